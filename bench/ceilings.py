@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.table import percentile
 from fairlead_bus.nats_bus import NatsBus
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 
 def fsync_p50_us(directory: Path, rounds: int = 300) -> float:

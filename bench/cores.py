@@ -10,12 +10,12 @@ import msgspec
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_schemas import jobspec, resolving
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.events import JobPlaced, JobSucceeded
-from fairlead_schemas.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.jobfile import job_spec, resolve
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.events import JobPlaced, JobSucceeded
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.wire.resources import Gpu, Inventory
 
 NODES, GPUS, BATCH = 500, 8, 400
 NODES_TAKEN = 50
@@ -35,8 +35,8 @@ class Pair:
 
     def run(self, jobs: int) -> float:
         """Jobs per second from the submit of all to the end of all."""
-        body = jobspec.decode_job(b'{"command":["true"],"resources":{"nvidia.com/gpu":1,"cpu":"1","memory":"1Gi"}}')
-        submit = resolving.resolve(body, command_id="0", user="bench")
+        body = job_spec.decode_job(b'{"command":["true"],"resources":{"nvidia.com/gpu":1,"cpu":"1","memory":"1Gi"}}')
+        submit = resolve.resolve(body, command_id="0", user="bench")
         while self.waiting:
             self._settle([])
         began = time.perf_counter()

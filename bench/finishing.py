@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from fairlead_bus.nats_bus import NatsBus
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 STALL_S = 60.0
 

@@ -12,8 +12,8 @@ from bench.table import Row
 from fairlead_bus.log import LogReader
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import CancelJob, encode_commands
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import CancelJob, encode_commands
 
 MILLION = 1_000_000
 

@@ -12,9 +12,8 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.sample_columns import decode_samples, encode_samples
-from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, decode_samples, encode_samples
 from fairlead_telemetry.idle.questions import Question
 from fairlead_telemetry.idle.state import Part
 from fairlead_telemetry.idle.watch import Watch

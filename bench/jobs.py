@@ -8,7 +8,7 @@ import time
 from bench import ceilings, cores, finishing, http
 from bench.stack import Stack
 from bench.table import Row, percentile
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 ONE_GPU = {"resources": {"nvidia.com/gpu": 1, "cpu": "1", "memory": "1Gi"}}
 TRUE = {"command": ["true"], **ONE_GPU}

@@ -12,9 +12,9 @@ import msgspec
 
 from fairlead_bus.log import NO_HEAD, Head
 from fairlead_bus.nats_bus import NatsBus
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import VERSION, Commit, commit_hash, encode_commit
-from fairlead_schemas.events import (
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.events import (
     EventBase,
     JobOffered,
     JobPlaced,
@@ -27,7 +27,7 @@ from fairlead_schemas.events import (
     RunEnded,
     RunStarted,
 )
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 NODES, GPUS = 500, 8
 KEPT, CHUNK = 10_000, 1_000

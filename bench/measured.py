@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from bench.table import Row, percentile
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
+from fairlead_schemas.wire.resources import Request
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.sql.member_copy import Scope, carve
 from fairlead_telemetry.sql.process import Question

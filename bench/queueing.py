@@ -19,11 +19,11 @@ import msgspec
 from bench import ordering, table
 from fairlead_bus.core import Input
 from fairlead_queue.core import QueueCore
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.queues import QueueEntry, QueueSettings
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 FANOUT = (5, 5, 5, 8)
 NODES, GPUS_PER_NODE = 1750, 8

@@ -21,10 +21,10 @@ import msgspec
 
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
+from fairlead_schemas.wire.resources import Request
 from fairlead_telemetry.ingest import FLUSH_BYTES
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.schema import EVENTS

@@ -16,9 +16,9 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired, RunOrder, encode_desired
-from fairlead_schemas.reports import (
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import Desired, RunOrder, encode_desired
+from fairlead_schemas.wire.reports import (
     ExitSeen,
     InventorySeen,
     ReportAck,

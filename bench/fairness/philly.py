@@ -9,8 +9,8 @@ from bench.table import percentile
 from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import Job, Setting, machines
 from fairlead_replay.virtual.play import play
-from fairlead_schemas.quantities import SECOND_NS
-from fairlead_schemas.queues import PoolEntry, PoolSettings, QueueEntry, QueueSettings
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, QueueEntry, QueueSettings
+from fairlead_schemas.units.quantities import SECOND_NS
 
 #: Clusters of so many nodes of 8 GPUs.
 NODES = (64, 48)

@@ -8,8 +8,8 @@ from bench.fairness import traces
 from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import Job, Setting, machines
 from fairlead_replay.virtual.play import play
-from fairlead_schemas.quantities import SECOND_NS
-from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.units.quantities import SECOND_NS
 
 NODES, GPUS = 4, 8
 #: The aim for the sequencer that is made for it.

@@ -8,9 +8,9 @@ from typing import Protocol, Self
 
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.port import Tail
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit
-from fairlead_schemas.events import (
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit
+from fairlead_schemas.wire.events import (
     EventBase,
     JobCancelled,
     JobDeferred,

@@ -19,7 +19,7 @@ from bench.kueue.schedule import BORROWING, COHORTS, GUARANTEED, QUEUES, SIZES, 
 from bench.kueue.tally import Tally, read
 from bench.stack import Stack
 from fairlead_bus.main import collect_rarely
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: Full of the smallest jobs, a node has 64 runs: with more, job files go to the SPEC store, which hollow nodes do not
 #: read.

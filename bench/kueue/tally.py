@@ -8,9 +8,9 @@ import asyncio
 import time
 
 from fairlead_bus.nats_bus import NatsBus
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import Commit, decode_commit
-from fairlead_schemas.events import JobRequeued, JobSubmitted, RunStarted
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import Commit, decode_commit
+from fairlead_schemas.wire.events import JobRequeued, JobSubmitted, RunStarted
 
 STALL_S = 60.0
 _SUCCEEDED, _FAILED = b'"type":"JobSucceeded"', b'"type":"JobFailed"'

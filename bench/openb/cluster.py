@@ -8,9 +8,9 @@ from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
 from fairlead_placer.packing.typical import ARRIVAL, Arrivals
 from fairlead_placer.placing import Found, find
 from fairlead_placer.state import State
-from fairlead_schemas.events import Part
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 
 class Cluster:

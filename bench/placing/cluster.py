@@ -8,10 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.inside import Description, Level, NumaNode
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.resources import Gpu, Inventory, NodeTopology, NumaNode, PcieLevel, Request
 
 GPUS, RACK, RACKS = 8, 16, 8
 NOW_NS = 1_700_000_000_000_000_000
@@ -22,10 +21,10 @@ MODELS = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40
 PER_GPU, SIZES_PER_GPU = ((15_000, 122_880),), ((4_000, 32_768), (8_000, 65_536), (15_000, 122_880))
 
 #: Two sockets of four GPUs each, all on one NVSwitch: a DGX, as its agent describes it.
-_PAIRS: tuple[tuple[Level, ...], ...] = tuple(
+_PAIRS: tuple[tuple[PcieLevel, ...], ...] = tuple(
     tuple("X" if a == b else ("NODE" if a // 4 == b // 4 else "SYS") for b in range(GPUS)) for a in range(GPUS)
 )
-INSIDE = Description(
+INSIDE = NodeTopology(
     numa=(0,) * 4 + (1,) * 4,
     nvlinks=tuple(tuple(0 if a == b else 12 for b in range(GPUS)) for a in range(GPUS)),
     pcie=_PAIRS,

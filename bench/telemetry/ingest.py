@@ -23,7 +23,7 @@ import uvloop
 from bench.stack import Stack
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.port import BusError
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from fairlead_telemetry.warehouse import FILE
 
 GPUS = 8

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
 from fairlead_bus.nats_bus import connect
-from fairlead_schemas import subjects
-from fairlead_schemas.sample_columns import VERSION, GpuColumns, ResourceColumns, SampleColumns, UseColumns
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.samples import VERSION, GpuColumns, ResourceColumns, SampleColumns, UseColumns
 
 GPUS = 8
 #: Nodes whose days are drawn; the others play these at other moments.

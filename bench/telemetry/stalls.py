@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.telemetry.load import GPUS, PATTERNS, Node
 from bench.telemetry.model import METRICS, gpu_day
-from fairlead_schemas.sample_columns import decode_columns
+from fairlead_schemas.wire.samples import decode_columns
 from fairlead_telemetry.database import SETTLE_BYTES
 from fairlead_telemetry.samples import SampleBook, SampleIntake
 from fairlead_telemetry.warehouse import Warehouse

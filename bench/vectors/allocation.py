@@ -15,11 +15,11 @@ from bench.vectors.gpu_policies import best_effort, simple
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_schemas.inside import GPUS_MAX, Description, Level, NumaNode
+from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, NodeTopology, NumaNode, PcieLevel
 
 NODES = Path(__file__).parents[2] / "tests" / "data" / "topology" / "node_topologies.json"
 
-type Gpu = Annotated[int, msgspec.Meta(ge=0, lt=GPUS_MAX)]
+type Gpu = Annotated[int, msgspec.Meta(ge=0, lt=TOPOLOGY_GPUS_MAX)]
 #: "fairlead" is our own choice, the others are other people's.
 type Policy = Literal["best-effort", "simple", "fairlead"]
 
@@ -30,12 +30,12 @@ class Node(msgspec.Struct, frozen=True):
     gpus: int
     nvlink_count: tuple[tuple[int, ...], ...]
     numa: tuple[int, ...]
-    pcie_level_vector: tuple[tuple[Level, ...], ...] = ()
-    pcie_level_matrix: tuple[tuple[Level, ...], ...] = ()
+    pcie_level_vector: tuple[tuple[PcieLevel, ...], ...] = ()
+    pcie_level_matrix: tuple[tuple[PcieLevel, ...], ...] = ()
     #: CPU list of each GPU's NUMA node.
     cpu_affinity: tuple[str, ...] = ()
     nics: tuple[str, ...] = ()
-    gpu_nic_level: tuple[tuple[Level, ...], ...] = ()
+    gpu_nic_level: tuple[tuple[PcieLevel, ...], ...] = ()
 
 
 class _Nodes(msgspec.Struct, frozen=True):
@@ -65,16 +65,16 @@ class SequenceCase(msgspec.Struct, frozen=True):
 
 
 @cache
-def descriptions(path: Path = NODES) -> Mapping[str, Description]:
+def descriptions(path: Path = NODES) -> Mapping[str, NodeTopology]:
     """{kind of node: its description}. Raises OSError and ValueError."""
     nodes = msgspec.json.decode(path.read_bytes(), type=_Nodes).nodes
     return {name: description_of(node) for name, node in nodes.items()}
 
 
-def description_of(node: Node) -> Description:
+def description_of(node: Node) -> NodeTopology:
     """The node as an agent would describe it, as far as it is known."""
     cpus = dict(zip(node.numa, node.cpu_affinity or ("",) * node.gpus, strict=True))
-    return Description(
+    return NodeTopology(
         numa=node.numa,
         nvlinks=node.nvlink_count,
         pcie=node.pcie_level_vector or node.pcie_level_matrix,

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead_bus.command_stream import STALL_S, Report, inspect
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: Name of the object that holds what was set aside.
 ASIDE = "commands-aside"

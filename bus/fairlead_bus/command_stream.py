@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fairlead_bus.port import Bus, CommandsLost, LogDamaged, StreamState
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import CommitUndecodable, decode_envelope
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import CommitUndecodable, decode_envelope
 
 #: A stream that delivers nothing for so long, although it holds more, is asked for the next message by itself.
 STALL_S = 2.0

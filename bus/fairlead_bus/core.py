@@ -6,8 +6,8 @@ The same core runs under the live shell (`service.py`), in the simulator and in 
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.events import Event
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.events import Event
 
 
 class Input(NamedTuple):

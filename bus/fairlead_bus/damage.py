@@ -9,7 +9,7 @@ from typing import cast
 import structlog
 
 from fairlead_bus.port import CommandsLost, LogDamaged
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
 
 #: Errors that end a service by `end`.
 DAMAGES = (LogDamaged, CommandsLost)

@@ -12,7 +12,7 @@ import socket
 import msgspec
 
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 TTL_S = 3
 RENEW_S = 1.0

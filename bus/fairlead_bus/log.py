@@ -11,8 +11,8 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, LogDamaged, OutcomeUnknown, StaleWriter, Stored, Tail, Unavailable
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import (
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import (
     GENESIS,
     Commit,
     CommitUndecodable,

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead_bus import nkey, permissions
 from fairlead_bus.permissions import EVERY_NODE, Grant
-from fairlead_schemas.ids import is_token
+from fairlead_schemas.units.ids import is_token
 
 SERVICES_ACCOUNT = "FAIRLEAD"
 #: An answer may be given once, and so long after the question (people's SQL takes longest).

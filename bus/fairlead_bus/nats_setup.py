@@ -17,7 +17,7 @@ import structlog
 from fairlead_bus import streams
 from fairlead_bus.nats_link import ApiError, Link
 from fairlead_bus.port import BusError, OutcomeUnknown, ServerUnfit, Unavailable
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 STREAMS_POLL_S = 0.5
 REMAKE = "`python -m fairlead_bus remake`"

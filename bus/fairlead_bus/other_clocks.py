@@ -13,8 +13,8 @@ import msgspec
 
 from fairlead_bus.port import Bus, Message, Unavailable
 from fairlead_bus.settings import seconds
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import decode_heartbeat
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import decode_heartbeat
 
 #: FAIRLEAD_CLOCK_SKEW_S, unless set: how far a clock may be from another.
 SKEW_NS = 5_000_000_000

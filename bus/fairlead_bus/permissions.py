@@ -11,8 +11,8 @@ Pure: subjects in, subjects out. `nats_accounts.py` turns them into the server's
 
 from typing import Literal, NamedTuple
 
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import ALIVE
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import ALIVE
 
 #: A program that plays many nodes is one user under this name.
 EVERY_NODE = "*"

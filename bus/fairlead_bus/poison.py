@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_bus.core import Core, Decision, Input
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import Undecodable, digest_of, encode_commands
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import Undecodable, digest_of, encode_commands
 
 #: Characters kept of what was raised.
 ERROR_CHARS_MAX = 200

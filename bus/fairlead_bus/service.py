@@ -41,10 +41,10 @@ from fairlead_bus.port import (
 )
 from fairlead_bus.source import Source
 from fairlead_bus.steady_clock import STEP_NS, SteadyClock, boottime_ns
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import VERSION, Commit, encode_commit
-from fairlead_schemas.conditions import ALIVE, Alive, encode_alive
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import VERSION, Commit, encode_commit
+from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 
 #: Pause before a refused append (full log) is tried again.
 FULL_RETRY_S = 1.0

@@ -5,8 +5,8 @@ An empty value counts as not given. Each module lists the settings that it reads
 
 from collections.abc import Mapping, Sequence
 
-from fairlead_schemas.ids import is_token
-from fairlead_schemas.imagenames import Registries, parse_registries
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.image_names import Registries, parse_registries
 
 
 class BadSetting(ValueError):

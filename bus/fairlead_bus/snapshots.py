@@ -16,7 +16,7 @@ import structlog
 from fairlead_bus.log import Head, identity
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, BusError, LogDamaged, Unavailable
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 KEPT = 2
 #: A snapshot is due after so many events, and after so long if there were any.

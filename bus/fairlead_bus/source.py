@@ -11,8 +11,8 @@ import structlog
 from fairlead_bus.command_stream import Inspector
 from fairlead_bus.core import Core, Input
 from fairlead_bus.port import Bus, CommandsLost, LogDamaged, OutcomeUnknown, Stored, Tail, Unavailable
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX, decode_commands
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX, decode_commands
 
 #: Messages of commands that a source buffers before it stops reading.
 BUFFERED_MESSAGES_MAX = 2000

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fairlead_bus.settings import whole
-from fairlead_schemas import sample_columns, subjects
+from fairlead_schemas.wire import samples, subjects
 
 MIB = 2**20
 #: Commits are at most 256 KiB; the rest is headroom for a single large event.
@@ -25,7 +25,7 @@ WEEK_S = 7 * 86400
 #: The size limit of SAMPLE where it is held in the memory of several servers: minutes of thousands of nodes.
 SAMPLE_MEMORY_BYTES = 256 * MIB
 #: Largest sample, and how many of one node are kept: 128 MiB of each node at most, half an hour at one per second.
-SAMPLE_BYTES_MAX, SAMPLES_OF_NODE_MAX = sample_columns.PAYLOAD_BYTES_MAX, 2048
+SAMPLE_BYTES_MAX, SAMPLES_OF_NODE_MAX = samples.PAYLOAD_BYTES_MAX, 2048
 #: Largest piece of output as a message, and how many are kept of each of a node's subjects: 384 MiB of each node at most.
 OUTPUT_MESSAGE_BYTES_MAX, OUTPUTS_OF_SUBJECT_MAX = 24 * 1024, 512
 

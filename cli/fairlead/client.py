@@ -15,11 +15,11 @@ import msgspec
 
 from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, hint_for
 from fairlead.wire import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Wire, decode, decode_page, query_of, raise_for
-from fairlead_schemas.api import (
+from fairlead_schemas.http.api import (
     Breaker,
     DryRun,
-    Idle,
-    IdleApplied,
+    IdleFileResult,
+    IdleOverview,
     IdleScope,
     Job,
     Maintenance,
@@ -27,20 +27,16 @@ from fairlead_schemas.api import (
     Page,
     Pool,
     Queue,
-    QueuesApplied,
+    QueueFileResult,
     Rollout,
     SubmitResult,
 )
-from fairlead_schemas.cloudevents import CloudEventOut
-from fairlead_schemas.clustermap import ClusterMap
-from fairlead_schemas.conditions import Readiness
-from fairlead_schemas.defrag import Defrag
-from fairlead_schemas.jobmetrics import JobMetrics
-from fairlead_schemas.jobuse import JobUses
-from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.poolpacking import PoolPacking
-from fairlead_schemas.sqlwords import SqlFormat
-from fairlead_schemas.usage import UsageStatement
+from fairlead_schemas.http.cloudevents import CloudEventOut
+from fairlead_schemas.queries.cluster_map import ClusterMap, PoolPacking
+from fairlead_schemas.queries.explainer import Defrag
+from fairlead_schemas.queries.telemetry import JobMetrics, JobUses, SqlFormat, UsageStatement
+from fairlead_schemas.wire.conditions import Readiness
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
 WATCH_SILENCE_S = 60.0
@@ -139,9 +135,9 @@ class Client(Wire):
         """Let no idle policy act on what runs of the job for a while ("": as long as its policy allows)."""
         return self._verb("jobs", job_id, "extend", {"for": for_} if for_ else None)
 
-    def idle(self) -> Idle:
+    def idle(self) -> IdleOverview:
         """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""
-        return decode(self._get("/v1/idle").content, Idle)
+        return decode(self._get("/v1/idle").content, IdleOverview)
 
     def set_idle_policies(self, scope: str, policies: list[Any]) -> IdleScope | SubmitResult:
         """Set all policies of a scope, in the words of a policy file; a `SubmitResult` names the command where it is decided
@@ -149,11 +145,11 @@ class Client(Wire):
         answer = self._send("PUT", f"/v1/idle/{quote(scope, safe=':')}", json={"policies": policies})
         return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleScope)
 
-    def apply_idle_policies(self, scopes: dict[str, list[Any]]) -> IdleApplied | SubmitResult:
+    def apply_idle_policies(self, scopes: dict[str, list[Any]]) -> IdleFileResult | SubmitResult:
         """Set all policies of these scopes, in the words of a policy file, all or none; a `SubmitResult` names the command where it is
         decided later. Raises Refused with each problem."""
         answer = self._post("/v1/idle:apply", {"scopes": scopes})
-        return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleApplied)
+        return decode(answer.content, SubmitResult if answer.status_code == _LATER else IdleFileResult)
 
     def logs(
         self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0
@@ -285,12 +281,12 @@ class Client(Wire):
 
     def apply_queues(
         self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""
-    ) -> QueuesApplied | SubmitResult:
+    ) -> QueueFileResult | SubmitResult:
         """Apply a queue file (its plain values) as a whole; a `SubmitResult` names the command where it is decided
         later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield."""
         query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
         answer = self._post("/v1/queues:apply", file, key=key, query=query)
-        return decode(answer.content, SubmitResult if answer.status_code == _LATER else QueuesApplied)
+        return decode(answer.content, SubmitResult if answer.status_code == _LATER else QueueFileResult)
 
     def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create a queue or replace its settings, in the words of a queue file."""
@@ -385,7 +381,7 @@ class Client(Wire):
         return self._send("POST", "/v1/sql", json=wish, params={"format": form}, timeout=SQL_TIMEOUT_S)
 
     def usage(self, month: str = "", by: str = "user") -> UsageStatement:
-        """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.usage.BYS`."""
+        """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.queries.telemetry.BYS`."""
         return decode(self._get("/v1/usage", {"statement": month, "by": by}).content, UsageStatement)
 
     def _verb(self, kind: str, name: str, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 
 from fairlead import idle_words
 from fairlead.render import Column
-from fairlead_schemas.api import Job, Node
-from fairlead_schemas.collecting import Reading
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import decode_job
-from fairlead_schemas.quantities import SECOND_NS, format_duration, format_memory, format_milli
-from fairlead_schemas.requesting import request_of
-from fairlead_schemas.resources import Request
+from fairlead_schemas.http.api import Job, Node
+from fairlead_schemas.jobfile.job_spec import decode_job
+from fairlead_schemas.jobfile.request import request_of
+from fairlead_schemas.units.quantities import SECOND_NS, format_duration, format_memory, format_milli
+from fairlead_schemas.units.validation import ErrorCollector, InvalidJob
+from fairlead_schemas.wire.resources import Request
 
 #: Slurm's two-letter states by ours.
 SLURM_STATES = {
@@ -52,7 +51,7 @@ def ended_how(job: Job) -> str:
 def asked(job: Job) -> Request:
     """Return the request of the job file; an empty request if the file cannot be read."""
     try:
-        return request_of(decode_job(bytes(job.spec)), Reading())
+        return request_of(decode_job(bytes(job.spec)), ErrorCollector())
     except InvalidJob:
         return Request()
 

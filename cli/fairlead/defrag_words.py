@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
-from fairlead_schemas.quantities import format_milli
+from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan
+from fairlead_schemas.units.quantities import format_milli
 
 NODES_SHOWN = 4
 

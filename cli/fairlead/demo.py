@@ -12,8 +12,8 @@ from fairlead.client import Client
 from fairlead.demo_idle import IdleScene
 from fairlead.demo_story import EXPLORE, FINETUNE, NODES, QUEUE_FILE, STORY, Part, Say, Told, differences
 from fairlead.errors import FairleadError, Refused, WaitTimedOut
-from fairlead_schemas.api import Job
-from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.http.api import Job
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 #: Each step must be done in this time; a step that is not is the demo's failure, and it says which.
 STEP_S = 60.0

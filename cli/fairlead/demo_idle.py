@@ -11,7 +11,7 @@ from typing import Any
 from fairlead import idle_words
 from fairlead.client import Client
 from fairlead.demo_story import EXPLORE, FINETUNE, Part, Say
-from fairlead_schemas.api import Job, JobIdle
+from fairlead_schemas.http.api import IdleStatus, Job
 
 #: In the words of a policy file.
 POLICY: dict[str, Any] = {
@@ -55,7 +55,7 @@ class IdleScene:
         self._client.cancel(self._job(FINETUNE).id)
         return told
 
-    def _idle(self, what: str, wanted: Callable[[JobIdle], bool]) -> Job:
+    def _idle(self, what: str, wanted: Callable[[IdleStatus], bool]) -> Job:
         """The session as soon as a policy says so of it."""
         found: Job = self._job(EXPLORE)
 

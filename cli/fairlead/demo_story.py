@@ -8,7 +8,7 @@ they are real processes; the GPUs are simulated.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fairlead_schemas.api import Job
+from fairlead_schemas.http.api import Job
 
 NODES = 4
 GPUS_PER_NODE = 8

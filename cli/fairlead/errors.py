@@ -4,8 +4,8 @@ Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 
 6 unreachable, 124 wait timed out, 1 anything else.
 """
 
-from fairlead_schemas.api import Problem
-from fairlead_schemas.fielderrors import printable
+from fairlead_schemas.http.api import Problem
+from fairlead_schemas.units.validation import printable
 
 
 class FairleadError(Exception):

@@ -9,14 +9,12 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.cloudevents import CloudEventOut
-from fairlead_schemas.idle import IdleEvidence
-from fairlead_schemas.idlewords import evidence_words
-from fairlead_schemas.poolsettings import pool_words
-from fairlead_schemas.quantities import SECOND_NS, format_duration, format_milli
-from fairlead_schemas.queues import PoolSettings, QueueSettings
-from fairlead_schemas.queuesettings import queue_words
-from fairlead_schemas.queuewords import amount_words, gpu_hours_word, number, resource_word
+from fairlead_schemas.http.cloudevents import CloudEventOut
+from fairlead_schemas.policies.idle import IdleEvidence, evidence_words
+from fairlead_schemas.queuefile.amounts import amount_words, gpu_hours_word, number, resource_word
+from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
+from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
+from fairlead_schemas.units.quantities import SECOND_NS, format_duration, format_milli
 
 #: What is above is a time (2001 and later), what is below a duration (of at most 31 years).
 SINCE_1970_LEAST_NS = 10**9 * SECOND_NS

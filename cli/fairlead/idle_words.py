@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlead.render import Column
-from fairlead_schemas.api import IdleRun, IdleSaving, IdleScope, JobIdle
-from fairlead_schemas.quantities import SECOND_NS, format_duration, format_milli
+from fairlead_schemas.http.api import IdleRun, IdleSaving, IdleScope, IdleStatus
+from fairlead_schemas.units.quantities import SECOND_NS, format_duration, format_milli
 
 
 def now() -> datetime:
@@ -13,7 +13,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def standing(idle: JobIdle, now: datetime) -> str:
+def standing(idle: IdleStatus, now: datetime) -> str:
     """ "idle 14m, will be reclaimed in 6m"."""
     since = _span((now - datetime.fromisoformat(idle.since)).total_seconds())
     told = f"runs for {since}" if idle.rule == "lifetime" else f"idle {since}"
@@ -21,7 +21,7 @@ def standing(idle: JobIdle, now: datetime) -> str:
     return f"{told}, {then}" if then else told
 
 
-def countdown(idle: JobIdle, now: datetime) -> str:
+def countdown(idle: IdleStatus, now: datetime) -> str:
     """Return the consequence of an idle job and its time; "" without one."""
     if idle.mode == "dry_run":
         return "on trial: nothing follows"

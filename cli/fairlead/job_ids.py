@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from fairlead.errors import NotFound, Refused
-from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.units.ids import is_job_id
 
 #: One command names at most this many jobs; `all` may stand for more.
 RANGE_MAX = 10_000

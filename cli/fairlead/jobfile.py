@@ -15,10 +15,10 @@ import yaml
 
 from fairlead import kubernetes_job, sbatch
 from fairlead.errors import Refused
-from fairlead_schemas import jobspec, resolving
-from fairlead_schemas.fielderrors import InvalidJob
+from fairlead_schemas.jobfile import job_spec, resolve
+from fairlead_schemas.units.validation import InvalidJob
 
-FILE_BYTES_MAX = jobspec.SPEC_BYTES_MAX
+FILE_BYTES_MAX = job_spec.SPEC_BYTES_MAX
 DOCUMENTS_MAX = 1000
 
 type Document = dict[str, Any]
@@ -79,20 +79,20 @@ def load(text: str, *, name: str, arguments: list[str] | None = None) -> Loaded:
     return Loaded(jobs, notes, unkept)
 
 
-def check(job: Document) -> jobspec.JobSpec:
+def check(job: Document) -> job_spec.JobSpec:
     """The job file as the gateway would read it. Raises Refused naming every field that is wrong."""
     try:
-        spec = jobspec.job_from(job)
-        resolving.resolve(spec, command_id="dry-run", user="")
+        spec = job_spec.job_from(job)
+        resolve.resolve(spec, command_id="dry-run", user="")
     except InvalidJob as error:
         lines = [f"{e.field}: {e.message}" if e.field else e.message for e in error.errors]
         raise Refused("\n  ".join(["the job file is not valid", *lines])) from error
     return spec
 
 
-def canonical(spec: jobspec.JobSpec) -> Document:
+def canonical(spec: job_spec.JobSpec) -> Document:
     """The job file with its defaults left out: what the log will carry."""
-    return msgspec.json.decode(jobspec.canonical(spec))
+    return msgspec.json.decode(job_spec.canonical(spec))
 
 
 def merge(job: Document, flags: Document) -> Document:

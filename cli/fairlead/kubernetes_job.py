@@ -9,8 +9,7 @@ import copy
 from typing import Any, NamedTuple
 
 from fairlead.errors import Refused
-from fairlead_schemas.gpuwords import is_gpu
-from fairlead_schemas.requesting import NIC
+from fairlead_schemas.jobfile.request import NIC, is_gpu
 
 #: What Kubernetes gives a pod to end in, where it says nothing.
 K8S_GRACE_S = 30

@@ -32,7 +32,7 @@ from fairlead.commands import (
     usage,
 )
 from fairlead.errors import FairleadError, Refused
-from fairlead_schemas.quantities import QuantityError
+from fairlead_schemas.units.quantities import QuantityError
 
 _SUBMIT: dict[str, Any] = {"cls": submit.AfterDashes, "context_settings": {"allow_interspersed_args": False}}
 _SBATCH: dict[str, Any] = {

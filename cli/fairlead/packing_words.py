@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from fairlead_schemas.poolpacking import PoolPacking, Room
-from fairlead_schemas.quantities import format_milli
-from fairlead_schemas.topology import DOMAIN_LABELS
+from fairlead_schemas.queries.cluster_map import DomainCapacity, PoolPacking
+from fairlead_schemas.units.hardware import DOMAIN_LABELS
+from fairlead_schemas.units.quantities import format_milli
 
 
 def lines(found: PoolPacking) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _fragmentation(found: PoolPacking) -> str:
     return f"fragmentation: {unusable} are of no use to the usual job, of {found.requests_seen} that have come"
 
 
-def _room(level: str, room: Room) -> str:
+def _room(level: str, room: DomainCapacity) -> str:
     where = "" if level == "pool" else f" ({room.domain})"
     return f"{_count(room.nodes, 'node')} x {_count(room.gpus_per_node, 'GPU')}{where}"
 

@@ -7,10 +7,9 @@ Both sides are settings in the notation of a queue file with their defaults left
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from fairlead_schemas.poolsettings import pool_words
-from fairlead_schemas.queuefile import QueueFile
-from fairlead_schemas.queues import DEFAULT_POOL
-from fairlead_schemas.queuesettings import queue_words
+from fairlead_schemas.queuefile.parse import QueueFile
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
+from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
 
 type Words = Mapping[str, dict[str, Any]]
 

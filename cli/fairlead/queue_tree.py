@@ -6,8 +6,8 @@ Amounts are GPUs; a queue whose settings speak of CPUs or memory only shows thos
 from collections.abc import Sequence
 
 from fairlead.render import Column
-from fairlead_schemas.api import Queue
-from fairlead_schemas.quantities import format_memory, format_milli
+from fairlead_schemas.http.api import Queue
+from fairlead_schemas.units.quantities import format_memory, format_milli
 
 #: What stands for no limit, and for nothing guaranteed.
 NONE = "-"

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from rich.text import Text
 
-from fairlead_schemas.api import Page
+from fairlead_schemas.http.api import Page
 
 
 class Format(StrEnum):

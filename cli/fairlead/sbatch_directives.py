@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from fairlead.errors import Refused
 from fairlead.gpu_words import PRODUCT_LABEL
 from fairlead.sbatch_shape import Shape, size
-from fairlead_schemas import selectors
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.migprofiles import is_profile
+from fairlead_schemas.units import selectors
+from fairlead_schemas.units.hardware import is_profile
+from fairlead_schemas.units.ids import is_job_id
 
 type Fields = dict[str, Any]
 

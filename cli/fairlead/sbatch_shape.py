@@ -5,8 +5,8 @@ Pure.
 from typing import Any
 
 from fairlead.errors import Refused
-from fairlead_schemas.gpuwords import GPU
-from fairlead_schemas.migprofiles import resource_of
+from fairlead_schemas.jobfile.request import GPU
+from fairlead_schemas.units.hardware import resource_of
 
 
 class Shape:

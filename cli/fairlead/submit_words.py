@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from fairlead import jobfile
 from fairlead.errors import Refused
-from fairlead_schemas import quantities
-from fairlead_schemas.gpuwords import GPU, is_gpu
-from fairlead_schemas.migprofiles import is_profile, resource_of
+from fairlead_schemas.jobfile.request import GPU, is_gpu
+from fairlead_schemas.units import quantities
+from fairlead_schemas.units.hardware import is_profile, resource_of
 
 
 class Options(NamedTuple):

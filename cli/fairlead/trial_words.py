@@ -3,11 +3,11 @@
 import msgspec
 
 from fairlead.why_words import lines
-from fairlead_schemas.api import DryRun, QuotaAfter, StartEstimate
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.quantities import SECOND_NS, format_duration
-from fairlead_schemas.queuewords import counted, number
-from fairlead_schemas.requestwords import size
+from fairlead_schemas.http.api import DryRun, QuotaAfter, StartEstimate
+from fairlead_schemas.queuefile.amounts import counted, number
+from fairlead_schemas.units.quantities import SECOND_NS, format_duration
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.resource_requests import size
 
 _command = msgspec.json.Decoder(SubmitJob)
 #: Of those ahead, so many are named.

@@ -7,7 +7,7 @@ from io import StringIO
 
 from fairlead import render
 from fairlead.render import Column
-from fairlead_schemas.usage import GPU_HOUR, UsageEstimate, UsageLine, UsageStatement
+from fairlead_schemas.queries.telemetry import GPU_HOUR_MILLI_NS, UsageEstimate, UsageLine, UsageStatement
 
 #: Of the comma-separated values; amounts of GPU time are milli-GPU times nanoseconds.
 CSV_HEADS = (
@@ -56,7 +56,7 @@ def _remarks(statement: UsageStatement) -> Sequence[str]:
     as_of = datetime.fromtimestamp(statement.as_of_ns // 10**9, UTC)
     totals = ", ".join(f"{amount} {currency}" for currency, amount in statement.totals.items())
     told = [f"total of {statement.month}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")]
-    late = (statement.held - statement.charged) / GPU_HOUR
+    late = (statement.held - statement.charged) / GPU_HOUR_MILLI_NS
     if late >= 0.001:
         told.append(f"not charged: {late:.3f} GPU-hours between the ends of runs and their devices' return")
     if statement.measured and statement.used is not None and statement.held:

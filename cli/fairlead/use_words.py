@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fairlead import columns
 from fairlead.render import Column
-from fairlead_schemas.api import Job
-from fairlead_schemas.jobuse import JobUse
+from fairlead_schemas.http.api import Job
+from fairlead_schemas.queries.telemetry import JobUse
 
 UNKNOWN = "-"
 _KIB = 1024

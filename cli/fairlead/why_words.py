@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.api import Attempt
-from fairlead_schemas.queuewords import counted, gpu_hours_word, resource_word
+from fairlead_schemas.http.api import Attempt
+from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, resource_word
 
 #: {end of an evidence's name: the resource that it counts}
 _COUNTED = {"_gpu_milli": "gpu", "_cpu_milli": "cpu", "_memory_mib": "memory"}

@@ -18,8 +18,8 @@ import httpx
 import msgspec
 
 from fairlead.errors import FairleadError, Refused, Unreachable, from_problem
-from fairlead_schemas.api import Page, Problem
-from fairlead_schemas.ids import TOKEN_CHARS_MAX, is_token
+from fairlead_schemas.http.api import Page, Problem
+from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 PORT_MAX = 65535

@@ -17,10 +17,9 @@ from fairlead_agent.devices.adapters import Machine
 from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
 from fairlead_agent.linux import machine
 from fairlead_agent.linux.sysfs import describe, read_number, read_text
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
+from fairlead_schemas.wire.samples import GpuSample
 
 MIB = 2**20
 AMD = "0x1002"
@@ -89,7 +88,7 @@ class RocmDevices:
     def gpus(self) -> tuple[Gpu, ...]:
         return tuple(card.gpu for card in self._cards)
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         return self._inside
 
     def labels(self) -> dict[str, str]:

@@ -26,7 +26,7 @@ from fairlead_replay.export import (
     digest_line,
     read_manifest,
 )
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: A log that brings nothing for this long, although it holds more, is damaged there.
 STALL_S = 10.0

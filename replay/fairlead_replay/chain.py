@@ -12,9 +12,9 @@ from typing import NamedTuple
 from fairlead_bus.log import NO_HEAD, Head
 from fairlead_bus.port import Stored
 from fairlead_replay.lives import IllegalMove, Lives
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import Commit, CommitUndecodable, commit_hash, decode_commit
-from fairlead_schemas.events import EVENTS_OF, NodeJoined
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import Commit, CommitUndecodable, commit_hash, decode_commit
+from fairlead_schemas.wire.events import EVENTS_OF, NodeJoined
 
 #: Findings kept; a log that is broken all through needs no more to be refused.
 FINDINGS_MAX = 1000

@@ -15,7 +15,7 @@ from fairlead_bus.port import Bus, Unavailable
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import read_export
 from fairlead_replay.fold import CORES, Cluster, Placed, commits_of, fold_from, fold_to, state_hash
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 ASK_TIMEOUT_S = 5.0
 

@@ -18,7 +18,7 @@ import msgspec
 
 from fairlead_bus.log import Chain, Head
 from fairlead_bus.port import Stored
-from fairlead_schemas.commit import decode_envelope
+from fairlead_schemas.wire.commit import decode_envelope
 
 LOG_FILE, LINES_FILE, MANIFEST_FILE = "log.jsonl", "lines.sha256", "manifest.json"
 LINE_DIGEST_CHARS = 16

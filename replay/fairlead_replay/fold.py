@@ -16,7 +16,7 @@ from fairlead_bus.log import Chain, Head
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_schemas.commit import Commit, CommitUndecodable, decode_commit
+from fairlead_schemas.wire.commit import Commit, CommitUndecodable, decode_commit
 from fairlead_telemetry.idle.core import IdleCore
 
 #: Of every writer. (The telemetry service's warehouse is no core: its rows are compared by tests, invariant I9.)

@@ -4,8 +4,9 @@ It judges what writers wrote; it must not know why they wrote it, and uses no co
 makes it a witness. Start at `Lives.fold`.
 """
 
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.events import (
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.events import (
     Event,
     JobOffered,
     JobPlaced,
@@ -17,8 +18,7 @@ from fairlead_schemas.events import (
     RunEnded,
     RunStarted,
 )
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.lifecycle import END_STATES, MOVES, next_state
+from fairlead_schemas.wire.lifecycle import END_STATES, MOVES, next_state
 
 #: Events that move a job. What else names a job (AllocationReleased) says something about nodes.
 MOVING: frozenset[str] = frozenset(move.event for move in MOVES)

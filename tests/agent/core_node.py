@@ -5,9 +5,9 @@ from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.run_stop import SECOND_NS
 from fairlead_agent.core.runs import Found, RunKey
 from fairlead_agent.core.steps import StartRun, Step
-from fairlead_schemas.desired import Desired, RunOrder
-from fairlead_schemas.reports import ReportAck
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.desired import Desired, RunOrder
+from fairlead_schemas.wire.reports import ReportAck
+from fairlead_schemas.wire.resources import Inventory
 
 FENCE = 60 * SECOND_NS
 KEY = RunKey("7", 1, 0)

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from fairlead_bus.port import Bus, Message
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired, RunOrder, encode_desired
-from fairlead_schemas.reports import InventorySeen, Report, ReportAck, decode_heartbeat, decode_reports, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import Desired, RunOrder, encode_desired
+from fairlead_schemas.wire.reports import InventorySeen, Report, ReportAck, decode_heartbeat, decode_reports, encode
 
 
 def order(job: str, *command: str, attempt: int = 1, rank: int = 0, grace_s: float = 5, **more: Any) -> RunOrder:

@@ -11,8 +11,8 @@ from typing import Any
 
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.launch.plan import Launch, Place, Program, plan
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.events import StartFault
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.events import StartFault
 
 PLACE = Place("n1", "127.0.0.1", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, gpus_simulated=True)
 

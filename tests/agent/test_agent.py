@@ -11,10 +11,10 @@ from fairlead_agent.__main__ import build_agent
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.settings import Admin, from_environment
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas import subjects
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.reports import ExitSeen, InventorySeen, OutputPiece, ReadOutput, StartSeen, encode
-from fairlead_schemas.sample_columns import decode_samples
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, OutputPiece, ReadOutput, StartSeen, encode
+from fairlead_schemas.wire.samples import decode_samples
 from tests.agent.placer_script import order
 from tests.agent.world import World
 

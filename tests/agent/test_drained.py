@@ -13,9 +13,9 @@ from fairlead_agent.linux import machine
 from fairlead_agent.settings import from_environment
 from fairlead_agent.shell.drain_hook import load, log_file, save, until_over
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired, Drained, RunOrder, encode_desired
-from fairlead_schemas.reports import HealthSeen, StartSeen
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import Desired, Drained, RunOrder, encode_desired
+from fairlead_schemas.wire.reports import HealthSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
 from tests.agent.world import World

@@ -10,7 +10,7 @@ import pytest
 from fairlead_agent.core.ledger import Took
 from fairlead_agent.files.journal import Journal
 from fairlead_bus.reserve import NAME, Reserve
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
 from tests.small_disk import fill, small_disk

@@ -17,13 +17,12 @@ from fairlead_agent.hollow.outcomes import played
 from fairlead_agent.hollow.shapes import alike, inventory, read_shapes
 from fairlead_agent.launch.plan import Program
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.inside import UNKNOWN
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
-from fairlead_schemas.sample_columns import decode_samples
-from fairlead_schemas.samples import SampleBatch
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, StartSeen
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY
+from fairlead_schemas.wire.samples import SampleBatch, decode_samples
 from tests.agent.placer_script import PlacerScript, order
 
 
@@ -148,7 +147,7 @@ def test_hollow_nodes_play_a_profile_in_racks() -> None:
     assert all(each.inside is played_inside("dgx-h100") for each in played)
     assert played[0].gpus != played[1].gpus
     (plain,) = hollow_shapes(arguments(["--nodes", "1", "--nodes-per-rack", "0"]), {})
-    assert inventory(plain).inside is UNKNOWN
+    assert inventory(plain).inside is UNKNOWN_TOPOLOGY
     assert "fairlead/rack" not in inventory(plain).labels
 
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead_agent.core.ledger import Accepted, Booted, Confirmed, Forgot, Ledger, Opened, Record, Reported, Took
 from fairlead_agent.files import journal as module
 from fairlead_agent.files.journal import Journal, JournalDamaged, JournalHeld, decode_lines, encode_line
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 
 RECORDS: list[Record] = [
     Opened(incarnation="inc", node="n1"),

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.launch.plan import Place, Program, Unlaunchable, plan
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
+from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES
+from fairlead_schemas.wire.desired import RunOrder
 
 PROCESSES = Place("n1", "127.0.0.1", {"PATH": "/bin"}, gpus_simulated=True, containers=False)
 CONTAINERS = PROCESSES._replace(containers=True)

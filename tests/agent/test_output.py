@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.shell.output import OutputShipper
-from fairlead_schemas.reports import OutputPiece
+from fairlead_schemas.wire.reports import OutputPiece
 
 KEY = RunKey("7", 1, 0)
 

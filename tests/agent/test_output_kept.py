@@ -12,7 +12,7 @@ from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import from_environment
 from fairlead_agent.shell.output import printed
-from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
+from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
 
 DAY = 86400.0
 

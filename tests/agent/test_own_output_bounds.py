@@ -10,9 +10,9 @@ from fairlead_agent.core.runs import RunKey
 from fairlead_agent.launch.plan import Place, Unlaunchable, plan, read_program
 from fairlead_agent.runtimes.run_directory import RunDirectories, cut_head
 from fairlead_agent.shell.output import read_piece
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds
-from fairlead_schemas.quantities import SECOND_NS as S
+from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds
+from fairlead_schemas.units.quantities import SECOND_NS as S
+from fairlead_schemas.wire.desired import RunOrder
 
 HOUR = 3600
 MIB = 2**20

@@ -9,9 +9,9 @@ from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.run_stop import KILL_AGAIN_NS, SECOND_NS, SHARE_GRACE_NS, START_NS
 from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.core.steps import KillRun, StartRun, Step, TerminateRun
-from fairlead_schemas.desired import Desired, RunOrder
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.desired import Desired, RunOrder
+from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
+from fairlead_schemas.wire.resources import Inventory
 from tests.agent.core_node import FENCE, KEY, Node
 from tests.agent.placer_script import order
 

@@ -6,9 +6,9 @@ from fairlead_agent.core.ledger import Ledger
 from fairlead_agent.core.run_stop import SECOND_NS
 from fairlead_agent.core.runs import Exit, Found
 from fairlead_agent.core.steps import NoticeRun, TerminateRun
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.core_node import KEY, Node
 from tests.agent.placer_script import order
 

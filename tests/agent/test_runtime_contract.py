@@ -16,7 +16,7 @@ from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.run_directory import write_note
 from fairlead_agent.shell.checkpoint_watcher import read_word
-from fairlead_schemas.checkpoints import Checkpoint
+from fairlead_schemas.policies.checkpoints import Checkpoint
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 

@@ -10,8 +10,8 @@ import pytest
 
 from fairlead_agent.core.runs import Word
 from fairlead_agent.shell.checkpoint_watcher import FILE_BYTES_MAX, read_word
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.reports import CheckpointSeen, ExitSeen, StartSeen
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
 

@@ -6,9 +6,9 @@ from fairlead_agent.core.checkpoint_reports import WORD_EVERY_NS
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS
 from fairlead_agent.core.runs import Exit, Found, RunKey, Word
 from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.reports import CheckpointSeen, ExitSeen
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen
 from tests.agent.core_node import FENCE, KEY, Node
 from tests.agent.placer_script import order
 

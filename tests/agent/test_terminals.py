@@ -16,7 +16,7 @@ from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
-from fairlead_schemas.samples import RunResources
+from fairlead_schemas.wire.samples import RunResources
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 
 SOON_S = 60.0

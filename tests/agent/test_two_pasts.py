@@ -16,8 +16,8 @@ from fairlead_agent.core.steps import GiveUp, Step
 from fairlead_agent.files.journal import Journal, JournalDamaged
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.reports import CleanSeen, ExitSeen, ReportAck, StartSeen
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, ReportAck, StartSeen
+from fairlead_schemas.wire.resources import Inventory
 from tests.agent.placer_script import PlacerScript, order
 
 BEAT_NS = 2 * SECOND_NS

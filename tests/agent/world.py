@@ -11,7 +11,7 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.reports import ExitSeen
+from fairlead_schemas.wire.reports import ExitSeen
 from tests.agent.closing import until_ended
 from tests.agent.placer_script import PlacerScript
 from tests.agent.runtime_watch import until_file

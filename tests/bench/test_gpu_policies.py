@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bench.vectors.gpu_policies import best_effort, simple
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.shapes import Shape, shape_of
-from fairlead_schemas.inside import Description
+from fairlead_schemas.wire.resources import NodeTopology
 from tests.placer.topology.nodes import any_description, shape
 
 #: A blank: after every GPU.
@@ -57,7 +57,7 @@ def by_the_book(shape: Shape, available: int, required: int, size: int) -> int |
 
 
 @given(any_description(most=7), st.data())
-def test_best_effort_follows_the_published_rule(description: Description, data: st.DataObject) -> None:
+def test_best_effort_follows_the_published_rule(description: NodeTopology, data: st.DataObject) -> None:
     """On any node, whatever is free or required, also where sizes do not divide."""
     it = shape_of(description)
     every = (1 << description.gpus) - 1

@@ -8,7 +8,7 @@ import pytest
 from bench.kai import load as kai_load
 from bench.kai import scale as kai_scale
 from bench.kai.load import Size
-from fairlead_schemas import jobspec, resolving
+from fairlead_schemas.jobfile import job_spec, resolve
 
 SMALL = Size(nodes=5, gpus=4, gang=6, samples=2, gangs=2, pods=2)
 
@@ -22,7 +22,7 @@ def test_the_loads_are_the_published_ones() -> None:
         kai_load.reclaiming_gang(size),
     ]  # fmt: skip
     requests = [
-        resolving.resolve(jobspec.decode_job(msgspec.json.encode(job)), command_id="1", user="bench").request
+        resolve.resolve(job_spec.decode_job(msgspec.json.encode(job)), command_id="1", user="bench").request
         for job in jobs
     ]
     assert [(r.nodes, r.gpu_milli, r.tasks) for r in requests] == [

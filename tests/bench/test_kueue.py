@@ -9,10 +9,10 @@ from bench.kueue.load import job_file, queue_file
 from bench.kueue.model import VARIANTS, Outcome, Rules, outcome
 from bench.kueue.schedule import QUEUES, SIZES, Arrival, least_ms, schedule
 from bench.kueue.tally import Tally
-from fairlead_schemas import jobspec, resolving
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.events import EventBase, JobRequeued, JobSubmitted, RunStarted
-from fairlead_schemas.resources import Request
+from fairlead_schemas.jobfile import job_spec, resolve
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.events import EventBase, JobRequeued, JobSubmitted, RunStarted
+from fairlead_schemas.wire.resources import Request
 
 ALL_YIELD_AT_ONCE = Rules(ask_after_ms=0)
 
@@ -34,7 +34,7 @@ def test_every_arrival_is_a_job_that_the_api_takes() -> None:
     """The job files decode, and ask for what the arrival says."""
     for arrival in schedule()[:100]:
         body = msgspec.json.encode(job_file(arrival))
-        command = resolving.resolve(jobspec.decode_job(body), command_id="1", user="bench")
+        command = resolve.resolve(job_spec.decode_job(body), command_id="1", user="bench")
         asked = (command.queue, command.request.cpu_milli, command.priority)
         assert (arrival.queue, arrival.units * 1000, arrival.priority) == asked
 

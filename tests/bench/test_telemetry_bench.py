@@ -5,7 +5,7 @@ import numpy as np
 from bench.telemetry import disk, stalls
 from bench.telemetry.load import GPUS, Node
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
-from fairlead_schemas.sample_columns import decode_samples
+from fairlead_schemas.wire.samples import decode_samples
 
 
 def test_the_same_seed_is_the_same_day() -> None:

@@ -1,7 +1,7 @@
 """Small builders of commits."""
 
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
-from fairlead_schemas.events import CommandRejected
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.events import CommandRejected
 
 
 def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "", at_ns: int = 0) -> bytes:

@@ -6,9 +6,9 @@ from typing import ClassVar, Self
 import msgspec
 
 from fairlead_bus.core import NOTHING, Decision, Input
-from fairlead_schemas.commands import CancelJob, encode_commands
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.events import CommandRejected
+from fairlead_schemas.wire.commands import CancelJob, encode_commands
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.events import CommandRejected
 
 
 class CountingCore:

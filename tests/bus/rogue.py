@@ -4,7 +4,7 @@ from nats.aio.msg import Msg
 
 from fairlead_bus import nkey, permissions
 from fairlead_bus.nats_client import DirectClient
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: Everything a node might like to say. The server must refuse to take it.
 NOT_TO_BE_SAID = (

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_bus import bus_users, nkey, permissions
 from fairlead_bus.nats_accounts import BadUser, User, accounts_block
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 
 def key() -> str:

@@ -15,8 +15,8 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, CommandsLost, StreamState
 from fairlead_bus.service import EXIT_OK, Service
 from fairlead_bus.source import CommandSource
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World
 

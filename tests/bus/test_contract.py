@@ -17,7 +17,7 @@ from fairlead_bus.port import (
     TooLarge,
     Unavailable,
 )
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.bus.worlds import World
 
 QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")

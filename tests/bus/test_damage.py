@@ -5,7 +5,7 @@ import structlog
 
 from fairlead_bus import damage
 from fairlead_bus.port import BusError, CommandsLost, LogDamaged, Unavailable
-from fairlead_schemas.conditions import CONDITIONS, EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
+from fairlead_schemas.wire.conditions import CONDITIONS, EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead_bus.lease import POLL_S, Holder, Lease
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 OTHER_HOST = "another-host"
 

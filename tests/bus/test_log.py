@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from fairlead_bus.log import RETRY_S, FencedWriter, LogReader
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, LogDamaged, StaleWriter
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit
 from tests.bus.commits import chain, commit
 from tests.bus.worlds import World
 

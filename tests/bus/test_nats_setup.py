@@ -10,7 +10,7 @@ from fairlead_bus import nats_setup, streams
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.port import ServerUnfit
 from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB, SAMPLE_MEMORY_BYTES
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.bus.worlds import NatsWorld
 from tests.nats_server import NatsServer
 

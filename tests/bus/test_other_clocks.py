@@ -10,8 +10,8 @@ from fairlead_bus import other_clocks
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.other_clocks import OtherClocks, disagreement, skew_from
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import Heartbeat, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import Heartbeat, encode
 
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS

@@ -9,10 +9,10 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus
 from fairlead_bus.service import EXIT_OK, Service
 from fairlead_bus.source import CommandSource
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import CancelJob, Undecodable, encode_commands
-from fairlead_schemas.commit import Commit, decode_commit
-from fairlead_schemas.events import CommandRejected
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import CancelJob, Undecodable, encode_commands
+from fairlead_schemas.wire.commit import Commit, decode_commit
+from fairlead_schemas.wire.events import CommandRejected
 from tests.bus.counting import CountingCore, command
 from tests.bus.test_service import until
 from tests.bus.worlds import World

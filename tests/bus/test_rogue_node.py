@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from fairlead_bus import permissions, streams
 from fairlead_bus.nats_bus import NatsBus
 from fairlead_bus.nats_client import DirectClient
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
 from tests.bus.rogue import NOT_TO_BE_HEARD, NOT_TO_BE_SAID, Rogue
 

@@ -16,10 +16,10 @@ from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
 from fairlead_bus.service import EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
 from fairlead_bus.source import CommandSource
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import Commit, decode_commit
-from fairlead_schemas.conditions import ALIVE, EXIT_DAMAGED, Alive, decode_alive
-from fairlead_schemas.events import QueueClockStepped
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import Commit, decode_commit
+from fairlead_schemas.wire.conditions import ALIVE, EXIT_DAMAGED, Alive, decode_alive
+from fairlead_schemas.wire.events import QueueClockStepped
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World

@@ -9,7 +9,7 @@ from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.snapshots import Snapshot, SnapshotWriter
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.bus.commits import commit
 
 

@@ -12,7 +12,7 @@ from fairlead_bus import nats_setup
 from fairlead_bus.nats_bus import NatsBus, connect
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import ServerUnfit
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Users
 from tests.nats_cluster import SERVERS, NatsCluster
 from tests.nats_server import NatsServer

@@ -12,7 +12,7 @@ from fairlead_bus import nats_setup, streams
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats_bus import NatsBus, connect
 from fairlead_bus.port import Bus
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.nats_server import NatsServer
 
 

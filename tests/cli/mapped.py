@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from fairlead_gateway.views.poolroom import pool_rooms
-from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, Holder, MapGpu, MapJob, MapNode
+from fairlead_schemas.queries.cluster_map import WHOLE_MILLI, ClusterMap, GpuHolder, GpuState, MapGpu, MapJob, MapNode
 
 SIGNS: dict[str, GpuState] = {
     ".": "free",
@@ -31,7 +31,7 @@ def node(name: str, gpus: str, holders: dict[str, tuple[str, ...]] | None = None
 
 
 def _gpu(uuid: str, index: int, sign: str, jobs: tuple[str, ...]) -> MapGpu:
-    held = [Holder(job=job, attempt=1, rank=0, milli=WHOLE_MILLI // len(jobs)) for job in jobs]
+    held = [GpuHolder(job=job, attempt=1, rank=0, milli=WHOLE_MILLI // len(jobs)) for job in jobs]
     return MapGpu(uuid=uuid, index=index, model="A100", state=SIGNS.get(sign, "held"), holders=held)
 
 

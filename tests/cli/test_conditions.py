@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.stack import conditions, processes
 from fairlead.stack.processes import Spec, Supervisor
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT, Condition
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT, Condition
 from tests.cli.conftest import Run
 from tests.cli.test_stack import until
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from fairlead.stack import state
-from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.cli.test_local_stack import Cluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]

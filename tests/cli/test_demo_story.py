@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fairlead.demo_story import EXPLORE, FINETUNE, STORY, Part, Told, differences
-from fairlead_schemas.api import Job
+from fairlead_schemas.http.api import Job
 from tests.cli.gateway_stub import ended
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.commands import doctor
 from fairlead.stack import state
-from fairlead_schemas.conditions import Condition, Readiness
+from fairlead_schemas.wire.conditions import Condition, Readiness
 from tests.cli.conftest import Run
 
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from fairlead.event_words import event_words, fields
-from fairlead_schemas.cloudevents import CloudEventOut, type_of
-from fairlead_schemas.events import EventBase, JobDeferred, JobUnplaceable, PreemptionRequested, Victim
+from fairlead_schemas.http.cloudevents import CloudEventOut, type_of
+from fairlead_schemas.wire.events import EventBase, JobDeferred, JobUnplaceable, PreemptionRequested, Victim
 from tests.schemas.examples import EVENTS
 
 

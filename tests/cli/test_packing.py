@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fairlead_schemas.queues import PACKINGS
+from fairlead_schemas.queuefile.settings import PACKINGS
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, applied, page
 

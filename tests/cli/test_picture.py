@@ -10,7 +10,7 @@ from fairlead.picture import rows
 from fairlead.picture.drawing import WIDTH_MIN, draw
 from fairlead.picture.letters import OTHERS, SEVERAL, By, Groups
 from fairlead.picture.lines import cut, cut_left, plain
-from fairlead_schemas.clustermap import ClusterMap, MapNode
+from fairlead_schemas.queries.cluster_map import ClusterMap, MapNode
 from tests.cli.mapped import facts, job, node
 
 HELD = {"a": ("812",), "b": ("813_1",), "c": ("813_2",), "s": ("812", "813_1"), "h": ("814",)}

@@ -9,8 +9,8 @@ import yaml
 
 from fairlead import queue_changes, queue_tree
 from fairlead.commands.queues import check, read
-from fairlead_schemas.api import Queue
-from fairlead_schemas.queuefile import read_queue_file
+from fairlead_schemas.http.api import Queue
+from fairlead_schemas.queuefile.parse import read_queue_file
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, applied, job_document, page, problem, queue_document
 

@@ -26,7 +26,7 @@ from fairlead_bus.nats_bus import NatsBus, connect
 from fairlead_bus.port import OutcomeUnknown, Unavailable
 from fairlead_bus.reserve import NAME
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.cli.test_stack import until
 from tests.nats_server import NatsServer
 from tests.small_disk import fill, small_disk

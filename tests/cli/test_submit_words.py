@@ -9,7 +9,7 @@ from fairlead import jobfile
 from fairlead.columns import asked, gpu_count
 from fairlead.errors import Refused
 from fairlead.submit_words import Options, override, words_of
-from fairlead_schemas.api import Job
+from fairlead_schemas.http.api import Job
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document
 

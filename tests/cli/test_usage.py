@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_replay.export import write_export
-from fairlead_schemas.usage import UsageEstimate, UsageEstimateLine
+from fairlead_schemas.queries.telemetry import UsageEstimate, UsageEstimateLine
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
 from tests.gateway.test_usage import STATEMENT

@@ -20,7 +20,7 @@ from fairlead_bus.undo import UndoLog
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.state import State
 from fairlead_replay.sim.world import Parts, run_seed
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire.commit import Commit
 
 TOOL = sys.monitoring.DEBUGGER_ID
 #: Faults that are tried at one decision, unless all are.

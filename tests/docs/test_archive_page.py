@@ -21,7 +21,7 @@ from fairlead.main import main
 from fairlead_bus.command_stream import cursors
 from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, Stored
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.replay.archive.scenes import LOG, chained, later
 from tests.system.pages import plain
 

@@ -9,9 +9,10 @@ import pytest
 
 from docs import generate
 from fairlead_bus.streams import BUCKETS, stream_specs
-from fairlead_schemas import asyncapi, jsonschema, lifecycle
-from fairlead_schemas.events import Event
-from fairlead_schemas.subjects import WRITERS
+from fairlead_schemas.http import asyncapi, json_schema
+from fairlead_schemas.wire import lifecycle
+from fairlead_schemas.wire.events import Event
+from fairlead_schemas.wire.subjects import WRITERS
 from tests.schemas import test_golden
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -52,14 +53,14 @@ def test_every_field_is_described() -> None:
 )
 def test_golden_bytes_are_valid_by_the_published_schema(name: str, family: str) -> None:
     """Somebody else's validator accepts what we write."""
-    check = validator.Draft202012Validator(jsonschema.document(name))
+    check = validator.Draft202012Validator(json_schema.document(name))
     for example in json.loads((test_golden.GOLDEN / f"{family}.json").read_text()):
         check.validate(example)
 
 
 def test_the_job_schema_refuses_an_unknown_field() -> None:
     """Editors that read the schema see the same mistakes as the gateway."""
-    check = validator.Draft202012Validator(jsonschema.document("job"))
+    check = validator.Draft202012Validator(json_schema.document("job"))
     check.validate({"command": ["true"], "resources": {"nvidia.com/gpu": 8}})
     assert not check.is_valid({"command": ["true"], "nodse": 2})
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from fairlead import jobfile
-from fairlead_schemas.jobspec import GpuWanted, Group, JobSpec, Times
-from fairlead_schemas.requesting import RESOURCE_WORDS
-from fairlead_schemas.topology import LEVELS
+from fairlead_schemas.jobfile.job_spec import GpuWanted, GroupWords, JobSpec, TimeWords
+from fairlead_schemas.jobfile.request import RESOURCE_WORDS
+from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "jobs.md").read_text()
 
@@ -37,7 +37,7 @@ def test_every_field_stands_on_the_page(heading: str, expected: list[str]) -> No
 
 def test_levels_and_smaller_words_are_told() -> None:
     """Of topology, times and groups."""
-    words = [*LEVELS, *fields(Times), *fields(Group)]
+    words = [*TOPOLOGY_LEVELS, *fields(TimeWords), *fields(GroupWords)]
     assert [word for word in words if f"`{word}`" not in PAGE and f"`{word}:" not in PAGE] == []
 
 

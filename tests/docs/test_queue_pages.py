@@ -9,10 +9,16 @@ import pytest
 
 from fairlead import jobfile
 from fairlead_queue.sequencers.named import OURS
-from fairlead_schemas.poolsettings import AgeingWords, PoolWords, SharingWords
-from fairlead_schemas.queuefile import read_queue_file
-from fairlead_schemas.queuesettings import BudgetWords, PreemptionWords, QueueWords
-from fairlead_schemas.queuewords import GPU_WORD
+from fairlead_schemas.queuefile.amounts import GPU_WORD
+from fairlead_schemas.queuefile.parse import read_queue_file
+from fairlead_schemas.queuefile.settings_format import (
+    AgeingWords,
+    BudgetWords,
+    PoolWords,
+    PreemptionWords,
+    QueueWords,
+    SharingWords,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "queues.md").read_text()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.main import VERBS
-from fairlead_schemas.events import Event
-from fairlead_schemas.jobspec import decode_job
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.job_spec import decode_job
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.wire.events import Event
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "services").glob("*/README.md")]

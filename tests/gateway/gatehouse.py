@@ -14,7 +14,7 @@ from fairlead_gateway.http_server import HttpSettings
 from fairlead_gateway.pulse import NOBODY
 from fairlead_gateway.service import Gateway, Settings
 from fairlead_replay.explainer.service import Explainer
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 WAIT_S = 60.0
 

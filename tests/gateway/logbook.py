@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_767_225_600 * SECOND_NS  # 2026-01-01T00:00:00Z

@@ -7,9 +7,9 @@ from typing import Any, Self
 from fairlead_bus.core import Decision, Input
 from fairlead_bus.service import Service
 from fairlead_bus.source import CommandSource
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
 from tests.gateway.gatehouse import Gatehouse, until
 
 #: Events that a command leads to; their causes are put in by the queue.

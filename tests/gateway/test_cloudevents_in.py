@@ -6,7 +6,7 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from fairlead_schemas.cloudevents import JOB_CANCEL, JOB_HOLD, JOB_RELEASE, JOB_SUBMIT
+from fairlead_schemas.http.cloudevents import JOB_CANCEL, JOB_HOLD, JOB_RELEASE, JOB_SUBMIT
 from tests.gateway.world import World
 
 ONE = {"content-type": "application/cloudevents+json"}

@@ -12,9 +12,9 @@ from fairlead_gateway.clustermetrics import NODES_AT_ONCE, ClusterCollector
 from fairlead_gateway.views.clustermap import map_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.gpushares import fair_shares
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import VERSION, Commit
-from fairlead_schemas.queues import QueueSettings
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import VERSION, Commit
 from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.gateway.logbook import Logbook, joined
 from tests.gateway.world import World, gpus, until

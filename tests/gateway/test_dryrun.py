@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fairlead_gateway.why.yielding import might_yield
-from fairlead_schemas.ask import COMMANDS_MAX
-from fairlead_schemas.events import Victim
-from fairlead_schemas.queues import Preemption
+from fairlead_schemas.queries.explainer import COMMANDS_MAX
+from fairlead_schemas.queuefile.settings import Preemption
+from fairlead_schemas.wire.events import Victim
 from tests.gateway.logbook import Logbook, configured, joined, offered, placed, started, submitted
 from tests.gateway.test_why_explained import VISION, crowded, kinds_of
 from tests.gateway.world import World, gpus

@@ -19,12 +19,12 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why import pool, room
 from fairlead_placer.placing import Found, find
 from fairlead_replay.explainer.pools import packing
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import decode_envelope, encode_commit
-from fairlead_schemas.poolpacking import PoolPacking
-from fairlead_schemas.reports import HealthSeen
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
+from fairlead_schemas.queries.cluster_map import PoolPacking
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import decode_envelope, encode_commit
+from fairlead_schemas.wire.reports import HealthSeen
+from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.warehouse import CommitBytes, Warehouse
 from tests.gateway.test_why_places import views_of

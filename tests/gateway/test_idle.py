@@ -13,10 +13,10 @@ from fairlead_gateway.views.documents import job_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idledocs import idle_document
 from fairlead_gateway.why.reason import reason_of
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.api import Reason
-from fairlead_schemas.idle import IdleEvidence, IdlePolicy
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 from tests.gateway.logbook import (
     SECOND_NS,
     START_NS,

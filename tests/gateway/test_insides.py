@@ -8,8 +8,7 @@ from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.insides import summary
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.inside import UNKNOWN, Description, NumaNode
-from fairlead_schemas.resources import MigInstance
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, MigInstance, NodeTopology, NumaNode
 from tests.gateway.world import inventory
 
 
@@ -30,10 +29,10 @@ def test_machines(profile: str, line: str) -> None:
 
 def test_what_is_not_known_is_not_said() -> None:
     """Nothing at all; a node without GPUs; one GPU on the only NUMA node that was told."""
-    assert summary(UNKNOWN) == ""
-    assert summary(Description(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
-    assert summary(Description(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
-    assert summary(Description(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
+    assert summary(UNKNOWN_TOPOLOGY) == ""
+    assert summary(NodeTopology(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
+    assert summary(NodeTopology(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
+    assert summary(NodeTopology(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
 
 
 def test_mig_instances_are_told_by_gpu() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from fairlead_bus.port import Message
 from fairlead_gateway.logs import TAIL_BYTES_MAX, Assembly, Output, Source, wanted
-from fairlead_schemas import subjects
-from fairlead_schemas.events import Part
-from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
 from tests.gateway.world import World, gpus
 
 TEXT = b"".join(b"line %d\n" % i for i in range(40))

@@ -7,8 +7,8 @@ import msgspec
 from fairlead_bus.command_recovery import accept_loss
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.commandwatch import CommandWatch
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import Readiness
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import Readiness
 from tests.gateway.gatehouse import until
 from tests.gateway.world import World
 

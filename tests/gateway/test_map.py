@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from fairlead_gateway.views.clustermap import cluster_map
 from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.poolroom import free_gpus, is_whole, pool_rooms
-from fairlead_schemas import events as ev
-from fairlead_schemas.clustermap import ClusterMap, Gang, Holder, Instance, MapGpu, MapNode, OneNode
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance
+from fairlead_schemas.queries.cluster_map import ClusterMap, GpuHolder, MapGang, MapGpu, MapInstance, MapNode, OneNode
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance
 from tests.gateway.logbook import Logbook, joined, offered, placed, requeued, started, submitted
 from tests.gateway.world import World, gpus
 
@@ -33,9 +33,9 @@ def test_each_gpu_names_who_holds_it() -> None:
     found = cluster_map(book.views)
     holders = {gpu.uuid: gpu.holders for node in found.nodes for gpu in node.gpus}
     assert holders == {
-        "GPU-n1-0": [Holder(job="1", attempt=1, rank=1, milli=1000)],
-        "GPU-n1-1": [Holder(job="2", attempt=1, rank=0, milli=1000)],
-        "GPU-n2-0": [Holder(job="1", attempt=1, rank=0, milli=1000)],
+        "GPU-n1-0": [GpuHolder(job="1", attempt=1, rank=1, milli=1000)],
+        "GPU-n1-1": [GpuHolder(job="2", attempt=1, rank=0, milli=1000)],
+        "GPU-n2-0": [GpuHolder(job="1", attempt=1, rank=0, milli=1000)],
         "GPU-n2-1": [],
     }
     assert [(j.id, j.name, j.user, j.queue, j.state, j.gpu_milli) for j in found.jobs] == [
@@ -55,8 +55,8 @@ def test_shares_and_instances_are_several_holders_of_one_gpu() -> None:
         book.write(ev.JobPlaced(cause="2.0", job=job, attempt=1, parts=(part,)))
     found = cluster_map(book.views)
     assert found.nodes[0].gpus[0].holders == [
-        Holder(job="1", attempt=1, rank=0, milli=250),
-        Holder(job="2", attempt=1, rank=0, milli=500, instance="MIG-1"),
+        GpuHolder(job="1", attempt=1, rank=0, milli=250),
+        GpuHolder(job="2", attempt=1, rank=0, milli=500, instance="MIG-1"),
     ]
     room = found.pools[0]
     assert (room.shares_free_milli, room.gpus_fragmented, room.states["held"]) == (250, 1, 1)
@@ -75,7 +75,7 @@ def test_a_gpu_in_mig_mode_is_not_free_as_a_whole() -> None:
     book.write(ev.NodeJoined(cause="r", node="n1", incarnation="i", boot_id="b", inventory=inventory))
     found = cluster_map(book.views)
     assert states(found) == {"n1": "cufr"}
-    assert found.nodes[0].gpus[0].instances == [Instance(uuid="MIG-1", profile="3g.20gb")]
+    assert found.nodes[0].gpus[0].instances == [MapInstance(uuid="MIG-1", profile="3g.20gb")]
     room = found.pools[0]
     assert (room.gpus_fragmented, room.largest_of_whole_nodes) == (1, {"pool": None})
     book.write(ev.NodeCordoned(cause="cmd:1", node="n1"))
@@ -92,7 +92,7 @@ def test_what_an_ended_run_still_holds_is_being_cleaned() -> None:
     book.write(ev.JobPlaced(cause="2.0", job="1", attempt=2, parts=(ev.Part(node="n2", gpus=("GPU-n2-1",)),)))
     found = cluster_map(book.views)
     assert states(found) == {"n1": "fr", "n2": "clhe"}
-    assert found.nodes[1].gpus[0].holders == [Holder(job="1", attempt=1, rank=1, milli=1000)]
+    assert found.nodes[1].gpus[0].holders == [GpuHolder(job="1", attempt=1, rank=1, milli=1000)]
     book.write(unclean("1", 2), ev.JobSucceeded(cause="1.0", job="1", attempt=2))
     book.write(ev.JobsRetired(cause="clock", jobs=("1",)))
     found = cluster_map(book.views)
@@ -142,7 +142,7 @@ def test_a_faulted_gpu_is_unhealthy_and_its_tainted_node_closed() -> None:
     room = found.pools[0]
     assert (room.states["free"], room.states["unhealthy"], room.gpus_fragmented) == (6, 2, 2)
     assert (room.largest_on_one_node, room.largest_of_whole_nodes["pool"]) == (
-        OneNode(node="n3", gpus=4), Gang(domain="default", nodes=1, gpus_per_node=4),
+        OneNode(node="n3", gpus=4), MapGang(domain="default", nodes=1, gpus_per_node=4),
     )  # fmt: skip
     book.write(ev.GpuRestored(cause="r", node="n2", gpu="GPU-n2-3"), ev.NodeUntainted(cause="r", node="n2", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health"))  # fmt: skip
     assert states(cluster_map(book.views))["n2"] == "frfrfrfr"
@@ -181,12 +181,12 @@ def test_the_largest_jobs_by_level() -> None:
     main, side = cluster_map(book.views).pools
     assert main.pool == "default" and main.largest_on_one_node == OneNode(node="c0", gpus=16)
     assert main.largest_of_whole_nodes == {
-        "rack": Gang(domain="r1", nodes=3, gpus_per_node=8),
-        "block": Gang(domain="b1", nodes=6, gpus_per_node=8),
-        "pool": Gang(domain="default", nodes=6, gpus_per_node=8),
+        "rack": MapGang(domain="r1", nodes=3, gpus_per_node=8),
+        "block": MapGang(domain="b1", nodes=6, gpus_per_node=8),
+        "pool": MapGang(domain="default", nodes=6, gpus_per_node=8),
     }
     assert (main.gpus_fragmented, main.nodes) == (7, 9)
-    assert side.largest_of_whole_nodes == {"pool": Gang(domain="side", nodes=1, gpus_per_node=4)}
+    assert side.largest_of_whole_nodes == {"pool": MapGang(domain="side", nodes=1, gpus_per_node=4)}
     book.write(ev.NodeCordoned(cause="cmd:1", node="x"))
     side = cluster_map(book.views, pool="side").pools[0]
     assert (side.largest_on_one_node, side.largest_of_whole_nodes) == (None, {"pool": None})

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from fairlead_schemas.queues import PACKINGS
+from fairlead_schemas.queuefile.settings import PACKINGS
 from tests.gateway.world import World, gpus
 
 

@@ -5,9 +5,9 @@ import asyncio
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.presence import SILENT_AFTER_S, Presence
 from fairlead_gateway.views.documents import node_document
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import NodesHeard
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import NodesHeard
 from tests.gateway.logbook import Logbook, joined
 from tests.gateway.world import World, until
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas import commands as cmd
-from fairlead_schemas.queues import PoolEntry, PoolSettings, QueueEntry, QueueRemoval, QueueSettings
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, QueueEntry, QueueRemoval, QueueSettings
+from fairlead_schemas.wire import commands as cmd
 from tests.gateway.gatehouse import until
 from tests.gateway.played_queue import QueueHouse, obliging, refusing
 

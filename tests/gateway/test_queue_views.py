@@ -6,11 +6,11 @@ import pytest
 
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.queuedocs import period_end, pool_document, queue_document, queue_documents
-from fairlead_schemas import api
-from fairlead_schemas import events as ev
-from fairlead_schemas.lifecycle import NOT_MOVING
-from fairlead_schemas.queues import Budget, PoolSettings, QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.http import api
+from fairlead_schemas.queuefile.settings import Budget, PoolSettings, QueueSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import NOT_MOVING
+from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import (
     SECOND_NS,
     START_NS,

@@ -5,8 +5,8 @@ import pytest
 from fairlead_bus.port import OutcomeUnknown
 from fairlead_gateway import pulse, readiness
 from fairlead_gateway.readiness import OTHERS, SILENT_S, STALLED_S, WRITERS, Evidence, Facts
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import Alive, Condition, Scrubbed
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import Alive, Condition, Scrubbed
 from tests.gateway.gatehouse import Gatehouse, until
 from tests.gateway.world import World
 

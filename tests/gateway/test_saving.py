@@ -3,9 +3,9 @@
 import pytest
 
 from fairlead_gateway.views.documents import job_document
-from fairlead_schemas import api
-from fairlead_schemas import events as ev
-from fairlead_schemas.checkpoints import Checkpoint
+from fairlead_schemas.http import api
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire import events as ev
 from tests.gateway.logbook import (
     SECOND_NS,
     Logbook,

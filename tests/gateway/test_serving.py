@@ -18,10 +18,10 @@ from fairlead_gateway.http_server import HttpSettings
 from fairlead_gateway.service import EXIT_OK, Settings, build
 from fairlead_gateway.submissions import Translator
 from fairlead_gateway.views.fold import SCHEMA
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import EXIT_DAMAGED
-from fairlead_schemas.jobspec import JobSpec, decode_job
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from tests.gateway.world import World, gpus, until
 
 

@@ -13,7 +13,7 @@ import pytest
 from fairlead_bus.port import Message
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway.identities import Identities
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse, until
 
 ROWS = b'{"columns":["x"],"rows":[[1]],"sequence":7}'

@@ -1,7 +1,7 @@
 """What telemetry says of samples, on the gateway's page of metrics."""
 
 from fairlead_bus.port import Message
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.gateway.test_cluster_metrics import page
 from tests.gateway.world import World

@@ -4,8 +4,8 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from fairlead_bus.port import Message
-from fairlead_schemas import subjects
-from fairlead_schemas.usage import UsageLine, UsageStatement
+from fairlead_schemas.queries.telemetry import UsageLine, UsageStatement
+from fairlead_schemas.wire import subjects
 from tests.gateway.world import World
 
 LINE = UsageLine(

@@ -7,8 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fairlead_bus.port import Message
-from fairlead_schemas import subjects
-from fairlead_schemas.jobuse import JOBS_MAX, JobUse, JobUses
+from fairlead_schemas.queries.telemetry import JOBS_MAX, JobUse, JobUses
+from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse
 
 USES = JobUses(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from fairlead_bus.port import Message
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.gateway.world import World, gpus, until
 
 

@@ -7,10 +7,10 @@ from fairlead_gateway.views import outcomes
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import SCHEMA, Views
 from fairlead_gateway.views.queuedocs import queue_document
-from fairlead_schemas import events as ev
-from fairlead_schemas.api import ATTEMPTS_MAX
-from fairlead_schemas.lifecycle import MOVES, NOT_MOVING, STATES, Move
-from fairlead_schemas.queues import Budget, PoolSettings
+from fairlead_schemas.http.api import ATTEMPTS_MAX
+from fairlead_schemas.queuefile.settings import Budget, PoolSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import MOVES, NOT_MOVING, STATES, JobMove
 from tests.gateway.logbook import (
     START_NS,
     Logbook,
@@ -69,7 +69,7 @@ def book_in(state: str) -> Logbook:
 
 
 @pytest.mark.parametrize("move", [m for m in MOVES if m.source], ids=lambda m: f"{m.source}-{m.event}")
-def test_every_listed_move_is_followed(move: Move) -> None:
+def test_every_listed_move_is_followed(move: JobMove) -> None:
     """From each state by each listed event to the listed state; the document says so."""
     book = book_in(move.source)
     book.write(ONE[move.event])

@@ -16,9 +16,9 @@ from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.restless import Restless
 from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import Parts, run_seed
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit
-from fairlead_schemas.queues import RESOURCES
+from fairlead_schemas.queuefile.settings import RESOURCES
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit
 
 SEEDS = 12
 

@@ -11,7 +11,7 @@ from cloudevents.core.v1.event import CloudEvent
 from fairlead_gateway import watching
 from fairlead_gateway.service import Gateway
 from fairlead_gateway.watching import Place
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.gateway.world import World, until
 
 

@@ -6,10 +6,10 @@ from fairlead_gateway.views.rows import Refusal
 from fairlead_gateway.why.nodes import kept_back, over_nodes
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.reasons import CAUSES
-from fairlead_schemas import events as ev
-from fairlead_schemas.partitions import OnPartition
-from fairlead_schemas.requestwords import needs
-from fairlead_schemas.resources import Request
+from fairlead_schemas.policies.partitions import OnPartition
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resource_requests import needs
+from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import (
     SECOND_NS,
     START_NS,

@@ -8,8 +8,8 @@ import pytest
 from fairlead_bus.port import Message
 from fairlead_gateway import explaining
 from fairlead_gateway.explaining import Explaining
-from fairlead_schemas import subjects
-from fairlead_schemas.ask import Answer, AskWhy, Explanation, decode_ask, encode
+from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer, Explanation, decode_ask, encode
+from fairlead_schemas.wire import subjects
 from tests.gateway.world import PlayedNode, World, gpus, until
 
 VISION = "research/vision"
@@ -133,7 +133,7 @@ async def test_a_past_time_and_no_explainer() -> None:
 class Scripted:
     """An explainer that says what a test wants it to, and remembers what it was asked."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: ExplainerAnswer) -> None:
         self.answers = list(answers)
         self.asked: list[Any] = []
 
@@ -143,7 +143,7 @@ class Scripted:
         return encode(answer)
 
 
-async def scripted(world: World, *answers: Answer) -> Scripted:
+async def scripted(world: World, *answers: ExplainerAnswer) -> Scripted:
     """In the place of the explainer."""
     explainer = Scripted(*answers)
     await world.hub.connect().serve(subjects.ASK, explainer, group="explainer")
@@ -156,7 +156,7 @@ async def test_the_explanation_goes_before_older_words() -> None:
         _, job = await crowded(world)
         sequence = world.gateway.views.sequence
         turn = Explanation(reason="turn", message="", ahead=3, first_ahead=("1", "2", "3"))
-        await scripted(world, Answer(sequence=sequence, why=turn))
+        await scripted(world, ExplainerAnswer(sequence=sequence, why=turn))
         reason = (await world.why(job))["reason"]
         assert (reason["code"], reason["message"]) == ("waiting_turn", "waits for its turn; 3 jobs are ahead of it")
         assert reason["detail"]["first_ahead"] == "1, 2, 3"
@@ -166,7 +166,7 @@ async def test_an_explanation_of_an_earlier_state_is_not_used() -> None:
     """The job went on while the question was answered: it is asked about once more, then the views answer."""
     async with World() as world:
         _, job = await crowded(world)
-        old = Answer(sequence=1, why=Explanation(reason="budget", message="old"))
+        old = ExplainerAnswer(sequence=1, why=Explanation(reason="budget", message="old"))
         explainer = await scripted(world, old)
         answer = await world.why(job)
         assert answer["reason"]["code"] == "maximum"
@@ -178,8 +178,8 @@ async def test_a_busy_explainer_is_asked_again(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(explaining, "AGAIN_S", 0.01)
     async with World() as world:
         _, job = await crowded(world)
-        busy = Answer(error="busy", message="many were asked before it; ask again")
-        told = Answer(sequence=world.gateway.views.sequence, why=Explanation(reason="next"))
+        busy = ExplainerAnswer(error="busy", message="many were asked before it; ask again")
+        told = ExplainerAnswer(sequence=world.gateway.views.sequence, why=Explanation(reason="next"))
         explainer = await scripted(world, busy, busy, told)
         assert (await world.why(job))["reason"]["message"] == "waits for its turn; it is next"
         assert len(explainer.asked) == 3

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from fairlead_gateway.views.clustermap import cluster_map
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import START_NS, Logbook, ended, joined, offered, placed, submitted, unplaceable
 from tests.gateway.test_why_queue import why
 

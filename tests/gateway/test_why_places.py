@@ -9,13 +9,13 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.proposals import proposals
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_schemas import events as ev
-from fairlead_schemas.api import Reason
-from fairlead_schemas.ask import Explanation
-from fairlead_schemas.commands import CordonNode, DrainNode, QuarantineNode, TaintNode
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.reports import HealthSeen, InventorySeen
-from fairlead_schemas.resources import Request
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, DrainNode, QuarantineNode, TaintNode
+from fairlead_schemas.wire.reports import HealthSeen, InventorySeen
+from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import machine
 from tests.placer.world import World, request
 

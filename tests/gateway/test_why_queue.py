@@ -5,9 +5,9 @@ import pytest
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.reason import likeness, reason_of
-from fairlead_schemas import events as ev
-from fairlead_schemas.api import Reason
-from fairlead_schemas.queues import Budget
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.wire import events as ev
 from tests.gateway.logbook import (
     SECOND_NS,
     START_NS,

@@ -7,9 +7,9 @@ from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_gateway.why import room
-from fairlead_schemas import events as ev
-from fairlead_schemas.reports import HealthSeen
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import HealthSeen
+from fairlead_schemas.wire.resources import Request
 from tests.gateway.test_why_places import cluster, views_of
 from tests.placer.world import World, inventory, request
 

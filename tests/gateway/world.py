@@ -17,10 +17,10 @@ from fairlead_placer.lease import DEFAULT_LEASE_NS
 from fairlead_placer.sources import ReportSource
 from fairlead_queue.core import QueueCore
 from fairlead_replay.explainer.service import Explainer
-from fairlead_schemas import reports as rp
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import decode_desired
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.wire import reports as rp
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import decode_desired
+from fairlead_schemas.wire.resources import Gpu, Inventory
 from tests.gateway.gatehouse import Gatehouse, until
 
 

@@ -19,7 +19,7 @@ from fairlead.client import Client
 from fairlead.main import main
 from fairlead.stack import local, state
 from fairlead.stack.processes import Spec, Supervisor
-from fairlead_schemas.api import Job
+from fairlead_schemas.http.api import Job
 from tests.hostile.load import Load
 from tests.hostile.outcome import Row, check_load, row
 from tests.hostile.stack import Stack

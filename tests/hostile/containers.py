@@ -17,7 +17,7 @@ import docker.errors
 
 from fairlead.client import Client
 from fairlead.errors import FairleadError, Refused
-from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.agent.containers.hostile_jobs import ALWAYS
 from tests.conftest import no_docker
 from tests.hostile.outcome import Row, row

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from fairlead.stack import state
 from fairlead_bus.log import LogReader
 from fairlead_bus.nats_bus import connect
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
 from tests.hostile.load import Load, read_marks
 from tests.hostile.stack import Stack
 

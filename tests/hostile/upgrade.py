@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from fairlead_schemas.commit import VERSION
+from fairlead_schemas.wire.commit import VERSION
 from tests.hostile.load import Load, read_marks
 from tests.hostile.outcome import Row, check_load, joined, row
 from tests.hostile.stack import Stack

@@ -22,11 +22,7 @@ def language() -> Language:
 
 def offending(*openings: frozenset[str]) -> list[str]:
     words = frozenset().union(*openings)
-    return [
-        f"{one.path.name}:{one.line}: {one.text.splitlines()[0]}"
-        for one in docstrings()
-        if one.opening in words
-    ]
+    return [f"{one.path.name}:{one.line}: {one.text.splitlines()[0]}" for one in docstrings() if one.opening in words]
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun(language: Language) -> None:

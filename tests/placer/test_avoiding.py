@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.placer.world import World, cluster, names, placed, request
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fairlead_placer.entities import run_key
 from fairlead_placer.timeline.ends import SETTLE_NS, START_NS
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.placer.test_reservations import claim
 from tests.placer.world import SECOND, World, request
 

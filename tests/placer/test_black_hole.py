@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from fairlead_bus.core import Input
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
-from fairlead_schemas.reports import ExitSeen
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
+from fairlead_schemas.wire.reports import ExitSeen
+from fairlead_schemas.wire.resources import Request
 from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 

@@ -6,12 +6,12 @@ import fairlead_placer.reports
 from fairlead_bus import streams
 from fairlead_bus.core import Input
 from fairlead_placer.orders import DESIRED_BYTES_MAX, SPECS_INLINE_MAX, OrderBook
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DrainNode
-from fairlead_schemas.commit import COMMIT_BYTES_MAX
-from fairlead_schemas.desired import decode_desired
-from fairlead_schemas.reports import ExitSeen, Report, ReportBatch, StartSeen
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DrainNode
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
+from fairlead_schemas.wire.desired import decode_desired
+from fairlead_schemas.wire.reports import ExitSeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.wire.resources import Gpu, Inventory
 from tests.placer.world import SECOND, World, commit_bytes, inventory, request
 
 

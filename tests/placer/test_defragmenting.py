@@ -8,9 +8,9 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.defragmenting.carrying_out import LOOK_NS
 from fairlead_placer.defragmenting.movable import RESTART_S
 from fairlead_placer.defragmenting.planning import Plan, plans
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import PoolSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import PoolSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.placer.world import SECOND, World, names, placed, request
 
 HOUR = 3600 * SECOND

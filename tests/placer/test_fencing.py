@@ -9,9 +9,9 @@ from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.nodes.fencing import next_after_ns
 from fairlead_placer.sources import ReportSource
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DeclareNodeDead
-from fairlead_schemas.partitions import NEVER_NS, OnPartition
+from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DeclareNodeDead
 from tests.placer.world import SECOND, World, cluster, names, request
 
 STRICT = OnPartition(replace_after_ns=NEVER_NS)

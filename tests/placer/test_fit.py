@@ -7,8 +7,8 @@ from fairlead_bus.core import Input
 from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.parking import master_port
 from fairlead_placer.placing import find
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from tests.placer.world import World, cluster, inventory, names, placed, request
 
 

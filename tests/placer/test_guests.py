@@ -1,8 +1,8 @@
 """Guests of nodes that are kept for another job: who may run there until it starts, and who may not."""
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.test_reservations import claim, kept
 from tests.placer.test_timeline import HOUR, busy, made
 from tests.placer.world import SECOND, World, inventory, names, placed, request

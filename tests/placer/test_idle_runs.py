@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.idle import IdleEvidence
+from fairlead_schemas.policies.idle import IdleEvidence
+from fairlead_schemas.wire import events as ev
 from tests.placer.test_preemption import asked, made, running
 from tests.placer.world import World, placed, request
 

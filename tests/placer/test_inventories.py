@@ -8,10 +8,9 @@ from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_bus.core import Input
 from fairlead_placer.inventories import INVENTORY_BYTES_MAX
 from fairlead_placer.reports import INCARNATION_CHARS_MAX, fault_of
-from fairlead_schemas.commit import COMMIT_BYTES_MAX
-from fairlead_schemas.inside import Description, NumaNode
-from fairlead_schemas.reports import InventorySeen, Report, ReportBatch
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
+from fairlead_schemas.wire.reports import InventorySeen, Report, ReportBatch
+from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, NodeTopology, NumaNode
 from tests.placer.world import World, commit_bytes
 
 
@@ -59,7 +58,7 @@ INSIDE = played_inside("dgx-a100")
 @pytest.mark.parametrize(
     ("inside", "message"),
     [
-        (Description(numa=(0, 0)), "inside: numa: expected a NUMA node, or -1, of each of the 8 GPUs, found 2"),
+        (NodeTopology(numa=(0, 0)), "inside: numa: expected a NUMA node, or -1, of each of the 8 GPUs, found 2"),
         (replace(INSIDE, numa=()), "inside: numa: expected a NUMA node, or -1, of each of the 8 GPUs, found 0"),
         (replace(INSIDE, pcie=INSIDE.pcie[:4]), "inside: pcie: expected 8 rows of 8, found rows of [8, 8, 8, 8]"),
         (replace(INSIDE, nvlinks=((65,) * 8,) * 8), "inside: nvlinks: expected 0 to 64 links and none to itself"),
@@ -68,7 +67,7 @@ INSIDE = played_inside("dgx-a100")
         (replace(INSIDE, numa_nodes=(NumaNode(node=0, cpus=" " * 32768),)), "inside: expected at most 32768 bytes, found"),
     ],
 )  # fmt: skip
-def test_an_inside_that_makes_no_sense_is_refused(inside: Description, message: str) -> None:
+def test_an_inside_that_makes_no_sense_is_refused(inside: NodeTopology, message: str) -> None:
     """With the field, what was expected and what was found."""
     found = Inventory(gpus=SimulatedDevices("n1", "dgx-a100").gpus(), inside=inside)
     assert fault_with(found).startswith(message)

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import (
+from fairlead_schemas.queuefile.settings import PACKINGS, POOL_LABEL, Packing, PoolSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import (
     CancelMaintenance,
     CancelRollout,
     CordonNode,
@@ -34,9 +35,8 @@ from fairlead_schemas.commands import (
     UnquarantineNode,
     UntaintNode,
 )
-from fairlead_schemas.queues import PACKINGS, POOL_LABEL, Packing, PoolSettings
-from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, ReportBatch, StartSeen
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.wire.resources import Inventory
 from tests.placer.world import SECOND, World, inventory, request
 
 NODES = ("a", "b", "c", "d")

@@ -13,8 +13,8 @@ from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Offer, run_key
 from fairlead_placer.making_room.hole import Hole, find
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.placer.world import World, placed, request
 
 RACK = "fairlead/rack"

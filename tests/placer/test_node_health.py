@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DrainNode, QuarantineNode, ResetBreaker, RestoreGpu, UntaintNode
-from fairlead_schemas.reports import ExitSeen, HealthSeen
-from fairlead_schemas.xids import catalogue, decision
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DrainNode, QuarantineNode, ResetBreaker, RestoreGpu, UntaintNode
+from fairlead_schemas.wire.health import xid_catalog, xid_decision
+from fairlead_schemas.wire.reports import ExitSeen, HealthSeen
 from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 TAINT = "fairlead/unhealthy=xid79:NoSchedule"
@@ -125,7 +125,7 @@ def test_health_takes_back_its_taint_and_nobody_else_does() -> None:
 def test_notes_and_programs_errors_change_nothing() -> None:
     """A remapped row or a program's own fault is no reason to take a GPU away."""
     world = cluster(1)
-    notes = [number for number in catalogue() if decision(number) in ("nothing", "note")]
+    notes = [number for number in xid_catalog() if xid_decision(number) in ("nothing", "note")]
     assert {13, 31, 63, 94} <= set(notes)
     for number in notes:
         assert sick(world, "n1", 0, f"xid{number}") == []

@@ -2,9 +2,9 @@
 
 from fairlead_bus.core import Input
 from fairlead_placer.reports import Refused
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode, Undecodable
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, DrainNode, UncordonNode, Undecodable
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.world import SECOND, cluster, inventory, names, placed, request
 
 

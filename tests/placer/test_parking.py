@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from fairlead_placer import parking
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.reasons import CAUSES, cause_of, refusal
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode
-from fairlead_schemas.commit import COMMIT_BYTES_MAX, encode_commit
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, DrainNode
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, encode_commit
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.placer.world import SECOND, World, cluster, inventory, names, placed, request
 
 

@@ -5,9 +5,9 @@ import pytest
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.packing.policies import POLICIES
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import PACKINGS, POOL_LABEL, Packing, PoolSettings
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.queuefile.settings import PACKINGS, POOL_LABEL, Packing, PoolSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.world import World, inventory, placed, request
 
 

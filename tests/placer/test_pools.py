@@ -4,10 +4,10 @@ import pytest
 
 from fairlead_placer import parking
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.world import World, inventory, names, placed, request
 
 BIG = {POOL_LABEL: "big"}

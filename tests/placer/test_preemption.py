@@ -5,10 +5,10 @@ import pytest
 from fairlead_placer import preemption
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.evolve_kept import VICTIMS_MAX
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, DrainNode
+from fairlead_schemas.wire.resources import Request
 from tests.placer.world import SECOND, World, names, placed, request
 
 

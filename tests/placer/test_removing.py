@@ -3,8 +3,9 @@
 import msgspec
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import (
+from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import (
     DeclareNodeDead,
     DrainNode,
     RemoveNode,
@@ -12,8 +13,7 @@ from fairlead_schemas.commands import (
     StartRollout,
     TaintNode,
 )
-from fairlead_schemas.partitions import NEVER_NS, OnPartition
-from fairlead_schemas.reports import HealthSeen
+from fairlead_schemas.wire.reports import HealthSeen
 from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 REMOVE = RemoveNode(id="r", user="ada", node="n1", reason="sold")

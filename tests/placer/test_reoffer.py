@@ -1,7 +1,7 @@
 """An offer that is open already gets another rank; one that comes too late opens nothing."""
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from tests.placer.world import World, cluster, names, placed, request
 
 

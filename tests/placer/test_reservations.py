@@ -6,10 +6,10 @@ import pytest
 
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode, ScheduleMaintenance, UncordonNode
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, DrainNode, ScheduleMaintenance, UncordonNode
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.world import SECOND, World, cluster, inventory, names, placed, request
 
 

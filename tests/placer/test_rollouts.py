@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import (
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import (
     CancelRollout,
     CordonNode,
     DrainNode,
@@ -14,7 +14,7 @@ from fairlead_schemas.commands import (
     StartRollout,
     UncordonNode,
 )
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.world import SECOND, World, cluster, inventory, names, request
 
 

@@ -5,11 +5,11 @@ import msgspec
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.orders import OrderBook
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DrainNode
-from fairlead_schemas.desired import decode_desired
-from fairlead_schemas.launchers import GangRule
-from fairlead_schemas.reports import ExitSeen, ReportBatch, StartSeen
+from fairlead_schemas.policies.launchers import GangRule
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DrainNode
+from fairlead_schemas.wire.desired import decode_desired
+from fairlead_schemas.wire.reports import ExitSeen, ReportBatch, StartSeen
 from tests.placer.world import SECOND, World, cluster, names, placed, request
 
 

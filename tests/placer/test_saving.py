@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.commands import DrainNode
-from fairlead_schemas.reports import CheckpointSeen, HealthSeen
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DrainNode
+from fairlead_schemas.wire.reports import CheckpointSeen, HealthSeen
 from tests.placer.test_preemption import plea
 from tests.placer.world import SECOND, World, names, request
 

@@ -16,12 +16,12 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.nodes.coming import QUIET
 from fairlead_placer.service import build
 from fairlead_placer.sources import REFUSED_PER_INTERVAL_MAX, ReportSource
-from fairlead_schemas import events as ev
-from fairlead_schemas import reports, subjects
-from fairlead_schemas.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
-from fairlead_schemas.desired import Desired, Drained, decode_desired
-from fairlead_schemas.reports import ExitSeen, Heartbeat, InventorySeen, Report, ReportAck, ReportBatch, StartSeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import reports, subjects
+from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.wire.desired import Desired, Drained, decode_desired
+from fairlead_schemas.wire.reports import ExitSeen, Heartbeat, InventorySeen, Report, ReportAck, ReportBatch, StartSeen
 from tests.placer.world import SECOND, World, inventory, request
 
 

@@ -1,8 +1,8 @@
 """Snapshots: canonical, whole, and the restored core goes on alike."""
 
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode
 from tests.placer.world import World, cluster, inventory, names, request
 
 

@@ -8,8 +8,8 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.timeline.learning import KINDS_MAX
 from fairlead_placer.timeline.spans import RUNS_MAX, Spans, bucket_of, longest_of, typical_s, with_one
 from fairlead_placer.timeline.starts import earliest
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DrainNode
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DrainNode
 from tests.placer.test_reservations import claim
 from tests.placer.world import SECOND, World, names, request
 

@@ -9,9 +9,9 @@ from fairlead_bus.core import Decision, Input
 from fairlead_placer import core as placer_core
 from fairlead_placer import parking
 from fairlead_placer.core import PlacerCore
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.placer.world import SECOND, World, request, taken_marks
 
 NOW = 1_000 * SECOND

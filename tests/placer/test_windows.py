@@ -1,7 +1,7 @@
 """Maintenance windows: notice, start, end, and who has a node in hand."""
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import (
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import (
     CancelMaintenance,
     CordonNode,
     QuarantineNode,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CancelMaintenance, UncordonNode
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CancelMaintenance, UncordonNode
 from tests.placer.test_reservations import claim, kept
 from tests.placer.test_timeline import busy, from_now, made
 from tests.placer.test_windows import pass_time, schedule

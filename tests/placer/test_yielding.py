@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.preemption import charge_of
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.reports import ExitSeen, ReportBatch
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import ExitSeen, ReportBatch
 from tests.placer.world import World, cluster, names, placed, request
 
 

@@ -8,11 +8,11 @@ from fairlead_bus.core import Decision, Input
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
 from fairlead_placer.orders import OrderBook
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, decode_commit, encode_commit
-from fairlead_schemas.desired import RunOrder, decode_desired
-from fairlead_schemas.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, decode_commit, encode_commit
+from fairlead_schemas.wire.desired import RunOrder, decode_desired
+from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 SECOND = 1_000_000_000
 

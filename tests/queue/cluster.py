@@ -5,9 +5,9 @@ yield whom the queue names. It knows GPUs alone and reads nothing but the log.
 from collections.abc import Iterator
 from typing import Any
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.resources import Request
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.queue.world import SECOND, World
 
 

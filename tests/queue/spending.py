@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import Budget
+from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World
 
 HOUR = 3600

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fairlead_queue.limits import FINISHED_JOBS_MAX, KEYS_MAX, RETIRE_CHUNK, UNDECODABLE_CHARS_MAX
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import QueueEntry, QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.queue.world import World, kinds, request
 
 

@@ -1,8 +1,8 @@
 """An array is one event; its elements come into being as they are offered."""
 
 from fairlead_queue.limits import WINDOW_OFFERS_MAX
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CancelJob
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CancelJob
 from tests.queue.world import SECOND, World, kinds
 
 

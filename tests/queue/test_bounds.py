@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from fairlead_bus.core import Input
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import (
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import (
     ID_CHARS_MAX,
     MESSAGE_BYTES_MAX,
     MESSAGE_COMMANDS_MAX,
@@ -19,7 +19,7 @@ from fairlead_schemas.commands import (
     decode_commands,
     encode_commands,
 )
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 from tests.queue.world import SPEC, World, request
 
 LONG_USER = "\N{PILE OF POO}" * USER_CHARS_MAX

@@ -1,8 +1,8 @@
 """Budgets that demote, that are raised, lowered, set and taken away; and prices that change."""
 
 from fairlead_queue.budgets import UNIT
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import QueueEntry, QueueSettings
+from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
+from fairlead_schemas.wire import events as ev
 from tests.queue.spending import HOUR, budget, marks, use, world_at
 from tests.queue.world import SECOND
 

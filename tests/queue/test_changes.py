@@ -11,16 +11,16 @@ from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.waiting.jobs import Array
-from fairlead_schemas import events as ev
-from fairlead_schemas.ask import Change
-from fairlead_schemas.queues import MODEL_LABEL, Budget, QueueSettings
+from fairlead_schemas.queries.explainer import SuggestedChange
+from fairlead_schemas.queuefile.settings import MODEL_LABEL, Budget, QueueSettings
+from fairlead_schemas.wire import events as ev
 from tests.queue.spending import use
 from tests.queue.world import World, request
 
 GPUS_PER_NODE = 8
 
 
-def changes(world: World, job: str, kind: str) -> list[Change]:
+def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
     """What is proposed of one kind; asking changes nothing."""
     before = world.core.snapshot()
     told = explain(world.state, world.state.jobs[job])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fairlead_queue.decide.node_clearing import Going, by_node, units_freed
 from fairlead_queue.limits import REVIEW_NS, STARVING_MAX, VICTIMS_MAX
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World, request
 from tests.queue.yielding import SOON
 

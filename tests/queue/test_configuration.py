@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import (
+from fairlead_schemas.queuefile.settings import (
     CHANGES_MAX,
     Budget,
     PoolEntry,
@@ -15,6 +13,8 @@ from fairlead_schemas.queues import (
     QueueRemoval,
     QueueSettings,
 )
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World, kinds
 
 

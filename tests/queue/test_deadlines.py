@@ -1,6 +1,6 @@
 """Deadlines: the earliest first among equals; one that is missed is said once, and the job goes on without."""
 
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from tests.queue.lines import closed, order
 from tests.queue.world import SECOND, World, kinds
 

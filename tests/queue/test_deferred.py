@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_queue.limits import NEWS_NS, PARKED_OFFERS_MAX
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import Budget
+from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.wire import events as ev
 from tests.queue.cluster import Cluster
 from tests.queue.world import SECOND, World, request
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.events import Dependency
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.events import Dependency
 from tests.queue.world import SECOND, World, kinds
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import MODEL_LABEL, Preemption
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL, Preemption
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.queue.spending import HOUR, at, budget, marks
 from tests.queue.world import SECOND, World, request
 

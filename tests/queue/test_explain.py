@@ -2,8 +2,8 @@
 
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
-from fairlead_schemas.ask import Explanation
-from fairlead_schemas.queues import Budget
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.queuefile.settings import Budget
 from tests.queue.world import SECOND, World, request
 
 

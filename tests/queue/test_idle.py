@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fairlead_queue.limits import ASK_AGAIN_NS, REVIEW_NS
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.idle import IdleEvidence
-from fairlead_schemas.queues import Preemption
+from fairlead_schemas.policies.idle import IdleEvidence
+from fairlead_schemas.queuefile.settings import Preemption
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World, kinds, request
 from tests.queue.yielding import pleas, refused, running, world_of
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import MODEL_LABEL, Sharing
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL, Sharing
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 from tests.queue.world import World
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, SPEC, World, kinds, request
 
 

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead_bus.core import Input
 from fairlead_queue.limits import PARKED_OFFERS_MAX
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.queue.world import SECOND, World, request
 
 QUOTAS = {"default": None, "small": 4000, "none": 0}

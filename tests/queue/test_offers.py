@@ -1,7 +1,7 @@
 """Whose turn it is: order, quota, the window, parked classes, withdrawals."""
 
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World, kinds, request
 
 

@@ -13,11 +13,11 @@ from fairlead_queue.decide import offers
 from fairlead_queue.decide.plan import Plan
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.service import build
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import SubmitJob, encode_commands
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.events import CommandRejected, JobOffered, JobSubmitted
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import SubmitJob, encode_commands
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.events import CommandRejected, JobOffered, JobSubmitted
+from fairlead_schemas.wire.resources import Request
 from tests.queue.test_service import commits
 from tests.queue.world import SPEC
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import Ageing, Preemption
+from fairlead_schemas.queuefile.settings import Ageing, Preemption
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, kinds
 from tests.queue.yielding import SOON, pleas, refused, running, world_of
 

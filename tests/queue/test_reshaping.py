@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import Ageing, PoolEntry, PoolSettings, QueueEntry, QueueSettings
+from fairlead_schemas.queuefile.settings import Ageing, PoolEntry, PoolSettings, QueueEntry, QueueSettings
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World, kinds, request
 
 

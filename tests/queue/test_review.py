@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_schemas.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
-from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.wire.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
 from tests.queue.world import SECOND, World, kinds
 
 

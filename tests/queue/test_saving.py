@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.checkpoints import Checkpoint
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World
 from tests.queue.yielding import refused, running, world_of
 

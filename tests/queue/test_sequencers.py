@@ -12,8 +12,8 @@ from fairlead_queue.fairness.tree import Limits, Tree
 from fairlead_queue.sequencers import named as named_module
 from fairlead_queue.sequencers.named import known_sequencers, sequencer_named
 from fairlead_queue.sequencers.own import QueueView
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import PoolSettings
+from fairlead_schemas.queuefile.settings import PoolSettings
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import SPEC, World, request
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus
 from fairlead_queue.service import build
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import SubmitJob, encode_commands
-from fairlead_schemas.commit import Commit, decode_commit
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import SubmitJob, encode_commands
+from fairlead_schemas.wire.commit import Commit, decode_commit
+from fairlead_schemas.wire.resources import Request
 from tests.queue.world import SPEC, kinds
 
 WAIT_S = 10.0

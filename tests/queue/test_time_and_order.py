@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.jobspec import PRIORITY_MAX
-from fairlead_schemas.queues import Ageing
+from fairlead_schemas.queuefile.settings import Ageing
+from fairlead_schemas.units.ids import PRIORITY_MAX
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import SubmitJob
 from tests.queue.cluster import Cluster
 from tests.queue.lines import closed, order
 from tests.queue.world import SECOND, World, kinds

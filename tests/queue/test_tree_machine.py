@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead_bus.core import Input
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.queues import (
+from fairlead_schemas.queuefile.settings import (
     Ageing,
     Budget,
     PoolEntry,
@@ -26,6 +23,9 @@ from fairlead_schemas.queues import (
     QueueRemoval,
     QueueSettings,
 )
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.queue.world import SECOND, World, request
 
 PATHS = ("a", "b", "c", "c/x", "c/y")

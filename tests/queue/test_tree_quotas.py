@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import Preemption
+from fairlead_schemas.queuefile.settings import Preemption
+from fairlead_schemas.wire import events as ev
 from tests.queue.cluster import Cluster
 from tests.queue.world import SECOND, World, request
 

@@ -15,19 +15,7 @@ from fairlead_queue.apply import handlers as evolving
 from fairlead_queue.core import QueueCore
 from fairlead_queue.invariants import check
 from fairlead_queue.state import State
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import (
-    COMMIT_BYTES_MAX,
-    COMMIT_EVENTS_MAX,
-    GENESIS,
-    VERSION,
-    Commit,
-    decode_commit,
-    encode_commit,
-)
-from fairlead_schemas.lifecycle import MOVES, next_state
-from fairlead_schemas.queues import (
+from fairlead_schemas.queuefile.settings import (
     MODEL_LABEL,
     POOL_LABEL,
     PoolEntry,
@@ -36,7 +24,19 @@ from fairlead_schemas.queues import (
     QueueRemoval,
     QueueSettings,
 )
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import (
+    COMMIT_BYTES_MAX,
+    COMMIT_EVENTS_MAX,
+    GENESIS,
+    VERSION,
+    Commit,
+    decode_commit,
+    encode_commit,
+)
+from fairlead_schemas.wire.lifecycle import MOVES, next_state
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 SECOND = 1_000_000_000
 SPEC = msgspec.Raw(b'{"command":["true"]}')

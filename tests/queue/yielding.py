@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import Preemption
+from fairlead_schemas.queuefile.settings import Preemption
+from fairlead_schemas.wire import events as ev
 from tests.queue.world import World
 
 SOON = Preemption(protect_ns=0)

@@ -13,10 +13,18 @@ from fairlead_bus.snapshots import Snapshot
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.explain import explain
 from fairlead_replay.explainer.service import IDLE_S, Explainer
-from fairlead_schemas import subjects
-from fairlead_schemas.ask import Answer, Ask, AskDryRun, AskWhy, Explanation, decode_answer, encode
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.commit import commit_hash, encode_commit
+from fairlead_schemas.queries.explainer import (
+    Ask,
+    AskDryRun,
+    AskWhy,
+    ExplainerAnswer,
+    Explanation,
+    decode_answer,
+    encode,
+)
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.commit import commit_hash, encode_commit
 from tests.queue import world as queues
 
 WAIT_S = 60.0
@@ -109,19 +117,19 @@ class World:
 
     # -- questions
 
-    async def raw(self, payload: bytes) -> Answer:
+    async def raw(self, payload: bytes) -> ExplainerAnswer:
         """Any bytes, and what they are answered with."""
         return decode_answer(await self._bus.request(subjects.ASK, payload, timeout_s=30))
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: Ask) -> ExplainerAnswer:
         """One question."""
         return await self.raw(encode(ask))
 
-    async def why(self, job: str, at: int = 0) -> Answer:
+    async def why(self, job: str, at: int = 0) -> ExplainerAnswer:
         """Why is it there?"""
         return await self.ask(AskWhy(job=job, at=at))
 
-    async def dry_run(self, *commands: SubmitJob) -> Answer:
+    async def dry_run(self, *commands: SubmitJob) -> ExplainerAnswer:
         """What would become of these?"""
         return await self.ask(AskDryRun(commands=commands))
 

@@ -15,9 +15,9 @@ from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay import chain
 from fairlead_replay.audit import export, verify_export, verify_live
 from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, ExportError, read_export, write_export
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
-from fairlead_schemas.events import Event, JobOffered, JobSubmitted
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.events import Event, JobOffered, JobSubmitted
 from tests.replay.worlds import log_of
 
 SEED = 8

@@ -8,8 +8,8 @@ import pytest
 from fairlead_bus.memory import MemoryBus, MemoryTail
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_replay.explainer import folds
-from fairlead_schemas.ask import Explanation
-from fairlead_schemas.events import JobsRetired
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.wire.events import JobsRetired
 from tests.queue.world import SECOND
 from tests.replay.asking import World, busy_morning, until
 

@@ -10,9 +10,9 @@ import pytest
 from fairlead_bus.memory import MemoryBus, MemoryTail
 from fairlead_bus.port import Message, Stored
 from fairlead_replay.explainer import folds, service
-from fairlead_schemas import subjects
-from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, AskWhy, Outcome, decode_answer, encode
-from fairlead_schemas.conditions import EXIT_DAMAGED
+from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, AskWhy, DryRunOutcome, decode_answer, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from tests.replay.asking import WAIT_S, World, busy_morning, until
 
 
@@ -252,7 +252,7 @@ async def test_a_dry_run_of_more_than_there_is_time_for_is_told_so(monkeypatch: 
     """Asking again for as many would bring no more; the next question has its own time."""
     real = service.dry_run
 
-    def slow(*arguments: Any) -> Outcome:
+    def slow(*arguments: Any) -> DryRunOutcome:
         time.sleep(0.3)
         return real(*arguments)
 

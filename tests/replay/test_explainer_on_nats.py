@@ -16,9 +16,9 @@ from fairlead_queue.explain.explain import explain
 from fairlead_replay.audit import read_log
 from fairlead_replay.explainer.service import Explainer, build
 from fairlead_replay.fold import Cluster, commits_of, fold_to
-from fairlead_schemas import subjects
-from fairlead_schemas.ask import Answer, Ask, AskDryRun, AskWhy, decode_answer, encode
-from fairlead_schemas.commands import QueueCommand, SubmitJob, encode_commands
+from fairlead_schemas.queries.explainer import Ask, AskDryRun, AskWhy, ExplainerAnswer, decode_answer, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import QueueCommand, SubmitJob, encode_commands
 from tests.nats_server import NatsServer
 from tests.queue.world import SPEC, request
 
@@ -80,7 +80,7 @@ class Site:
             while (await self.ask(AskWhy(job=str(last)))).error:  # noqa: ASYNC110 -- the log is what is waited for
                 await asyncio.sleep(0.05)
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: Ask) -> ExplainerAnswer:
         """One question."""
         request = partial(self.asker.request, subjects.ASK, encode(ask), timeout_s=12)
         return decode_answer(await self.patiently(request))

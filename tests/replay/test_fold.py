@@ -18,7 +18,7 @@ from fairlead_replay.audit import verify_export
 from fairlead_replay.compare import compare_live, compare_snapshots, fold_export
 from fairlead_replay.fold import CORES, Placed, commits_of, fold_from, fold_to, fold_to_time, state_hash
 from fairlead_replay.sim.world import run_seed
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.replay.worlds import GOLDEN, GOLDEN_QUEUES, hub_of, log_of
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from fairlead_bus.port import Bus
 from fairlead_replay.explainer import scrub
 from fairlead_replay.explainer.scrub import PERCENT, QUICK_PER_S, Scrub, pause_s
 from fairlead_replay.explainer.service import Explainer
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import ALIVE, Scrubbed, decode_alive
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import ALIVE, Scrubbed, decode_alive
 from tests.bus.commits import chain
 from tests.nats_server import NatsServer
 from tests.replay.asking import until

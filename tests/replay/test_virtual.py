@@ -14,8 +14,8 @@ from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import BEGIN_NS, Job, Setting, machines, request_of
 from fairlead_replay.virtual.outcome import Life, Played
 from fairlead_replay.virtual.play import Player, Stalled, play
-from fairlead_schemas.quantities import SECOND_NS
-from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.units.quantities import SECOND_NS
 
 
 def setting(sequencer: str = "drf", *, nodes: int = 1, gpus: int = 4, **more: Any) -> Setting:

@@ -13,7 +13,7 @@ from fairlead_bus.port import Stored
 from fairlead_replay.export import write_export
 from fairlead_replay.sim import loop
 from fairlead_replay.sim.world import Parts, World
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: Tests cut, change and seal logs of this length.
 COMMITS_MIN = 120

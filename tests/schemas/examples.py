@@ -5,16 +5,16 @@ The golden files hold their bytes. A new type or field gets its example here; `-
 
 import msgspec
 
-from fairlead_schemas import ask, commands, desired, events, gangs, queues, reports, samples
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.clustermap import OneNode
-from fairlead_schemas.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
-from fairlead_schemas.idle import IdleEvidence, IdlePolicy
-from fairlead_schemas.inside import Description, NumaNode
-from fairlead_schemas.partitions import OnPartition
-from fairlead_schemas.poolpacking import PoolPacking, Room
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance, MigPlace, Request
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
+from fairlead_schemas.policies.partitions import OnPartition
+from fairlead_schemas.queries import explainer
+from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
+from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan
+from fairlead_schemas.queuefile import settings
+from fairlead_schemas.wire import commands, desired, events, rank_rpc, reports, samples
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, MigPlace, NodeTopology, NumaNode, Request
 
 CHECKPOINT = Checkpoint(signal="SIGUSR1", command=("/save", "now"), notice_ns=120 * 10**9, every_ns=1800 * 10**9)
 REQUEST = Request(
@@ -40,7 +40,7 @@ REQUEST = Request(
     packing="spread",
     also=(Request(nodes=1, gpu_milli=1000, cpu_milli=4000, memory_mib=8192, selector=("fairlead/rack=r2",)),),
 )
-QUEUE = queues.QueueSettings(
+QUEUE = settings.QueueSettings(
     pool="a100",
     guaranteed={"gpu": 16000, "gpu:NVIDIA-A100-SXM4-80GB": 8000},
     maximum={"gpu": 64000, "memory": 1048576},
@@ -49,8 +49,8 @@ QUEUE = queues.QueueSettings(
     weight=3,
     priority=1,
     users={"*": {"gpu": 8000}, "ada": {"gpu": 16000}},
-    budget=queues.Budget(gpu_milli_s=1000 * queues.GPU_HOUR, period="week", when_spent="demote"),
-    preemption=queues.Preemption(reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=10**9),
+    budget=settings.Budget(gpu_milli_s=1000 * settings.GPU_HOUR_MILLI_S, period="week", when_spent="demote"),
+    preemption=settings.Preemption(reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=10**9),
 )
 POLICY = IdlePolicy(
     rule="utilization", action="shrink", mode="on_demand", below={"gpu": 50, "network": 10_000}, after_ns=600 * 10**9,
@@ -61,16 +61,16 @@ EVIDENCE = (
     IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=600),
     IdleEvidence(signal="network", highest=811, mean=90, threshold=10_000, samples=598),
 )
-POOL = queues.PoolSettings(
+POOL = settings.PoolSettings(
     sequencer="fairshare",
     half_life_ns=86400 * 10**9,
     past_percent=50,
     users=("ada",),
     projects=("llm",),
-    ageing=queues.Ageing(every_ns=3600 * 10**9, most=10),
+    ageing=settings.Ageing(every_ns=3600 * 10**9, most=10),
     patience_ns=60 * 10**9,
     prices={"NVIDIA-A100-SXM4-80GB": 2500},
-    sharing=queues.Sharing(replicas=4, one_each=True),
+    sharing=settings.Sharing(replicas=4, one_each=True),
     defragment=True,
     packing="spread",
 )
@@ -95,7 +95,7 @@ INVENTORY = Inventory(
     simulated=True,
     address="10.0.0.7",
     hostname="sim-1.example.org",
-    inside=Description(
+    inside=NodeTopology(
         numa=(1,),
         nvlinks=((0,),),
         pcie=(("X",),),
@@ -430,9 +430,9 @@ COMMANDS: list[commands.CommandBase] = [
     commands.ApplyQueues(
         id="c5",
         user="ada",
-        pools=(queues.PoolEntry(pool="a100", settings=POOL),),
-        queues=(queues.QueueEntry(path="research/vision", settings=QUEUE),),
-        remove=(queues.QueueRemoval(path="research/old", move_to="research/vision"),),
+        pools=(settings.PoolEntry(pool="a100", settings=POOL),),
+        queues=(settings.QueueEntry(path="research/vision", settings=QUEUE),),
+        remove=(settings.QueueRemoval(path="research/old", move_to="research/vision"),),
         prune=True,
         reclaim=True,
     ),
@@ -640,13 +640,13 @@ DESIRED = desired.Desired(
 )
 
 GANG_CALLS = [
-    gangs.RankReady(job="812", attempt=1, epoch=811, rank=3),
-    gangs.DaemonWanted(job="812", attempt=1, epoch=811, rank=2, id=4711, command="orted -mca ess env"),
-    gangs.DaemonEnded(job="812", attempt=1, epoch=811, rank=3, id=4711, code=1),
+    rank_rpc.RankReady(job="812", attempt=1, epoch=811, rank=3),
+    rank_rpc.DaemonWanted(job="812", attempt=1, epoch=811, rank=2, id=4711, command="orted -mca ess env"),
+    rank_rpc.DaemonEnded(job="812", attempt=1, epoch=811, rank=3, id=4711, code=1),
 ]
 
-GANG_HEARD = gangs.GangReply(speaker="n6", call=msgspec.Raw(gangs.encode_gang(GANG_CALLS[0])))
-GANG_ANSWER = gangs.GangAnswer(go=True, refusal="it has ended")
+GANG_HEARD = rank_rpc.GangReply(speaker="n6", call=msgspec.Raw(rank_rpc.encode_gang(GANG_CALLS[0])))
+GANG_ANSWER = rank_rpc.GangAnswer(go=True, refusal="it has ended")
 
 COMMIT = Commit(
     v=VERSION,
@@ -660,17 +660,17 @@ COMMIT = Commit(
 )
 
 ASKS = [
-    ask.AskWhy(job="812", at=4711),
-    ask.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
-    ask.AskDefrag(pool="a100"),
-    ask.AskPacking(pool="a100", at=4711, away=("n7",)),
+    explainer.AskWhy(job="812", at=4711),
+    explainer.AskDryRun(commands=(next(each for each in COMMANDS if isinstance(each, commands.SubmitJob)),)),
+    explainer.AskDefrag(pool="a100"),
+    explainer.AskPacking(pool="a100", at=4711, away=("n7",)),
 ]
-EXPLANATION = ask.Explanation(
+EXPLANATION = explainer.Explanation(
     reason="maximum",
     message="queue research holds 6 GPUs of 8 GPUs; this needs 4 GPUs",
     numbers={"queue": "research", "held": 6000},
     changes=(
-        ask.Change(
+        explainer.SuggestedChange(
             kind="wait", message="starts when 2 GPUs are given back", queue="research", resource="gpu", amount=2
         ),
     ),
@@ -685,27 +685,29 @@ DEFRAG_PLAN = DefragPlan(
 PACKING = PoolPacking(
     pool="a100", policy="spread", nodes=4, gpus=32, gpu_milli_free=12_000, gpu_milli_aside=8_000,
     gpu_milli_unusable=1_500, requests_seen=1204, largest_on_one_node=OneNode(node="n1", gpus=8),
-    largest_gangs={"pool": (Room(domain="a100", nodes=1, gpus_per_node=8), Room(domain="a100", nodes=2, gpus_per_node=4))},
+    largest_gangs={"pool": (DomainCapacity(domain="a100", nodes=1, gpus_per_node=8), DomainCapacity(domain="a100", nodes=2, gpus_per_node=4))},
     sequence=40, at="2026-11-02T09:00:00.000Z",
 )  # fmt: skip
-ANSWER = ask.Answer(
+ANSWER = explainer.ExplainerAnswer(
     defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),
     packing=PACKING,
     sequence=4711,
     why=EXPLANATION,
     outcomes=(
-        ask.Outcome(
+        explainer.DryRunOutcome(
             code="invalid",
             field="queue",
             message="expected a queue",
             pool="a100",
             quota=(
-                ask.QuotaAfter(queue="research", resource="gpu", used=1, after=2, guaranteed=3, maximum=4, user="ada"),
+                explainer.DryRunQuota(
+                    queue="research", resource="gpu", used=1, after=2, guaranteed=3, maximum=4, user="ada"
+                ),
             ),
             borrows={"gpu": 1000},
             waits=EXPLANATION,
             displaces=(events.Victim(job="7", attempt=1, rule="over_guarantee", gpu_s=60),),
-            estimate=ask.Estimate(basis="time limits of all that runs", start_ns=AT_NS),
+            estimate=explainer.Estimate(basis="time limits of all that runs", start_ns=AT_NS),
         ),
     ),
     error="busy",

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas.checkpoints import NOTE_CHARS_MAX, Checkpoint, note_of
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import decode_job
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.job_spec import decode_job
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.policies.checkpoints import NOTE_CHARS_MAX, Checkpoint, note_of
+from fairlead_schemas.units.validation import InvalidJob
 
 MINUTE = 60 * 10**9
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from cloudevents.v1.http import from_json
 
-from fairlead_schemas.cloudevents import SOURCE_OUT, SPECVERSION, TYPES_IN, CloudEventIn, CloudEventOut, type_of
-from fairlead_schemas.events import Event
+from fairlead_schemas.http.cloudevents import SOURCE_OUT, SPECVERSION, TYPES_IN, CloudEventIn, CloudEventOut, type_of
+from fairlead_schemas.wire.events import Event
 
 
 def test_every_event_has_a_type_name_of_its_own() -> None:

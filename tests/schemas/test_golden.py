@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from fairlead_schemas import ask, commands, commit, desired, events, gangs, reports, sample_columns
+from fairlead_schemas.queries import explainer
+from fairlead_schemas.wire import commands, commit, desired, events, rank_rpc, reports, samples
 from tests.schemas import examples
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,13 +45,13 @@ FAMILIES = [
     Family("report_ack", [examples.CONFIRM], reports.encode, reports.decode_ack),
     Family("output", [examples.PIECE], reports.encode, reader(reports.OutputPiece)),
     Family("read_output", [examples.WANTED], reports.encode, reader(reports.ReadOutput)),
-    Family("samples", [sample_columns.columns_of(examples.SAMPLES)], _canonical, reader(sample_columns.SampleColumns)),
+    Family("samples", [samples.columns_of(examples.SAMPLES)], _canonical, reader(samples.SampleColumns)),
     Family("desired", [examples.DESIRED], desired.encode_desired, desired.decode_desired),
-    Family("gang_calls", examples.GANG_CALLS, gangs.encode_gang, gangs.decode_call),
-    Family("gang_reply", [examples.GANG_HEARD], gangs.encode_gang, reader(gangs.GangReply)),
-    Family("gang_answer", [examples.GANG_ANSWER], gangs.encode_gang, gangs.decode_answer),
-    Family("ask", examples.ASKS, ask.encode, ask.decode_ask),
-    Family("answer", [examples.ANSWER], ask.encode, ask.decode_answer),
+    Family("gang_calls", examples.GANG_CALLS, rank_rpc.encode_gang, rank_rpc.decode_call),
+    Family("gang_reply", [examples.GANG_HEARD], rank_rpc.encode_gang, reader(rank_rpc.GangReply)),
+    Family("gang_answer", [examples.GANG_ANSWER], rank_rpc.encode_gang, rank_rpc.decode_answer),
+    Family("ask", examples.ASKS, explainer.encode, explainer.decode_ask),
+    Family("answer", [examples.ANSWER], explainer.encode, explainer.decode_answer),
     Family("commit", [examples.COMMIT], commit.encode_commit, commit.decode_commit),
 ]
 by_name = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -83,8 +84,8 @@ def test_the_bytes_are_those_of_the_golden_file(family: Family, request: pytest.
         (commands.PlacerCommand, examples.COMMANDS),
         (commands.TelemetryCommand, examples.COMMANDS),
         (reports.Report, examples.REPORTS),
-        (gangs.GangCall, examples.GANG_CALLS),
-        (ask.Ask, examples.ASKS),
+        (rank_rpc.GangCall, examples.GANG_CALLS),
+        (explainer.Ask, examples.ASKS),
     ],
     ids=["events", "queue commands", "placer commands", "telemetry commands", "reports", "gang calls", "questions"],
 )

@@ -2,27 +2,31 @@
 
 import pytest
 
-from fairlead_schemas import xids
-from fairlead_schemas.health import OF_GPUS, OF_NODES, is_code, meaning_of, meaning_of_gpu
+from fairlead_schemas.wire import health
+from fairlead_schemas.wire.health import OF_GPUS, OF_NODES, is_code, meaning_of, meaning_of_gpu
 
 
 def test_every_number_of_the_catalogue_is_decided() -> None:
     """172 rows; each has one of our decisions."""
-    assert list(xids.catalogue()) == list(range(1, 173))
-    assert {xids.decision(number) for number in xids.catalogue()} == set(xids.DECISIONS)
+    assert list(health.xid_catalog()) == list(range(1, 173))
+    assert {health.xid_decision(number) for number in health.xid_catalog()} == set(health.XID_DECISIONS)
 
 
 def test_what_is_disputed_or_undecided_has_a_reason() -> None:
     """Where NVIDIA says nothing definite, or others say something else, ours is written down with its reason."""
-    owed = [row.number for row in xids.catalogue().values() if xids.disputed(row) or row.immediate not in xids.RULES]
-    assert [number for number in owed if not xids.OURS.get(number, ("", ""))[1]] == []
-    assert {13, 31, 43, 45, 48, 63, 68, 74, 79, 94, 109} <= set(xids.OURS)
+    owed = [
+        row.number
+        for row in health.xid_catalog().values()
+        if health.is_xid_disputed(row) or row.immediate not in health.XID_RULES
+    ]
+    assert [number for number in owed if not health.XID_OVERRIDES.get(number, ("", ""))[1]] == []
+    assert {13, 31, 43, 45, 48, 63, 68, 74, 79, 94, 109} <= set(health.XID_OVERRIDES)
 
 
 @pytest.mark.parametrize("number", [48, 64, 79, 95, 119, 120])
 def test_the_gravest_stop_the_run_and_empty_the_node(number: int) -> None:
     """What every operator agrees about."""
-    assert xids.decision(number) == "reboot"
+    assert health.xid_decision(number) == "reboot"
     meaning = meaning_of_gpu(f"xid{number}")
     assert (meaning.fault, meaning.stop, meaning.node, meaning.severity) == (True, True, True, "node")
     assert str(number) in meaning.words
@@ -31,7 +35,7 @@ def test_the_gravest_stop_the_run_and_empty_the_node(number: int) -> None:
 @pytest.mark.parametrize("number", [13, 31, 43, 94])
 def test_a_programs_own_error_is_told_to_its_user(number: int) -> None:
     """The GPU stays in use."""
-    assert xids.decision(number) == "note"
+    assert health.xid_decision(number) == "note"
     assert meaning_of_gpu(f"xid{number}").severity == "note"
 
 

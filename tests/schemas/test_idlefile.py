@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.idle import IdleEvidence, IdlePolicy, IdleSignal
-from fairlead_schemas.idlefile import InvalidPolicies, is_scope, policy_words, read_policies, read_policy_file
-from fairlead_schemas.idlewords import evidence_words, parse_threshold, threshold_word
-from fairlead_schemas.quantities import SECOND_NS, QuantityError
+from fairlead_schemas.policies.idle import (
+    IdleEvidence,
+    IdlePolicy,
+    IdleSignal,
+    evidence_words,
+    parse_threshold,
+    threshold_word,
+)
+from fairlead_schemas.policies.idle_file import InvalidPolicies, is_scope, policy_words, read_policies, read_policy_file
+from fairlead_schemas.units.quantities import SECOND_NS, QuantityError
 
 MINUTE_NS = 60 * SECOND_NS
 FULL: dict[str, Any] = {

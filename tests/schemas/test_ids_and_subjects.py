@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas import subjects
-from fairlead_schemas.ids import array_of, element_id, is_job_id, is_queue_path, is_token
+from fairlead_schemas.units.ids import array_of, element_id, is_job_id, is_queue_path, is_token
+from fairlead_schemas.wire import subjects
 
 TOKENS = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,62}", fullmatch=True)
 JOBS = st.from_regex(r"[1-9][0-9]{0,8}(_[0-9]{1,5})?", fullmatch=True)

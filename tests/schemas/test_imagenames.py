@@ -2,10 +2,10 @@
 
 import pytest
 
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.imagenames import BadImageName, ImageName, Registries, parse_image, parse_registries
-from fairlead_schemas.jobspec import job_from
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.job_spec import job_from
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.image_names import ImageName, ImageNameError, Registries, parse_image, parse_registries
+from fairlead_schemas.units.validation import InvalidJob
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -43,7 +43,7 @@ def test_a_name_is_split_as_engines_split_it(text: str, expected: ImageName) -> 
 )  # fmt: skip
 def test_any_other_text_is_refused_by_its_field(text: str) -> None:
     """What the engine might take as a path, an option or another request; a job that names it is refused at `image`."""
-    with pytest.raises(BadImageName, match=r"expected .*, found"):
+    with pytest.raises(ImageNameError, match=r"expected .*, found"):
         parse_image(text)
     if text and len(text) < 60_000:
         with pytest.raises(InvalidJob) as refused:

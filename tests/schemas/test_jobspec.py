@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import SPEC_BYTES_MAX, canonical, decode_job, job_from
-from fairlead_schemas.launchers import launcher_of
-from fairlead_schemas.quantities import SECOND_NS
-from fairlead_schemas.requestrules import SELECTOR_BYTES_MAX
-from fairlead_schemas.resolving import resolve
-from fairlead_schemas.resources import Request
+from fairlead_schemas.jobfile.job_spec import SPEC_BYTES_MAX, canonical, decode_job, job_from
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.policies.launchers import launcher_of
+from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.validation import InvalidJob
+from fairlead_schemas.wire.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
+from fairlead_schemas.wire.resource_requests import SELECTOR_BYTES_MAX
+from fairlead_schemas.wire.resources import Request
 
 
 def job(**fields: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_schemas.events import EVENTS_OF
-from fairlead_schemas.lifecycle import CHARGED_STATES, END_STATES, MOVES, NEXT, NOT_MOVING, STATES, next_state
+from fairlead_schemas.wire.events import EVENTS_OF
+from fairlead_schemas.wire.lifecycle import CHARGED_STATES, END_STATES, MOVES, NEXT, NOT_MOVING, STATES, next_state
 
 WRITER_OF = {kind.__name__: writer for writer, kinds in EVENTS_OF.items() for kind in kinds}
 MOVING = {move.event for move in MOVES}

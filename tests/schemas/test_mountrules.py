@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import SecretWords, VolumeWords, job_from
-from fairlead_schemas.mountrules import Secret, Volume, faults, path_fault, secret_of, volume_of
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.agent_fields import Secret, Volume, mount_faults, path_fault, secret_of, volume_of
+from fairlead_schemas.jobfile.job_spec import SecretWords, VolumeWords, job_from
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.validation import InvalidJob
 from tests.schemas import hostile_names
 
 FUZZED = 100_000
@@ -25,7 +25,7 @@ FUZZED = 100_000
 def test_a_volume_is_read(words: str | VolumeWords, expected: Volume) -> None:
     """Compose's short form, and Kubernetes' words."""
     assert volume_of(words) == expected
-    assert list(faults([words], [], "")) == []
+    assert list(mount_faults([words], [], "")) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_volume_is_read(words: str | VolumeWords, expected: Volume) -> None:
 def test_a_secret_is_read(words: str | SecretWords, expected: Secret) -> None:
     """It lies where Compose puts it, unless the job says otherwise."""
     assert secret_of(words) == expected
-    assert list(faults([], [words], "vision")) == []
+    assert list(mount_faults([], [words], "vision")) == []
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_no_hostile_name_is_taken() -> None:
     taken = [
         name
         for name in hostile_names.names(5, FUZZED)
-        if not list(faults([VolumeWords(name=name, mountPath="/data")], [], "vision"))
-        or not list(faults([], [SecretWords(name=name, mountPath="/data")], "vision"))
+        if not list(mount_faults([VolumeWords(name=name, mountPath="/data")], [], "vision"))
+        or not list(mount_faults([], [SecretWords(name=name, mountPath="/data")], "vision"))
     ]
     assert taken == []
 
@@ -85,4 +85,4 @@ def test_nothing_is_mounted_at_a_hostile_path() -> None:
 
 def test_no_hostile_project_has_volumes() -> None:
     """Its name would be a directory's."""
-    assert [name for name in hostile_names.names(6, 10_000) if not list(faults(["a:/data"], [], name))] == []
+    assert [name for name in hostile_names.names(6, 10_000) if not list(mount_faults(["a:/data"], [], name))] == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_schemas.nodelabels import NodeLabelError, Taint, parse_label, parse_taint
+from fairlead_schemas.units.taints import NodeLabelError, Taint, parse_label, parse_taint
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_schemas.collecting import Reading
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import JobSpec, decode_job, job_from
-from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds, described, output_of
-from fairlead_schemas.quantities import SECOND_NS as S
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds, describe_output, output_of
+from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job, job_from
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.quantities import SECOND_NS as S
+from fairlead_schemas.units.validation import ErrorCollector, InvalidJob
 
 
 def job(**output: Any) -> JobSpec:
@@ -31,7 +30,7 @@ def job(**output: Any) -> JobSpec:
 )
 def test_values_within_the_range_are_read(words: dict[str, Any], bounds: OutputBounds) -> None:
     """Durations and memory quantities as elsewhere in the job file; both are optional."""
-    reading = Reading()
+    reading = ErrorCollector()
     assert output_of(job(**words).output, reading) == bounds
     assert not reading.errors
 
@@ -73,7 +72,7 @@ def test_the_command_carries_the_bounds_in_the_job_file_only() -> None:
 
 def test_bounds_are_described_in_one_line() -> None:
     """The line names the node's settings, which count where they are lower."""
-    assert described(NODE_BOUNDS) == "as its node's settings have it"
-    assert described(OutputBounds(7 * 86400 * S, 1024)) == (
+    assert describe_output(NODE_BOUNDS) == "as its node's settings have it"
+    assert describe_output(OutputBounds(7 * 86400 * S, 1024)) == (
         "the last 1Gi of stdout and of stderr, for 7d after its end, or less where its node's settings are lower"
     )

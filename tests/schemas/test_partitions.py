@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import job_from
-from fairlead_schemas.partitions import NEVER_NS, OnPartition, fault_of
-from fairlead_schemas.quantities import SECOND_NS as S
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.job_spec import job_from
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition, fault_of
+from fairlead_schemas.units.quantities import SECOND_NS as S
+from fairlead_schemas.units.validation import InvalidJob
 
 
 def policy(**words: Any) -> OnPartition:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.quantities import (
+from fairlead_schemas.units.quantities import (
     SECOND_NS,
     QuantityError,
     format_duration,

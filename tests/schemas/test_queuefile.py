@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.collecting import decode_object
-from fairlead_schemas.queuefile import InvalidQueues, queue_file, read_queue_file, read_settings
-from fairlead_schemas.queues import (
+from fairlead_schemas.queuefile.amounts import counted, is_are
+from fairlead_schemas.queuefile.parse import InvalidQueues, queue_file, read_queue_file, read_settings
+from fairlead_schemas.queuefile.settings import (
     CHANGES_MAX,
     PACKINGS,
     Ageing,
@@ -20,7 +20,7 @@ from fairlead_schemas.queues import (
     QueueEntry,
     QueueSettings,
 )
-from fairlead_schemas.queuewords import counted, is_are
+from fairlead_schemas.units.validation import decode_object
 
 HOUR_NS = 3600 * 10**9
 A100 = "NVIDIA-A100-SXM4-80GB"

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas.fielderrors import InvalidJob
-from fairlead_schemas.jobspec import job_from
-from fairlead_schemas.jsonschema import document
-from fairlead_schemas.requestrules import faults, gpu_count
-from fairlead_schemas.resolving import resolve
-from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import LEVELS
+from fairlead_schemas.http.json_schema import document
+from fairlead_schemas.jobfile.job_spec import job_from
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
+from fairlead_schemas.units.validation import InvalidJob
+from fairlead_schemas.wire.resource_requests import faults, gpu_count
+from fairlead_schemas.wire.resources import Request
 
 GPU, SHARED, MIG, PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-", "nvidia.com/gpu.product"
 PLAIN: dict[str, Any] = {"cpu_milli": 1000, "memory_mib": 1024}
@@ -205,7 +205,7 @@ def test_groups_are_kinds_of_their_own() -> None:
         ({"tolerations": ["a", {"key": "a", "operator": "In"}]}, "tolerations[1]", 'expected operator Equal or Exists, found "In"'),
         ({"tolerations": [{"value": "x"}]}, "tolerations[0]", "expected a key"),
         ({"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]}, "tolerations[0]", "expected no value"),
-        ({"topology": {"require": "shelf"}}, "topology.require", f'expected one of {", ".join(LEVELS)}, found "shelf"'),
+        ({"topology": {"require": "shelf"}}, "topology.require", f'expected one of {", ".join(TOPOLOGY_LEVELS)}, found "shelf"'),
         ({"topology": {"prefer": ["rack", ""]}}, "topology.prefer", 'found ""'),
         ({"placement": "best"}, "placement", 'expected pack or spread, found "best"'),
         ({"nodes": 4096, "resources": {GPU: 8}}, "nodes", "expected a gang that one event can name"),
@@ -240,7 +240,9 @@ _GPUS = st.fixed_dictionaries(
         "cuda": st.sampled_from(["", "<13", "=12.4"]),
     },
 )  # fmt: skip
-_LEVELS = st.sampled_from([*LEVELS, "", "shelf"]) | st.lists(st.sampled_from([*LEVELS, "shelf"]), max_size=3)
+_LEVELS = st.sampled_from([*TOPOLOGY_LEVELS, "", "shelf"]) | st.lists(
+    st.sampled_from([*TOPOLOGY_LEVELS, "shelf"]), max_size=3
+)
 _GROUP = {"resources": _RESOURCES, "gpu": _GPUS, "nodeSelector": _LABELS, "nodeAffinity": _TEXTS}
 _JOBS = st.fixed_dictionaries(
     {"command": st.just(["true"])},

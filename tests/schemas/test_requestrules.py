@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas.requestrules import faults
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resource_requests import faults
+from fairlead_schemas.wire.resources import Request
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_schemas.requestwords import needs, size
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resource_requests import needs, size
+from fairlead_schemas.wire.resources import Request
 
 CPU = Request(cpu_milli=1000, memory_mib=2048)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas import sample_columns as sc
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+from fairlead_schemas.wire import samples as sc
+from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch
 
 AT_NS = 1_790_000_000 * 10**9
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.selectors import SelectorError, equal, parse, suits
+from fairlead_schemas.units.selectors import SelectorError, equal, parse, suits
 
 PRODUCT = "nvidia.com/gpu.product"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from fairlead_schemas.commands import (
+from fairlead_schemas.wire.commands import (
     CancelJob,
     CordonNode,
     MoveJob,
@@ -14,10 +14,10 @@ from fairlead_schemas.commands import (
     digest_of,
     encode_commands,
 )
-from fairlead_schemas.commit import CommitUndecodable, commit_hash, decode_commit, decode_envelope, encode_commit
-from fairlead_schemas.desired import decode_desired
-from fairlead_schemas.reports import decode_ack, decode_heartbeat, decode_reports
-from fairlead_schemas.sample_columns import decode_samples
+from fairlead_schemas.wire.commit import CommitUndecodable, commit_hash, decode_commit, decode_envelope, encode_commit
+from fairlead_schemas.wire.desired import decode_desired
+from fairlead_schemas.wire.reports import decode_ack, decode_heartbeat, decode_reports
+from fairlead_schemas.wire.samples import decode_samples
 from tests.schemas import examples
 
 CANCEL = b'{"id":"c1","job":"812","type":"CancelJob"}'

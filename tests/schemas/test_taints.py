@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import TaintNode, UntaintNode
-from fairlead_schemas.reports import InventorySeen
-from fairlead_schemas.taints import EFFECTS, BadTaint, evicts, is_last_choice, parsed, tolerates
+from fairlead_schemas.units.taints import EFFECTS, TaintError, evicts, is_last_choice, parse_full_taint, tolerates
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import TaintNode, UntaintNode
+from fairlead_schemas.wire.reports import InventorySeen
 from tests.placer.world import World, cluster, inventory, names, placed, request
 
 words = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,8}[a-z0-9])?", fullmatch=True)
@@ -18,7 +18,7 @@ words = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,8}[a-z0-9])?", fullmatch=True)
 def test_a_taint_is_tolerated_by_its_own_text_and_by_every_part_of_it(key: str, value: str, effect: str) -> None:
     """Left out, a part matches anything; another key, value or effect does not match."""
     text = f"{key}={value}:{effect}"
-    assert str(parsed(text)) == text
+    assert str(parse_full_taint(text)) == text
     for toleration in (text, f"{key}:{effect}", key, f"{key}={value}", f":{effect}", ""):
         assert tolerates((text,), (toleration,))
         assert not evicts((text,), (toleration,))
@@ -40,8 +40,8 @@ def test_one_toleration_too_few_is_too_few() -> None:
 )
 def test_what_is_no_taint_is_refused(text: str) -> None:
     """With a sentence that says what was expected."""
-    with pytest.raises(BadTaint, match="expected key=value:Effect"):
-        parsed(text)
+    with pytest.raises(TaintError, match="expected key=value:Effect"):
+        parse_full_taint(text)
 
 
 def taint(world: World, node: str, text: str) -> list[ev.Event]:

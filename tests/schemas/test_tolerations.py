@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_schemas.tolerations import TolerationError, parse, tolerated
+from fairlead_schemas.units.taints import TolerationError, parse_toleration, tolerated
 
 TAINT = ("fairlead/spot", "yes", "NoSchedule")
 
@@ -25,7 +25,7 @@ TAINT = ("fairlead/spot", "yes", "NoSchedule")
 )
 def test_a_toleration_speaks_of_some_taints(text: str, expected: bool) -> None:
     """Key, value and effect, each of which may be left open; the text is the canonical one."""
-    assert parse(text).text == text
+    assert parse_toleration(text).text == text
     assert tolerated((text,), *TAINT) is expected
 
 
@@ -40,4 +40,4 @@ def test_without_any_no_taint_is_tolerated() -> None:
 def test_what_is_no_toleration_is_refused(text: str) -> None:
     """With what was expected and what was found."""
     with pytest.raises(TolerationError, match="expected"):
-        parse(text)
+        parse_toleration(text)

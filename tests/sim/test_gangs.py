@@ -6,9 +6,17 @@ import pytest
 
 from fairlead_replay.sim.gangs import could_ever, whole
 from fairlead_replay.sim.invariants import Books
-from fairlead_schemas.events import JobOffered, JobPlaced, JobSubmitted, NodeJoined, Part, QueueConfigured, RunEnded
-from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire.events import (
+    JobOffered,
+    JobPlaced,
+    JobSubmitted,
+    NodeJoined,
+    Part,
+    QueueConfigured,
+    RunEnded,
+)
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from tests.queue.world import SPEC
 
 POOLS = {f"n{at}": "default" for at in range(8)} | {"other": "a100"}

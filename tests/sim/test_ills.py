@@ -5,7 +5,7 @@ import pytest
 from fairlead_replay.sim import ills
 from fairlead_replay.sim.machine import Machine, Starts
 from fairlead_replay.sim.world import run_seed
-from fairlead_schemas.health import OF_NODES, is_code
+from fairlead_schemas.wire.health import OF_NODES, is_code
 
 
 def test_a_seed_plans_the_same_ailments_every_time() -> None:

@@ -23,7 +23,7 @@ from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Disaster, Faults
 from fairlead_replay.sim.world import Parts, run_seed
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: Seeds within which every planted bug must be found.
 SEEDS = 60

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_bus.log import LogReader
 from fairlead_bus.nats_bus import connect
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
 from tests import hosts
 from tests.system.netcluster import FENCE_S, LEASE_S, NODES, NetCluster
 

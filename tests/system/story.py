@@ -13,8 +13,8 @@ from fairlead_bus.port import Unavailable
 from fairlead_placer import invariants
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_schemas import subjects
-from fairlead_schemas.events import JobCancelled, JobFailed, JobPlaced, JobSubmitted, JobSucceeded, RunStarted
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.events import JobCancelled, JobFailed, JobPlaced, JobSubmitted, JobSucceeded, RunStarted
 
 ENDS = (JobSucceeded, JobFailed, JobCancelled)
 

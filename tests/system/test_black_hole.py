@@ -13,8 +13,8 @@ from fairlead.main import main
 from fairlead.stack.processes import Spec
 from fairlead_bus.log import LogReader
 from fairlead_bus.nats_bus import NatsBus
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
 from tests.system.cluster import Cluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas.api import Job
+from fairlead_schemas.http.api import Job
 from tests.system import story
 from tests.system.cluster import Cluster
 

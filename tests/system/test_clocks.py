@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.stack.processes import Spec
-from fairlead_schemas.conditions import Readiness
+from fairlead_schemas.wire.conditions import Readiness
 from tests.system.cluster import Cluster
 
 #: Where Debian's and Ubuntu's faketime package has the library for programs with threads.

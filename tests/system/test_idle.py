@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_schemas.api import Job
+from fairlead_schemas.http.api import Job
 from tests.hosts import Hosts
 from tests.system.cluster import Cluster
 from tests.system.people import Terminal

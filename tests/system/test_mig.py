@@ -12,7 +12,7 @@ from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import of_profile
 from fairlead_agent.settings import Admin, Settings
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from tests.placer.cutting.migworld import mig
 from tests.placer.test_shell import Cluster
 from tests.placer.world import names, request

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead.errors import FairleadError, Refused
-from fairlead_schemas.api import Job, Queue, QueuesApplied
+from fairlead_schemas.http.api import Job, Queue, QueueFileResult
 from tests.system import story
 from tests.system.cluster import Cluster
 
@@ -64,7 +64,7 @@ def test_two_teams_share_a_cluster(tmp_path: Path) -> None:
     try:
         _refuse_mistakes(teams)
         applied = teams.client.apply_queues(TEAMS)
-        assert isinstance(applied, QueuesApplied) and applied.configured == 4
+        assert isinstance(applied, QueueFileResult) and applied.configured == 4
         borrowers = _borrow(teams)
         _try_out(teams, borrowers)
         owner, victim, before = _reclaim(teams, borrowers)
@@ -186,7 +186,7 @@ def _lower(teams: Teams, owner: str) -> None:
     assert teams.of(owner).state == "running"
     file = {"queues": {VISION: {"maximum": {GPU: 2}}}}
     applied = teams.client.apply_queues(file, reclaim=True)
-    assert isinstance(applied, QueuesApplied) and applied.unchanged == 1
+    assert isinstance(applied, QueueFileResult) and applied.unchanged == 1
     teams.cluster.until(lambda: teams.of(owner).state == "queued", "the run has given back what is too much")
     reason = teams.client.why(owner)["reason"]
     assert reason["message"].endswith("; now asks for 4 GPUs; queue research/vision may hold 2 at most")

@@ -19,9 +19,9 @@ from fairlead_bus.main import with_bus
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus
 from fairlead_replay.audit import read_log, verify_url
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit
 from tests.nats_cluster import NatsCluster
 from tests.system.cluster import DECISION_WAIT_S
 from tests.until import until

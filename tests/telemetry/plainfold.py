@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
 
 
 class Held(NamedTuple):

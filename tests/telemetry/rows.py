@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
-from fairlead_schemas.commit import decode_envelope
+from fairlead_schemas.wire.commit import decode_envelope
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse
 from tests.telemetry.story import Story

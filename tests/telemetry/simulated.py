@@ -7,8 +7,8 @@ from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.restless import Restless
 from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import Parts, run_seed
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit
 
 COMMANDS = 60
 

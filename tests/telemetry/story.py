@@ -2,10 +2,10 @@
 
 import msgspec
 
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
 SECOND_NS = 10**9

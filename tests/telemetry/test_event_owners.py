@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry import eventrows
 from fairlead_telemetry.fold import folding, tables
 from fairlead_telemetry.warehouse import Warehouse

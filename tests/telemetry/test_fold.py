@@ -12,7 +12,7 @@ import pytest
 
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
-from fairlead_schemas.commit import decode_commit, decode_envelope
+from fairlead_schemas.wire.commit import decode_commit, decode_envelope
 from fairlead_telemetry.database import Means
 from fairlead_telemetry.fold import folding, moves, tables
 from fairlead_telemetry.fold.folding import Cut, cuts

@@ -13,13 +13,12 @@ from fairlead_bus.port import Bus
 from fairlead_replay.audit import read_log, verify_live
 from fairlead_replay.compare import compare_live, compare_snapshots
 from fairlead_replay.fold import commits_of
-from fairlead_schemas import events as ev
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import ExtendJob, SetIdlePolicies, encode_commands
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.sample_columns import encode_samples
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies, encode_commands
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
 from tests.telemetry.story import Story, joined, offered, placed, submitted
 from tests.telemetry.test_service import ask, eventually, running
 

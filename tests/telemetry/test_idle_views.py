@@ -8,9 +8,9 @@ import pytest
 
 from fairlead_replay.sim import idleness
 from fairlead_replay.sim.world import WORK_S
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import decode_commit
-from fairlead_schemas.idle import IdleEvidence, IdleMode
+from fairlead_schemas.policies.idle import IdleEvidence, IdleMode
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.simulated import log_of

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import QueueSettings
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store

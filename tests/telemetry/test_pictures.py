@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
-from fairlead_schemas.jobmetrics import JobMetrics, JobMetricsRequest
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller, JobMetrics, JobMetricsRequest
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.job_metrics import picture_of
 from fairlead_telemetry.metric_steps import CELLS_MAX, GPUS_MAX, NICE_S, STEPS, BadSpan, Cell, Steps, series, steps_of
 from fairlead_telemetry.samples import SampleBook

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.rollup import HOUR_NS, MINUTE_NS
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Kept, Warehouse

@@ -15,10 +15,9 @@ import pytest
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.nats_bus import connect
 from fairlead_bus.port import Bus
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import EXIT_DAMAGED
-from fairlead_schemas.sample_columns import encode_samples
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import EXIT_DAMAGED
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
 from fairlead_telemetry import eventrows
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.service import Telemetry

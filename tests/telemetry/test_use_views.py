@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Warehouse

@@ -10,10 +10,8 @@ import msgspec
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
-from fairlead_schemas.jobuse import JOBS_MAX, JobUse, JobUses
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, RunUse, SampleBatch
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, JOBS_MAX, Caller, JobUse, JobUses
+from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, columns_of
 from fairlead_telemetry.current_use import Using
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest

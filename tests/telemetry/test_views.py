@@ -9,11 +9,11 @@ import pytest
 
 from fairlead_gateway.views.documents import job_document
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import events as ev
-from fairlead_schemas.api import Reason
-from fairlead_schemas.events import JobPlaced, Part
-from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.resources import Request
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.events import JobPlaced, Part
+from fairlead_schemas.wire.lifecycle import END_STATES
+from fairlead_schemas.wire.resources import Request
 from fairlead_telemetry import schema
 from fairlead_telemetry.lookup import find_job
 from fairlead_telemetry.warehouse import Warehouse

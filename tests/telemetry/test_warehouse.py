@@ -9,9 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from fairlead_schemas.commit import decode_envelope
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.wire.commit import decode_envelope
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.samples import SampleBook, SampleGap, SampleHead
 from fairlead_telemetry.warehouse import CommitBytes, Kept, Warehouse, WarehouseBusy
 from tests.telemetry.rows import actual, expected, store

@@ -22,7 +22,7 @@ from fairlead.errors import FairleadError, NotFound, Refused, Unreachable
 from fairlead.render import Format
 from fairlead.stack import lock, nats_server, state
 from fairlead_bus.port import BusError, LogDamaged
-from fairlead_schemas.lifecycle import STATES
+from fairlead_schemas.wire.lifecycle import STATES
 
 if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
     from fairlead_replay.compare import Comparison

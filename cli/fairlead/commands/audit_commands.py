@@ -13,7 +13,7 @@ from fairlead.commands.options import Output
 from fairlead.errors import FairleadError
 from fairlead.render import Format
 from fairlead.stack import conditions, state
-from fairlead_schemas.conditions import Condition
+from fairlead_schemas.wire.conditions import Condition
 
 if TYPE_CHECKING:  # the bus is loaded by the verbs that need it
     from fairlead_bus.command_recovery import Accepted

@@ -7,7 +7,7 @@ import typer
 from fairlead import defrag_words, render
 from fairlead.commands.options import Output, connect
 from fairlead.render import Format
-from fairlead_schemas.queues import DEFAULT_POOL
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 
 
 def defrag(

@@ -1,8 +1,8 @@
 """All about one node as text: its state and why, what is not well about it, and the labels that jobs may select by."""
 
 from fairlead import render
-from fairlead_schemas.api import Ailment, Node
-from fairlead_schemas.quantities import format_memory, format_milli
+from fairlead_schemas.http.api import HealthIssue, Node
+from fairlead_schemas.units.quantities import format_memory, format_milli
 
 _DONE = {"note": "work goes on", "gpu": "the GPU gets no new work", "node": "the node gets no new work"}
 
@@ -31,7 +31,7 @@ def _release(node: Node) -> str:
     return f"fairlead unquarantine {node.id}" if node.state in ("quarantined", "suspect") else ""
 
 
-def _ailment(node: Node, seen: Ailment) -> str:
+def _ailment(node: Node, seen: HealthIssue) -> str:
     heading = f"\n{seen.gpu or 'the node itself'}: {seen.code}, since {seen.since}\n"
     pairs = [
         ("  meaning", seen.words), ("  seen", seen.evidence), ("  so", _DONE.get(seen.severity, seen.severity)),

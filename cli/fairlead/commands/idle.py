@@ -13,9 +13,9 @@ from fairlead.commands.options import Ids, Output, connect
 from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
-from fairlead_schemas.api import Page, SubmitResult
-from fairlead_schemas.idlefile import InvalidPolicies, read_policy_file
-from fairlead_schemas.quantities import parse_duration
+from fairlead_schemas.http.api import Page, SubmitResult
+from fairlead_schemas.policies.idle_file import InvalidPolicies, read_policy_file
+from fairlead_schemas.units.quantities import parse_duration
 
 FILE_BYTES_MAX = 64 * 1024
 

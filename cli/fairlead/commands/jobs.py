@@ -16,11 +16,12 @@ from fairlead.errors import FairleadError
 from fairlead.picture import plot as picture
 from fairlead.render import Format
 from fairlead.terminal_text import TerminalFilter
-from fairlead_schemas import outputwords, quantities
-from fairlead_schemas.api import Job, Node, Page
-from fairlead_schemas.collecting import Reading
-from fairlead_schemas.jobmetrics import JobMetrics
-from fairlead_schemas.jobspec import OutputWords
+from fairlead_schemas.http.api import Job, Node, Page
+from fairlead_schemas.jobfile import agent_fields
+from fairlead_schemas.jobfile.job_spec import OutputWords
+from fairlead_schemas.queries.telemetry import JobMetrics
+from fairlead_schemas.units import quantities
+from fairlead_schemas.units.validation import ErrorCollector
 
 
 class _SpecOutput(msgspec.Struct):
@@ -167,7 +168,7 @@ def _idle(job: Job) -> list[tuple[str, str]]:
 def _output_kept(job: Job) -> str:
     """Return the amount of output that the job's nodes keep, according to its job file."""
     words = msgspec.json.decode(job.spec, type=_SpecOutput).output
-    return outputwords.described(outputwords.output_of(words, Reading()))
+    return agent_fields.describe_output(agent_fields.output_of(words, ErrorCollector()))
 
 
 def _seconds(seconds: int) -> str:

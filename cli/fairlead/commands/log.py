@@ -9,7 +9,7 @@ from fairlead import render
 from fairlead.commands.options import Output, complete_job, connect, pick
 from fairlead.event_words import event_words
 from fairlead.render import Format
-from fairlead_schemas.cloudevents import CloudEventOut
+from fairlead_schemas.http.cloudevents import CloudEventOut
 
 
 def events(

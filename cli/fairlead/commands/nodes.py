@@ -13,7 +13,7 @@ from fairlead.errors import Refused
 from fairlead.picture.drawing import draw
 from fairlead.picture.letters import By
 from fairlead.render import Format
-from fairlead_schemas import quantities
+from fairlead_schemas.units import quantities
 
 Reason = Annotated[str, typer.Option("--reason", help="Said wherever the node is shown.")]
 

@@ -13,7 +13,7 @@ from fairlead.client import Client
 from fairlead.errors import FairleadError, Unreachable
 from fairlead.render import Format
 from fairlead.stack import state
-from fairlead_schemas.lifecycle import END_STATES, STATES
+from fairlead_schemas.wire.lifecycle import END_STATES, STATES
 
 #: Every state of a job that has not ended, as the API takes them.
 OPEN_STATES = ",".join(state for state in STATES if state not in END_STATES)

@@ -9,8 +9,8 @@ from fairlead.client import Client
 from fairlead.commands.options import Output, connect
 from fairlead.errors import NotFound, Refused
 from fairlead.render import Format
-from fairlead_schemas.api import QueuesApplied
-from fairlead_schemas.queues import DEFAULT_POOL, PACKINGS
+from fairlead_schemas.http.api import QueueFileResult
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PACKINGS
 
 
 def packing(
@@ -66,7 +66,7 @@ def _choose(client: Client, pool: str, policy: str, output: Format) -> None:
     if pool not in settings:
         raise NotFound(f'there is no pool "{pool}"; there are {", ".join(settings)}', hint="a queue file makes pools")
     answer = client.apply_queues({"pools": {pool: {**settings[pool], "packing": policy}}})
-    if not isinstance(answer, QueuesApplied):
+    if not isinstance(answer, QueueFileResult):
         render.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
     elif output in (Format.json, Format.yaml):
         render.write(render.document(answer, output))

@@ -10,7 +10,7 @@ from fairlead.client import Client, Page
 from fairlead.commands.options import NodeName, Output, connect
 from fairlead.errors import Refused
 from fairlead.render import Column, Format
-from fairlead_schemas import quantities
+from fairlead_schemas.units import quantities
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Said wherever its nodes are shown.")]

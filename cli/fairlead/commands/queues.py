@@ -13,8 +13,8 @@ from fairlead.commands.options import Ids, Output, complete_queue, connect
 from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
-from fairlead_schemas.api import Page, Queue, QueuesApplied
-from fairlead_schemas.queuefile import InvalidQueues, QueueFile, read_queue_file, words_file
+from fairlead_schemas.http.api import Page, Queue, QueueFileResult
+from fairlead_schemas.queuefile.parse import InvalidQueues, QueueFile, read_queue_file, words_file
 
 FILE_BYTES_MAX = 512 * 1024
 #: A terminal at least so wide gets a bar for each queue, of so many signs.
@@ -84,7 +84,7 @@ def apply(
             _preview(client, wanted, prune=prune, output=output)
             return
         answer = client.apply_queues(document, prune=prune, reclaim=reclaim)
-    if not isinstance(answer, QueuesApplied):
+    if not isinstance(answer, QueueFileResult):
         render.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
         return
     if output in (Format.json, Format.yaml):

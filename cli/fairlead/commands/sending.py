@@ -9,8 +9,8 @@ from fairlead.client import Client
 from fairlead.commands import trial
 from fairlead.errors import Refused, Unreachable, hint_for
 from fairlead.render import Format
-from fairlead_schemas import quantities
-from fairlead_schemas.api import Job, SubmitResult
+from fairlead_schemas.http.api import Job, SubmitResult
+from fairlead_schemas.units import quantities
 
 
 def send(

@@ -15,8 +15,8 @@ from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Format
 from fairlead.submit_words import override
-from fairlead_schemas.api import Node
-from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.http.api import Node
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 #: Where a job goes that names no queue.
 DEFAULT_QUEUE = "default"

@@ -14,7 +14,7 @@ from fairlead.commands.options import connect
 from fairlead.commands.sources import read_script
 from fairlead.errors import Refused
 from fairlead.render import Column, Format
-from fairlead_schemas import quantities
+from fairlead_schemas.units import quantities
 
 #: Of stdin: what is longer has more than the 64 Ki characters that the service takes, and is refused there.
 QUERY_BYTES_MAX = 4 * 64 * 1024

@@ -20,9 +20,9 @@ from fairlead.render import Format
 from fairlead.stack import lock, state
 from fairlead.stack.local import READY_S, Options, Stack, end_leftovers
 from fairlead.stack.processes import end_pid
-from fairlead_schemas.api import Job
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.lifecycle import END_STATES, STATES
+from fairlead_schemas.http.api import Job
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.lifecycle import END_STATES, STATES
 
 RUNTIMES = ("process", "docker", "hollow")
 #: For the help alone: reading the profiles would slow every command line. A test holds it against them.

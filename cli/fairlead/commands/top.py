@@ -13,9 +13,9 @@ from fairlead.commands.options import OPEN_STATES, Output, connect
 from fairlead.errors import FairleadError
 from fairlead.picture import rows
 from fairlead.render import Format
-from fairlead_schemas.api import Job, Node
-from fairlead_schemas.clustermap import GpuState
-from fairlead_schemas.jobuse import JobUse
+from fairlead_schemas.http.api import Job, Node
+from fairlead_schemas.queries.cluster_map import GpuState
+from fairlead_schemas.queries.telemetry import JobUse
 
 JOBS_SHOWN = 30
 #: Signs of a node's bar, in its order: those of the map, and "#" for a GPU that a run holds.

@@ -8,10 +8,10 @@ from fairlead import render, trial_words
 from fairlead.client import Client
 from fairlead.errors import Refused, Unreachable, hint_for
 from fairlead.render import Format
-from fairlead_schemas.api import DryRun
-from fairlead_schemas.commands import encode_commands
-from fairlead_schemas.jobspec import JobSpec
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.http.api import DryRun
+from fairlead_schemas.jobfile.job_spec import JobSpec
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.wire.commands import encode_commands
 
 
 def dry_run(client: Client, jobs: list[dict[str, Any]], specs: list[JobSpec], output: Format) -> None:

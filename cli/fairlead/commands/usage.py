@@ -13,7 +13,7 @@ from fairlead.commands.options import Output, connect
 from fairlead.errors import FairleadError, Refused, Unreachable
 from fairlead.render import Format
 from fairlead.stack import state
-from fairlead_schemas.usage import BYS, UsageStatement
+from fairlead_schemas.queries.telemetry import BYS, UsageStatement
 
 if TYPE_CHECKING:
     from fairlead_replay.recount import Book

@@ -11,9 +11,9 @@ from itertools import batched
 from fairlead.picture import rows
 from fairlead.picture.letters import OTHERS, SEVERAL, By, Group, Groups
 from fairlead.picture.lines import Line, Piece, cut, harmless, line, padded, wrapped
-from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, GpuState, MapNode, PoolRoom
-from fairlead_schemas.queuewords import thousandths_word
-from fairlead_schemas.topology import DOMAIN_LABELS
+from fairlead_schemas.queries.cluster_map import WHOLE_MILLI, ClusterMap, GpuState, MapNode, PoolRoom
+from fairlead_schemas.queuefile.amounts import thousandths_word
+from fairlead_schemas.units.hardware import DOMAIN_LABELS
 
 WIDTH_MIN = 40
 #: With more nodes than these they stand side by side.

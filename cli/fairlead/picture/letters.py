@@ -7,8 +7,8 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 from fairlead.render import STATE_COLOURS
-from fairlead_schemas.clustermap import ClusterMap, Holder, MapJob
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.queries.cluster_map import ClusterMap, GpuHolder, MapJob
+from fairlead_schemas.units.ids import array_of
 
 
 class By(StrEnum):
@@ -61,7 +61,7 @@ class Groups:
         ]
         self._groups = {group.key: group for group in self.all}
 
-    def of(self, holders: list[Holder]) -> Group | None:
+    def of(self, holders: list[GpuHolder]) -> Group | None:
         """The one group that holds a GPU; None where several do."""
         keys = {self._key_of[holder.job] for holder in holders}
         return self._groups[keys.pop()] if len(keys) == 1 else None

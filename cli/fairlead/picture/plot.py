@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fairlead_schemas.jobmetrics import GpuSeries, JobMetrics
-from fairlead_schemas.quantities import SECOND_NS, format_duration
+from fairlead_schemas.queries.telemetry import GpuSeries, JobMetrics
+from fairlead_schemas.units.quantities import SECOND_NS, format_duration
 
 #: Signs that a line of them has at least, however narrow the terminal.
 SIGNS_MIN = 10

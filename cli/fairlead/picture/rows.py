@@ -6,7 +6,7 @@ from itertools import batched
 
 from fairlead.picture.letters import OTHERS, SEVERAL, Groups
 from fairlead.picture.lines import Line, Piece, cut_left, harmless, line, padded
-from fairlead_schemas.clustermap import GpuState, MapGpu, MapNode
+from fairlead_schemas.queries.cluster_map import GpuState, MapGpu, MapNode
 
 #: Cells of GPUs that nobody holds, and of those that are more than held.
 FREE, KEPT, TAINTED, CUT, CLEANING, UNHEALTHY = ".", ":", ";", "/", "~", "*"

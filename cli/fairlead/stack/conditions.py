@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.errors import FairleadError
-from fairlead_schemas.conditions import Condition, ConditionCode
+from fairlead_schemas.wire.conditions import Condition, ConditionCode
 
 FILE = "conditions.json"
 #: A log line with a condition is looked for in so many bytes at the end of a process's log.

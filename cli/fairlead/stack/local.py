@@ -23,7 +23,7 @@ from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.core.lease import NAME as LEASE
 from fairlead_agent.devices.labels import rack_labels
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas.conditions import UNHEARD_MAX, Condition, ConditionCode
+from fairlead_schemas.wire.conditions import UNHEARD_MAX, Condition, ConditionCode
 
 READY_S = 60.0
 #: Many nodes share this machine's disk.

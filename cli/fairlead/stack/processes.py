@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead import render
-from fairlead_schemas.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT
 
 #: The first restart comes at once; a process that keeps dying is given ever longer pauses.
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0

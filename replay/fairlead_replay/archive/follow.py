@@ -22,8 +22,8 @@ from fairlead_replay.archive.notes import BadNote
 from fairlead_replay.archive.segments import ArchiveDamaged
 from fairlead_replay.archive.shelf import NoArchive
 from fairlead_replay.archive.store import ArchiveBusy, Store
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import commit_hash
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import commit_hash
 
 CHECKPOINT_EVENTS = 1000
 CHECKPOINT_S = 60.0

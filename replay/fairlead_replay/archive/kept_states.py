@@ -10,7 +10,7 @@ from fairlead_bus.port import Bus
 from fairlead_bus.snapshots import Snapshot
 from fairlead_replay.archive.agreement import Disagreement
 from fairlead_replay.fold import CORES, Cluster, state_hash
-from fairlead_schemas.commit import decode_commit
+from fairlead_schemas.wire.commit import decode_commit
 
 
 class KeptStates:

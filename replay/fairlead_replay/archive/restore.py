@@ -16,8 +16,8 @@ from fairlead_replay.archive.shelf import Shelf, is_archive
 from fairlead_replay.audit import SNAPSHOTS, verify_export
 from fairlead_replay.export import MANIFEST_FILE, decode_line, read_export
 from fairlead_replay.fold import commits_of
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_envelope
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_envelope
 
 
 class NotEmpty(ValueError):

@@ -21,7 +21,7 @@ from fairlead_bus.log import Head
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
 from fairlead_replay.archive import durable
 from fairlead_replay.export import HeadDoc
-from fairlead_schemas.commit import GENESIS
+from fairlead_schemas.wire.commit import GENESIS
 
 if TYPE_CHECKING or sys.version_info < (3, 14):
     from backports import zstd

@@ -19,7 +19,7 @@ from fairlead_replay.archive.notes import BadNote, Signer
 from fairlead_replay.archive.segments import ArchiveDamaged, Segment, SegmentManifest
 from fairlead_replay.archive.shelf import BOOK, IDENTITY, TAIL, Identity, NoArchive, Shelf
 from fairlead_replay.export import ExportError, HeadDoc, decode_line, encode_line
-from fairlead_schemas.commit import GENESIS, CommitUndecodable, Envelope, decode_envelope
+from fairlead_schemas.wire.commit import GENESIS, CommitUndecodable, Envelope, decode_envelope
 
 #: A segment is sealed when it has so many events, or its lines so many bytes.
 SEGMENT_EVENTS = 10_000

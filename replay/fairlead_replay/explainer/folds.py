@@ -16,7 +16,7 @@ from fairlead_bus import snapshots
 from fairlead_bus.core import Core
 from fairlead_bus.log import Head, LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged, Stored, Unavailable
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: After folding for so long everybody else on the loop gets a turn. A commit is never split: it takes some
 #: milliseconds, 50 where it makes hundreds of lanes.

@@ -2,15 +2,14 @@
 
 from fairlead_placer.defragmenting.planning import WHY_NOT, Plan, plans
 from fairlead_placer.state import State
-from fairlead_schemas.ask import Answer
-from fairlead_schemas.defrag import Defrag, DefragMove, DefragPlan
+from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan, ExplainerAnswer
 
 
-def defrag(state: State, sequence: int, pool: str, now_ns: int) -> Answer:
+def defrag(state: State, sequence: int, pool: str, now_ns: int) -> ExplainerAnswer:
     """Return the runs that would be moved in a pool for its first big jobs; no plans if no job waits or the pool has no nodes."""
     found = tuple(_plan(plan) for plan in plans(state, pool, now_ns))
     on = pool in state.defragmented
-    return Answer(sequence=sequence, defrag=Defrag(pool=pool, on=on, plans=found, sequence=sequence))
+    return ExplainerAnswer(sequence=sequence, defrag=Defrag(pool=pool, on=on, plans=found, sequence=sequence))
 
 
 def _plan(plan: Plan) -> DefragPlan:

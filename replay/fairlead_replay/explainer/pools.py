@@ -5,24 +5,23 @@ from collections.abc import Collection
 from fairlead_placer.capacity.facts import facts
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.state import NOTHING_YET, State
-from fairlead_schemas.ask import Answer
-from fairlead_schemas.clustermap import OneNode
-from fairlead_schemas.poolpacking import PoolPacking, Room
+from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
+from fairlead_schemas.queries.explainer import ExplainerAnswer
 
 
-def packing(state: State, sequence: int, pool: str, away: Collection[str] = ()) -> Answer:
+def packing(state: State, sequence: int, pool: str, away: Collection[str] = ()) -> ExplainerAnswer:
     """The facts; of a pool without nodes, its policy alone. Nodes `away` take no work, whatever the log says."""
     policy = state.packings.get(pool, DEFAULT)
     index = state.pools.each().get(pool)
     if index is None:
-        return Answer(sequence=sequence, packing=PoolPacking(pool=pool, policy=policy, sequence=sequence))
+        return ExplainerAnswer(sequence=sequence, packing=PoolPacking(pool=pool, policy=policy, sequence=sequence))
     found = facts(pool, index, state.arrivals.get(pool, NOTHING_YET), away)
     one = found.on_one_node
     gangs = {
-        level: tuple(Room(domain=gang.domain, nodes=gang.nodes, gpus_per_node=gang.gpus) for gang in each)
+        level: tuple(DomainCapacity(domain=gang.domain, nodes=gang.nodes, gpus_per_node=gang.gpus) for gang in each)
         for level, each in found.gangs.items()
     }
-    return Answer(
+    return ExplainerAnswer(
         sequence=sequence,
         packing=PoolPacking(
             pool=pool, policy=policy, nodes=found.nodes, gpus=found.gpus, gpu_milli_free=found.free_milli,

@@ -5,29 +5,29 @@ import msgspec
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array
-from fairlead_schemas.ask import Answer, Explanation
-from fairlead_schemas.ids import array_of, is_job_id
+from fairlead_schemas.queries.explainer import ExplainerAnswer, Explanation
+from fairlead_schemas.units.ids import array_of, is_job_id
 
 #: Characters of a job's id that are repeated to whoever sent it.
 SHOWN_CHARS_MAX = 40
 
 
-def why(state: State, sequence: int, id_: str) -> Answer:
+def why(state: State, sequence: int, id_: str) -> ExplainerAnswer:
     """Return the reason for a job's state as of a sequence; `not_found` where the state does not know the job."""
     job = state.jobs.get(id_)
     if job is not None:
-        return Answer(sequence=sequence, why=explain(state, job))
+        return ExplainerAnswer(sequence=sequence, why=explain(state, job))
     ended = state.finished.get(id_)
     if ended is not None:
-        return Answer(sequence=sequence, why=Explanation(reason="", message=f"job {id_} has ended: {ended}"))
+        return ExplainerAnswer(sequence=sequence, why=Explanation(reason="", message=f"job {id_} has ended: {ended}"))
     array = state.jobs.get(array_of(id_) or "")
     if isinstance(array, Array) and array.is_unborn(id_):
         told = explain(state, array)
         message = f"it comes into being when it is offered, by its array {array.id}"
         if told.message:
             message += f"; of that: {told.message}"
-        return Answer(sequence=sequence, why=msgspec.structs.replace(told, message=message))
-    return Answer(sequence=sequence, error="not_found", message=_missing(state, sequence, id_))
+        return ExplainerAnswer(sequence=sequence, why=msgspec.structs.replace(told, message=message))
+    return ExplainerAnswer(sequence=sequence, error="not_found", message=_missing(state, sequence, id_))
 
 
 def _missing(state: State, sequence: int, id_: str) -> str:

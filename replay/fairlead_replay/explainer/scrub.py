@@ -13,8 +13,8 @@ import structlog
 
 from fairlead_bus.log import LogReader
 from fairlead_bus.port import Bus, BusError, LogDamaged, Stored
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import Scrubbed
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import Scrubbed
 
 #: Percent of one CPU that passes may take after the first.
 PERCENT = 0.5

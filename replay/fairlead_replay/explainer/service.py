@@ -26,21 +26,21 @@ from fairlead_replay.explainer.moves import defrag
 from fairlead_replay.explainer.pools import packing
 from fairlead_replay.explainer.questions import why
 from fairlead_replay.explainer.scrub import PERCENT, Scrub
-from fairlead_schemas import subjects
-from fairlead_schemas.ask import (
+from fairlead_schemas.queries.explainer import (
     ANSWER_S,
     COMMANDS_MAX,
-    Answer,
     Ask,
     AskDefrag,
     AskDryRun,
     AskPacking,
     AskWhy,
-    Outcome,
+    DryRunOutcome,
+    ExplainerAnswer,
     decode_ask,
     encode,
 )
-from fairlead_schemas.conditions import ALIVE, Alive, encode_alive
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 
 NAME = "explainer"
 #: Without a question for so long, what was folded is let go.
@@ -188,7 +188,7 @@ class Explainer:
                 payload = _invalid(f"the answer takes {len(payload)} bytes, at most {ANSWER_BYTES_MAX}: ask for less")
             self._answered += 1
         except NotYet as error:
-            payload = encode(Answer(sequence=error.last, error="not_yet", message=str(error)))
+            payload = encode(ExplainerAnswer(sequence=error.last, error="not_yet", message=str(error)))
             self._answered += 1
         except TimeoutError as error:
             self._refused += 1
@@ -197,21 +197,23 @@ class Explainer:
         except Unavailable as error:
             self._failed += 1
             log.warning("question not answered", reason=str(error))
-            payload = encode(Answer(error="failed", message=f"the log cannot be read now: {error}"))
+            payload = encode(ExplainerAnswer(error="failed", message=f"the log cannot be read now: {error}"))
         except LogDamaged as error:
             self._failed += 1
             self._damage = error
             self._stopping.set()
-            payload = encode(Answer(error="failed", message=f"the log is damaged: {error}"))
+            payload = encode(ExplainerAnswer(error="failed", message=f"the log is damaged: {error}"))
         except Exception as error:
             self._failed += 1
             log.exception("question not answered", kind=type(question.ask).__name__)
             # The fault may have left behind a state that no log has.
             await self._release()
-            payload = encode(Answer(error="failed", message=f"{type(error).__name__}: the explainer's log has more"))
+            payload = encode(
+                ExplainerAnswer(error="failed", message=f"{type(error).__name__}: the explainer's log has more")
+            )
         return payload
 
-    async def _find_out(self, ask: Ask, deadline: float) -> Answer:
+    async def _find_out(self, ask: Ask, deadline: float) -> ExplainerAnswer:
         """Compute the answer to a question. The cores' functions may scan thousands of jobs, so they run on a thread and block no
         other task.
         """
@@ -230,13 +232,13 @@ class Explainer:
         state = fold.core.state
         # As for the queue's own clock: never before the newest commit.
         now_ns = max(self._clock(), state.at_ns)
-        outcomes: list[Outcome] = []
+        outcomes: list[DryRunOutcome] = []
         for command in ask.commands:
             if _is_past(deadline):
                 tried = f"{len(outcomes)} of {len(ask.commands)} jobs were looked at within {ANSWER_S:g} s"
                 raise TimeoutError(f"{tried}; ask again, for fewer at once")
             outcomes.append(await asyncio.to_thread(dry_run, state, command, now_ns))
-        return Answer(sequence=fold.sequence, outcomes=tuple(outcomes))
+        return ExplainerAnswer(sequence=fold.sequence, outcomes=tuple(outcomes))
 
 
 def _is_past(deadline: float) -> bool:
@@ -244,11 +246,11 @@ def _is_past(deadline: float) -> bool:
 
 
 def _invalid(message: str) -> bytes:
-    return encode(Answer(error="invalid", message=message))
+    return encode(ExplainerAnswer(error="invalid", message=message))
 
 
 def _busy(sequence: int, message: str) -> bytes:
-    return encode(Answer(sequence=sequence, error="busy", message=message))
+    return encode(ExplainerAnswer(sequence=sequence, error="busy", message=message))
 
 
 async def build(bus: Bus) -> Explainer:

@@ -30,10 +30,10 @@ from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import Machine, Truth
 from fairlead_replay.sim.workload import EPOCH_NS
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import LayoutOrder, decode_desired
-from fairlead_schemas.reports import Heartbeat, decode_ack, encode
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
+from fairlead_schemas.wire.reports import Heartbeat, decode_ack, encode
+from fairlead_schemas.wire.resources import Inventory
 
 BEAT_S = 2.0
 #: What a driver takes to cut a GPU anew.

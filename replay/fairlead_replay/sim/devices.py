@@ -11,10 +11,9 @@ import msgspec
 from fairlead_agent.devices.labels import mig_labels
 from fairlead_agent.devices.repartition import carry_out
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_schemas.cpulists import parse_cpus
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.migprofiles import MIG_PREFIX
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.units.hardware import MIG_PREFIX, parse_cpus
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, Inventory
 
 MILLI = 1000
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_replay.sim.faults import Disaster
 from fairlead_replay.sim.processes import Node, Replica
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 if TYPE_CHECKING:
     from fairlead_replay.sim.world import World

@@ -4,9 +4,9 @@ unit has all that it needs.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fairlead_schemas.events import JobPlaced, Part
-from fairlead_schemas.queues import DEFAULT_POOL
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
+from fairlead_schemas.wire.events import JobPlaced, Part
+from fairlead_schemas.wire.resources import Inventory, Request
 
 
 def whole(event: JobPlaced, request: Request, pools: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fairlead_replay.sim.idle_day import HOUR_NS, MINUTE_NS, Day, Policies, Row, Wish
 from fairlead_replay.sim.idle_profiles import Profile, load
-from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.policies.idle import IdlePolicy
 
 PROFILES = Path("tests/data/idle")
 #: {profile: kind of job}; all others are batch jobs.

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
 
 #: (job, attempt, since, after): what is wrong with calling it idle, by who knows the truth.
 type Misjudged = Callable[[str, int, int, int], str]

@@ -8,9 +8,9 @@ must leave the state unchanged, and after each own commit a snapshot must restor
 from collections.abc import Callable, Sequence
 
 from fairlead_bus.core import Input
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import TelemetryCommand
-from fairlead_schemas.commit import (
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import TelemetryCommand
+from fairlead_schemas.wire.commit import (
     COMMIT_BYTES_MAX,
     COMMIT_EVENTS_MAX,
     GENESIS,
@@ -19,7 +19,7 @@ from fairlead_schemas.commit import (
     decode_commit,
     encode_commit,
 )
-from fairlead_schemas.samples import SampleBatch
+from fairlead_schemas.wire.samples import SampleBatch
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.limits import CHECK_NS
 from fairlead_telemetry.idle.questions import SOURCE

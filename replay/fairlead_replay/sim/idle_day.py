@@ -13,10 +13,10 @@ import msgspec
 
 from fairlead_replay.sim.idle_cell import Cell
 from fairlead_replay.sim.idle_profiles import SECOND_NS, Player, Profile
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.resources import Request
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies
+from fairlead_schemas.wire.resources import Request
 
 MINUTE_NS, HOUR_NS = 60 * SECOND_NS, 3600 * SECOND_NS
 DAY_NS = 24 * HOUR_NS

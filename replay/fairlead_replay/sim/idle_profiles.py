@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
+from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch
 
 SECOND_NS = 1_000_000_000
 #: Numbers are not as smooth as a table.

@@ -13,10 +13,9 @@ from zlib import crc32
 
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS
-from fairlead_schemas.commands import ApplyIdlePolicies, ExtendJob, SetIdlePolicies
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, SetIdlePolicies
+from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, columns_of
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 
 if TYPE_CHECKING:

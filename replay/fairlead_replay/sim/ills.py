@@ -14,9 +14,9 @@ import msgspec
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.node.health.preflight import TAINT
-from fairlead_schemas.commands import PlacerCommand, RestoreGpu
-from fairlead_schemas.reports import HealthSeen
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.commands import PlacerCommand, RestoreGpu
+from fairlead_schemas.wire.reports import HealthSeen
+from fairlead_schemas.wire.resources import Inventory
 
 if TYPE_CHECKING:
     from fairlead_replay.sim.machine import Machine

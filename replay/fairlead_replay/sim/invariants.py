@@ -19,9 +19,11 @@ from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.limits import LimitBooks
 from fairlead_replay.sim.savings import SavingBooks
 from fairlead_replay.sim.yielding import YieldBooks, amounts, held
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.events import (
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, QueueSettings
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.events import (
     CommandRejected,
     CommandRepeated,
     Event,
@@ -45,9 +47,7 @@ from fairlead_schemas.events import (
     RunEnded,
     TelemetryCommandRejected,
 )
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL, QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 
 class Violation(AssertionError):

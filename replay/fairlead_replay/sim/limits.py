@@ -8,10 +8,10 @@ queue.
 
 from collections.abc import Callable
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.lifecycle import GOES_ON
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.lifecycle import GOES_ON
 
 #: Rounding between seconds of the loop and nanoseconds of the log.
 ROUNDING_NS = 1_000_000

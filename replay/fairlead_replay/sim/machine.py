@@ -14,8 +14,8 @@ import msgspec
 from fairlead_agent.core.runs import Exit, Found, RunKey, Word, key_of
 from fairlead_replay.sim import devices
 from fairlead_replay.sim.ills import UNFIT
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, Inventory
 
 
 class Truth(AssertionError):

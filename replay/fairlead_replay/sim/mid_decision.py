@@ -18,7 +18,7 @@ from fairlead_placer.state import State as PlacerState
 from fairlead_queue.decide.plan import Plan
 from fairlead_queue.fairness.tree import Tree
 from fairlead_queue.state import State as QueueState
-from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_telemetry.idle.decide.schedule import Agenda
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import asyncio
 import msgspec
 
 from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS, People
-from fairlead_schemas.commands import (
+from fairlead_schemas.wire.commands import (
     CancelMaintenance,
     CancelRollout,
     FinishRolloutNode,

@@ -17,11 +17,10 @@ from fairlead_placer.entities import Node
 from fairlead_placer.placing import find
 from fairlead_placer.state import State
 from fairlead_replay.sim.workload import People
-from fairlead_schemas import requestrules
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.inside import Description, Level, NumaNode
-from fairlead_schemas.migprofiles import profile_milli
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
+from fairlead_schemas.units.hardware import profile_milli
+from fairlead_schemas.wire import resource_requests
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, NodeTopology, NumaNode, PcieLevel, Request
 
 PROFILES = ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")
 #: Where such instances may begin, all at once.
@@ -66,7 +65,7 @@ class Particular(People):
         if self.rng.random() < 0.5:
             return job
         request = self._particular(job.request)
-        found = requestrules.faults(request)
+        found = resource_requests.faults(request)
         assert not found, f"expected a request that can be placed, found {found}"
         array = None if request.units > 1 else job.array
         return msgspec.structs.replace(job, request=request, array=array)
@@ -104,11 +103,11 @@ def fits(request: Request, nodes: Sequence[Inventory]) -> bool:
     return not isinstance(find(state, request), Shortfall)
 
 
-def inside(gpus: int) -> Description:
+def inside(gpus: int) -> NodeTopology:
     """Pairs of GPUs, linked and under one switch, each pair on a NUMA node of its own with half of the CPUs."""
     pairs = [gpu // 2 for gpu in range(gpus)]
-    levels: dict[tuple[bool, bool], Level] = {(True, True): "X", (False, True): "PIX", (False, False): "SYS"}
-    return Description(
+    levels: dict[tuple[bool, bool], PcieLevel] = {(True, True): "X", (False, True): "PIX", (False, False): "SYS"}
+    return NodeTopology(
         numa=tuple(pairs),
         nvlinks=tuple(tuple(2 * (a != b and pairs[a] == pairs[b]) for b in range(gpus)) for a in range(gpus)),
         pcie=tuple(tuple(levels[a == b, pairs[a] == pairs[b]] for b in range(gpus)) for a in range(gpus)),

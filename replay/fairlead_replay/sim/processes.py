@@ -13,7 +13,7 @@ from fairlead_placer.sources import ReportSource
 from fairlead_replay.sim.agent import SimAgent, new_journal
 from fairlead_replay.sim.invariants import Violation
 from fairlead_replay.sim.machine import Machine
-from fairlead_schemas.conditions import EXIT_DAMAGED
+from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_telemetry.activity import ActivitySource
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead_replay.sim.workload import SECOND_NS, People
-from fairlead_schemas.commands import ApplyQueues, SubmitJob
-from fairlead_schemas.queues import (
+from fairlead_schemas.queuefile.settings import (
     MODEL_LABEL,
     POOL_LABEL,
     Ageing,
@@ -23,6 +22,7 @@ from fairlead_schemas.queues import (
     QueueRemoval,
     QueueSettings,
 )
+from fairlead_schemas.wire.commands import ApplyQueues, SubmitJob
 
 MODEL = "sim"
 SIDE = "side"

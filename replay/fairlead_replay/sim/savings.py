@@ -2,10 +2,10 @@
 ends.
 """
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
 
 #: Words that answer no notice come no faster.
 APART_NS = 5 * 1_000_000_000

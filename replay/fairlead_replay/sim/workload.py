@@ -19,9 +19,12 @@ from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.gangs import could_ever
 from fairlead_replay.sim.machine import Work
-from fairlead_schemas import subjects
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.commands import (
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.policies.launchers import GangRule
+from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import (
     ApplyQueues,
     CancelJob,
     CordonNode,
@@ -38,11 +41,8 @@ from fairlead_schemas.commands import (
     UnquarantineNode,
     encode_commands,
 )
-from fairlead_schemas.events import Dependency
-from fairlead_schemas.launchers import GangRule
-from fairlead_schemas.partitions import NEVER_NS, OnPartition
-from fairlead_schemas.queues import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.wire.events import Dependency
+from fairlead_schemas.wire.resources import Inventory, Request
 
 SECOND_NS = 1_000_000_000
 #: What a gang says of its ranks' ends: by its name, so that seeds draw what they drew before there was the word.

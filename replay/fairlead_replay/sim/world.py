@@ -32,9 +32,9 @@ from fairlead_replay.sim.limits import LimitBooks
 from fairlead_replay.sim.machine import Machine, Starts, Truth
 from fairlead_replay.sim.processes import Node, Replica
 from fairlead_replay.sim.workload import EPOCH_NS, People
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import CancelJob
-from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import CancelJob
 from fairlead_telemetry.idle.core import IdleCore
 
 #: The longest grace of a simulated job, and the kill.

@@ -9,11 +9,11 @@ them.
 
 from collections.abc import Callable, Iterable
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.resources import Request
 
 #: What a job holds: (queue, user, request).
 type Asked = Callable[[str], tuple[str, str, Request]]

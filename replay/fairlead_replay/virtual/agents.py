@@ -14,8 +14,8 @@ from fairlead_bus.core import Input
 from fairlead_placer.evolve import REPORT_CURSOR
 from fairlead_replay.virtual.load import Setting
 from fairlead_replay.virtual.outcome import Life, Run
-from fairlead_schemas.events import Event, JobPlaced, JobStopRequested, PreemptionStarted
-from fairlead_schemas.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+from fairlead_schemas.wire.events import Event, JobPlaced, JobStopRequested, PreemptionStarted
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
 
 #: Reports that one decision is asked to take up.
 REPORTS_MAX = 400

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fairlead_replay.virtual.outcome import Life, Played
-from fairlead_schemas.quantities import SECOND_NS
+from fairlead_schemas.units.quantities import SECOND_NS
 
 
 def waits_s(lives: Iterable[Life]) -> list[float]:

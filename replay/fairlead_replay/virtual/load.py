@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.quantities import SECOND_NS
-from fairlead_schemas.queues import PoolEntry, QueueEntry
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry
+from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 #: When virtual time begins, Unix ns: a whole second, so that the cores' own periods begin with it.
 BEGIN_NS = 1_700_000_000 * SECOND_NS

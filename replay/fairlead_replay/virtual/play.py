@@ -24,10 +24,11 @@ from fairlead_replay.fold import Cluster
 from fairlead_replay.virtual.agents import Agents
 from fairlead_replay.virtual.load import BEGIN_NS, Job, Setting
 from fairlead_replay.virtual.outcome import Life, Played
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import ApplyQueues, QueueCommand, SubmitJob
-from fairlead_schemas.commit import VERSION, Commit, commit_hash, encode_commit
-from fairlead_schemas.events import (
+from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import ApplyQueues, QueueCommand, SubmitJob
+from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.events import (
     CommandRejected,
     Event,
     JobCancelled,
@@ -36,7 +37,6 @@ from fairlead_schemas.events import (
     JobSubmitted,
     JobSucceeded,
 )
-from fairlead_schemas.quantities import SECOND_NS
 
 #: Submits in one message.
 SUBMITS_MAX = 400

@@ -32,8 +32,8 @@ from fairlead_agent.settings import Settings, from_environment
 from fairlead_agent.shell.drain_hook import until_over
 from fairlead_bus.main import run
 from fairlead_bus.port import Bus
-from fairlead_schemas.conditions import EXIT_UNFIT
-from fairlead_schemas.cpulists import parse_cpus
+from fairlead_schemas.units.hardware import parse_cpus
+from fairlead_schemas.wire.conditions import EXIT_UNFIT
 
 _MEMORY = re.compile(r"MemTotal:\s+(\d+) kB")
 

@@ -36,10 +36,10 @@ from fairlead_agent.shell.run_events import Hearing, take_over
 from fairlead_agent.shell.run_lifecycle import Ending, Starting
 from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
 from fairlead_bus.port import Bus, BusError, Message, Subscription
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired
-from fairlead_schemas.reports import HealthSeen, ReportAck
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import Desired
+from fairlead_schemas.wire.reports import HealthSeen, ReportAck
+from fairlead_schemas.wire.resources import Inventory
 
 _log = structlog.get_logger()
 

@@ -65,10 +65,10 @@ from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
 from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, START_NS
 from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
-from fairlead_schemas.ids import is_token
-from fairlead_schemas.imagenames import Registries
-from fairlead_schemas.nodelabels import TAINTS_MAX, NodeLabelError, parse_label, parse_taint
-from fairlead_schemas.queues import POOL_LABEL
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.units.taints import TAINTS_MAX, NodeLabelError, parse_label, parse_taint
 
 LABELS = "FAIRLEAD_NODE_LABELS"
 TAINTS = "FAIRLEAD_NODE_TAINTS"

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fairlead_gateway.problems import Refused, invalid
-from fairlead_schemas.fielderrors import FieldError
-from fairlead_schemas.ids import is_token
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.validation import FieldError
 
 JSON = b"application/json"
 DEFAULT_USER = "anonymous"

@@ -22,9 +22,9 @@ from fairlead_gateway.metrics import Metrics
 from fairlead_gateway.openapi import install
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, answers_with
-from fairlead_schemas import asyncapi
-from fairlead_schemas.conditions import Readiness
-from fairlead_schemas.fielderrors import FieldError
+from fairlead_schemas.http import asyncapi
+from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire.conditions import Readiness
 
 #: Built once: it is the same for every process of a version.
 log_document = cache(asyncapi.document)

@@ -13,9 +13,9 @@ from fairlead_gateway.problems import Refused, invalid, rejected, wrong_media_ty
 from fairlead_gateway.reading import Json
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas.api import SubmitResult
-from fairlead_schemas.commands import CommandBase
-from fairlead_schemas.fielderrors import FieldError, field_error
+from fairlead_schemas.http.api import SubmitResult
+from fairlead_schemas.units.validation import FieldError, field_error
+from fairlead_schemas.wire.commands import CommandBase
 
 BODY_BYTES_MAX = 64 * 1024
 

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_gateway.problems import Refused
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: Longer than telemetry tries to catch up.
 TIMEOUT_S = 30.0

@@ -3,8 +3,7 @@
 import msgspec
 
 from fairlead_gateway.problems import invalid
-from fairlead_schemas.collecting import repeated_keys
-from fairlead_schemas.fielderrors import FieldError, field_error
+from fairlead_schemas.units.validation import FieldError, field_error, repeated_keys
 
 ONE_BYTES_MAX = 256 * 1024
 LIST_BYTES_MAX = 8 * 1024 * 1024

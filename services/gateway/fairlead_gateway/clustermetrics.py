@@ -20,8 +20,8 @@ from fairlead_gateway.views.gpushares import fair_shares
 from fairlead_gateway.views.idle import decisive
 from fairlead_gateway.views.poolroom import Rooms
 from fairlead_gateway.views.queuedocs import queue_documents
-from fairlead_schemas import events as ev
-from fairlead_schemas.clustermap import GPU_STATES, PoolRoom
+from fairlead_schemas.queries.cluster_map import GPU_STATES, PoolRoom
+from fairlead_schemas.wire import events as ev
 
 NS, MILLI = 1e9, 1000
 #: Nodes that are looked at in one go.

@@ -18,8 +18,8 @@ from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StreamFull, TooLarg
 from fairlead_gateway.commandwatch import CommandWatch
 from fairlead_gateway.problems import Refused
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX
 
 log = structlog.get_logger()
 

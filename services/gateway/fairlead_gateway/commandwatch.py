@@ -12,8 +12,8 @@ import structlog
 from fairlead_bus.command_stream import Gap, Inspector
 from fairlead_bus.port import Bus, OutcomeUnknown, Unavailable
 from fairlead_gateway.problems import Refused
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import Condition
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import Condition
 
 #: How often the stream's end is asked for.
 LOOK_S = 1.0

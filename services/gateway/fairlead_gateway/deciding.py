@@ -8,7 +8,7 @@ from fairlead_gateway.problems import Refused
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.outcomes import KEYED
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas.commands import digest_of
+from fairlead_schemas.wire.commands import digest_of
 
 #: Added to the wait for each command of a list.
 LIST_WAIT_S = 0.002

@@ -17,13 +17,13 @@ from fairlead_gateway.problems import invalid, rejected, wrong_media_type
 from fairlead_gateway.submissions import container_field, runtime_error, split_list
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why import outlook
-from fairlead_schemas import api
-from fairlead_schemas.ask import COMMANDS_MAX, AskDryRun, Outcome
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.fielderrors import FieldError, InvalidJob
-from fairlead_schemas.imagenames import Registries
-from fairlead_schemas.jobspec import decode_job
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.http import api
+from fairlead_schemas.jobfile.job_spec import decode_job
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, DryRunOutcome
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.units.validation import FieldError, InvalidJob
+from fairlead_schemas.wire.commands import SubmitJob
 
 _NO_SPEC = msgspec.Raw(b"null")
 
@@ -68,7 +68,7 @@ class DryRuns:
             found.append(self._told(command, raw, outcome, answer.sequence))
         return found
 
-    def _told(self, command: SubmitJob, raw: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun:
+    def _told(self, command: SubmitJob, raw: msgspec.Raw, outcome: DryRunOutcome, sequence: int) -> api.DryRun:
         if outcome.code:
             return outlook.refused(raw, outcome, sequence)
         now_ns = max(self._clock(), self._views.at_ns)

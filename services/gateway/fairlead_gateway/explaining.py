@@ -6,8 +6,8 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_schemas import subjects
-from fairlead_schemas.ask import ANSWER_S, Answer, Ask, decode_answer, encode
+from fairlead_schemas.queries.explainer import ANSWER_S, Ask, ExplainerAnswer, decode_answer, encode
+from fairlead_schemas.wire import subjects
 
 log = structlog.get_logger()
 
@@ -26,11 +26,11 @@ class Explaining:
         self._bus = bus
         self._wait_s = wait_s
 
-    async def ask(self, question: Ask) -> Answer:
+    async def ask(self, question: Ask) -> ExplainerAnswer:
         """The answer; again and again while it is `busy` and there is time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._wait_s
-        answer = Answer(error=AWAY, message="the explainer does not answer")
+        answer = ExplainerAnswer(error=AWAY, message="the explainer does not answer")
         while (left_s := deadline - loop.time()) > 0:
             asked = await self._once(question, left_s)
             # Nobody in the rest of the time says less than that somebody was busy before.
@@ -40,11 +40,13 @@ class Explaining:
             await asyncio.sleep(min(AGAIN_S, left_s))
         return answer
 
-    async def _once(self, question: Ask, timeout_s: float) -> Answer:
+    async def _once(self, question: Ask, timeout_s: float) -> ExplainerAnswer:
         try:
             return decode_answer(await self._bus.request(subjects.ASK, encode(question), timeout_s=timeout_s))
         except Unavailable:
-            return Answer(error=AWAY, message="the explainer does not answer")
+            return ExplainerAnswer(error=AWAY, message="the explainer does not answer")
         except msgspec.MsgspecError as error:
             log.warning("explainer not understood", reason=str(error))
-            return Answer(error=AWAY, message="the explainer answered what cannot be read; is it of another release?")
+            return ExplainerAnswer(
+                error=AWAY, message="the explainer answered what cannot be read; is it of another release?"
+            )

@@ -15,8 +15,8 @@ from fairlead_bus.log import Folded, Head, LogReader, built_upon, identity
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, StreamState, Unavailable
 from fairlead_gateway.views.fold import SCHEMA, Views
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import COMMIT_BYTES_MAX
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 
 log = structlog.get_logger()
 

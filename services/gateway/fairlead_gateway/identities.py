@@ -15,8 +15,8 @@ import msgspec
 
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway.problems import Refused
-from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller, Role
-from fairlead_schemas.ids import is_token
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller, Role
+from fairlead_schemas.units.ids import is_token
 
 SETTING = "FAIRLEAD_IDENTITIES"
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")

@@ -15,13 +15,12 @@ from fairlead_gateway.views.documents import job_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idledocs import idle_document, scope_document
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas import commands as cmd
-from fairlead_schemas.api import IdleApplied, SubmitResult
-from fairlead_schemas.collecting import decode_object
-from fairlead_schemas.fielderrors import FieldError, field_error
-from fairlead_schemas.idlefile import InvalidPolicies, is_scope, read_policies, read_policy_file
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.quantities import QuantityError, parse_duration
+from fairlead_schemas.http.api import IdleFileResult, SubmitResult
+from fairlead_schemas.policies.idle_file import InvalidPolicies, is_scope, read_policies, read_policy_file
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.validation import FieldError, decode_object, field_error
+from fairlead_schemas.wire import commands as cmd
 
 HINT = "docs/how-to/idle.md has the fields of a policy and examples"
 
@@ -105,7 +104,7 @@ class IdleVerbs:
         if await self._asking.outcome(self._telemetry, command, refusal=refusal_of) is None:
             return self._asking.undecided(command)
         items = [scope_document(self._views, scope) for scope in scopes]
-        return Json(IdleApplied(items=items, sequence=self._views.sequence))
+        return Json(IdleFileResult(items=items, sequence=self._views.sequence))
 
 
 def _read[T](body: bytes, read: Callable[[Any], T]) -> T:

@@ -29,13 +29,13 @@ from fairlead_gateway.submissions import Submission, Translator, image_warning, 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Outcome
 from fairlead_gateway.why.reason import likeness, reason_of
-from fairlead_schemas import cloudevents as ce
-from fairlead_schemas.api import Reason, SubmitResult
-from fairlead_schemas.commands import CancelJob, HoldJob, ReleaseJob
-from fairlead_schemas.fielderrors import FieldError, InvalidJob, field_error
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.imagenames import Registries
-from fairlead_schemas.resources import Request
+from fairlead_schemas.http import cloudevents as ce
+from fairlead_schemas.http.api import Reason, SubmitResult
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.units.validation import FieldError, InvalidJob, field_error
+from fairlead_schemas.wire.commands import CancelJob, HoldJob, ReleaseJob
+from fairlead_schemas.wire.resources import Request
 
 LIST_JOBS_MAX = 20_000
 #: Elements translated before others get the loop.

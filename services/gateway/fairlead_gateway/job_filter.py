@@ -10,9 +10,9 @@ from typing import NamedTuple
 from fairlead_gateway.problems import Refused, bad_parameter, invalid
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
-from fairlead_schemas.fielderrors import FieldError
-from fairlead_schemas.ids import is_queue_path, is_token
-from fairlead_schemas.lifecycle import STATES
+from fairlead_schemas.units.ids import is_queue_path, is_token
+from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire.lifecycle import STATES
 
 
 class JobFilter(NamedTuple):

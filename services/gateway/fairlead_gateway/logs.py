@@ -20,9 +20,9 @@ from fairlead_gateway.problems import bad_parameter, not_found
 from fairlead_gateway.reading import retired_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
-from fairlead_schemas import subjects
-from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.lifecycle import END_STATES
+from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
 
 STREAMS = ("stdout", "stderr")
 #: A hole is waited for this long before the agent is asked: pieces may come out of order.

@@ -10,8 +10,8 @@ from fairlead_bus.port import Bus
 from fairlead_gateway.clustermetrics import ClusterCollector, HappenedSince
 from fairlead_gateway.telemetrymetrics import TelemetryCollector
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.conditions import CONDITIONS, Readiness, Scrubbed
-from fairlead_schemas.lifecycle import STATES
+from fairlead_schemas.wire.conditions import CONDITIONS, Readiness, Scrubbed
+from fairlead_schemas.wire.lifecycle import STATES
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

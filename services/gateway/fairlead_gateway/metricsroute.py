@@ -13,9 +13,9 @@ from fairlead_gateway.moments import parse_rfc3339
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
 from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.sqlroute import caller_of
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.jobmetrics import JobMetricsRequest
-from fairlead_schemas.quantities import SECOND_NS, QuantityError, parse_duration
+from fairlead_schemas.queries.telemetry import JobMetricsRequest
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.units.quantities import SECOND_NS, QuantityError, parse_duration
 
 From = Annotated[str, Query(alias="from", description="RFC 3339 with zone; none: when the attempt was placed.")]
 To = Annotated[str, Query(description="RFC 3339 with zone; none: when its devices came back, or now.")]

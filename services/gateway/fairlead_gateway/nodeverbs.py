@@ -28,8 +28,8 @@ from fairlead_gateway.references import require_node, require_taint
 from fairlead_gateway.views.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.plandocs import breaker_document, rollout_document, window_document
-from fairlead_schemas import api
-from fairlead_schemas import commands as cmd
+from fairlead_schemas.http import api
+from fairlead_schemas.wire import commands as cmd
 
 #: {verb: (what its body is, the command that it stands for)}
 NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {

@@ -5,9 +5,9 @@ import msgspec
 from fairlead_gateway.moments import parse_rfc3339
 from fairlead_gateway.problems import Refused, invalid, rejected
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas.commands import ScheduleMaintenance, StartRollout
-from fairlead_schemas.jobspec import FieldError
-from fairlead_schemas.quantities import QuantityError, parse_duration
+from fairlead_schemas.jobfile.job_spec import FieldError
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.wire.commands import ScheduleMaintenance, StartRollout
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,39 +14,30 @@ from fairlead_gateway.intake import LIST_JOBS_MAX
 from fairlead_gateway.reading import Json
 from fairlead_gateway.sqlroute import SqlWish
 from fairlead_gateway.verbs import CancelWish, MoveWish, NodeWish, NoWish
-from fairlead_schemas import (
-    api,
-    cloudevents,
-    clustermap,
-    conditions,
-    defrag,
-    idlefile,
-    jobmetrics,
-    jobspec,
-    jobuse,
-    poolpacking,
-    queuefile,
-    queuesettings,
-    usage,
-)
-from fairlead_schemas.ask import COMMANDS_MAX
+from fairlead_schemas.http import api, cloudevents
+from fairlead_schemas.jobfile import job_spec
+from fairlead_schemas.policies import idle_file
+from fairlead_schemas.queries import cluster_map, explainer, telemetry
+from fairlead_schemas.queries.explainer import COMMANDS_MAX
+from fairlead_schemas.queuefile import parse, settings_format
+from fairlead_schemas.wire import conditions
 
 _TEMPLATE = "#/components/schemas/{name}"
 
 #: {name of a component: what it is}. A generic type has here the only name that it is published under.
 _PUBLISHED: dict[str, Any] = {
-    "Breaker": api.Breaker, "CancelWish": CancelWish, "Cluster": api.Cluster, "ClusterMap": clustermap.ClusterMap,
-    "CommandOutcome": api.CommandOutcome, "Defrag": defrag.Defrag, "DryRun": api.DryRun, "EventPage": api.Page[cloudevents.CloudEventOut],
-    "ExtendWish": ExtendWish, "GpuWish": wishes.GpuWish, "Idle": api.Idle, "IdleApplied": api.IdleApplied,
-    "IdleFileWords": idlefile.IdleFileWords, "IdleScopeWords": idlefile.IdleScopeWords, "Job": api.Job, "JobMetrics": jobmetrics.JobMetrics,
-    "JobPage": api.Page[api.Job], "JobSpec": jobspec.JobSpec, "JobUses": jobuse.JobUses, "Maintenance": api.Maintenance,
+    "Breaker": api.Breaker, "CancelWish": CancelWish, "Cluster": api.Cluster, "ClusterMap": cluster_map.ClusterMap,
+    "CommandOutcome": api.CommandOutcome, "Defrag": explainer.Defrag, "DryRun": api.DryRun, "EventPage": api.Page[cloudevents.CloudEventOut],
+    "ExtendWish": ExtendWish, "GpuWish": wishes.GpuWish, "Idle": api.IdleOverview, "IdleApplied": api.IdleFileResult,
+    "IdleFileWords": idle_file.IdleFileWords, "IdleScopeWords": idle_file.IdleScopeWords, "Job": api.Job, "JobMetrics": telemetry.JobMetrics,
+    "JobPage": api.Page[api.Job], "JobSpec": job_spec.JobSpec, "JobUses": telemetry.JobUses, "Maintenance": api.Maintenance,
     "MaintenancePage": api.Page[api.Maintenance], "MaintenanceWish": wishes.MaintenanceWish, "MoveWish": MoveWish, "NoWish": NoWish,
     "Node": api.Node, "NodeNameWish": wishes.NodeNameWish, "NodePage": api.Page[api.Node], "NodeWish": NodeWish,
-    "PoolPacking": poolpacking.PoolPacking, "PoolPage": api.Page[api.Pool], "Problem": api.Problem, "Queue": api.Queue,
-    "QueueFileWords": queuefile.QueueFileWords, "QueuePage": api.Page[api.Queue], "QueueWords": queuesettings.QueueWords,
-    "QueuesApplied": api.QueuesApplied, "Readiness": conditions.Readiness, "ReasonWish": wishes.ReasonWish, "Rollout": api.Rollout, "RolloutPage": api.Page[api.Rollout],
+    "PoolPacking": cluster_map.PoolPacking, "PoolPage": api.Page[api.Pool], "Problem": api.Problem, "Queue": api.Queue,
+    "QueueFileWords": parse.QueueFileWords, "QueuePage": api.Page[api.Queue], "QueueWords": settings_format.QueueWords,
+    "QueuesApplied": api.QueueFileResult, "Readiness": conditions.Readiness, "ReasonWish": wishes.ReasonWish, "Rollout": api.Rollout, "RolloutPage": api.Page[api.Rollout],
     "RolloutWish": wishes.RolloutWish, "SqlWish": SqlWish, "SubmitResult": api.SubmitResult, "TaintWish": wishes.TaintWish,
-    "UsageStatement": usage.UsageStatement, "Why": api.Why,
+    "UsageStatement": telemetry.UsageStatement, "Why": api.Why,
 }  # fmt: skip
 
 #: {first part of a path behind /v1: the tag of its operations}; of the rest it is "service".

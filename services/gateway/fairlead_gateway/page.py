@@ -5,8 +5,8 @@ from html import escape
 from fairlead_gateway.views.documents import node_documents
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import queue_documents
-from fairlead_schemas.api import Queue
-from fairlead_schemas.quantities import format_milli
+from fairlead_schemas.http.api import Queue
+from fairlead_schemas.units.quantities import format_milli
 
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;padding:.2rem 1rem .2rem 0;border-bottom:1px solid #8884}

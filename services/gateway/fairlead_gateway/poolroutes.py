@@ -11,14 +11,14 @@ from fairlead_gateway.past import Past
 from fairlead_gateway.problems import Refused, bad_parameter, not_found
 from fairlead_gateway.reading import At, Json, answers_with
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.ask import Answer, Ask, AskDefrag, AskPacking
+from fairlead_schemas.queries.explainer import Ask, AskDefrag, AskPacking, ExplainerAnswer
 
 
 def routes(live: Views, past: Past, explaining: Explaining) -> APIRouter:
     """All of them, for the app."""
     router = APIRouter()
 
-    async def ask(views: Views, pool: str, question: Ask) -> Answer:
+    async def ask(views: Views, pool: str, question: Ask) -> ExplainerAnswer:
         """`views`: of the moment that is asked about."""
         if all(row.name != pool for row in views.queues.pool_rows()):
             raise not_found("pool", pool, hint="GET /v1/pools lists them")

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from fairlead_bus.port import Bus, Message
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import UNHEARD_MAX, NodesHeard
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import UNHEARD_MAX, NodesHeard
 
 #: Five beats of an agent, as they come by default; of one that beats more rarely, SILENT_AFTER_BEATS of its own.
 SILENT_AFTER_S, SILENT_AFTER_BEATS = 10.0, 5

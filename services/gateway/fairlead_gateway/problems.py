@@ -8,8 +8,8 @@ from difflib import get_close_matches
 
 import msgspec
 
-from fairlead_schemas.api import Problem
-from fairlead_schemas.fielderrors import FieldError, printable
+from fairlead_schemas.http.api import Problem
+from fairlead_schemas.units.validation import FieldError, printable
 
 MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"

@@ -15,8 +15,8 @@ from fairlead_bus.port import Bus, BusError, StreamFull
 from fairlead_gateway.commandwatch import CommandWatch
 from fairlead_gateway.folding import Folding
 from fairlead_gateway.readiness import OTHERS, WRITERS, Evidence, Facts
-from fairlead_schemas import subjects
-from fairlead_schemas.conditions import ALIVE, Condition, decode_alive
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.conditions import ALIVE, Condition, decode_alive
 
 ROUND_S = 2.0
 ROUND_UNREADY_S = 0.25

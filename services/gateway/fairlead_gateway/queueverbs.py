@@ -1,6 +1,6 @@
 """Changes of queues and pools: a whole file, one queue's settings, the end of a queue. Each is one `ApplyQueues`.
 
-The gateway checks what a file says by itself (`fairlead_schemas.queuefile`); what needs the present tree the queue
+The gateway checks what a file says by itself (`fairlead_schemas.queuefile.parse`); what needs the present tree the queue
 service does, and refuses the whole change with one line per mistake, "<path>: <what>".
 """
 
@@ -18,13 +18,12 @@ from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import queue_document, queue_documents
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas.api import QueuesApplied
-from fairlead_schemas.collecting import decode_object
-from fairlead_schemas.commands import MESSAGE_BYTES_MAX, ApplyQueues
-from fairlead_schemas.fielderrors import FieldError, field_error
-from fairlead_schemas.ids import is_queue_path
-from fairlead_schemas.queuefile import InvalidQueues, read_queue_file, read_settings
-from fairlead_schemas.queues import QueueEntry, QueueRemoval
+from fairlead_schemas.http.api import QueueFileResult
+from fairlead_schemas.queuefile.parse import InvalidQueues, read_queue_file, read_settings
+from fairlead_schemas.queuefile.settings import QueueEntry, QueueRemoval
+from fairlead_schemas.units.ids import is_queue_path
+from fairlead_schemas.units.validation import FieldError, decode_object, field_error
+from fairlead_schemas.wire.commands import MESSAGE_BYTES_MAX, ApplyQueues
 
 FILE_BYTES_MAX = 512 * 1024
 #: Mistakes that one answer names.
@@ -81,7 +80,7 @@ class QueueVerbs:
         rows = [row for entry in file.queues if (row := self._views.queues.rows.get(entry.path)) and row.exists]
         configured, removed, unchanged = outcome.applied or (0, 0, 0)
         return Json(
-            QueuesApplied(
+            QueueFileResult(
                 configured=configured, removed=removed, unchanged=unchanged, items=queue_documents(self._views, rows),
                 sequence=self._views.sequence,
             )

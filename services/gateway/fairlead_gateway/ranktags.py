@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_schemas.events import Part
-from fairlead_schemas.launchers import launcher_of
+from fairlead_schemas.policies.launchers import launcher_of
+from fairlead_schemas.wire.events import Part
 
 #: As Fairlead's own launcher writes them, and as mpirun does with its tags on: "[1,3]<stdout>:".
 _TAG = re.compile(rb"\[(?:rank (\d+)\] |\d+,(\d+)\]<std(?:out|err)>: ?)")

@@ -5,7 +5,7 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.conditions import Alive, Condition, ConditionCode, Scrubbed
+from fairlead_schemas.wire.conditions import Alive, Condition, ConditionCode, Scrubbed
 
 #: Without an answer, or without a lease, for so long a service counts as silent. A restart takes less.
 SILENT_S = 10.0

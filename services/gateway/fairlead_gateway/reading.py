@@ -21,9 +21,10 @@ from fairlead_gateway.views.documents import job_document, node_document, node_d
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import pool_document, queue_document, queue_documents
 from fairlead_gateway.views.rows import JobRow
-from fairlead_schemas import api, jsonschema, subjects
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.lifecycle import END_STATES
+from fairlead_schemas.http import api, json_schema
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
@@ -82,11 +83,11 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int
 
     @router.get("/v1/schemas/job", summary="JSON Schema of a job file")
     async def job_schema() -> Response:
-        return Json(jsonschema.document("job"))
+        return Json(json_schema.document("job"))
 
     @router.get("/v1/schemas/queues", summary="JSON Schema of a queue file")
     async def queues_schema() -> Response:
-        return Json(jsonschema.document("queues"))
+        return Json(json_schema.document("queues"))
 
 
 def _add_cluster(router: APIRouter, views: Views, past: Past) -> None:

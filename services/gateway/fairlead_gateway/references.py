@@ -8,9 +8,9 @@ service. Pure.
 
 from fairlead_gateway.problems import Refused, not_found
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import taints
-from fairlead_schemas.fielderrors import FieldError
-from fairlead_schemas.ids import is_job_id, is_token
+from fairlead_schemas.units import taints
+from fairlead_schemas.units.ids import is_job_id, is_token
+from fairlead_schemas.units.validation import FieldError
 
 
 def require_job(views: Views, job: str) -> None:
@@ -30,7 +30,7 @@ def require_node(views: Views, node: str) -> None:
 def require_taint(text: str) -> None:
     """Raise Refused (422) unless the text is a taint."""
     try:
-        taints.parsed(text)
-    except taints.BadTaint as error:
+        taints.parse_full_taint(text)
+    except taints.TaintError as error:
         errors = [FieldError(field="taint", message=str(error))]
         raise Refused(422, "bad_taint", f"taint: {error}", errors=errors) from None

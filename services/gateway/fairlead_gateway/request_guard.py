@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from fairlead_gateway.problems import Refused
-from fairlead_schemas.fielderrors import FieldError, printable
+from fairlead_schemas.units.validation import FieldError, printable
 
 SETTING = "FAIRLEAD_HTTP_HOSTS"
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -47,8 +47,8 @@ from fairlead_gateway.refusal_limit import RefusalLimit
 from fairlead_gateway.request_guard import RequestGuard
 from fairlead_gateway.views.rows import Outcome
 from fairlead_gateway.watching import Feed
-from fairlead_schemas.conditions import Condition, Readiness
-from fairlead_schemas.imagenames import Registries
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.wire.conditions import Condition, Readiness
 
 log = structlog.get_logger()
 

@@ -18,10 +18,9 @@ from fairlead_gateway.asking import body_schema, read_wish
 from fairlead_gateway.identities import Identities
 from fairlead_gateway.problems import Refused, bad_parameter, invalid, not_found
 from fairlead_gateway.reading import Json
-from fairlead_schemas.callers import Caller
-from fairlead_schemas.fielderrors import FieldError
-from fairlead_schemas.ids import is_token
-from fairlead_schemas.sqlwords import MEDIA_TYPES, SQL_FORMATS, SqlFormat
+from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, Caller, SqlFormat
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.validation import FieldError
 
 #: Longer than telemetry lets anybody wait and ask, by default.
 TIMEOUT_S = 60.0

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.commands import digest_of
-from fairlead_schemas.fielderrors import FieldError, InvalidJob
-from fairlead_schemas.imagenames import Registries
-from fairlead_schemas.jobspec import JobSpec, decode_job
-from fairlead_schemas.resolving import resolve
+from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.units.validation import FieldError, InvalidJob
+from fairlead_schemas.wire.commands import digest_of
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
 GENERATION = 2048

@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fairlead_bus.port import Bus, BusError
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 
 #: A page of metrics must not wait long for a service that is away.
 TIMEOUT_S = 1.0

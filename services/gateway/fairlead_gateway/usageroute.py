@@ -10,7 +10,7 @@ from fairlead_gateway.answers import encode
 from fairlead_gateway.asktelemetry import ask, document_of, fault_of
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, answers_with
-from fairlead_schemas.usage import BYS
+from fairlead_schemas.queries.telemetry import BYS
 
 Month = Annotated[str, Query(alias="statement", description='A month of UTC, "2026-11"; none: the one that it is.')]
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]

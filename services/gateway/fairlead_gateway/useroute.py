@@ -12,8 +12,8 @@ from fairlead_gateway.identities import Identities
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.sqlroute import caller_of
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.jobuse import JOBS_MAX, JobUseRequest
+from fairlead_schemas.queries.telemetry import JOBS_MAX, JobUseRequest
+from fairlead_schemas.units.ids import is_job_id
 
 #: Who looks every second is told soon that there is nothing to see.
 TIMEOUT_S = 2.0

@@ -11,11 +11,11 @@ from fairlead_gateway.reading import Json, answers_with
 from fairlead_gateway.references import require_job, require_node
 from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import commands
-from fairlead_schemas.api import SubmitResult
-from fairlead_schemas.fielderrors import FieldError
-from fairlead_schemas.ids import is_queue_path
-from fairlead_schemas.quantities import QuantityError, parse_duration
+from fairlead_schemas.http.api import SubmitResult
+from fairlead_schemas.units.ids import is_queue_path
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire import commands
 
 JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": commands.ReleaseJob}
 

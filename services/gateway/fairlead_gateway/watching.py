@@ -25,9 +25,9 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.problems import Refused, bad_parameter
 from fairlead_gateway.reading import Json, Limit
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas import cloudevents as ce
-from fairlead_schemas.commit import Envelope, decode_envelope
-from fairlead_schemas.ids import is_job_id
+from fairlead_schemas.http import cloudevents as ce
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.wire.commit import Envelope, decode_envelope
 
 RING_COMMITS = 8192
 RING_BYTES = 16 * 1024 * 1024

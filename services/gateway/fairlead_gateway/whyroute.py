@@ -27,9 +27,9 @@ from fairlead_gateway.why.explained import with_explanation
 from fairlead_gateway.why.proposals import proposals
 from fairlead_gateway.why.reason import reason_of
 from fairlead_gateway.why.unborn import as_its_array, no_element, row_for
-from fairlead_schemas.api import Why
-from fairlead_schemas.ask import Answer, AskWhy
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.http.api import Why
+from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer
+from fairlead_schemas.units.ids import array_of
 
 #: States in which a job may wait in the queue's line, or for a place.
 WAITING = frozenset({"queued", "offered"})
@@ -55,7 +55,7 @@ class Whys:
     async def now(self, job: str) -> Any:
         """Return the reason as it is now. Raise Refused (404)."""
         views = self._views
-        answer = Answer()
+        answer = ExplainerAnswer()
         for _ in range(TRIES):
             row = row_for(views, job)
             if row is None or row.state not in WAITING:
@@ -64,12 +64,12 @@ class Whys:
             if answer.error not in ("", "not_found"):
                 break
             if not await self._follow(answer.sequence):
-                answer = Answer(error="behind", message="the gateway is behind the log")
+                answer = ExplainerAnswer(error="behind", message="the gateway is behind the log")
                 break
             row = row_for(views, job)
             if not answer.error and row is not None and row.changed_seq <= answer.sequence:
                 break
-            answer = Answer()  # what was said is of another moment than the views'
+            answer = ExplainerAnswer()  # what was said is of another moment than the views'
         row = row_for(views, job)
         if row is None:
             if (refused := no_element(views, job)) is not None:
@@ -95,13 +95,13 @@ class Whys:
             array = array_of(job)
             hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
             raise Refused(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
-        answer = Answer()
+        answer = ExplainerAnswer()
         if row.state in WAITING:
             answer = await self._explaining.ask(AskWhy(job=row.id, at=views.sequence))
         return _why(views, job, row, views.at_ns, answer)
 
 
-def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: Answer) -> Why:
+def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: ExplainerAnswer) -> Why:
     """`row`: the job's, or that of the array by which it has yet to come into being."""
     told = answer.why if row.state in WAITING and answer.why is not None and answer.why.reason else None
     reason = reason_of(views, row, now_ns, told=told)

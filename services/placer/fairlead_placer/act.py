@@ -15,8 +15,8 @@ from fairlead_bus.port import Bus, BusError, OutcomeUnknown, TooLarge, Unavailab
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.entities import Node
 from fairlead_placer.orders import OrderBook
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import Heartbeat, ReportAck, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import Heartbeat, ReportAck, encode
 
 #: A node that has not taken up its desired state for so long gets it again.
 REWRITE_S = 1.0

@@ -17,7 +17,7 @@ from fairlead_placer.entities import DRAINING
 from fairlead_placer.evolve import fold, keep
 from fairlead_placer.nodes import fencing, windows
 from fairlead_placer.state import State
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire.commit import Commit
 
 
 class Tried(NamedTuple):

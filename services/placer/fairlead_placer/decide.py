@@ -15,7 +15,7 @@ from fairlead_placer.draft import Draft
 from fairlead_placer.nodes import blackhole, breaker, coming, duty, fencing, health, rollouts, windows
 from fairlead_placer.nodes.commands import command
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 class Drawn(NamedTuple):

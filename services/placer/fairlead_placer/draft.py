@@ -9,8 +9,8 @@ import msgspec
 from fairlead_placer.entities import Node
 from fairlead_placer.evolve import HANDLERS, REPORT_CURSOR
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX
 
 #: Rules stop here; what a rule adds for one more report still fits into COMMIT_EVENTS_MAX and COMMIT_BYTES_MAX.
 EVENTS_SOFT_MAX = 900

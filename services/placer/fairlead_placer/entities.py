@@ -5,13 +5,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fairlead_placer.capacity.left import Left
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.events import Basis, Part, RunOutcome, Setter, StartFault, Victim
-from fairlead_schemas.idle import IdleRule
-from fairlead_schemas.launchers import GangRule
-from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
-from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.policies.idle import IdleRule
+from fairlead_schemas.policies.launchers import GangRule
+from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.wire.events import Basis, Part, RunOutcome, Setter, StartFault, Victim
+from fairlead_schemas.wire.resources import Inventory, Request
 
 READY, CORDONED, DRAINING, DRAINED = "ready", "cordoned", "draining", "drained"
 

@@ -10,7 +10,7 @@ from fairlead_placer import evolve_idle, evolve_jobs, evolve_kept, evolve_nodes,
 from fairlead_placer.cutting import folding as cutfolding
 from fairlead_placer.nodes import folding, planfolding
 from fairlead_placer.state import State
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire.commit import Commit
 
 REPORT_CURSOR = "report."
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlead_placer.entities import run_key
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 def _reclaim_requested(state: State, seq: int, index: int, at_ns: int, event: ev.ReclaimRequested) -> None:

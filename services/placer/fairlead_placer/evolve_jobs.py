@@ -6,7 +6,7 @@ from typing import Any
 from fairlead_placer.entities import Job, Offer, Withdrawal, run_key
 from fairlead_placer.evolve_runs import stop
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 def _job_submitted(state: State, seq: int, index: int, at_ns: int, event: ev.JobSubmitted) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from fairlead_placer.entities import Claim, Plea, Reservation, pool_of, run_key
 from fairlead_placer.evolve_runs import stop
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
 RESERVATIONS_MAX = 1

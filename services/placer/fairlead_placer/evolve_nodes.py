@@ -9,8 +9,8 @@ from fairlead_placer.evolve_runs import send_away
 from fairlead_placer.nodes.folding import heed_taints
 from fairlead_placer.nodes.planfolding import mark_drained, strike_out
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Inventory
 
 #: Faulted GPUs that a node remembers beyond its inventory.
 FAULTED_MAX = 64

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import PoolSettings
+from fairlead_schemas.queuefile.settings import PoolSettings
+from fairlead_schemas.wire import events as ev
 
 
 def _configured(state: State, seq: int, index: int, at_ns: int, event: ev.PoolConfigured) -> None:

@@ -7,8 +7,8 @@ from fairlead_placer.entities import Node, Outcome, Run, Verdict, run_key
 from fairlead_placer.nodes.endings import Ending, note, way_of
 from fairlead_placer.state import State
 from fairlead_placer.timeline.learning import job_of, learn
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
 
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
 NEWS_INTERVAL_NS = 10 * 1_000_000_000

@@ -12,7 +12,7 @@ from fairlead_bus.undo import UndoFailed
 from fairlead_placer.cutting.plans import LayoutPlan
 from fairlead_placer.entities import Node, Offer, OfferClass, Reservation, Run
 from fairlead_placer.packing.policies import DEFAULT
-from fairlead_schemas.queues import Packing
+from fairlead_schemas.queuefile.settings import Packing
 
 if TYPE_CHECKING:
     from fairlead_placer.state import State

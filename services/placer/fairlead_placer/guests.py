@@ -22,8 +22,8 @@ from fairlead_placer.placing import Found, find, found_on
 from fairlead_placer.state import State
 from fairlead_placer.timeline.ends import end_of, latest_end_ns
 from fairlead_placer.timeline.openings import is_guest, stays
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.resources import Request
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.resources import Request
 
 #: Offers of a class that are looked at, the first in rank.
 OFFERS_MAX = 256

@@ -15,7 +15,7 @@ from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import is_sound
-from fairlead_schemas.events import Part
+from fairlead_schemas.wire.events import Part
 
 
 class InvariantBroken(AssertionError):

@@ -5,10 +5,9 @@ from functools import lru_cache
 import msgspec
 
 from fairlead_placer.topology.description import TopologyError, checked
-from fairlead_schemas.inside import INSIDE_BYTES_MAX, UNKNOWN, Description
-from fairlead_schemas.nodelabels import TAINTS_MAX, NodeLabelError, parse_taint
-from fairlead_schemas.resources import Gpu, Inventory
-from fairlead_schemas.selectors import KEY_CHARS_MAX, VALUE_CHARS_MAX
+from fairlead_schemas.units.selectors import KEY_CHARS_MAX, VALUE_CHARS_MAX
+from fairlead_schemas.units.taints import TAINTS_MAX, NodeLabelError, parse_taint
+from fairlead_schemas.wire.resources import TOPOLOGY_BYTES_MAX, UNKNOWN_TOPOLOGY, Gpu, Inventory, NodeTopology
 
 #: Amounts are added up, names repeated in every placement and order.
 AMOUNT_MAX = 1 << 40
@@ -67,7 +66,7 @@ def _fault_of_words(inventory: Inventory) -> str:
 
 def _fault_of_inside(inventory: Inventory) -> str:
     inside, gpus = inventory.inside, len(inventory.gpus)
-    if inside == UNKNOWN:
+    if inside == UNKNOWN_TOPOLOGY:
         return ""
     if inside.gpus != gpus:
         return f"inside: numa: expected a NUMA node, or -1, of each of the {gpus} GPUs, found {inside.gpus}"
@@ -75,10 +74,10 @@ def _fault_of_inside(inventory: Inventory) -> str:
 
 
 @lru_cache(INSIDES_KEPT_MAX)
-def _fault_of_description(inside: Description) -> str:
+def _fault_of_description(inside: NodeTopology) -> str:
     """Nodes of a kind are alike, and looking through one takes a millisecond."""
-    if (size := len(msgspec.json.encode(inside))) > INSIDE_BYTES_MAX:
-        return f"inside: expected at most {INSIDE_BYTES_MAX} bytes, found {size}"
+    if (size := len(msgspec.json.encode(inside))) > TOPOLOGY_BYTES_MAX:
+        return f"inside: expected at most {TOPOLOGY_BYTES_MAX} bytes, found {size}"
     try:
         checked(inside)
     except TopologyError as error:

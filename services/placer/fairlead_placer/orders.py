@@ -12,8 +12,8 @@ import msgspec
 from fairlead_placer.entities import DRAINED, Job, Node, Run
 from fairlead_placer.parking import master_port
 from fairlead_placer.state import State
-from fairlead_schemas.desired import DesiredRaw, Drained, LayoutOrder, RunOrder, encode_desired, encode_order
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.desired import DesiredRaw, Drained, LayoutOrder, RunOrder, encode_desired, encode_order
 
 #: A larger spec goes to the SPEC store once and is named by its hash.
 SPEC_INLINE_MAX = 4096

@@ -21,7 +21,7 @@ from fairlead_placer.placing import Found, find, find_kept
 from fairlead_placer.reasons import Refusal, refusal
 from fairlead_placer.state import State
 from fairlead_placer.timeline.near import near_misses
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 MASTER_PORT_FIRST, MASTER_PORTS = 20000, 10000
 GPU_BYTES, PART_BYTES = 44, 90

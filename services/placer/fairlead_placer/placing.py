@@ -15,8 +15,8 @@ from fairlead_placer.capacity.index import Index
 from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node
 from fairlead_placer.state import State
-from fairlead_schemas.events import Part
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.resources import Request
 
 
 class Found(msgspec.Struct, frozen=True):

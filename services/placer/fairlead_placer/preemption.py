@@ -18,9 +18,9 @@ from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.reasons import refusal
 from fairlead_placer.reservations import made_bytes, make
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import MODEL_LABEL, gpu_class
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL, gpu_class
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 
 #: Holes that are kept at once; a plea beyond is declined, and may come again.
 HOLES_MAX = 64

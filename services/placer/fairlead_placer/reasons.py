@@ -21,7 +21,7 @@ from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.nodes.plans import Window
 from fairlead_placer.packing.rows import Key
 from fairlead_placer.state import State
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 CAUSES: dict[str, str] = {
     "lost": "the node is lost",

@@ -7,8 +7,8 @@ a service, and so can trust it. The relay decides and keeps no state: any placer
 import msgspec
 
 from fairlead_bus.port import Bus, Message, Unavailable
-from fairlead_schemas import subjects
-from fairlead_schemas.gangs import GangAnswer, GangReply, encode_gang
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.rank_rpc import GangAnswer, GangReply, encode_gang
 
 #: Longer than an agent holds an answer back, shorter than the other waits for it.
 ANSWER_S = 4.0

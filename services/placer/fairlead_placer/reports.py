@@ -17,10 +17,10 @@ from fairlead_placer.inventories import fault_of_inventory
 from fairlead_placer.nodes import coming, fencing, health
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import digest_of
-from fairlead_schemas.ids import is_token
-from fairlead_schemas.reports import (
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import digest_of
+from fairlead_schemas.wire.reports import (
     IMAGE_CHARS_MAX,
     CheckpointSeen,
     CleanSeen,

@@ -16,8 +16,8 @@ from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import is_sound
 from fairlead_placer.timeline.spans import SECOND_NS
 from fairlead_placer.timeline.starts import Start, earliest, lack, serves, start_on
-from fairlead_schemas import events as ev
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 
 __all__ = ["LOOK_NS", "answer", "end", "is_kept_well", "lack", "made_bytes", "make", "mend", "serves"]
 

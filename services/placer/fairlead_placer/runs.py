@@ -10,9 +10,9 @@ from fairlead_placer.entities import Node, Run, Verdict
 from fairlead_placer.evolve_runs import is_success
 from fairlead_placer.nodes.endings import Ending, failed_alike, way_of
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.checkpoints import note_of
-from fairlead_schemas.reports import CheckpointSeen
+from fairlead_schemas.policies.checkpoints import note_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import CheckpointSeen
 
 #: Agents say it half as often at most, but for the last word before an end.
 SAVED_EVERY_NS = 5 * 1_000_000_000

@@ -26,13 +26,13 @@ from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.state import State
 from fairlead_placer.timeline.spans import Spans
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.events import Part, Setter
-from fairlead_schemas.idle import IdleRule
-from fairlead_schemas.launchers import GangRule
-from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
-from fairlead_schemas.queues import Packing
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.policies.idle import IdleRule
+from fairlead_schemas.policies.launchers import GangRule
+from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
+from fairlead_schemas.queuefile.settings import Packing
+from fairlead_schemas.wire.events import Part, Setter
+from fairlead_schemas.wire.resources import Inventory, Request
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

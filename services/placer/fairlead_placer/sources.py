@@ -21,9 +21,9 @@ from fairlead_placer.lease import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch
 from fairlead_placer.nodes import coming
 from fairlead_placer.nodes.fencing import next_after_ns
 from fairlead_placer.reports import Refused, fault_of
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import digest_of
-from fairlead_schemas.reports import (
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import digest_of
+from fairlead_schemas.wire.reports import (
     REPORT_BYTES_MAX,
     REPORTS_PER_MESSAGE_MAX,
     ReportBatch,

@@ -36,10 +36,10 @@ from fairlead_placer.nodes.plans import Rollout, Window
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.timeline.spans import Spans
-from fairlead_schemas.events import Part
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.queues import Packing
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import Packing
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.resources import Request
 
 #: Pools whose work is remembered.
 POOLS_MAX = 1024

@@ -8,7 +8,7 @@ thousandths, times nanoseconds. A period begins again by the clock of the commit
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from fairlead_schemas.queues import Budget, Period
+from fairlead_schemas.queuefile.settings import Budget, Period
 
 #: Said when reached, in percent.
 MARKS = (80, 100)

@@ -10,7 +10,7 @@ from fairlead_queue.decide.decision import Decided, decide
 from fairlead_queue.decide.timers import next_time
 from fairlead_queue.limits import REVIEW_NS
 from fairlead_queue.state import State
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire.commit import Commit
 
 
 class QueueCore:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.lifecycle import CHARGED_STATES, END_STATES
+from fairlead_schemas.wire.lifecycle import CHARGED_STATES, END_STATES
 
 
 def check(state: State) -> None:

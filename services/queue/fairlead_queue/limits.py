@@ -1,7 +1,7 @@
 """Every bound of the queue service, by name."""
 
-from fairlead_schemas.commit import COMMIT_BYTES_MAX
-from fairlead_schemas.quantities import SECOND_NS
+from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 
 #: Open offers of a pool that are not known to be refused: while the pool has room for more, and beyond that.
 WINDOW_OFFERS_MAX = 1024

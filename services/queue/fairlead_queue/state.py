@@ -21,8 +21,8 @@ from fairlead_queue.waiting.line import Line
 from fairlead_queue.waiting.nodes import Nodes
 from fairlead_queue.waiting.order import RANK_STEP, priority_of
 from fairlead_queue.waiting.pools import Pool, pool_of
-from fairlead_schemas.queues import DEFAULT_POOL, PoolSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolSettings
+from fairlead_schemas.wire.resources import Request
 
 
 class State(UndoLog):

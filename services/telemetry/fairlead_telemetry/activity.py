@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fairlead_bus.core import Core, Input
 from fairlead_bus.port import Bus
-from fairlead_schemas.sample_columns import SampleColumns, rows_of
+from fairlead_schemas.wire.samples import SampleColumns, rows_of
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.limits import CHECK_NS
 from fairlead_telemetry.idle.questions import SOURCE

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, Message, Subscription
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from fairlead_telemetry import schema
 from fairlead_telemetry.current_use import Using
 from fairlead_telemetry.ingest import Ingest

@@ -1,6 +1,6 @@
 """The verb `use`: what running jobs' GPUs do now. A shell; what samples say of them is `newest.py`'s.
 
-use  JobUseRequest  -> fairlead_schemas.jobuse.JobUses
+use  JobUseRequest  -> fairlead_schemas.queries.telemetry.JobUses
 """
 
 import time
@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.callers import Caller
-from fairlead_schemas.jobuse import JobUseRequest, JobUses
+from fairlead_schemas.queries.telemetry import Caller, JobUseRequest, JobUses
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.newest import Held, Newest
 from fairlead_telemetry.sql.member_copy import scope_of

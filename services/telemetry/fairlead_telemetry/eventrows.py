@@ -14,7 +14,7 @@ import nanoarrow as na
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead_schemas.commit import Envelope
+from fairlead_schemas.wire.commit import Envelope
 from fairlead_telemetry.fold.fresh import Span
 
 #: The job that was submitted: an element's array. (`split_part` alone costs several times as much.)

@@ -18,9 +18,9 @@ import structlog
 from fairlead_bus.log import LogReader, identity
 from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import commit_hash
-from fairlead_schemas.sample_columns import SampleColumns, decode_columns
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import commit_hash
+from fairlead_schemas.wire.samples import SampleColumns, decode_columns
 from fairlead_telemetry.delays import Delays
 from fairlead_telemetry.eventrows import CommitBytes
 from fairlead_telemetry.measured.damage import is_damage

@@ -1,6 +1,6 @@
 """The verb `metrics`: a job's GPUs over time, from samples or from their sums. A shell; the steps are `metric_steps.py`'s.
 
-    metrics  JobMetricsRequest  -> fairlead_schemas.jobmetrics.JobMetrics
+    metrics  JobMetricsRequest  -> fairlead_schemas.queries.telemetry.JobMetrics
 
 It reads the warehouse itself, on its thread, with questions of ours: sums per minute and hour keep a month of a job at some milliseconds.
 """
@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.callers import Caller
-from fairlead_schemas.jobmetrics import JobMetrics, JobMetricsRequest
+from fairlead_schemas.queries.telemetry import Caller, JobMetrics, JobMetricsRequest
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.metric_steps import SECOND_NS, BadSpan, Cell, Steps, measured_pct, series, steps_of
 from fairlead_telemetry.sql.member_copy import scope_of

@@ -1,15 +1,16 @@
 """A job's document from its events alone: what the API shows after a job left the live views. Pure.
 
-Moves follow `fairlead_schemas.lifecycle`; reasons are the decisions' own. Start at `fold_job`.
+Moves follow `fairlead_schemas.wire.lifecycle`; reasons are the decisions' own. Start at `fold_job`.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fairlead_schemas import api, lifecycle
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.http import api
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import lifecycle
 
 
 class Happened(NamedTuple):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_schemas import api
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of, is_job_id
+from fairlead_schemas.http import api
+from fairlead_schemas.units.ids import array_of, is_job_id
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.jobdoc import Happened, fold_job, timestamp
 from fairlead_telemetry.warehouse import Warehouse
 

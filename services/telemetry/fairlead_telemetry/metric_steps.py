@@ -7,7 +7,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fairlead_schemas.jobmetrics import GpuSeries, JobMetricsRequest
+from fairlead_schemas.queries.telemetry import GpuSeries, JobMetricsRequest
 
 SECOND_NS = 10**9
 MINUTE_S, HOUR_S = 60, 3600

@@ -5,9 +5,8 @@ should not query the warehouse. Pure. Start at `Newest`.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_schemas.jobuse import JobUse
-from fairlead_schemas.sample_columns import SampleColumns, rows_of
-from fairlead_schemas.samples import GpuSample, RunUse, SampleBatch
+from fairlead_schemas.queries.telemetry import JobUse
+from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, SampleColumns, rows_of
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 
 _WHOLE_MILLI = 1000

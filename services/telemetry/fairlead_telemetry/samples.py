@@ -7,7 +7,7 @@ incarnation counts its batches from 1. Loss is counted, never an error.
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from fairlead_schemas.sample_columns import SampleColumns
+from fairlead_schemas.wire.samples import SampleColumns
 
 #: Pairs of node and reason whose refusals are counted each by itself, and the length of what is kept of a message.
 REFUSERS_MAX, WORDS_MAX = 10_000, 300

@@ -23,7 +23,7 @@ from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
 from fairlead_bus.source import CommandSource
-from fairlead_schemas.sample_columns import SampleColumns
+from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.idle.core import IdleCore

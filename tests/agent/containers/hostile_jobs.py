@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fairlead_agent.launch.plan import Launch, Program, plan
 from fairlead_agent.runtimes.docker import template
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
+from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES
+from fairlead_schemas.wire.desired import RunOrder
 from tests.agent.runtime_watch import PLACE
 
 WORDS = st.sampled_from(

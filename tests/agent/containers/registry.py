@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-from fairlead_schemas.imagenames import parse_registries
+from fairlead_schemas.units.image_names import parse_registries
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 #: Loopback is no registry unless an admin lists it.

@@ -28,7 +28,7 @@ from fairlead_agent.runtimes.docker.holdings import Holdings
 from fairlead_agent.runtimes.docker.runtime import DockerRuntime
 from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION, LABEL_JOB
 from fairlead_agent.settings import Grants, NodeMount
-from fairlead_schemas.mountrules import Secret, Volume
+from fairlead_schemas.jobfile.agent_fields import Secret, Volume
 from tests.agent.containers.hostile_jobs import ALWAYS, ORDERS, PROGRAMS, launched
 from tests.agent.containers.image import ensure_image
 from tests.agent.containers.python_image import PYTHON, ensure_image_with, ensure_python_image

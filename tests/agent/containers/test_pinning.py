@@ -7,8 +7,7 @@ import pytest
 from fairlead_agent.__main__ import read_host
 from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved, without_reserved
 from fairlead_agent.runtimes.pinning import Host, NumaShare, Pinning, Unpinnable, pin
-from fairlead_schemas.inside import Description, NumaNode
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.resources import Inventory, NodeTopology, NumaNode
 
 GIB = 1024
 #: Two NUMA nodes of eight CPUs and 64 GiB each.
@@ -74,7 +73,7 @@ def test_the_host_is_read_from_the_kernel(tmp_path: Path) -> None:
 
 NODE = Inventory(
     cpu_milli=8000,
-    inside=Description(numa_nodes=(NumaNode(node=0, cpus="0,4,1,5"), NumaNode(node=1, cpus="2,6,3,7"))),
+    inside=NodeTopology(numa_nodes=(NumaNode(node=0, cpus="0,4,1,5"), NumaNode(node=1, cpus="2,6,3,7"))),
 )
 
 

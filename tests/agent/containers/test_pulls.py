@@ -18,7 +18,7 @@ from fairlead_agent.runtimes.docker.engine import EngineLink
 from fairlead_agent.runtimes.docker.images import Image, Images, PullFailed
 from fairlead_agent.runtimes.docker.pulls import MEANS, Failure, Kind, Progress, backoff_s, classify
 from fairlead_agent.runtimes.docker.runtime import PULLING, UNWANTED, DockerRuntime
-from fairlead_schemas.events import StartFault
+from fairlead_schemas.wire.events import StartFault
 from tests.agent.containers.image import SOCKET, root_file_system
 from tests.agent.containers.registry import ON_LOOPBACK, Registry
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file

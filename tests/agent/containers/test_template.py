@@ -13,8 +13,8 @@ from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.runtimes.docker import template
 from fairlead_agent.runtimes.docker.template import Bind, Engine, differences, image_volumes
 from fairlead_agent.runtimes.pinning import Host, NumaShare, Unpinnable
-from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES
-from fairlead_schemas.mountrules import CLOSED_PATHS, faults
+from fairlead_schemas.jobfile.agent_fields import CLOSED_PATHS, mount_faults
+from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES
 from tests.agent.containers.hostile_jobs import ALWAYS, BY_ORDER, ENV_NAMES, ORDERS, PROGRAMS, TEXTS, launched
 from tests.agent.containers.inspected import as_created
 from tests.agent.runtime_watch import Watch, incarnation, launch
@@ -217,8 +217,10 @@ def test_an_images_volumes_become_scratch_space() -> None:
 
 def test_the_hostile_words_above_are_hostile() -> None:
     """What the property lets through is little: nearly all of the mount words are refused, and one is not."""
-    assert list(faults(["datasets:/data"], [], "")) == []
-    assert list(faults(["x:/proc/1"], [], "")) and list(faults(["a:/run/nvidia-container-devices/all"], [], ""))
+    assert list(mount_faults(["datasets:/data"], [], "")) == []
+    assert list(mount_faults(["x:/proc/1"], [], "")) and list(
+        mount_faults(["a:/run/nvidia-container-devices/all"], [], "")
+    )
 
 
 @pytest.mark.docker

@@ -8,8 +8,8 @@ import docker
 import msgspec
 import pytest
 
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import ExitSeen, OutputPiece, StartSeen
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import ExitSeen, OutputPiece, StartSeen
 from tests.agent.containers.image import SOCKET, root_file_system
 from tests.agent.containers.registry import ON_LOOPBACK, Registry
 from tests.agent.placer_script import order

@@ -15,9 +15,9 @@ from fairlead_agent.devices.record import record
 from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_placer.topology.description import checked
-from fairlead_schemas.cpulists import parse_cpus
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.nodelabels import parse_label
+from fairlead_schemas.units.hardware import parse_cpus
+from fairlead_schemas.units.taints import parse_label
+from fairlead_schemas.wire.desired import LayoutOrder
 from tests.agent.devices.amd_tree import two_cards
 from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.devices.rocm_example import rocm_example

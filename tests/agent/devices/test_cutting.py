@@ -8,9 +8,9 @@ from fairlead_agent.core.steps import RepartitionGpu, StartRun
 from fairlead_agent.devices.adapters import NoDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.launch.plan import Place, Program, plan
-from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
-from fairlead_schemas.reports import InventorySeen
-from fairlead_schemas.resources import Inventory, MigInstance, MigPlace
+from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
+from fairlead_schemas.wire.reports import InventorySeen
+from fairlead_schemas.wire.resources import Inventory, MigInstance, MigPlace
 from tests.agent.core_node import Node
 from tests.agent.placer_script import order
 

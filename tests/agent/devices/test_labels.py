@@ -5,9 +5,8 @@ import pytest
 from fairlead_agent.devices.labels import driver_labels, gpu_labels, inside_labels, rack_labels
 from fairlead_agent.devices.profiles import played_inside, profiles
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_schemas.inside import UNKNOWN, Description
-from fairlead_schemas.nodelabels import parse_label
-from fairlead_schemas.resources import Gpu, MigInstance
+from fairlead_schemas.units.taints import parse_label
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Gpu, MigInstance, NodeTopology
 
 GPU = Gpu(uuid="g", index=0, model="NVIDIA A100-SXM4-80GB", memory_mib=81920, compute_capability=80, ecc="on")
 
@@ -86,8 +85,8 @@ def test_groups_of_links() -> None:
     assert inside_labels(played_inside("dgx-1"))["fairlead/nvlink-domains"] == "1"
     assert inside_labels(played_inside("rtx8000x4"))["fairlead/nvlink-domains"] == "2"
     assert inside_labels(played_inside("rtx4090x8"))["fairlead/nvlink-domains"] == "8"
-    assert inside_labels(Description(numa=(-1, -1))) == {"fairlead/nvlink-domains": "2"}
-    assert inside_labels(UNKNOWN) == {}
+    assert inside_labels(NodeTopology(numa=(-1, -1))) == {"fairlead/nvlink-domains": "2"}
+    assert inside_labels(UNKNOWN_TOPOLOGY) == {}
 
 
 def test_racks() -> None:

@@ -7,8 +7,8 @@ import pynvml
 
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.resources import MigPlace
+from fairlead_schemas.wire.desired import LayoutOrder
+from fairlead_schemas.wire.resources import MigPlace
 from tests.agent.devices.gpm import Gpm
 from tests.agent.devices.mig_driver import MigDriver
 

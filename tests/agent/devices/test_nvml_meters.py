@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.samples import GpuSample
 from tests.agent.devices.gpm import Gpm
 from tests.agent.devices.played_nvml import RESERVED_MIB, PlayedNvml
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.resources import MigInstance, MigPlace
+from fairlead_schemas.wire.desired import LayoutOrder
+from fairlead_schemas.wire.resources import MigInstance, MigPlace
 from tests.agent.devices.mig_driver import MigDriver
 
 

@@ -18,8 +18,8 @@ from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.record import record
 from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
 from fairlead_agent.settings import from_environment
-from fairlead_schemas.reports import ExitSeen, InventorySeen
-from fairlead_schemas.resources import Gpu
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen
+from fairlead_schemas.wire.resources import Gpu
 from tests.agent.placer_script import order
 from tests.agent.world import World
 

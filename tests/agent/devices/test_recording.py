@@ -11,8 +11,8 @@ from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import DevicesUnfit, Xid
 from fairlead_agent.devices.record import record
 from fairlead_agent.devices.recorded import BadRecording, RecordedDevices, Recording, read_recording, write_recording
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.resources import MigPlace
+from fairlead_schemas.wire.desired import LayoutOrder
+from fairlead_schemas.wire.resources import MigPlace
 from tests.agent.devices.mig_driver import MigDriver
 from tests.agent.devices.played_nvml import PlayedNvml
 

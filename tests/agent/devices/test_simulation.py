@@ -12,7 +12,7 @@ from fairlead_agent.devices.port import DevicesUnfit, GpuProcess
 from fairlead_agent.devices.script import BadScript, read_script, value_at
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.devices.simulated_use import Use, read_uses
-from fairlead_schemas.desired import LayoutOrder
+from fairlead_schemas.wire.desired import LayoutOrder
 
 
 class Play:

@@ -19,7 +19,7 @@ from fairlead_agent.files import guard_files
 from fairlead_agent.files.guard_files import LeaseFile, Told, boottime_ns, tell
 from fairlead_agent.guard.policy import Act, Watch, Work
 from fairlead_agent.linux.processes import tag_prefix, tagged
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
 from tests.agent.processes.spawners import spawners

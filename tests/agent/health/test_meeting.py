@@ -89,7 +89,7 @@ def test_ranks_on_one_machine_have_ports_of_their_own() -> None:
 SCRIPT = """
 import asyncio, sys
 from fairlead_agent.node.health.peer_check import meet
-from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.wire.desired import RunOrder
 hosts = tuple(sys.argv[2:])
 found = asyncio.run(meet(RunOrder(job="7", attempt=1, rank=int(sys.argv[1]), epoch=1, hosts=hosts)))
 print(found.culprits, found.paths)

@@ -6,7 +6,7 @@ import pytest
 from fairlead_agent.devices.port import GpuHealth
 from fairlead_agent.node.health.collect import with_health
 from fairlead_agent.node.metrics.exposition import Xids
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.samples import GpuSample
 
 SAMPLE = GpuSample(uuid="g0", run="7.1", memory_used_mib=5)
 

@@ -17,10 +17,9 @@ from fairlead_agent.node.health.monitor import Tending
 from fairlead_agent.node.health.peer_check import Rules
 from fairlead_agent.node.health.peer_check import meet as really_meet
 from fairlead_agent.node.health.preflight import TAINT
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
-from fairlead_schemas.sample_columns import decode_samples
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
+from fairlead_schemas.wire.samples import GpuSample, decode_samples
 from tests import loopback
 from tests.agent.placer_script import order
 from tests.agent.world import World

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead_agent.linux.sysfs import Place, address_of, bounded, describe, level_between, place_of, verbs
 from fairlead_placer.topology.description import checked
-from fairlead_schemas.inside import LEVELS, UNKNOWN, Description, Level, NumaNode
+from fairlead_schemas.wire.resources import PCIE_LEVELS, UNKNOWN_TOPOLOGY, NodeTopology, NumaNode, PcieLevel
 from tests.agent.inside.sysfs_tree import Tree, two_sockets
 
 ALL = range(16)
@@ -18,7 +18,7 @@ def test_a_machine_is_described(tmp_path: Path) -> None:
     """NUMA nodes with their sockets and threads side by side, GPUs on them, NICs in people's order, levels by path."""
     tree, gpus = two_sockets(tmp_path)
     found = describe(tree.root, ALL, gpus)
-    assert found == Description(
+    assert found == NodeTopology(
         numa=(0, 0, 1, 1),
         pcie=(
             ("X", "PXB", "SYS", "SYS"),
@@ -71,7 +71,7 @@ def test_a_kernel_without_numa_has_one_node(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     """No /sys, a GPU that the kernel does not show, files with nonsense: the rest is told, and makes sense."""
-    assert describe(tmp_path, ALL) is UNKNOWN
+    assert describe(tmp_path, ALL) is UNKNOWN_TOPOLOGY
     tree, gpus = two_sockets(tmp_path)
     (tmp_path / "devices/system/cpu/cpu0/topology/thread_siblings_list").write_bytes(b"\xff")
     (tmp_path / "devices/pci0000:80/0000:80:01.0/0000:81:00.0/numa_node").write_text("")
@@ -93,13 +93,13 @@ def test_virtual_functions_and_soft_devices_are_no_nics(tmp_path: Path) -> None:
 
 def test_an_inside_that_is_too_large_is_not_told(tmp_path: Path) -> None:
     """Better to join without it than not at all."""
-    assert bounded(Description(numa=(0,) * 65)) is UNKNOWN
-    assert bounded(Description()) is UNKNOWN
-    board: tuple[Level, ...] = ("SAME_BOARD",)
+    assert bounded(NodeTopology(numa=(0,) * 65)) is UNKNOWN_TOPOLOGY
+    assert bounded(NodeTopology()) is UNKNOWN_TOPOLOGY
+    board: tuple[PcieLevel, ...] = ("SAME_BOARD",)
     cards = tuple(f"{number:063}" for number in range(128))
     assert (
-        bounded(Description(numa=(0,) * 32, pcie=(board * 32,) * 32, nics=cards, nic_levels=(board * 128,) * 32))
-        is UNKNOWN
+        bounded(NodeTopology(numa=(0,) * 32, pcie=(board * 32,) * 32, nics=cards, nic_levels=(board * 128,) * 32))
+        is UNKNOWN_TOPOLOGY
     )
 
 
@@ -130,7 +130,7 @@ PLACES = st.builds(
 def test_levels_are_the_same_both_ways(one: Place, other: Place) -> None:
     """Whichever is asked first."""
     assert level_between(one, other) == level_between(other, one)
-    assert level_between(one, other) in LEVELS
+    assert level_between(one, other) in PCIE_LEVELS
 
 
 def test_nics_are_used_by_files_that_the_kernel_numbers(tmp_path: Path) -> None:

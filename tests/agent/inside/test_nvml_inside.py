@@ -9,8 +9,7 @@ import pytest
 
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_placer.topology.description import checked
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import MigInstance
+from fairlead_schemas.wire.resources import MigInstance, NodeTopology
 from tests.agent.devices.nvml_driver import SWITCH, Driver
 from tests.agent.inside.sysfs_tree import two_sockets
 
@@ -21,7 +20,7 @@ def driver(tmp_path: Path) -> Driver:
     return Driver(two_sockets(tmp_path)[1])
 
 
-def inside(driver: Driver, sys: Path) -> Description:
+def inside(driver: Driver, sys: Path) -> NodeTopology:
     """What the adapter describes, checked as a placer would."""
     return checked(NvmlDevices(driver, sys=sys).inside())
 
@@ -122,4 +121,4 @@ def test_a_fabric_beyond_the_node_is_named(
 def test_gpus_that_are_not_on_the_kernels_pci_bus(tmp_path: Path) -> None:
     """Their driver's words are told, their place is not known."""
     found = inside(Driver(["0000:01:00.0", "0000:02:00.0"]), tmp_path)
-    assert found == Description(numa=(-1, -1))
+    assert found == NodeTopology(numa=(-1, -1))

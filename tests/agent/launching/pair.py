@@ -9,10 +9,10 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.settings import RuntimeName, Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_placer.relay import Relay
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.gangs import GangAnswer, GangCall, decode_answer, encode_gang
-from fairlead_schemas.reports import ExitSeen
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.rank_rpc import GangAnswer, GangCall, decode_answer, encode_gang
+from fairlead_schemas.wire.reports import ExitSeen
 from tests.agent.closing import until_ended
 from tests.agent.containers.registry import ON_LOOPBACK
 from tests.agent.placer_script import PlacerScript, order

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.containers.image import ensure_image
 from tests.agent.containers.registry import Registry
 from tests.agent.launching.pair import Pair, rank

@@ -9,14 +9,9 @@ import pytest
 
 from fairlead_agent.launch import rendezvous
 from fairlead_agent.linux.processes import tag_prefix, tagged
-from fairlead_schemas import subjects
-from fairlead_schemas.gangs import (
-    DaemonEnded,
-    DaemonWanted,
-    RankReady,
-    decode_answer,
-)
-from fairlead_schemas.reports import ExitSeen, StartSeen
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.rank_rpc import DaemonEnded, DaemonWanted, RankReady, decode_answer
+from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.launching.pair import Pair, rank
 from tests.agent.placer_script import order
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_agent.launch.plan import Launch, Place, Program, plan
 from fairlead_agent.linux.machine import interface_of
-from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.wire.desired import RunOrder
 
 PLACE = Place(
     "n2", "10.0.0.2", {"PATH": "/bin"}, gpus_simulated=False, interface="eth7", boxes="/data/{run}/box",

@@ -12,7 +12,7 @@ from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.node.metrics import families
 from fairlead_agent.node.metrics.exposition import Family, NodeFacts, Owner, Sample, Xids, text
 from fairlead_agent.node.metrics.families import exposition
-from fairlead_schemas.samples import RunResources, RunUse
+from fairlead_schemas.wire.samples import RunResources, RunUse
 from tests.agent.metrics.promtool import complaints, needs_promtool
 
 LIST = Path("tests/data/metrics/dcgm_default_counters.csv")

@@ -19,9 +19,9 @@ from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.process.spawner_client import PROGRAM
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.events import StartFault
-from fairlead_schemas.reports import ExitSeen, Report
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.events import StartFault
+from fairlead_schemas.wire.reports import ExitSeen, Report
 from tests.agent.placer_script import PlacerScript, order
 from tests.agent.runtime_watch import incarnation, launch
 

@@ -20,7 +20,7 @@ from fairlead_agent.runtimes.process import reaper
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.reports import InventorySeen, StartSeen
+from fairlead_schemas.wire.reports import InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
 from tests.agent.processes.spawners import spawners
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file

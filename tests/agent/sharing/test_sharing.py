@@ -17,11 +17,10 @@ from fairlead_agent.devices.mps import pipe_directory, share_environment
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.runtimes.run_directory import own_bytes, write_note
 from fairlead_agent.settings import from_environment
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import ExitSeen, InventorySeen, StartSeen
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.sample_columns import decode_samples
-from fairlead_schemas.samples import SampleBatch
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, StartSeen
+from fairlead_schemas.wire.resources import Gpu
+from fairlead_schemas.wire.samples import SampleBatch, decode_samples
 from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.placer_script import order
 from tests.agent.world import World

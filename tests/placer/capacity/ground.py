@@ -15,14 +15,13 @@ from fairlead_placer.capacity.seats import Seat, part_of, seat
 from fairlead_placer.entities import Node, Run, pool_of
 from fairlead_placer.placing import Found, find
 from fairlead_placer.state import State
-from fairlead_schemas.inside import UNKNOWN, Description
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Inventory, NodeTopology, Request
 from tests.placer.world import inventory
 
 BUILDS = Builds()
 
 
-def machine(name: str = "n1", gpus: int = 8, *, inside: Description = UNKNOWN, **more: Any) -> Inventory:
+def machine(name: str = "n1", gpus: int = 8, *, inside: NodeTopology = UNKNOWN_TOPOLOGY, **more: Any) -> Inventory:
     """A node; with an inside, of as many GPUs as that has."""
     taints: tuple[str, ...] = more.pop("taints", ())
     found = inventory(name, inside.gpus or gpus, **more)
@@ -112,7 +111,11 @@ def units_on(left: Left, request: Request, kind: int = 0) -> int:
 
 PROFILES = sorted(name for name, found in descriptions().items() if found.gpus <= 8)
 insides = st.sampled_from(
-    [UNKNOWN, UNKNOWN, *(descriptions()[name] for name in ("dgx-h100", "dgx1-v100", "rtx4090x8-pcie"))]
+    [
+        UNKNOWN_TOPOLOGY,
+        UNKNOWN_TOPOLOGY,
+        *(descriptions()[name] for name in ("dgx-h100", "dgx1-v100", "rtx4090x8-pcie")),
+    ]
 )
 
 

@@ -9,8 +9,8 @@ from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.reasons import CAUSES
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.wire.resources import Inventory, Request
 from tests.placer.capacity.ground import build, machine
 
 H100 = machine(inside=descriptions()["dgx-h100"], cpu=224, gpu_memory_mib=81559, capability=90,

@@ -12,7 +12,7 @@ from fairlead_placer.capacity.index import Index, key_of
 from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.placing import Found, find
 from fairlead_placer.reasons import cause_of, refusal
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import Ground, insides, machine, requests
 
 DGX1 = descriptions()["dgx1-v100"]

@@ -21,8 +21,8 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
 from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.placing import find
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import (
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import (
     CancelMaintenance,
     CordonNode,
     DrainNode,
@@ -32,15 +32,14 @@ from fairlead_schemas.commands import (
     UncordonNode,
     UntaintNode,
 )
-from fairlead_schemas.inside import UNKNOWN, Description
-from fairlead_schemas.reports import ExitSeen, HealthSeen, InventorySeen
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.wire.reports import ExitSeen, HealthSeen, InventorySeen
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Inventory, NodeTopology, Request
 from tests.placer.capacity.ground import machine
 from tests.placer.world import SECOND, World, request
 
 NODES = ("a", "b", "c", "d", "e")
 node_names = st.sampled_from(NODES)
-INSIDES = (UNKNOWN, descriptions()["dgx1-v100"], descriptions()["rtx4090x8-pcie"], descriptions()["dgx-h100"])
+INSIDES = (UNKNOWN_TOPOLOGY, descriptions()["dgx1-v100"], descriptions()["rtx4090x8-pcie"], descriptions()["dgx-h100"])
 REPLICAS = {REPLICAS_LABEL: "4", SHARING_LABEL: "time-slicing"}
 
 #: What jobs ask for, from shares to groups.
@@ -72,7 +71,7 @@ class CoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
 
-    def _stock(self, name: str, inside: Description, gpus: int, place: tuple[str, str], sliced: bool) -> Inventory:
+    def _stock(self, name: str, inside: NodeTopology, gpus: int, place: tuple[str, str], sliced: bool) -> Inventory:
         labels = {"fairlead/rack": place[0], "fairlead/block": place[1]} if place[0] else {}
         return machine(name, gpus, inside=inside, cpu=16, labels=labels | (REPLICAS if sliced else {}))
 
@@ -81,7 +80,7 @@ class CoreMachine(RuleBasedStateMachine):
         place=st.sampled_from([("", ""), ("r1", "b1"), ("r2", "b1"), ("r3", "b2")]), sliced=st.sampled_from([False, False, True]),
     )  # fmt: skip
     def take_stock(
-        self, name: str, inside: Description, gpus: int, place: tuple[str, str], sliced: bool, new: bool
+        self, name: str, inside: NodeTopology, gpus: int, place: tuple[str, str], sliced: bool, new: bool
     ) -> None:
         """A node joins, or comes back as another; with a new journal, what ran there is lost."""
         world = self.world
@@ -94,7 +93,7 @@ class CoreMachine(RuleBasedStateMachine):
     @initialize(
         nodes=st.integers(0, 3), wanted=st.lists(wishes, min_size=3, max_size=8), inside=st.sampled_from(INSIDES)
     )
-    def begin(self, nodes: int, wanted: list[Request], inside: Description) -> None:
+    def begin(self, nodes: int, wanted: list[Request], inside: NodeTopology) -> None:
         """A little cluster in use."""
         for name in NODES[:nodes]:
             self.take_stock(name, inside, 2, ("r1", "b1"), False, True)
@@ -237,7 +236,7 @@ TestCoreMachine = CoreMachine.TestCase
 
 def test_the_wishes_are_valid() -> None:
     """All of them are requests that a queue would accept, but that some have neither CPU nor memory."""
-    from fairlead_schemas.requestrules import faults
+    from fairlead_schemas.wire.resource_requests import faults
 
     for wish in [*(request(**wish) for wish in WISHES), *SHARES]:
         assert faults(wish) == (), wish

@@ -12,8 +12,8 @@ from fairlead_placer.capacity.facts import ONE_GPU, POOL_LEVEL, Facts, Gang, fac
 from fairlead_placer.packing.typical import Arrivals
 from fairlead_placer.placing import Found, find
 from fairlead_placer.state import NOTHING_YET
-from fairlead_schemas.resources import Gpu, MigInstance, Request
-from fairlead_schemas.taints import tolerates
+from fairlead_schemas.units.taints import tolerates
+from fairlead_schemas.wire.resources import Gpu, MigInstance, Request
 from tests.placer.capacity.ground import Ground, machine
 from tests.placer.capacity.test_choosing import grounds
 

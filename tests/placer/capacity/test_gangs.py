@@ -17,8 +17,8 @@ from fairlead_placer.capacity.gangs import Shortfall
 from fairlead_placer.capacity.seats import Seat, seat, seat_several
 from fairlead_placer.entities import Node
 from fairlead_placer.placing import Found, find
-from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
+from fairlead_schemas.units.hardware import DOMAIN_LABELS, domain_of
+from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import Ground, machine, requests
 
 GEFORCE = descriptions()["rtx4090x8-pcie"]

@@ -7,8 +7,8 @@ from bench.vectors.allocation import descriptions
 from fairlead_placer.capacity.asks import asks_of
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.capacity.seats import Seat, part_of, seat
-from fairlead_schemas.events import Part
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import empty, insides, machine, requests
 
 H100 = descriptions()["dgx-h100"]

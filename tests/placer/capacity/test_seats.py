@@ -15,9 +15,8 @@ from fairlead_placer.capacity.seats import Seat, gpus_short, never, part_of, sea
 from fairlead_placer.reasons import CAUSES
 from fairlead_placer.topology.masks import members_of
 from fairlead_placer.topology.shapes import shape_of
-from fairlead_schemas.events import Part
-from fairlead_schemas.inside import LEVELS
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.resources import PCIE_LEVELS, Request
 from tests.placer.capacity.ground import PROFILES, empty, insides, machine, requests
 
 GEFORCE = descriptions()["rtx4090x8-pcie"]
@@ -98,7 +97,7 @@ def test_network_devices_are_found_by_level(name: str) -> None:
     assert part.nics == tuple(inside.nics[at] for at in found.nics)
     for gpu, nic in zip(found.gpus, found.nics, strict=True):
         levels = inside.nic_levels[gpu]
-        assert LEVELS.index(levels[nic]) == min(map(LEVELS.index, levels))
+        assert PCIE_LEVELS.index(levels[nic]) == min(map(PCIE_LEVELS.index, levels))
 
 
 def test_a_share_goes_to_the_fullest_gpu_that_has_room() -> None:

@@ -7,10 +7,10 @@ import msgspec
 from fairlead_placer.mig.layouts import Instance, legal_fault
 from fairlead_placer.mig.models import BY_NAME
 from fairlead_placer.orders import OrderBook
-from fairlead_schemas import events as ev
-from fairlead_schemas.desired import LayoutOrder, decode_desired
-from fairlead_schemas.reports import InventorySeen
-from fairlead_schemas.resources import Gpu, Inventory, MigInstance, Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
+from fairlead_schemas.wire.reports import InventorySeen
+from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
 from tests.placer.world import World
 
 A100 = "NVIDIA A100-SXM4-40GB"

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_schemas.resources import Gpu, Request
-from fairlead_schemas.topology import domain_of
+from fairlead_schemas.units.hardware import domain_of
+from fairlead_schemas.wire.resources import Gpu, Request
 from tests.placer.cutting.migworld import MigWorld, mig, planned
 from tests.placer.mig.exhaustive import is_legal, profiles
 from tests.placer.world import placed, request

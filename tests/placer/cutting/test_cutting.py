@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fairlead_placer.cutting.plans import BACKOFF_NS, LATE_NS
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode
-from fairlead_schemas.reports import HealthSeen, InventorySeen
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode
+from fairlead_schemas.wire.reports import HealthSeen, InventorySeen
+from fairlead_schemas.wire.resources import Request
 from tests.placer.cutting.migworld import MigWorld, cut_inventory, given, mig, planned
 from tests.placer.world import SECOND, names, placed, request
 

@@ -11,10 +11,10 @@ import pytest
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.mig.layouts import Instance, legal_fault
 from fairlead_placer.mig.models import BY_NAME
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, UncordonNode
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.reports import HealthSeen, InventorySeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, UncordonNode
+from fairlead_schemas.wire.desired import LayoutOrder
+from fairlead_schemas.wire.reports import HealthSeen, InventorySeen
 from tests.placer.cutting.migworld import MigWorld, mig
 from tests.placer.world import SECOND, request
 

@@ -14,9 +14,8 @@ from fairlead_placer.packing.lines import NEVER
 from fairlead_placer.packing.policy import POINTS
 from fairlead_placer.packing.rows import Key
 from fairlead_placer.packing.states import State, columns_of
-from fairlead_schemas.inside import GPUS_MAX
-from fairlead_schemas.resources import Request
-from fairlead_schemas.taints import is_last_choice
+from fairlead_schemas.units.taints import is_last_choice
+from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 from tests.placer.capacity.ground import Ground
 
 
@@ -91,7 +90,7 @@ def exhaustive(index: Index, costs: Costs, ask: Ask) -> list[Choice]:
 
 def priced(costs: Costs, states: list[State]) -> list[int]:
     """What states cost at the prices of now."""
-    held = costs.policy.held(columns_of(states, GPUS_MAX))
+    held = costs.policy.held(columns_of(states, TOPOLOGY_GPUS_MAX))
     assert costs._states._prices is not None
     return (held.fixed - held.slots @ costs._states._prices).tolist()
 

@@ -7,8 +7,8 @@ from fairlead_placer.capacity.index import Index
 from fairlead_placer.entities import Node
 from fairlead_placer.packing.population import Machine
 from fairlead_placer.placing import Found, find
-from fairlead_schemas.queues import MODEL_LABEL, POOL_LABEL
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL, POOL_LABEL
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from tests.placer.capacity.ground import Ground
 from tests.placer.packing.anew import check
 

@@ -19,8 +19,7 @@ from fairlead_placer.packing.policies import POLICIES
 from fairlead_placer.packing.policy import POINTS, PRICE_ONE
 from fairlead_placer.packing.states import columns_of
 from fairlead_placer.placing import Found, find
-from fairlead_schemas.inside import GPUS_MAX
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 from tests.placer.capacity.ground import Ground
 from tests.placer.packing.anew import check, state_of
 from tests.placer.packing.play import SIZES, STEPS, Play, stock
@@ -91,7 +90,7 @@ def test_prices_are_those_of_the_pool_as_it_is() -> None:
             index = played.index
             costs = index.costs("", played.ground.state.work_of(played.last))
             states = [state_of(index, node) for node in index.members.values()]
-            slots = costs.policy.held(columns_of(states, GPUS_MAX)).slots.sum(axis=0)
+            slots = costs.policy.held(columns_of(states, TOPOLOGY_GPUS_MAX)).slots.sum(axis=0)
             anew = costs.policy.prices(index.rows, costs.work, slots) * POINTS // PRICE_ONE
             assert len(anew) and costs._states._prices is not None
             assert np.abs(anew - costs._states._prices).max() <= losses.MOVED

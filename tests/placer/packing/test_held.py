@@ -13,7 +13,7 @@ from fairlead_placer.packing.policy import POINTS, Policy
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import State, columns_of
 from fairlead_placer.packing.typical import TypicalWork
-from fairlead_schemas.inside import GPUS_MAX
+from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX
 from tests.placer.packing.anew import choices_of
 from tests.placer.packing.play import MACHINES
 
@@ -64,7 +64,7 @@ def test_a_job_that_asks_for_more_than_there_can_be(much: int, count: int) -> No
     ]
     for shape in (Shape(much, much, count, 1000), Shape(much, 1, 1, 1), Shape(1, much, 1, 1)):
         policy = learned("fragmentation", shape)
-        held = policy.held(columns_of(states, GPUS_MAX))
+        held = policy.held(columns_of(states, TOPOLOGY_GPUS_MAX))
         assert [policy.held_by(state) for state in states] == list(
             zip(held.fixed.tolist(), held.slots.tolist(), strict=True)
         )

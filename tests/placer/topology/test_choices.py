@@ -11,7 +11,7 @@ from fairlead_placer.topology.choices import Choices, Shortage
 from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH
 from fairlead_placer.topology.masks import mask_of, members_of, subsets
 from fairlead_placer.topology.shapes import Shape, shape_of
-from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import EIGHT, any_description, shape
 
 
@@ -44,7 +44,7 @@ def test_the_best_link_score_for_every_free_set(name: str) -> None:
 
 
 @given(any_description(), st.data())
-def test_the_best_link_score_on_any_node(description: Description, data: st.DataObject) -> None:
+def test_the_best_link_score_on_any_node(description: NodeTopology, data: st.DataObject) -> None:
     """Also where links have no order."""
     it = shape_of(description)
     free = data.draw(st.integers(1, (1 << description.gpus) - 1))
@@ -108,7 +108,7 @@ def test_what_must_span_nodes_spans_them_evenly() -> None:
 
 def test_sockets_count_where_they_are_known() -> None:
     """A DGX A100 has a NUMA node for each pair; four GPUs take two nodes of one socket."""
-    description = Description(
+    description = NodeTopology(
         numa=(3, 3, 1, 1, 7, 7, 5, 5),
         nvlinks=tuple(tuple(0 if i == j else 12 for j in range(8)) for i in range(8)),
         numa_nodes=tuple(NumaNode(node=node, socket=node // 4) for node in range(8)),
@@ -120,7 +120,7 @@ def test_sockets_count_where_they_are_known() -> None:
 
 
 @given(any_description(), st.data())
-def test_what_is_required_holds_and_is_found_if_there_is_any(description: Description, data: st.DataObject) -> None:
+def test_what_is_required_holds_and_is_found_if_there_is_any(description: NodeTopology, data: st.DataObject) -> None:
     """The best-scoring set of those that hold, or a shortage where none does; with the numbers right."""
     it = shape_of(description)
     free = data.draw(st.integers(0, (1 << description.gpus) - 1))
@@ -181,7 +181,7 @@ def test_a_shortage_says_its_numbers() -> None:
 
 def test_two_requirements_that_hold_only_apart() -> None:
     """Two are linked, two lie on one node, and no two are both."""
-    description = Description(numa=(0, 1, 0), nvlinks=((0, 1, 0), (1, 0, 0), (0, 0, 0)))
+    description = NodeTopology(numa=(0, 1, 0), nvlinks=((0, 1, 0), (1, 0, 0), (0, 0, 0)))
     found = Choices(shape_of(description)).choose(0b111, 2, NVLINK | NUMA)
     assert found == Shortage("domains", 1, 2, 1)
 
@@ -211,13 +211,13 @@ def test_gpus_that_are_not_there() -> None:
 
 def test_a_node_of_which_nothing_is_known() -> None:
     """GPUs and no word on links or NUMA nodes: the lowest."""
-    choices = Choices(shape_of(Description(numa=(-1,) * 8)))
+    choices = Choices(shape_of(NodeTopology(numa=(-1,) * 8)))
     assert choices.choose(0b1111_0100, 2) == 0b1_0100
     assert choices.choose(0b1111_0100, 2, NVLINK) == Shortage("nvlink", 1, 2, 1)
 
 
 def test_a_node_without_gpus() -> None:
     """Has no GPUs to give, and none when none are asked for."""
-    choices = Choices(shape_of(Description()))
+    choices = Choices(shape_of(NodeTopology()))
     assert choices.choose(0, 0) == 0
     assert choices.choose(0, 1) == Shortage("free", 0, 1, 0)

@@ -8,13 +8,13 @@ from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.cpus import NumaCpus, apart, beside, numa_cpus
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_schemas.cpulists import format_cpus, parse_cpus
-from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.units.hardware import format_cpus, parse_cpus
+from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import any_description
 
 #: Two sockets of eight CPUs and four GPUs each.
 TWO = numa_cpus(
-    Description(
+    NodeTopology(
         numa=(0, 0, 0, 0, 1, 1, 1, 1), numa_nodes=(NumaNode(node=0, cpus="0-7"), NumaNode(node=1, cpus="8-15"))
     ),
     0,
@@ -39,12 +39,12 @@ def test_the_first_cpus_of_each_numa_node_are_the_systems() -> None:
 def test_where_no_cpu_list_is_known() -> None:
     """Nothing is pinned."""
     assert numa_cpus(descriptions()["rtx8000x4"], 1) == ()
-    assert numa_cpus(Description(numa=(0,)), 0) == ()
+    assert numa_cpus(NodeTopology(numa=(0,)), 0) == ()
 
 
 def test_cpus_are_given_in_the_order_of_the_list() -> None:
     """An agent that knows which threads share a core lists them side by side."""
-    (only,) = numa_cpus(Description(numa=(0,), numa_nodes=(NumaNode(node=0, cpus="0,4,1,5,2,6,3,7"),)), 2)
+    (only,) = numa_cpus(NodeTopology(numa=(0,), numa_nodes=(NumaNode(node=0, cpus="0,4,1,5,2,6,3,7"),)), 2)
     assert only.cpus == (1, 5, 2, 6, 3, 7)
     assert cpus(beside((only,), 0xFF, 2, 1, True, 0)) == "1,5"
     assert cpus(beside((only,), 0xFF & ~(1 << 5), 3, 1, True, 0)) == "1-2,6"
@@ -82,7 +82,7 @@ def test_beside_gpus_only() -> None:
 def test_what_is_short_comes_from_the_same_socket_then_from_where_it_is_needed_least() -> None:
     """Four NUMA nodes, two on each socket; nodes 1 and 2 have free GPUs, 3 has none."""
     nodes = numa_cpus(
-        Description(
+        NodeTopology(
             numa=(0, 1, 2),
             numa_nodes=tuple(NumaNode(node=n, cpus=f"{4 * n}-{4 * n + 3}", socket=n // 2) for n in range(4)),
         ),
@@ -118,7 +118,7 @@ def test_without_gpus_on_one_node() -> None:
 def test_nodes_without_gpus_come_first() -> None:
     """A DGX A100 has NUMA nodes with no GPU near."""
     nodes = numa_cpus(
-        Description(numa=(1, 1), numa_nodes=(NumaNode(node=1, cpus="0-7"), NumaNode(node=0, cpus="8-15"))),
+        NodeTopology(numa=(1, 1), numa_nodes=(NumaNode(node=1, cpus="0-7"), NumaNode(node=0, cpus="8-15"))),
         1,
     )
     assert [node.node for node in nodes] == [0, 1]
@@ -127,7 +127,7 @@ def test_nodes_without_gpus_come_first() -> None:
 
 
 @given(any_description(), st.data())
-def test_cpus_are_free_ones_as_many_as_asked_for_and_near(description: Description, data: st.DataObject) -> None:
+def test_cpus_are_free_ones_as_many_as_asked_for_and_near(description: NodeTopology, data: st.DataObject) -> None:
     """Or there are not so many, and the shortage says how many there are."""
     reserved = data.draw(st.integers(0, 3))
     nodes = numa_cpus(description, reserved)

@@ -11,8 +11,8 @@ from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.description import TopologyError, checked
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of, members_of, subsets
-from fairlead_schemas.cpulists import format_cpus, list_cpus, parse_cpus
-from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.units.hardware import format_cpus, list_cpus, parse_cpus
+from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import NAMES, any_description
 
 
@@ -58,13 +58,13 @@ def test_masks(mask: int, size: int) -> None:
 def test_published_nodes_make_sense_and_cross_a_wire(name: str) -> None:
     """What is encoded and decoded is equal, and finds the same inside."""
     description = descriptions()[name]
-    again = msgspec.json.decode(msgspec.json.encode(description), type=Description)
+    again = msgspec.json.decode(msgspec.json.encode(description), type=NodeTopology)
     assert again == description
     insides = Insides()
     assert insides.of(again) is insides.of(description)
 
 
-GOOD = Description(
+GOOD = NodeTopology(
     numa=(0, 1),
     nvlinks=((0, 1), (1, 0)),
     pcie=(("X", "SYS"), ("SYS", "X")),
@@ -106,7 +106,7 @@ def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) ->
 
 
 @given(any_description())
-def test_made_up_nodes_make_sense(description: Description) -> None:
+def test_made_up_nodes_make_sense(description: NodeTopology) -> None:
     """The tests' own nodes are possible ones."""
     assert checked(description) is description
 
@@ -123,7 +123,7 @@ def test_nodes_of_one_shape_share_their_choices() -> None:
 def test_insides_are_forgotten_in_the_order_of_their_last_use() -> None:
     """Memory is bounded; who holds one keeps it."""
     insides = Insides(insides_max=2, shapes_max=2)
-    nodes = [Description(numa=(0,) * count) for count in (1, 2, 3)]
+    nodes = [NodeTopology(numa=(0,) * count) for count in (1, 2, 3)]
     held = [insides.of(nodes[0]), insides.of(nodes[1])]
     assert insides.of(nodes[0]) is held[0]
     insides.of(nodes[2])

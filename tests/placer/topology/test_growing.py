@@ -12,7 +12,7 @@ from fairlead_placer.topology.growing import Growing, twins
 from fairlead_placer.topology.masks import members_of, subsets
 from fairlead_placer.topology.ranking import rank
 from fairlead_placer.topology.shapes import shape_of
-from fairlead_schemas.inside import GPUS_MAX, Description
+from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, NodeTopology
 from tests.placer.topology.nodes import EIGHT, shape, switched_sixteen
 
 
@@ -96,7 +96,7 @@ def test_linked_gpus_are_found_where_the_best_pairs_lead_nowhere(monkeypatch: py
     pairs = {(i, j): 2 for base in (0, 3, 6) for i in range(base, base + 3) for j in range(base, i)}
     pairs |= {(i + 1, i): 1 for i in range(9, 13)}
     links = [[pairs.get((max(i, j), min(i, j)), 0) for j in range(14)] for i in range(14)]
-    it = shape_of(Description(numa=(0,) * 14, nvlinks=tuple(map(tuple, links))))
+    it = shape_of(NodeTopology(numa=(0,) * 14, nvlinks=tuple(map(tuple, links))))
 
     assert Choices(it).choose(0x3FFF, 4, NVLINK) == 0b1111 << 9
     assert Choices(it).choose(0x1FFF, 5, NVLINK) == Shortage("nvlink", 4, 5, 5)
@@ -104,8 +104,8 @@ def test_linked_gpus_are_found_where_the_best_pairs_lead_nowhere(monkeypatch: py
 
 def test_the_most_gpus_there_may_be() -> None:
     """Thirty-two without any likeness: an answer, and not a search over two billion sets."""
-    gpus = range(GPUS_MAX)
+    gpus = range(TOPOLOGY_GPUS_MAX)
     links = tuple(tuple((i * j + i + j) % 3 if i != j else 0 for j in gpus) for i in gpus)
-    it = shape_of(Description(numa=tuple(gpu % 3 for gpu in gpus), nvlinks=links))
-    found = Choices(it).choose((1 << GPUS_MAX) - 1, 16)
+    it = shape_of(NodeTopology(numa=tuple(gpu % 3 for gpu in gpus), nvlinks=links))
+    found = Choices(it).choose((1 << TOPOLOGY_GPUS_MAX) - 1, 16)
     assert isinstance(found, int) and found.bit_count() == 16

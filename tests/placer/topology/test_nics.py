@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
 from fairlead_placer.topology.nics import GpuNic, nearest
-from fairlead_schemas.inside import LEVELS, Description, Level
+from fairlead_schemas.wire.resources import PCIE_LEVELS, NodeTopology, PcieLevel
 
 
 def nics(name: str, gpus: int = 0xFF) -> dict[int, str]:
@@ -39,13 +39,13 @@ def test_gpus_that_are_equally_near_share_little() -> None:
 
 def test_one_makes_room_for_another() -> None:
     """The second is near to one NIC only, which the first would have had."""
-    description = Description(numa=(0, 0), nics=("a", "b"), nic_levels=(("PIX", "PIX"), ("PIX", "SYS")))
+    description = NodeTopology(numa=(0, 0), nics=("a", "b"), nic_levels=(("PIX", "PIX"), ("PIX", "SYS")))
     assert nearest(description, 0b11) == (GpuNic(0, 1, "PIX"), GpuNic(1, 0, "PIX"))
 
 
 def test_levels_that_are_not_known() -> None:
     """Are farther than any; without any there are no NICs."""
-    description = Description(numa=(0,), nics=("a", "b"), nic_levels=(("", "SYS"),))
+    description = NodeTopology(numa=(0,), nics=("a", "b"), nic_levels=(("", "SYS"),))
     assert nearest(description, 1) == (GpuNic(0, 1, "SYS"),)
     assert nearest(msgspec.structs.replace(description, nic_levels=()), 1) == ()
     assert nearest(descriptions()["dgx1-v100"], 0xFF) == ()
@@ -55,23 +55,23 @@ def test_levels_that_are_not_known() -> None:
 def test_each_gpu_has_one_of_its_nearest_and_sharing_is_least(data: st.DataObject) -> None:
     """For any levels: nearest, and of the first of each NIC as many as a maximum matching has."""
     gpus, count = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 5))
-    level = st.sampled_from([level for level in LEVELS if level != "X"])
-    rows: list[tuple[Level, ...]] = [
+    level = st.sampled_from([level for level in PCIE_LEVELS if level != "X"])
+    rows: list[tuple[PcieLevel, ...]] = [
         tuple(data.draw(st.lists(level, min_size=count, max_size=count))) for _ in range(gpus)
     ]  # pyright: ignore[reportAssignmentType] -- drawn from LEVELS
-    description = Description(numa=(0,) * gpus, nics=tuple(map(str, range(count))), nic_levels=tuple(rows))
+    description = NodeTopology(numa=(0,) * gpus, nics=tuple(map(str, range(count))), nic_levels=tuple(rows))
     found = nearest(description, (1 << gpus) - 1)
 
     assert [each.gpu for each in found] == list(range(gpus))
     for each in found:
-        assert each.level == rows[each.gpu][each.nic] == min(rows[each.gpu], key=LEVELS.index)
+        assert each.level == rows[each.gpu][each.nic] == min(rows[each.gpu], key=PCIE_LEVELS.index)
     assert len({each.nic for each in found}) == most_distinct(rows)
 
 
-def most_distinct(rows: list[tuple[Level, ...]]) -> int:
+def most_distinct(rows: list[tuple[PcieLevel, ...]]) -> int:
     """The most different NICs that can be had, by trying all."""
     used = {frozenset[int]()}
     for row in rows:
-        near = [nic for nic, level in enumerate(row) if level == min(row, key=LEVELS.index)]
+        near = [nic for nic, level in enumerate(row) if level == min(row, key=PCIE_LEVELS.index)]
         used = {each | {nic} for each in used for nic in near}
     return max(map(len, used))

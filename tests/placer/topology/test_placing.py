@@ -11,8 +11,8 @@ from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH, WORDS
 from fairlead_placer.topology.inside import Insides
 from fairlead_placer.topology.masks import mask_of
 from fairlead_placer.topology.placing import Ask, Placed, place
-from fairlead_schemas.cpulists import format_cpus, parse_cpus
-from fairlead_schemas.inside import Description
+from fairlead_schemas.units.hardware import format_cpus, parse_cpus
+from fairlead_schemas.wire.resources import NodeTopology
 from tests.placer.topology.nodes import any_description, inside
 
 #: The upper socket of an eight-GPU node.
@@ -142,7 +142,7 @@ def test_a_node_whose_gpus_lie_nobody_knows_where() -> None:
 
 
 @given(any_description(), st.data())
-def test_a_part_is_of_what_is_free_and_holds_what_it_says(description: Description, data: st.DataObject) -> None:
+def test_a_part_is_of_what_is_free_and_holds_what_it_says(description: NodeTopology, data: st.DataObject) -> None:
     """For any node and ask; twice the same answer, also of a node that was never asked before."""
     it = Insides(reserved=1).of(description)
     free_gpus = data.draw(st.integers(0, it.all_gpus))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fairlead_placer.topology.masks import mask_of
 from fairlead_placer.topology.ranking import LINK, SPAN, rank, spread
 from fairlead_placer.topology.shapes import link_score, shape_of
-from fairlead_schemas.inside import Description, NumaNode
+from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import any_description, shape
 
 
@@ -42,17 +42,17 @@ def test_groups() -> None:
 def test_a_numa_node_that_is_not_known() -> None:
     """Is in no group; but where there is only one node, it is that one."""
     two = (NumaNode(node=0, socket=0), NumaNode(node=1, socket=0))
-    assert shape_of(Description(numa=(0, -1, 1), numa_nodes=two)).numa == (0b1, 0b100)
-    assert shape_of(Description(numa=(0, -1, 1), numa_nodes=two)).sockets == (0b101,)
-    assert shape_of(Description(numa=(-1, -1), numa_nodes=two)).numa == ()
-    assert shape_of(Description(numa=(-1, -1), numa_nodes=two[:1])).numa == (0b11,)
-    assert shape_of(Description(numa=(-1, -1))).sockets == (0b11,)
+    assert shape_of(NodeTopology(numa=(0, -1, 1), numa_nodes=two)).numa == (0b1, 0b100)
+    assert shape_of(NodeTopology(numa=(0, -1, 1), numa_nodes=two)).sockets == (0b101,)
+    assert shape_of(NodeTopology(numa=(-1, -1), numa_nodes=two)).numa == ()
+    assert shape_of(NodeTopology(numa=(-1, -1), numa_nodes=two[:1])).numa == (0b11,)
+    assert shape_of(NodeTopology(numa=(-1, -1))).sockets == (0b11,)
 
 
 def test_spread_counts_nodes_then_sockets_then_unevenness() -> None:
     """On two sockets of two NUMA nodes each, two GPUs on each; and with one GPU nobody knows where."""
     nodes = tuple(NumaNode(node=node, socket=node // 2) for node in range(4))
-    it = shape_of(Description(numa=(0, 0, 1, 1, 2, 2, 3, 3, -1), numa_nodes=nodes))
+    it = shape_of(NodeTopology(numa=(0, 0, 1, 1, 2, 2, 3, 3, -1), numa_nodes=nodes))
 
     def order(*members: int) -> int:
         return spread(it, mask_of(members))
@@ -65,7 +65,7 @@ def test_spread_counts_nodes_then_sockets_then_unevenness() -> None:
 
 
 @given(any_description(), st.data())
-def test_ranks_add_up_part_by_part(description: Description, data: st.DataObject) -> None:
+def test_ranks_add_up_part_by_part(description: NodeTopology, data: st.DataObject) -> None:
     """A sum of ranks is the sum of link scores, less what spread costs, however many sets there are."""
     it = shape_of(description)
     colours = data.draw(st.lists(st.integers(0, 7), min_size=it.gpus, max_size=it.gpus))

@@ -12,8 +12,8 @@ from fairlead_replay.archive.follow import Archiver
 from fairlead_replay.archive.notes import Signer
 from fairlead_replay.archive.store import Store
 from fairlead_replay.archive.verify import Report, verify_together
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import GENESIS, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import GENESIS, Commit, commit_hash, decode_commit, encode_commit
 from tests.replay.worlds import log_of
 
 SIGNER = Signer("fairlead.log/test", bytes(range(32)))

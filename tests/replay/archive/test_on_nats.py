@@ -21,7 +21,7 @@ from fairlead_replay.archive.shelf import Shelf
 from fairlead_replay.archive.store import Store
 from fairlead_replay.archive.verify import Report, verify_together
 from fairlead_replay.export import decode_line
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
 from tests.nats_server import NatsServer
 from tests.replay.archive.scenes import LOG, SIGNER, rewritten

@@ -17,10 +17,10 @@ from fairlead_replay.archive.segments import ArchiveDamaged
 from fairlead_replay.archive.shelf import Shelf
 from fairlead_replay.audit import read_log
 from fairlead_replay.fold import Cluster, commits_of, fold_to
-from fairlead_schemas import subjects
-from fairlead_schemas.commands import SubmitJob, encode_commands
-from fairlead_schemas.commit import decode_commit
-from fairlead_schemas.events import JobSubmitted
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import SubmitJob, encode_commands
+from fairlead_schemas.wire.commit import decode_commit
+from fairlead_schemas.wire.events import JobSubmitted
 from tests.queue.world import SPEC, request
 from tests.replay.archive.scenes import LOG, SIGNER, archive, fill, hub_with, store_at, verified
 

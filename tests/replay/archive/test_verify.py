@@ -22,9 +22,9 @@ from fairlead_replay.archive.verify import verify_archive, verify_with_export
 from fairlead_replay.audit import verify_live
 from fairlead_replay.export import write_export
 from fairlead_replay.fold import Cluster
-from fairlead_schemas import subjects
-from fairlead_schemas.commit import decode_commit, encode_commit
-from fairlead_schemas.conditions import EXIT_DAMAGED
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import decode_commit, encode_commit
+from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from tests.replay.archive.scenes import (
     LOG,
     NOW_NS,

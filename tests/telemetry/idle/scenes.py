@@ -1,10 +1,10 @@
 """Small builders: a cell with policies and runs, and what a node says of them."""
 
 from fairlead_replay.sim.idle_cell import Cell
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import ExtendJob, SetIdlePolicies
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies
+from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch
 from tests.telemetry.story import submitted
 
 SECOND = 10**9

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 from tests.telemetry.idle.scenes import MINUTE, SECOND, START, Scene, names, policy
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import ApplyIdlePolicies, ExtendJob, Undecodable
-from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, Undecodable
 from fairlead_telemetry.idle.decide.validation import refusal
 from fairlead_telemetry.idle.scopes import in_force
 from fairlead_telemetry.idle.state import Birth

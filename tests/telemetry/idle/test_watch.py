@@ -5,8 +5,8 @@ import random
 import msgspec
 import pytest
 
-from fairlead_schemas.idle import IdleSignal
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+from fairlead_schemas.policies.idle import IdleSignal
+from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch
 from fairlead_telemetry.idle.idle_windows import Counter, Stretch, over_parts
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 from fairlead_telemetry.idle.questions import Question, Reading

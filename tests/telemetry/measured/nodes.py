@@ -4,8 +4,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch, columns_of
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import Warehouse
 

@@ -10,9 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from fairlead_schemas.commit import decode_envelope
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import SampleBatch
+from fairlead_schemas.wire.commit import decode_envelope
+from fairlead_schemas.wire.samples import SampleBatch, columns_of
 from fairlead_telemetry.measured.spans import SETTLE_NS
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.warehouse import CommitBytes, Warehouse

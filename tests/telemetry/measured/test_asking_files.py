@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_schemas.callers import ANONYMOUS_ADMIN
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN
 from fairlead_telemetry.measured.manifest import FOLDER
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.sql.query_pool import Desk

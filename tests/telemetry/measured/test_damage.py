@@ -10,8 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from fairlead_schemas import subjects
-from fairlead_schemas.sample_columns import encode_samples
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.samples import encode_samples
 from fairlead_telemetry.measured import damage
 from fairlead_telemetry.measured.manifest import FOLDER, MANIFEST
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS

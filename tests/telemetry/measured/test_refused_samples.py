@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_schemas import subjects
-from fairlead_schemas.sample_columns import PAYLOAD_BYTES_MAX, columns_of, encode_samples
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.samples import PAYLOAD_BYTES_MAX, columns_of, encode_samples
 from fairlead_telemetry.delays import STEP_MS, Delays
 from fairlead_telemetry.ingest import AHEAD_NS
 from fairlead_telemetry.samples import REFUSERS_MAX, SampleBook

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
 from fairlead_telemetry.sql.query_pool import Desk
 from fairlead_telemetry.warehouse import Warehouse
 from tests.telemetry.rows import store

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.callers import Caller
-from fairlead_schemas.sqlwords import ROWS_MAX
+from fairlead_schemas.queries.telemetry import ROWS_MAX, Caller
 from fairlead_telemetry.sql.query_pool import WAITING_MAX, WAITING_OF_ONE_MAX
 from tests.telemetry.rows import store
 from tests.telemetry.sql.asking import ENDLESS, House, eventually

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead_schemas.callers import Caller
+from fairlead_schemas.queries.telemetry import Caller
 from tests.telemetry.sql.asking import ENDLESS, House, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,7 +8,7 @@ import duckdb
 import msgspec
 import pytest
 
-from fairlead_schemas.callers import ANONYMOUS_ADMIN, Caller
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
 from fairlead_telemetry.measured.manifest import RAW
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.sql import parquet_partitions

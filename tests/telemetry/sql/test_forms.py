@@ -9,7 +9,7 @@ from typing import Any
 import nanoarrow
 import pytest
 
-from fairlead_schemas.sqlwords import ROWS_MAX
+from fairlead_schemas.queries.telemetry import ROWS_MAX
 from tests.telemetry.sql.asking import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.callers import Caller
+from fairlead_schemas.queries.telemetry import Caller
 from tests.telemetry.sql.asking import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.callers import Caller
+from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.sql import visible
 from fairlead_telemetry.sql.member_copy import carve, scope_of
 from fairlead_telemetry.sql.process import Question

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.callers import Caller
-from fairlead_schemas.resources import Request
-from fairlead_schemas.sample_columns import columns_of
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
+from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch, columns_of
 from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.samples import SampleBook
 from fairlead_telemetry.usage.store import Usage

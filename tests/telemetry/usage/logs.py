@@ -11,8 +11,8 @@ from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_replay import recount
 from fairlead_replay.export import encode_line
-from fairlead_schemas.commit import GENESIS, commit_hash, decode_commit, decode_envelope, encode_commit
-from fairlead_schemas.usage import BYS, UsageStatement
+from fairlead_schemas.queries.telemetry import BYS, UsageStatement
+from fairlead_schemas.wire.commit import GENESIS, commit_hash, decode_commit, decode_envelope, encode_commit
 from fairlead_telemetry.samples import SampleIntake
 from fairlead_telemetry.usage.prices import read_prices
 from fairlead_telemetry.usage.statement import month_named

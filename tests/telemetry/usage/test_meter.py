@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import MODEL_LABEL, PoolSettings, QueueSettings
-from fairlead_schemas.resources import Gpu, Inventory, Request
+from fairlead_schemas.queuefile.settings import MODEL_LABEL, PoolSettings, QueueSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from fairlead_telemetry.usage.meter import METERED, Meter, Stay
 from tests.telemetry.story import SECOND_NS, START_NS, Story, ended, joined, placed, submitted
 

@@ -14,10 +14,8 @@ from fairlead_replay import recount
 from fairlead_replay.export import LOG_FILE, write_export
 from fairlead_replay.virtual.load import Job, Setting, machines, request_of
 from fairlead_replay.virtual.play import play
-from fairlead_schemas.commit import decode_commit
-from fairlead_schemas.quantities import SECOND_NS
-from fairlead_schemas.queues import (
-    GPU_HOUR,
+from fairlead_schemas.queuefile.settings import (
+    GPU_HOUR_MILLI_S,
     MODEL_LABEL,
     Budget,
     PoolEntry,
@@ -26,6 +24,8 @@ from fairlead_schemas.queues import (
     QueueEntry,
     QueueSettings,
 )
+from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.usage.prices import read_prices
 from fairlead_telemetry.usage.statement import month_at, month_named
 from fairlead_telemetry.usage.store import Usage
@@ -52,7 +52,7 @@ def setting() -> Setting:
     calm = Preemption(protect_ns=60 * SECOND_NS)
 
     def queue(path: str, hours: int = 0) -> QueueEntry:
-        budget = Budget(gpu_milli_s=hours * GPU_HOUR, when_spent="demote") if hours else None
+        budget = Budget(gpu_milli_s=hours * GPU_HOUR_MILLI_S, when_spent="demote") if hours else None
         return QueueEntry(path=path, settings=QueueSettings(budget=budget, preemption=calm))
 
     return Setting(

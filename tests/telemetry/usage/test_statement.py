@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import Stored
-from fairlead_schemas import events as ev
-from fairlead_schemas.usage import BYS, By
+from fairlead_schemas.queries.telemetry import BYS, By
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.usage.prices import PriceTableError, read_prices
 from fairlead_telemetry.usage.statement import amount, month_at, month_named
 from fairlead_telemetry.usage.store import Usage, refold

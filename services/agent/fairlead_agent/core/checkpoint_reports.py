@@ -8,7 +8,7 @@ from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.run_stop import SECOND_NS, WayOut
 from fairlead_agent.core.runs import RunKey, Word
 from fairlead_agent.core.steps import Draft
-from fairlead_schemas.reports import CheckpointSeen
+from fairlead_schemas.wire.reports import CheckpointSeen
 
 #: Words of one run are reported this often at most, the newest of them.
 WORD_EVERY_NS = 10 * SECOND_NS

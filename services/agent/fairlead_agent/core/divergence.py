@@ -1,7 +1,7 @@
 """Consistency of the node's journal with the log: either may be an old copy that was put back. Pure."""
 
 from fairlead_agent.core.ledger import Ledger
-from fairlead_schemas.reports import ReportAck
+from fairlead_schemas.wire.reports import ReportAck
 
 #: Reason to end an agent.
 REMOVED = (

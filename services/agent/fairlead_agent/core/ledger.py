@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from fairlead_agent.core.runs import RunKey
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.reports import (
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire.reports import (
     CheckpointSeen,
     CleanSeen,
     ExitSeen,

@@ -11,7 +11,7 @@ from itertools import islice
 
 import msgspec
 
-from fairlead_schemas.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, InventorySeen, Report, ReportAck
+from fairlead_schemas.wire.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, InventorySeen, Report, ReportAck
 
 RESEND_NS = 1_000_000_000
 #: So many unconfirmed reports are sent again at a time; the rest follows as these are confirmed.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fairlead_schemas.outputwords import OutputBounds
+from fairlead_schemas.jobfile.agent_fields import OutputBounds
 
 KEEP_ENDED = 200
 

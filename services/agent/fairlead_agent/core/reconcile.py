@@ -21,10 +21,10 @@ from fairlead_agent.core.run_start import WayIn
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, SHARE_GRACE_NS, START_NS, Stopping, WayOut
 from fairlead_agent.core.runs import Exit, Found, RunKey, Word, key_of
 from fairlead_agent.core.steps import Draft, GiveUp, RepartitionGpu, Step
-from fairlead_schemas.desired import Desired, LayoutOrder, RunOrder
-from fairlead_schemas.events import StartFault
-from fairlead_schemas.reports import HealthSeen, InventorySeen, ReportAck
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
+from fairlead_schemas.wire.events import StartFault
+from fairlead_schemas.wire.reports import HealthSeen, InventorySeen, ReportAck
+from fairlead_schemas.wire.resources import Inventory
 
 
 def begin(draft: Draft, layouts: Iterable[LayoutOrder]) -> None:

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.cpulists import list_cpus, parse_cpus
-from fairlead_schemas.inside import NumaNode
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.units.hardware import list_cpus, parse_cpus
+from fairlead_schemas.wire.resources import Inventory, NumaNode
 
 NUMBER_MAX = 1024
 

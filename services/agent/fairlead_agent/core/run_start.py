@@ -5,8 +5,8 @@ from fairlead_agent.core.ledger import Accepted, RunEntry
 from fairlead_agent.core.run_stop import WayOut, outcome_of
 from fairlead_agent.core.runs import Exit, Found, RunKey, key_of
 from fairlead_agent.core.steps import Draft, StartRun
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.reports import IMAGE_CHARS_MAX, StartSeen
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.reports import IMAGE_CHARS_MAX, StartSeen
 
 
 class WayIn:

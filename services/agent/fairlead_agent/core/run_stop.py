@@ -14,8 +14,8 @@ placer waits.
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import Exit, RunKey, Word
 from fairlead_agent.core.steps import Draft, KillRun, NoticeRun, TerminateRun
-from fairlead_schemas.events import RunOutcome, StartFault
-from fairlead_schemas.reports import CleanSeen, ExitSeen
+from fairlead_schemas.wire.events import RunOutcome, StartFault
+from fairlead_schemas.wire.reports import CleanSeen, ExitSeen
 
 SECOND_NS = 1_000_000_000
 #: What a fenced node's runs have, from notice to KILL: the placer counts on it (sources.py there).

@@ -5,7 +5,7 @@ Must not know runtimes, the journal or the bus. A run is one rank of one attempt
 
 from typing import Literal, NamedTuple
 
-from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.wire.desired import RunOrder
 
 
 class RunKey(NamedTuple):

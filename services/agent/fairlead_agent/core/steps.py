@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from fairlead_agent.core.ledger import Ledger, Record, Reported
 from fairlead_agent.core.runs import RunKey
-from fairlead_schemas.checkpoints import Checkpoint
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.reports import Report
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.reports import Report
 
 
 class StartRun(NamedTuple):

@@ -15,10 +15,9 @@ from fairlead_agent.devices.recorded import RecordedDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.linux import machine
 from fairlead_agent.linux.sysfs import describe
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
+from fairlead_schemas.wire.samples import GpuSample
 
 
 class NoDevices:
@@ -31,7 +30,7 @@ class NoDevices:
         """None."""
         return ()
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         """Return the description of this machine's CPUs and NICs."""
         return describe(Path("/sys"), machine.cpus())
 

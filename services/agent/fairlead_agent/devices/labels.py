@@ -6,9 +6,8 @@ Places of simulated nodes: racks of nodes, blocks of racks, one spine. Pure.
 from collections import Counter
 from collections.abc import Sequence
 
-from fairlead_schemas.inside import Description
-from fairlead_schemas.queues import POOL_LABEL
-from fairlead_schemas.resources import Gpu
+from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
 
 #: Family by compute capability times ten, as GPU feature discovery names them.
 _FAMILIES = ((100, "blackwell"), (90, "hopper"), (89, "ada-lovelace"), (80, "ampere"), (75, "turing"), (70, "volta"), (60, "pascal"))  # fmt: skip
@@ -109,7 +108,7 @@ def driver_labels(driver: str, cuda: int) -> dict[str, str]:
     return labels
 
 
-def inside_labels(inside: Description) -> dict[str, str]:
+def inside_labels(inside: NodeTopology) -> dict[str, str]:
     """On how many NUMA nodes its GPUs are, and how many groups NVLinks join them to; nothing where that is not known."""
     if not inside.gpus:
         return {}
@@ -118,7 +117,7 @@ def inside_labels(inside: Description) -> dict[str, str]:
     return {**numa, "fairlead/nvlink-domains": str(_linked_groups(inside))}
 
 
-def _linked_groups(inside: Description) -> int:
+def _linked_groups(inside: NodeTopology) -> int:
     """Groups of GPUs joined by NVLink, directly or over others; a GPU without a link is one of its own."""
     left, groups = set(range(inside.gpus)), 0
     while left:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.port import GpuProcess
-from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.wire.desired import RunOrder
 
 SECOND_NS = 1_000_000_000
 #: Where the excess is taken from others' promises, the grace is divided by this.

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Mapping
 
 from fairlead_agent.devices.memory_guard import is_share
-from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.wire.desired import RunOrder
 
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 PIPE_DIRECTORY_DEFAULT = "/tmp/nvidia-mps"  # noqa: S108 -- where the daemon puts it

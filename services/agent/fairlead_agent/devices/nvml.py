@@ -21,10 +21,9 @@ from fairlead_agent.devices.recorded import MigTable
 from fairlead_agent.devices.repartition import carry_out
 from fairlead_agent.linux import machine
 from fairlead_agent.linux.sysfs import address_of, describe, read_text
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
+from fairlead_schemas.wire.samples import GpuSample
 
 #: Memory that may be in use on a free GPU, besides what the driver reserves: an idle one shows a few MiB. A fixed bound,
 #: not what was seen first: an agent that starts after a crash may see what a dead run left behind.
@@ -101,7 +100,7 @@ class NvmlDevices:
             instances=nvml_readings.instances(nvml, handle) if mig else (),
         )  # fmt: skip
 
-    def _look_inside(self, sys: Path) -> Description:
+    def _look_inside(self, sys: Path) -> NodeTopology:
         nvml = self._nvml
         bus_ids = [
             self._ask(lambda h: text(nvml.nvmlDeviceGetPciInfo(h).busId), handle, "") for handle in self._handles
@@ -115,7 +114,7 @@ class NvmlDevices:
         """Return the GPUs in the driver's order."""
         return self._gpus
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         """Return the description that NVML and the kernel gave when the adapter was opened."""
         return self._inside
 

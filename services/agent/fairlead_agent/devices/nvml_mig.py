@@ -10,7 +10,7 @@ from typing import Any
 from fairlead_agent.devices import nvml_readings
 from fairlead_agent.devices.recorded import MigTable
 from fairlead_agent.devices.repartition import CutFailed
-from fairlead_schemas.resources import MigInstance
+from fairlead_schemas.wire.resources import MigInstance
 
 #: Kinds of GPU instances and of compute instances that NVML numbers; kinds that a GPU has not are passed over.
 GPU_KINDS, COMPUTE_KINDS = 32, 16

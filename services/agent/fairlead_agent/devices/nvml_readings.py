@@ -21,8 +21,7 @@ from typing import Any, Literal
 
 from fairlead_agent.devices.port import SLOWDOWNS, GpuHealth, Recovery
 from fairlead_agent.linux.sysfs import Levels, Links
-from fairlead_schemas.inside import NVLINKS_MAX, Level
-from fairlead_schemas.resources import MigInstance
+from fairlead_schemas.wire.resources import NVLINKS_MAX, MigInstance, PcieLevel
 
 _FABRIC_COMPLETED = 3
 
@@ -259,7 +258,7 @@ def _meter_fields(nvml: Any, handle: Any) -> dict[str, int]:
 
 
 #: Values of nvmlGpuTopologyLevel_t and nvmlNvLinkDeviceType_t; a driver never changes them.
-_LEVELS: dict[int, Level] = {0: "SAME_BOARD", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_LEVELS: dict[int, PcieLevel] = {0: "SAME_BOARD", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _TO_GPU, _TO_SWITCH = 0, 2
 #: Links that a GPU may have; asking for one that is not there costs little.
 _LINKS_MAX = 36
@@ -268,7 +267,7 @@ _LINKS_MAX = 36
 def pcie_levels(nvml: Any, handles: Sequence[Any]) -> Levels:
     """[gpu][gpu], "" where the driver does not say (in many virtual machines)."""
 
-    def level(i: int, j: int) -> Level:
+    def level(i: int, j: int) -> PcieLevel:
         if i == j:
             return "X"
         try:

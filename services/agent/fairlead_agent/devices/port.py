@@ -13,10 +13,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
+from fairlead_schemas.wire.samples import GpuSample
 
 #: Why clocks are held down, as far as that is a fault or may become one; a power cap that was set (`power_cap`) is none.
 Slowdown = Literal[
@@ -111,7 +110,7 @@ class Devices(Protocol):
         """
         ...
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         """Links, NUMA nodes, CPUs and NICs, a place for each GPU in the order of `gpus`; UNKNOWN where nothing is known."""
         ...
 

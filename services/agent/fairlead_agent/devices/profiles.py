@@ -11,9 +11,8 @@ import msgspec
 
 from fairlead_agent.devices.labels import gpu_labels, inside_labels
 from fairlead_agent.devices.port import DevicesUnfit
-from fairlead_schemas.cpulists import list_cpus, parse_cpus
-from fairlead_schemas.inside import Description, Level, NumaNode
-from fairlead_schemas.resources import Gpu
+from fairlead_schemas.units.hardware import list_cpus, parse_cpus
+from fairlead_schemas.wire.resources import Gpu, NodeTopology, NumaNode, PcieLevel
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,22 +25,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ecc: Literal["on", "off"]
     numa: tuple[int, ...]  # per GPU
     nvlinks: tuple[tuple[int, ...], ...]  # between GPU pairs
-    pcie: tuple[tuple[Level, ...], ...]  # likewise; () where nobody has written it down
+    pcie: tuple[tuple[PcieLevel, ...], ...]  # likewise; () where nobody has written it down
     #: CPU lists as published: the first thread of each core, then the second ones in the same order.
     numa_nodes: tuple[NumaNode, ...]
     threads: int  # per core
     nics: tuple[str, ...]
-    nic_levels: tuple[tuple[Level, ...], ...]
+    nic_levels: tuple[tuple[PcieLevel, ...], ...]
     cpu_milli: int
     node_memory_mib: int
     source: str
     assumed: str = ""
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         """Return the description that an agent on such a machine would give. Its CPUs are the simulated machine's, not
         this one's.
         """
-        return Description(
+        return NodeTopology(
             numa=self.numa,
             nvlinks=self.nvlinks if any(map(any, self.nvlinks)) else (),
             pcie=self.pcie,
@@ -62,7 +61,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             for index, numa in enumerate(self.numa)
         )  # fmt: skip
 
-    def labels(self, gpus: tuple[Gpu, ...], inside: Description) -> dict[str, str]:
+    def labels(self, gpus: tuple[Gpu, ...], inside: NodeTopology) -> dict[str, str]:
         """GPU feature discovery's, and that they are simulated."""
         return {**gpu_labels(gpus, self.machine), **inside_labels(inside), "fairlead/simulated": "true"}
 
@@ -97,7 +96,7 @@ def profile_named(name: str) -> Profile:
 
 
 @cache
-def played_inside(name: str) -> Description:
+def played_inside(name: str) -> NodeTopology:
     """The inside of a profile: one object, however many nodes play it."""
     return profile_named(name).inside()
 

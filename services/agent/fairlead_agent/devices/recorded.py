@@ -21,10 +21,9 @@ import msgspec
 from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
 from fairlead_agent.devices.repartition import CutFailed, carry_out
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
+from fairlead_schemas.wire.samples import GpuSample
 
 VERSION = 1
 
@@ -56,7 +55,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     recorded_on: str
     note: str = ""
     gpus: tuple[Gpu, ...]
-    inside: Description
+    inside: NodeTopology
     labels: dict[str, str]
     #: {UUID: profiles}, of GPUs that can be cut.
     mig: dict[str, tuple[MigTable, ...]] = {}
@@ -124,7 +123,7 @@ class RecordedDevices:
         """Return the GPUs as recorded, except for later changes of the MIG layout."""
         return self._gpus
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         """Return the recorded description."""
         return self._recording.inside
 

@@ -6,8 +6,8 @@ All that is to go is destroyed before the first instance is made, so every step 
 from collections.abc import Callable
 from typing import Protocol
 
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.resources import MigInstance
+from fairlead_schemas.wire.desired import LayoutOrder
+from fairlead_schemas.wire.resources import MigInstance
 
 
 class CutFailed(Exception):

@@ -20,10 +20,9 @@ from fairlead_agent.devices.script import BadScript, Moment, healthy, left_behin
 from fairlead_agent.devices.simulated_meters import IDLE_MIB, PlayedMeters, instance_samples, shown
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_agent.devices.simulated_use import Told
-from fairlead_schemas.desired import LayoutOrder, RunOrder
-from fairlead_schemas.inside import Description
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
+from fairlead_schemas.wire.resources import Gpu, NodeTopology
+from fairlead_schemas.wire.samples import GpuSample
 
 
 class SimulatedDevices:
@@ -56,7 +55,7 @@ class SimulatedDevices:
         """Return the profile's GPUs with their most recent MIG layout."""
         return self._gpus
 
-    def inside(self) -> Description:
+    def inside(self) -> NodeTopology:
         """The profile's."""
         return self._inside
 

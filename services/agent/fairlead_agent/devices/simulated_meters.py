@@ -11,8 +11,8 @@ clocks. Pure.
 import re
 from collections.abc import Mapping
 
-from fairlead_schemas.resources import Gpu, MigInstance
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.resources import Gpu, MigInstance
+from fairlead_schemas.wire.samples import GpuSample
 
 #: What an idle one shows as used.
 IDLE_MIB = 4

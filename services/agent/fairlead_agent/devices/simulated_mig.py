@@ -11,7 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from fairlead_agent.devices.repartition import CutFailed
-from fairlead_schemas.resources import Gpu, MigInstance
+from fairlead_schemas.wire.resources import Gpu, MigInstance
 
 _PROFILE = re.compile(r"([1-7])g\.(\d+)gb(\+me)?\Z", re.ASCII)
 #: Memory slices and compute slices of the models that are played.

@@ -17,7 +17,7 @@ from fairlead_agent.hollow.shapes import Shape, alike, of_profile, read_shapes
 from fairlead_bus.main import run
 from fairlead_bus.port import Bus
 from fairlead_bus.settings import token
-from fairlead_schemas.ids import is_token
+from fairlead_schemas.units.ids import is_token
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -20,8 +20,8 @@ from fairlead_agent.hollow.node import HollowNode, HollowSamples, Key, PlayedDes
 from fairlead_agent.hollow.outcomes import PlayedCommands
 from fairlead_agent.hollow.shapes import Shape, check_names
 from fairlead_bus.port import Bus, BusError, Message, Subscription
-from fairlead_schemas import subjects
-from fairlead_schemas.reports import Heartbeat, decode_ack, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import Heartbeat, decode_ack, encode
 
 #: Reports of a tick travel together; idle latency is half of it on average.
 TICK_S = 0.002

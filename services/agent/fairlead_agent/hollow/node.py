@@ -16,11 +16,10 @@ from fairlead_agent.devices.simulated_meters import PlayedMeters, instance_sampl
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_agent.hollow.outcomes import PlayedCommands
 from fairlead_agent.hollow.shapes import Shape, counted, inventory
-from fairlead_schemas.desired import LayoutOrder
-from fairlead_schemas.events import RunOutcome
-from fairlead_schemas.reports import ExitSeen, InventorySeen, ReportAck, StartSeen
-from fairlead_schemas.sample_columns import encode_samples
-from fairlead_schemas.samples import GpuSample, SampleBatch
+from fairlead_schemas.wire.desired import LayoutOrder
+from fairlead_schemas.wire.events import RunOutcome
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, ReportAck, StartSeen
+from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
 
 BOOT_ID = "hollow"
 

@@ -7,7 +7,7 @@ words joined by ";" or "&&" in `sh -c` add up. Any other command takes no time a
 import msgspec
 
 from fairlead_agent.launch.plan import Program
-from fairlead_schemas.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
 
 SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})
 

@@ -13,8 +13,7 @@ import msgspec
 
 from fairlead_agent.devices.labels import STRATEGY_LABEL, gpu_labels, mig_labels, pool_labels
 from fairlead_agent.devices.profiles import played_inside, profile_named, simulated_uuid
-from fairlead_schemas.inside import UNKNOWN, Description
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Gpu, Inventory, NodeTopology
 
 
 class GpuModel(NamedTuple):
@@ -103,13 +102,13 @@ def counted(before: Inventory, gpus: tuple[Gpu, ...]) -> Inventory:
     return msgspec.structs.replace(before, gpus=gpus, labels={**found, **labels})
 
 
-def _of_profile(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], Description]:
+def _of_profile(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], NodeTopology]:
     profile, inside = profile_named(shape.profile), played_inside(shape.profile)
     gpus = profile.gpus(shape.node)
     return gpus, profile.labels(gpus, inside), inside
 
 
-def _of_model(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], Description]:
+def _of_model(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], NodeTopology]:
     model = MODELS.get(shape.model, GpuModel(shape.model, 0, 0))
     gpus = tuple(
         Gpu(
@@ -121,7 +120,7 @@ def _of_model(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], Descriptio
     labels = {**gpu_labels(gpus, "hollow"), "fairlead/simulated": "true"}
     if shape.model:
         labels["fairlead/gpu-model"] = shape.model
-    return gpus, labels, UNKNOWN
+    return gpus, labels, UNKNOWN_TOPOLOGY
 
 
 def check_names(shapes: Iterable[Shape]) -> None:

@@ -34,9 +34,9 @@ import structlog
 
 from fairlead_agent.core.runs import RunKey, key_of
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.gangs import (
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.rank_rpc import (
     COMMAND_BYTES_MAX,
     DaemonEnded,
     DaemonWanted,

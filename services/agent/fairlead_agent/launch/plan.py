@@ -16,13 +16,22 @@ import msgspec
 
 from fairlead_agent.core.lease import STOP_AFTER, stop_after_word
 from fairlead_agent.core.runs import RunKey, key_of
-from fairlead_schemas.collecting import Reading
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.events import StartFault
-from fairlead_schemas.jobspec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
-from fairlead_schemas.launchers import launcher_of
-from fairlead_schemas.mountrules import Secret, Volume, faults, project_directory, secret_of, volume_of
-from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds, output_of
+from fairlead_schemas.jobfile.agent_fields import (
+    NODE_BOUNDS,
+    OutputBounds,
+    Secret,
+    Volume,
+    mount_faults,
+    output_of,
+    project_directory,
+    secret_of,
+    volume_of,
+)
+from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.policies.launchers import launcher_of
+from fairlead_schemas.units.validation import ErrorCollector
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.events import StartFault
 
 #: Set where the job's own are not: two that exclude each other would end Open MPI.
 _EXCLUDES = {
@@ -237,11 +246,11 @@ def plan(order: RunOrder, program: Program, place: Place) -> Launch:
             "nodeSelector: {fairlead/runtime: docker}",
             "job",
         )
-    reading = Reading()
+    reading = ErrorCollector()
     output = output_of(program.output, reading)
     if wrong := [
         f"{fault.field}: {fault.message}"
-        for fault in (*faults(program.volumes, program.secrets, program.project), *reading.errors)
+        for fault in (*mount_faults(program.volumes, program.secrets, program.project), *reading.errors)
     ]:
         raise Unlaunchable("; ".join(wrong), "job")
     hosts, key = order.hosts, key_of(order)

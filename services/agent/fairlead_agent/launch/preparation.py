@@ -17,9 +17,17 @@ from fairlead_agent.launch.mpi_daemons import Daemons
 from fairlead_agent.launch.plan import Launch, Unlaunchable, hostfile
 from fairlead_agent.launch.rendezvous import Meeting
 from fairlead_bus.port import Bus, Message, Subscription
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import RunOrder, encode_order
-from fairlead_schemas.gangs import DaemonEnded, DaemonWanted, GangAnswer, GangCall, RankReady, decode_heard, encode_gang
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import RunOrder, encode_order
+from fairlead_schemas.wire.rank_rpc import (
+    DaemonEnded,
+    DaemonWanted,
+    GangAnswer,
+    GangCall,
+    RankReady,
+    decode_reply,
+    encode_gang,
+)
 
 #: Where a container sees its box.
 BOX_IN_CONTAINER = "/run/fairlead/launch"
@@ -117,7 +125,7 @@ class Launching:
 
     async def _on_call(self, message: Message) -> bytes:
         try:
-            speaker, call = decode_heard(message.payload)
+            speaker, call = decode_reply(message.payload)
         except msgspec.MsgspecError as error:
             return encode_gang(GangAnswer(refusal=f"expected a GangCall: {error}"))
         return encode_gang(await self._answer(call, speaker))

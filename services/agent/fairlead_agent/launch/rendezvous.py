@@ -17,9 +17,9 @@ import structlog
 from fairlead_agent.core.runs import RunKey, key_of
 from fairlead_agent.launch.plan import Unlaunchable
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.gangs import GangAnswer, RankReady, decode_answer, encode_gang
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.rank_rpc import GangAnswer, RankReady, decode_answer, encode_gang
 
 #: An answer is held back so long while others are missing.
 HOLD_S = 2.0

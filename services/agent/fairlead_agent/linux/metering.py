@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.linux import counters
-from fairlead_schemas.samples import RunResources
+from fairlead_schemas.wire.samples import RunResources
 
 MIB, NS_PER_MS, US_PER_MS = 2**20, 1_000_000, 1000
 CGROUPS = "/sys/fs/cgroup"

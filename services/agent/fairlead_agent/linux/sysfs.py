@@ -20,17 +20,17 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_schemas.cpulists import list_cpus, parse_cpus
-from fairlead_schemas.inside import (
-    GPUS_MAX,
-    INSIDE_BYTES_MAX,
+from fairlead_schemas.units.hardware import list_cpus, parse_cpus
+from fairlead_schemas.wire.resources import (
     NIC_CHARS_MAX,
-    NICS_MAX,
     NUMA_NODES_MAX,
-    UNKNOWN,
-    Description,
-    Level,
+    TOPOLOGY_BYTES_MAX,
+    TOPOLOGY_GPUS_MAX,
+    TOPOLOGY_NICS_MAX,
+    UNKNOWN_TOPOLOGY,
+    NodeTopology,
     NumaNode,
+    PcieLevel,
 )
 
 
@@ -147,7 +147,7 @@ def place_of(device: Path) -> Place | None:
     return Place(parts[bridges[-1]], path, read_number(device / "numa_node")) if path else None
 
 
-def level_between(one: Place, other: Place) -> Level:
+def level_between(one: Place, other: Place) -> PcieLevel:
     """Return the PCIe level between two devices; "" if their host bridges differ and a NUMA node is not known."""
     if one.host_bridge != other.host_bridge:
         if one.numa < 0 or other.numa < 0:
@@ -178,7 +178,7 @@ def nics(sys: Path) -> dict[str, Place]:
         place = place_of(device)
         if place is not None and not (device / "physfn").exists() and len(entry.name) <= NIC_CHARS_MAX:
             found[entry.name] = place
-    return dict(list(found.items())[:NICS_MAX])
+    return dict(list(found.items())[:TOPOLOGY_NICS_MAX])
 
 
 def verbs(sys: Path) -> dict[str, tuple[str, ...]]:
@@ -202,13 +202,13 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
 
 _log = structlog.get_logger()
 
-type Levels = tuple[tuple[Level, ...], ...]
+type Levels = tuple[tuple[PcieLevel, ...], ...]
 type Links = tuple[tuple[int, ...], ...]
 
 
 def describe(
     sys: Path, allowed: Collection[int], gpus: Sequence[str] = (), *, nvlinks: Links = (), pcie: Levels = ()
-) -> Description:
+) -> NodeTopology:
     """Describe the hardware below `sys`, which is /sys or a copy of it. `allowed`: the CPUs that work may be given.
 
     `gpus`: PCI address of each ("0000:0c:00.0"); `nvlinks` and `pcie` are indexed [gpu][gpu] and come from the driver. A
@@ -218,7 +218,7 @@ def describe(
     places = [_on_a_node(place_at(sys, gpu), nodes) for gpu in gpus]
     cards = {name: _on_a_node(place, nodes) for name, place in nics(sys).items()}
     return bounded(
-        Description(
+        NodeTopology(
             numa=tuple(-1 if place is None else place.numa for place in places),
             nvlinks=nvlinks,
             pcie=_filled(pcie, places),
@@ -229,14 +229,14 @@ def describe(
     )
 
 
-def bounded(description: Description) -> Description:
+def bounded(description: NodeTopology) -> NodeTopology:
     """The same; UNKNOWN itself where it says nothing, or more than a placer takes (that is logged)."""
-    if description == UNKNOWN:
-        return UNKNOWN
+    if description == UNKNOWN_TOPOLOGY:
+        return UNKNOWN_TOPOLOGY
     size = len(msgspec.json.encode(description))
-    if description.gpus > GPUS_MAX or size > INSIDE_BYTES_MAX:
+    if description.gpus > TOPOLOGY_GPUS_MAX or size > TOPOLOGY_BYTES_MAX:
         _log.warning("this machine's inside is too large to tell", gpus=description.gpus, bytes=size)
-        return UNKNOWN
+        return UNKNOWN_TOPOLOGY
     return description
 
 
@@ -248,7 +248,7 @@ def _on_a_node(place: Place | None, nodes: tuple[NumaNode, ...]) -> Place | None
 
 
 def _filled(pcie: Levels, places: Sequence[Place | None]) -> Levels:
-    def level(i: int, j: int) -> Level:
+    def level(i: int, j: int) -> PcieLevel:
         if i == j:
             return "X"
         return (pcie[i][j] if pcie else "") or _level(places[i], places[j])
@@ -258,5 +258,5 @@ def _filled(pcie: Levels, places: Sequence[Place | None]) -> Levels:
     return tuple(tuple(level(i, j) for j in count) for i in count) if known else ()
 
 
-def _level(one: Place | None, other: Place | None) -> Level:
+def _level(one: Place | None, other: Place | None) -> PcieLevel:
     return "" if one is None or other is None else level_between(one, other)

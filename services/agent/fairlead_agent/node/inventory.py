@@ -12,7 +12,7 @@ from fairlead_agent.linux.machine import interface_of
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import RESERVED_CPUS, Settings
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.wire.resources import Inventory
 
 
 def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inventory:

@@ -7,7 +7,7 @@ no CPU is pinned, and the container shows this by label and environment.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fairlead_schemas.cpulists import format_cpus, parse_cpus
+from fairlead_schemas.units.hardware import format_cpus, parse_cpus
 
 
 class NumaShare(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.launch.plan import Launch
-from fairlead_schemas.events import StartFault
+from fairlead_schemas.wire.events import StartFault
 
 #: Of what a command has printed, the end.
 SAID_BYTES_MAX = 1000

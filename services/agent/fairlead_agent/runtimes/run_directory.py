@@ -28,7 +28,7 @@ import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep, expired, too_much
 from fairlead_agent.core.runs import RunKey, parse_name
-from fairlead_schemas.outputwords import NODE_BOUNDS, OutputBounds
+from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds
 
 #: Of fallocate(2): free the blocks, leave the size.
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1

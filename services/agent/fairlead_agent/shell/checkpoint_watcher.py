@@ -16,7 +16,7 @@ from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import RunKey, Word
 from fairlead_agent.core.steps import NoticeRun
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_schemas.checkpoints import note_of
+from fairlead_schemas.policies.checkpoints import note_of
 
 #: Of a word, so much is looked at.
 WORD_BYTES_MAX = 1024

@@ -19,7 +19,7 @@ import structlog
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.linux.processes import stat_identity
 from fairlead_agent.settings import Settings
-from fairlead_schemas.desired import Drained
+from fairlead_schemas.wire.desired import Drained
 
 SECOND_NS = 1_000_000_000
 POLL_S = 0.2

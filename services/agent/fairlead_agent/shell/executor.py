@@ -30,7 +30,7 @@ from fairlead_agent.shell.checkpoint_watcher import Saving
 from fairlead_agent.shell.placer_link import PlacerLink
 from fairlead_agent.shell.run_lifecycle import Starting
 from fairlead_agent.shell.upkeep import Tasks, set_or_after
-from fairlead_schemas.desired import LayoutOrder
+from fairlead_schemas.wire.desired import LayoutOrder
 
 #: The longest wait between two looks at the clock, so that a new deadline is never seen late by more.
 TICK_S = 0.25

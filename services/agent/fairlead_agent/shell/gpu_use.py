@@ -19,9 +19,15 @@ from fairlead_agent.linux.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.run_directory import write_note
 from fairlead_bus.port import Bus
-from fairlead_schemas import subjects
-from fairlead_schemas.sample_columns import PAYLOAD_BYTES_MAX, encode_fitting
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse, SampleBatch
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.samples import (
+    PAYLOAD_BYTES_MAX,
+    GpuSample,
+    RunResources,
+    RunUse,
+    SampleBatch,
+    encode_fitting,
+)
 
 _log = structlog.get_logger()
 

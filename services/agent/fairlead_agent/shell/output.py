@@ -21,9 +21,9 @@ from fairlead_agent.core.output_retention import Keep
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.run_directory import first_data
-from fairlead_schemas import subjects
-from fairlead_schemas.ids import is_job_id
-from fairlead_schemas.reports import OutputPiece, ReadOutput, encode
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
 
 # ruff: noqa: PTH116, PTH123, ASYNC230 -- on the way of every run: plain calls on strings, of files in the page cache
 

@@ -16,9 +16,9 @@ from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.settings import Settings
 from fairlead_agent.shell.upkeep import set_or_after
 from fairlead_bus.port import Bus, BusError, Message, Subscription
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import Desired, decode_desired
-from fairlead_schemas.reports import Heartbeat, ReportAck, decode_ack, encode
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import Desired, decode_desired
+from fairlead_schemas.wire.reports import Heartbeat, ReportAck, decode_ack, encode
 
 REPORT_POLL_S = 0.25
 

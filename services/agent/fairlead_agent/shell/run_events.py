@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import Exit, Found, RunKey, Word
 from fairlead_agent.files.guard_files import boottime_ns
-from fairlead_schemas.events import StartFault
+from fairlead_schemas.wire.events import StartFault
 
 if TYPE_CHECKING:
     from fairlead_agent.agent import Agent

@@ -26,9 +26,9 @@ from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.shell.gpu_use import Watching
 from fairlead_agent.shell.output import OutputShipper
 from fairlead_bus.port import Bus, BusError
-from fairlead_schemas import subjects
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.events import StartFault
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.events import StartFault
 
 SPEC_TRIES = 5
 

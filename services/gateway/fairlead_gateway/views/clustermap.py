@@ -9,10 +9,18 @@ from fairlead_gateway.views.gpustates import gpu_states, node_access, taints_of
 from fairlead_gateway.views.nodes import node_state, run_name
 from fairlead_gateway.views.poolroom import pool_rooms
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.clustermap import WHOLE_MILLI, ClusterMap, Holder, Instance, MapGpu, MapJob, MapNode
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
+from fairlead_schemas.queries.cluster_map import (
+    WHOLE_MILLI,
+    ClusterMap,
+    GpuHolder,
+    MapGpu,
+    MapInstance,
+    MapJob,
+    MapNode,
+)
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
+from fairlead_schemas.units.hardware import DOMAIN_LABELS, domain_of
+from fairlead_schemas.units.ids import array_of
 
 
 def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
@@ -53,7 +61,7 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     gpus = [
         MapGpu(
             uuid=gpu.uuid, index=gpu.index, model=gpu.model, holders=holders.get(gpu.uuid, []), state=state,
-            instances=[Instance(uuid=one.uuid, profile=one.profile) for one in gpu.instances], fault=faulted.get(gpu.uuid, ""),
+            instances=[MapInstance(uuid=one.uuid, profile=one.profile) for one in gpu.instances], fault=faulted.get(gpu.uuid, ""),
         )
         for gpu, state in sorted(zip(row.inventory.gpus, states, strict=True), key=lambda each: each[0].index)
     ]  # fmt: skip
@@ -65,16 +73,16 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     )  # fmt: skip
 
 
-def _holders(views: Views, row: NodeRow) -> dict[str, list[Holder]]:
+def _holders(views: Views, row: NodeRow) -> dict[str, list[GpuHolder]]:
     """Return the ranks that hold each GPU of a node, by UUID."""
-    holders: defaultdict[str, list[Holder]] = defaultdict(list)
+    holders: defaultdict[str, list[GpuHolder]] = defaultdict(list)
     for run, part in row.held.items():
         job, _, number = run.rpartition(".")
         attempt = int(number)
         rank, milli = _rank(views, job, attempt, row.id), part.gpu_milli or WHOLE_MILLI
         instances = part.instances or ("",) * len(part.gpus)
         for uuid, instance in zip(part.gpus, instances, strict=True):
-            holders[uuid].append(Holder(job=job, attempt=attempt, rank=rank, milli=milli, instance=instance))
+            holders[uuid].append(GpuHolder(job=job, attempt=attempt, rank=rank, milli=milli, instance=instance))
     return holders
 
 

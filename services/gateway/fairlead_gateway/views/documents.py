@@ -13,8 +13,8 @@ from fairlead_gateway.views.insides import cut_summary, summary
 from fairlead_gateway.views.nodes import held_sum, node_state
 from fairlead_gateway.views.rows import Ailment, JobRow, NodeRow
 from fairlead_gateway.why.reason import reason_of
-from fairlead_schemas import api
-from fairlead_schemas.health import meaning_of
+from fairlead_schemas.http import api
+from fairlead_schemas.wire.health import meaning_of
 
 
 def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = False) -> api.Job:
@@ -98,9 +98,9 @@ def _rest(row: NodeRow) -> str:
     return f"rests until {rfc3339(row.rests_until_ns)}: {len(row.blamed_by)} different jobs failed fast here"
 
 
-def _ailment(seen: Ailment) -> api.Ailment:
+def _ailment(seen: Ailment) -> api.HealthIssue:
     meaning = meaning_of(seen.gpu, seen.code)
-    return api.Ailment(
+    return api.HealthIssue(
         gpu=seen.gpu, code=seen.code, severity=meaning.severity, words=meaning.words, evidence=seen.evidence,
         since=rfc3339(seen.since_ns), returns=meaning.returns,
     )  # fmt: skip

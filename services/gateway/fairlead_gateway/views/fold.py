@@ -31,9 +31,9 @@ from fairlead_gateway.views.rows import (
 )
 from fairlead_gateway.views.runs import RunsView
 from fairlead_gateway.views.waiting import WaitingView
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.events import Event
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.commit import Commit
+from fairlead_schemas.wire.events import Event
+from fairlead_schemas.wire.resources import Request
 
 #: Raised by hand where a row's field comes to mean something else and its type stays; new types are seen by themselves.
 MEANING = 10

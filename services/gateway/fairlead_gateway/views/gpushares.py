@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queuedocs import RUNNING, WAITING
 from fairlead_gateway.views.rows import QueueRow
-from fairlead_schemas.queues import QueueSettings
+from fairlead_schemas.queuefile.settings import QueueSettings
 
 _NONE = QueueSettings()
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.nodes import node_state
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.clustermap import Access, GpuState
-from fairlead_schemas.nodelabels import NodeLabelError, Taint, parse_taint
-from fairlead_schemas.resources import Gpu
+from fairlead_schemas.queries.cluster_map import Access, GpuState
+from fairlead_schemas.units.taints import NodeLabelError, Taint, parse_taint
+from fairlead_schemas.wire.resources import Gpu
 
 #: Keys of taints that Fairlead sets by itself: what they stand for is wrong with the node, and no job is asked to tolerate it.
 OWN_TAINTS = "fairlead/"

@@ -9,7 +9,7 @@ import msgspec
 
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.rows import Foreseen, IdlePolicies, IdleSeen, JobRow, Saved
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 _TELLS_ONLY = ("note", "warn")
 

@@ -4,16 +4,16 @@ from fairlead_gateway.moments import moment_or_none, rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle import decisive, held_milli_s
 from fairlead_gateway.views.rows import IdleSeen, JobRow, Saved
-from fairlead_schemas import api
-from fairlead_schemas.idlefile import policy_words
-from fairlead_schemas.idlewords import evidence_words
+from fairlead_schemas.http import api
+from fairlead_schemas.policies.idle import evidence_words
+from fairlead_schemas.policies.idle_file import policy_words
 
 
-def idle_document(views: Views) -> api.Idle:
+def idle_document(views: Views) -> api.IdleOverview:
     """Return the whole document: policies, idle runs, what dry runs would have saved."""
     rows = [row for job in views.idle.idle if (row := views.jobs.rows.get(job)) is not None and row.idle]
     items = [idle_run(row) for row in sorted(rows, key=lambda row: row.born)]
-    return api.Idle(
+    return api.IdleOverview(
         policies=[scope_document(views, scope) for scope in sorted(views.idle.policies)], items=items,
         savings=_savings(views), sequence=views.sequence,
     )  # fmt: skip
@@ -38,14 +38,14 @@ def idle_run(row: JobRow) -> api.IdleRun:
     )  # fmt: skip
 
 
-def job_idle(row: JobRow) -> api.JobIdle | None:
+def job_idle(row: JobRow) -> api.IdleStatus | None:
     """Return the idle state of a job under the policies; None where no policy applies to it now."""
     seen = decisive(row)
     return None if seen is None else _standing(seen, row)
 
 
-def _standing(seen: IdleSeen, row: JobRow) -> api.JobIdle:
-    return api.JobIdle(
+def _standing(seen: IdleSeen, row: JobRow) -> api.IdleStatus:
+    return api.IdleStatus(
         rule=seen.rule, scope=seen.scope, action=seen.action, mode=seen.mode, since=rfc3339(seen.since_ns),
         reclaim_at=moment_or_none(seen.reclaim_at_ns), asked=bool(seen.asked_ns), words=words(seen),
         evidence=list(seen.evidence), extended_until=moment_or_none(row.extended_until_ns),

@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fairlead_schemas.inside import UNKNOWN, Description
-from fairlead_schemas.resources import Gpu
+from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Gpu, NodeTopology
 
 #: Different insides whose line is remembered: lists of nodes say it of each.
 LINES_KEPT_MAX = 256
 
 
 @lru_cache(LINES_KEPT_MAX)
-def summary(inside: Description) -> str:
+def summary(inside: NodeTopology) -> str:
     """ "12 NVLinks between all 8 GPUs, on 4 of 8 NUMA nodes, 12 NICs"; "" where nothing is known."""
-    if inside == UNKNOWN:
+    if inside == UNKNOWN_TOPOLOGY:
         return ""
     parts = [_links(inside), _numa(inside), _counted(len(inside.nics), "NIC")]
     return ", ".join(part for part in parts if part)
@@ -30,7 +29,7 @@ def _instances(gpu: Gpu) -> str:
     return ", ".join(f"{count}x {name}" if count > 1 else name for name, count in sorted(found.items())) or "nothing"
 
 
-def _links(inside: Description) -> str:
+def _links(inside: NodeTopology) -> str:
     pairs = [links for i, row in enumerate(inside.nvlinks) for links in row[:i]]
     linked = [links for links in pairs if links]
     if inside.gpus < 2:
@@ -44,7 +43,7 @@ def _links(inside: Description) -> str:
     return f"{count} between {len(linked)} of {len(pairs)} pairs of GPUs"
 
 
-def _numa(inside: Description) -> str:
+def _numa(inside: NodeTopology) -> str:
     held, there = {node for node in inside.numa if node >= 0}, len(inside.numa_nodes)
     if not inside.gpus or not held or held == {node.node for node in inside.numa_nodes}:
         return _counted(there, "NUMA node")

@@ -6,10 +6,10 @@ guessed would show something that never was. Finished rows leave on JobsRetired.
 
 from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import NO_SPEC, EndedAttempt, JobRow
-from fairlead_schemas import events as ev
-from fairlead_schemas.api import ATTEMPT_MESSAGE_CHARS_MAX, ATTEMPTS_MAX
-from fairlead_schemas.ids import array_of, element_id
-from fairlead_schemas.lifecycle import END_STATES, GOES_ON, next_state
+from fairlead_schemas.http.api import ATTEMPT_MESSAGE_CHARS_MAX, ATTEMPTS_MAX
+from fairlead_schemas.units.ids import array_of, element_id
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON, next_state
 
 
 class JobsView:

@@ -1,8 +1,8 @@
 """The view of nodes: what each has, which state it is in, and what it holds."""
 
 from fairlead_gateway.views.rows import Ailment, NodeRow
-from fairlead_schemas import events as ev
-from fairlead_schemas.events import Part
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.events import Part
 
 
 def run_name(job: str, attempt: int) -> str:

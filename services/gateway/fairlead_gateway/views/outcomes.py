@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_gateway.views.rows import Outcome
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: Outcomes of this many commands make a generation; two generations are kept.
 GENERATION = 20_000

@@ -3,7 +3,7 @@
 from fairlead_gateway.moments import SECOND_NS, rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import RolloutRow, WindowRow
-from fairlead_schemas import api
+from fairlead_schemas.http import api
 
 
 def window_document(views: Views, row: WindowRow) -> api.Maintenance:

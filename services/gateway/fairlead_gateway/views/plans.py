@@ -1,7 +1,7 @@
 """The view of what is planned for nodes: maintenance windows, rollouts, and the breaker that stops them."""
 
 from fairlead_gateway.views.rows import BreakerRow, RolloutRow, WindowRow
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: Rollouts that have ended and are still shown.
 ENDED_MAX = 32

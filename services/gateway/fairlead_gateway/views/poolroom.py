@@ -6,8 +6,17 @@ Only GPUs are looked at: for a node's CPUs and memory, use `POST /v1/jobs:dryrun
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from fairlead_schemas.clustermap import GPU_STATES, WHOLE_MILLI, Gang, GpuState, MapGpu, MapNode, OneNode, PoolRoom
-from fairlead_schemas.topology import DOMAIN_LABELS
+from fairlead_schemas.queries.cluster_map import (
+    GPU_STATES,
+    WHOLE_MILLI,
+    GpuState,
+    MapGang,
+    MapGpu,
+    MapNode,
+    OneNode,
+    PoolRoom,
+)
+from fairlead_schemas.units.hardware import DOMAIN_LABELS
 
 #: The level whose one domain is all of the pool.
 POOL_LEVEL = "pool"
@@ -88,10 +97,10 @@ def share_free_milli(gpu: MapGpu) -> int:
     return max(0, WHOLE_MILLI - sum(holder.milli for holder in gpu.holders))
 
 
-def _largest_gang(counts: Counter[tuple[str, int]]) -> Gang | None:
+def _largest_gang(counts: Counter[tuple[str, int]]) -> MapGang | None:
     """The most GPUs that whole nodes of one domain have together, all with equally many; then the most nodes, then
     the domain that comes first by name. A node without a domain at the level is in none."""
     if not counts:
         return None
     domain, gpus = min(counts, key=lambda found: (-counts[found] * found[1], -counts[found], found))
-    return Gang(domain=domain, nodes=counts[domain, gpus], gpus_per_node=gpus)
+    return MapGang(domain=domain, nodes=counts[domain, gpus], gpus_per_node=gpus)

@@ -9,11 +9,10 @@ from fairlead_gateway.moments import SECOND_NS
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queues import add
 from fairlead_gateway.views.rows import PoolRow, QueueRow
-from fairlead_schemas import api
-from fairlead_schemas.poolsettings import pool_words
-from fairlead_schemas.queues import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
-from fairlead_schemas.queuesettings import queue_words
-from fairlead_schemas.queuewords import gpu_hours_word
+from fairlead_schemas.http import api
+from fairlead_schemas.queuefile.amounts import gpu_hours_word
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
+from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
 
 WAITING = ("scheduled", "queued", "held", "offered")
 RUNNING = ("placed", "running", "stopping")

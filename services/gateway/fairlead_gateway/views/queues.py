@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from fairlead_gateway.views.rows import PoolRow, QueueRow, Reached
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, Amounts, PoolSettings, QueueSettings, gpu_class
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import (
+    DEFAULT_POOL,
+    MODEL_LABEL,
+    Amounts,
+    PoolSettings,
+    QueueSettings,
+    gpu_class,
+)
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 
 _MODEL = f"{MODEL_LABEL}="
 

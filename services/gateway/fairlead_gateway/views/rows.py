@@ -2,11 +2,11 @@
 
 import msgspec
 
-from fairlead_schemas.events import Dependency, NearMiss, Part
-from fairlead_schemas.idle import IdleEvidence, IdlePolicy
-from fairlead_schemas.partitions import AS_THE_CLUSTER, OnPartition
-from fairlead_schemas.queues import Amounts, PoolSettings, QueueSettings
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
+from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
+from fairlead_schemas.queuefile.settings import Amounts, PoolSettings, QueueSettings
+from fairlead_schemas.wire.events import Dependency, NearMiss, Part
+from fairlead_schemas.wire.resources import Inventory, Request
 
 NO_SPEC = msgspec.Raw(b"null")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fairlead_gateway.views.jobs import JobsView
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 class RunsView:

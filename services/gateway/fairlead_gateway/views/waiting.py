@@ -8,9 +8,9 @@ A reason counts for the job that it names and for all that are like it: of the s
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import Deferral, JobRow, Refusal, Room, Yielding
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.resources import Request
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Request
 
 #: Refused and deferred classes remembered; beyond it the oldest is forgotten (its jobs then just wait their turn).
 REFUSALS_MAX = 10_000

@@ -1,6 +1,6 @@
-"""Amounts in sentences and in evidence (what is counted: `fairlead_schemas.queuewords`). Pure."""
+"""Amounts in sentences and in evidence (what is counted: `fairlead_schemas.queuefile.amounts`). Pure."""
 
-from fairlead_schemas.queuewords import counted, is_are
+from fairlead_schemas.queuefile.amounts import counted, is_are
 
 #: What a number of each resource is called in evidence, unit last.
 _UNITS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory": "memory_mib"}

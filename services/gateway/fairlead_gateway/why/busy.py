@@ -10,9 +10,9 @@ from fairlead_gateway.why import pool, room
 from fairlead_gateway.why.amounts import numbers, these
 from fairlead_gateway.why.room import MILLI
 from fairlead_gateway.why.told import NOTHING, TOGETHER, Detail, Told, unit_of
-from fairlead_schemas.queuewords import counted, number
-from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import INSIDE_LEVELS
+from fairlead_schemas.queuefile.amounts import counted, number
+from fairlead_schemas.units.hardware import INSIDE_LEVELS
+from fairlead_schemas.wire.resources import Request
 
 
 def free_gpus(views: Views, row: JobRow) -> Told:

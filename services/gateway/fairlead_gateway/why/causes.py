@@ -11,7 +11,7 @@ from fairlead_gateway.views.rows import JobRow, Refusal
 from fairlead_gateway.why import busy, never, pool
 from fairlead_gateway.why.room import MILLI, least
 from fairlead_gateway.why.told import NOTHING, Told
-from fairlead_schemas.queuewords import counted
+from fairlead_schemas.queuefile.amounts import counted
 
 #: Causes that no end of any run mends.
 LASTING = frozenset({

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.amounts import these
-from fairlead_schemas.api import Reason
-from fairlead_schemas.ask import Change, Explanation
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queries.explainer import Explanation, SuggestedChange
 
 #: Jobs ahead that the evidence names.
 NAMED_MAX = 10
@@ -15,7 +15,7 @@ NAMED_MAX = 10
 _LIMITS = frozenset({"maximum", "larger_than_queue", "user_limit", "reserved"})
 
 
-def with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Sequence[Change]) -> Reason:
+def with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Sequence[SuggestedChange]) -> Reason:
     """The reason with the jobs ahead in its evidence, and as next step what can be typed."""
     detail = dict(reason.detail)
     following = detail.pop("next", "")
@@ -31,7 +31,7 @@ def with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Se
     return Reason(code=reason.code, message=reason.message, detail=detail)
 
 
-def _next(row: JobRow, changes: Sequence[Change]) -> str:
+def _next(row: JobRow, changes: Sequence[SuggestedChange]) -> str:
     other = next((change.queue for change in changes if change.kind == "other_queue"), "")
     if other and row.state == "queued" and not row.array_id:
         return f"fairlead move {row.id} --queue {other}"

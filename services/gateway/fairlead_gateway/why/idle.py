@@ -6,7 +6,7 @@ from fairlead_gateway.views.idle import decisive
 from fairlead_gateway.views.idledocs import words
 from fairlead_gateway.views.rows import IdleSeen, JobRow
 from fairlead_gateway.why.amounts import these
-from fairlead_schemas.api import Reason
+from fairlead_schemas.http.api import Reason
 
 #: What becomes of a run, in a sentence.
 _THEN = {

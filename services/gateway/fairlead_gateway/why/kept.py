@@ -5,8 +5,8 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, Refusal, Room
 from fairlead_gateway.why.amounts import these
-from fairlead_schemas.events import NearMiss
-from fairlead_schemas.quantities import format_duration
+from fairlead_schemas.units.quantities import format_duration
+from fairlead_schemas.wire.events import NearMiss
 
 #: Jobs of which one sentence says what is kept for them.
 HOSTS_MAX = 2

@@ -13,11 +13,11 @@ from fairlead_gateway.views.queuedocs import period_end
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import Deferral, JobRow, QueueRow
 from fairlead_gateway.why.amounts import given_back, numbers
-from fairlead_schemas.api import Reason
-from fairlead_schemas.ask import Explanation
-from fairlead_schemas.lifecycle import CHARGED_STATES
-from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.queuewords import counted, gpu_hours_word, number
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
 Detail = dict[str, int | str]
 

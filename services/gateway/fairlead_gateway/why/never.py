@@ -12,11 +12,10 @@ from fairlead_gateway.why import pool
 from fairlead_gateway.why.amounts import these
 from fairlead_gateway.why.nodes import where
 from fairlead_gateway.why.told import NOTHING, TOGETHER, Told, unit_of
-from fairlead_schemas.cpulists import parse_cpus
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.resources import Request
-from fairlead_schemas.selectors import key_of, parse, suits
-from fairlead_schemas.topology import INSIDE_LEVELS
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.units.hardware import INSIDE_LEVELS, parse_cpus
+from fairlead_schemas.units.selectors import key_of, parse, suits
+from fairlead_schemas.wire.resources import Request
 
 
 def gpu_model(views: Views, row: JobRow) -> Told:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fairlead_gateway.views.rows import Refusal
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 #: What kept a node from taking part, in words: (one node, several nodes).
 _KEPT_BACK: dict[str, tuple[str, str]] = {

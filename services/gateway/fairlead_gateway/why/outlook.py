@@ -10,11 +10,11 @@ from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why import waiting, yielding
 from fairlead_gateway.why.explained import with_explanation
 from fairlead_gateway.why.proposals import no_room, proposals, too_few_nodes
-from fairlead_schemas import api
-from fairlead_schemas.ask import Change, Estimate, Explanation, Outcome, QuotaAfter
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.queues import DEFAULT_POOL
-from fairlead_schemas.queuewords import amount_word, amount_words, resource_word
+from fairlead_schemas.http import api
+from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Estimate, Explanation, SuggestedChange
+from fairlead_schemas.queuefile.amounts import amount_word, amount_words, resource_word
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
+from fairlead_schemas.wire.commands import SubmitJob
 
 
 def file_only(command: msgspec.Raw, why_not: str, sequence: int) -> api.DryRun:
@@ -23,7 +23,7 @@ def file_only(command: msgspec.Raw, why_not: str, sequence: int) -> api.DryRun:
     return api.DryRun(checked="file", message=told, command=command, sequence=sequence)
 
 
-def refused(command: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun:
+def refused(command: msgspec.Raw, outcome: DryRunOutcome, sequence: int) -> api.DryRun:
     """Return the answer for a job that would be refused."""
     return api.DryRun(
         valid=False, message=f"would be refused: {outcome.message}", command=command, code=outcome.code,
@@ -32,7 +32,7 @@ def refused(command: msgspec.Raw, outcome: Outcome, sequence: int) -> api.DryRun
 
 
 def accepted(
-    views: Views, submit: SubmitJob, command: msgspec.Raw, outcome: Outcome, sequence: int, now_ns: int
+    views: Views, submit: SubmitJob, command: msgspec.Raw, outcome: DryRunOutcome, sequence: int, now_ns: int
 ) -> api.DryRun:
     """Return the answer for a job that would be accepted. `now_ns` (Unix) is the time from which its start is counted."""
     told = outcome.waits or Explanation(reason="next")
@@ -66,7 +66,7 @@ def _row(submit: SubmitJob, pool: str, now_ns: int) -> JobRow:
 
 
 def _held_back(
-    views: Views, row: JobRow, told: Explanation, changes: Sequence[Change], now_ns: int
+    views: Views, row: JobRow, told: Explanation, changes: Sequence[SuggestedChange], now_ns: int
 ) -> api.Reason | None:
     """Return the reason that `why` would give for the job; None where nothing holds it back."""
     reason = waiting.queued(views, row, now_ns, told=told)
@@ -85,7 +85,7 @@ def _without_next(reason: api.Reason) -> api.Reason:
     return api.Reason(code=reason.code, message=reason.message, detail=detail)
 
 
-def _quota(one: QuotaAfter) -> api.QuotaAfter:
+def _quota(one: DryRunQuota) -> api.QuotaAfter:
     amounts: dict[str, int | None] = {
         "used": one.used, "after": one.after, "guaranteed": one.guaranteed, "maximum": one.maximum,
     }  # fmt: skip

@@ -8,11 +8,11 @@ from collections import Counter
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.gpustates import barring_taints, is_open
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
-from fairlead_schemas.resources import Request
-from fairlead_schemas.selectors import suits
-from fairlead_schemas.tolerations import tolerated
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL
+from fairlead_schemas.units.hardware import DOMAIN_LABELS, domain_of
+from fairlead_schemas.units.selectors import suits
+from fairlead_schemas.units.taints import tolerated
+from fairlead_schemas.wire.resources import Request
 
 
 def members(views: Views, request: Request) -> list[NodeRow]:

@@ -14,22 +14,22 @@ from fairlead_gateway.views.rows import JobRow, Refusal
 from fairlead_gateway.why.causes import LASTING, dominant, no_domain
 from fairlead_gateway.why.pool import members, takers
 from fairlead_gateway.why.room import MILLI, Room, fits, fitting, is_judged, room, scarce
-from fairlead_schemas.ask import Change, Explanation
-from fairlead_schemas.queuewords import counted, is_are, number
-from fairlead_schemas.requestwords import gpus, needs, places
-from fairlead_schemas.resources import Request
-from fairlead_schemas.selectors import suits
-from fairlead_schemas.topology import DOMAIN_LABELS
+from fairlead_schemas.queries.explainer import Explanation, SuggestedChange
+from fairlead_schemas.queuefile.amounts import counted, is_are, number
+from fairlead_schemas.units.hardware import DOMAIN_LABELS
+from fairlead_schemas.units.selectors import suits
+from fairlead_schemas.wire.resource_requests import gpus, needs, places
+from fairlead_schemas.wire.resources import Request
 
 #: {what the placer found short on nodes: the resource}
 _SHORT = {"free_gpus": "gpu", "free_gpu_memory": "gpu", "free_cpu": "cpu", "free_memory": "memory"}
 
 
-def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
+def proposals(views: Views, row: JobRow, told: Explanation) -> list[SuggestedChange]:
     """Return the explanation's changes that nodes do not contradict. Propose fewer GPUs where no node has that many free."""
     request, free = row.request, _free(views, row)
     refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
-    found: list[Change] = []
+    found: list[SuggestedChange] = []
     if refusal is not None:
         found = list(_for_refused(views, row, refusal))
         if "gpu" in _short(refusal) and all(change.kind != "smaller" for change in told.changes):
@@ -49,12 +49,12 @@ def proposals(views: Views, row: JobRow, told: Explanation) -> list[Change]:
     return found
 
 
-def _for_refused(views: Views, row: JobRow, refusal: Refusal) -> Iterator[Change]:
+def _for_refused(views: Views, row: JobRow, refusal: Refusal) -> Iterator[SuggestedChange]:
     """Another request, where waiting does not end what is in the way; what it waits for, where it may end."""
     domain, cause = no_domain(views, refusal), dominant(views, row, refusal)
     for told in (domain, cause):
         if told.lasting:
-            yield Change(kind="request", message=told.next)
+            yield SuggestedChange(kind="request", message=told.next)
     if not domain.lasting and (not refusal.reasons or any(each not in LASTING for each in refusal.reasons)):
         yield _wait(row.request, _short(refusal), all(each in _SHORT for each in refusal.reasons))
 
@@ -100,7 +100,7 @@ def _free(views: Views, row: JobRow) -> list[Room]:
     return [room(node, row.request, node.held) for node in takers(views, row.request, row.id)]
 
 
-def _smaller(request: Request, most: int, free: Sequence[Room]) -> Iterator[Change]:
+def _smaller(request: Request, most: int, free: Sequence[Room]) -> Iterator[SuggestedChange]:
     """The most GPUs of a unit, or the largest share, with which nodes could take it: `most` milli-GPU at most."""
     for milli in _less(request, most, free) if is_judged(request) else ():
         if fits(msgspec.structs.replace(request, gpu_milli=milli), free):
@@ -108,7 +108,7 @@ def _smaller(request: Request, most: int, free: Sequence[Room]) -> Iterator[Chan
             message = (
                 f"could start now with {counted('gpu', milli)} instead of {number('gpu', request.gpu_milli)}{each}"
             )
-            yield Change(kind="smaller", message=message, resource="gpu", amount=milli)
+            yield SuggestedChange(kind="smaller", message=message, resource="gpu", amount=milli)
             return
 
 
@@ -120,7 +120,7 @@ def _less(request: Request, most: int, free: Sequence[Room]) -> Iterable[int]:
     return sorted((milli for milli in shares if 0 < milli <= most), reverse=True)
 
 
-def _wait(request: Request, short: Set[str], any_node: bool) -> Change:
+def _wait(request: Request, short: Set[str], any_node: bool) -> SuggestedChange:
     """Return the change that must come free on nodes: its GPUs, and other scarce resources. `any_node`: nothing else keeps
     nodes from the job.
     """
@@ -130,7 +130,7 @@ def _wait(request: Request, short: Set[str], any_node: bool) -> Change:
     verb = is_are(named[0], amounts[named[0]]) if len(named) == 1 else "are"
     domain = next((level for level in DOMAIN_LABELS if level in request.require), "")
     where = places(request, tasks=request.tasks) + (f" of one {domain}" if domain and request.nodes > 1 else "")
-    return Change(
+    return SuggestedChange(
         kind="wait", message=f"starts when {told} {verb} free {where}{'' if any_node else ' that may take it'}",
         resource=named[0], amount=amounts[named[0]] * request.nodes,
     )  # fmt: skip

@@ -5,10 +5,10 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why import idle, silence, waiting, yielding
 from fairlead_gateway.why.amounts import these
-from fairlead_schemas.api import Reason
-from fairlead_schemas.ask import Explanation
-from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.resources import Request
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.wire.lifecycle import END_STATES
+from fairlead_schemas.wire.resources import Request
 
 _FAILURES = {
     "idle": "it lay idle",

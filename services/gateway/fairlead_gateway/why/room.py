@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from fairlead_gateway.views.gpustates import is_whole
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_schemas.events import Part
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.resources import Request
 
 MILLI = 1000
 

@@ -6,8 +6,8 @@ from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import run_name
 from fairlead_gateway.views.rows import JobRow, NodeRow
-from fairlead_schemas.api import Reason
-from fairlead_schemas.partitions import OnPartition
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.policies.partitions import OnPartition
 
 
 def of_a_node(views: Views, row: JobRow) -> Reason | None:

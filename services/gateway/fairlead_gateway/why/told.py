@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.queuewords import counted
-from fairlead_schemas.requestwords import gpus
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.amounts import counted
+from fairlead_schemas.wire.resource_requests import gpus
+from fairlead_schemas.wire.resources import Request
 
 Detail = dict[str, int | str]
 #: Inside a node: how a sentence says it.

@@ -3,8 +3,8 @@
 from fairlead_gateway.problems import Refused, not_found
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
-from fairlead_schemas.api import Reason
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.units.ids import array_of
 
 #: Of an array in any other state nothing more comes into being.
 WAITING = frozenset({"scheduled", "queued", "held"})

@@ -8,11 +8,11 @@ from fairlead_gateway.why.kept import kept_from_it, maintained, nearly
 from fairlead_gateway.why.limits import deferred, explained
 from fairlead_gateway.why.nodes import not_cut, over_nodes, where
 from fairlead_gateway.why.yielding import after_yielding, with_room
-from fairlead_schemas.api import Reason
-from fairlead_schemas.ask import Explanation
-from fairlead_schemas.events import Dependency
-from fairlead_schemas.queuewords import counted, number
-from fairlead_schemas.requestwords import needs
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.queuefile.amounts import counted, number
+from fairlead_schemas.wire.events import Dependency
+from fairlead_schemas.wire.resource_requests import needs
 
 #: What a job is waited for to do.
 TO = {"succeeded": "to succeed", "failed": "to fail", "ended": "to end"}

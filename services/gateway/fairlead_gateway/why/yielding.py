@@ -8,10 +8,10 @@ from fairlead_gateway.why import idle
 from fairlead_gateway.why.amounts import these
 from fairlead_gateway.why.kept import kept
 from fairlead_gateway.why.nodes import kept_back
-from fairlead_schemas.api import Reason
-from fairlead_schemas.events import Victim
-from fairlead_schemas.quantities import SECOND_NS, format_duration
-from fairlead_schemas.queuewords import counted
+from fairlead_schemas.http.api import Reason
+from fairlead_schemas.queuefile.amounts import counted
+from fairlead_schemas.units.quantities import SECOND_NS, format_duration
+from fairlead_schemas.wire.events import Victim
 
 #: Why a run is stopped, or was, after a change of queues that asked for it.
 LOWERED = "its queue, or one above, held more than its maximum after that was lowered,"

@@ -14,11 +14,11 @@ from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.domains import WORDS
 from fairlead_placer.topology.placing import Ask as InsideAsk
 from fairlead_placer.topology.placing import place
-from fairlead_schemas import selectors
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.resources import Gpu, Request
-from fairlead_schemas.taints import tolerates
-from fairlead_schemas.topology import DOMAIN_LEVELS
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.units import selectors
+from fairlead_schemas.units.hardware import DOMAIN_LEVELS
+from fairlead_schemas.units.taints import tolerates
+from fairlead_schemas.wire.resources import Gpu, Request
 
 #: Kinds of units that are remembered at once.
 ASKS_MAX = 4096

@@ -8,11 +8,9 @@ from fairlead_placer.mig.finding import find_model
 from fairlead_placer.mig.models import Model
 from fairlead_placer.packing.lattice import Grain
 from fairlead_placer.topology.inside import Inside, Insides
-from fairlead_schemas.inside import Description
-from fairlead_schemas.migprofiles import MIG_PREFIX
-from fairlead_schemas.queues import MODEL_LABEL
-from fairlead_schemas.resources import Gpu, Inventory
-from fairlead_schemas.topology import DOMAIN_LABELS
+from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.units.hardware import DOMAIN_LABELS, MIG_PREFIX
+from fairlead_schemas.wire.resources import Gpu, Inventory, NodeTopology
 
 #: Labels that say where a node stands: nodes that are alike differ in them, so selectors look for them at each node.
 DOMAIN_KEYS = frozenset(key for keys in DOMAIN_LABELS.values() for key in keys)
@@ -137,4 +135,4 @@ class Builds:
         if insides is None:
             insides = self._insides[reserved] = Insides(reserved)
         known = inventory.inside.gpus == len(inventory.gpus)
-        return insides.of(inventory.inside if known else Description(numa=(-1,) * len(inventory.gpus)))
+        return insides.of(inventory.inside if known else NodeTopology(numa=(-1,) * len(inventory.gpus)))

@@ -14,7 +14,7 @@ from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.entities import Node
 from fairlead_placer.packing.costs import Ranked
 from fairlead_placer.packing.typical import Arrivals
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 NOBODY: frozenset[str] = frozenset()
 

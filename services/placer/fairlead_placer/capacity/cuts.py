@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fairlead_placer.mig.layouts import Instance, Layout, legal_fault
 from fairlead_placer.mig.models import BY_NAME, Model
-from fairlead_schemas.resources import Gpu
+from fairlead_schemas.wire.resources import Gpu
 
 #: Layouts whose legality is remembered.
 LAYOUTS_MAX = 4096

@@ -6,7 +6,7 @@ A node without a label for a level is in a domain of its own there: nothing is k
 import numpy as np
 
 from fairlead_placer.packing.states import Ints
-from fairlead_schemas.topology import DOMAIN_LABELS, domain_of
+from fairlead_schemas.units.hardware import DOMAIN_LABELS, domain_of
 
 LEVELS = tuple(DOMAIN_LABELS)  # smallest first
 

@@ -21,8 +21,8 @@ from fairlead_placer.entities import Node
 from fairlead_placer.packing.figures import fragmentation
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
-from fairlead_schemas.resources import Request
-from fairlead_schemas.taints import tolerates
+from fairlead_schemas.units.taints import tolerates
+from fairlead_schemas.wire.resources import Request
 
 #: The level whose one domain is all of the pool.
 POOL_LEVEL = "pool"

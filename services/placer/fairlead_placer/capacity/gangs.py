@@ -20,7 +20,7 @@ from fairlead_placer.capacity.side_by_side import able_of, first_beyond, held, s
 from fairlead_placer.capacity.spreading import cheapest, spread
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 __all__ = ["Shortfall", "choose"]
 

@@ -27,8 +27,7 @@ from fairlead_placer.packing.rows import Key, Made, Rows
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals, TypicalWork
 from fairlead_placer.topology.masks import members_of
-from fairlead_schemas.inside import GPUS_MAX
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 
 #: Rows for each node, and more, beyond which those that nobody is in are forgotten.
 ROWS_PER_NODE, ROWS_SPARE = 4, 1024
@@ -118,7 +117,7 @@ class Index:
         build = left.build
         mask = left.free if build.telling else 0
         if left.faulted:
-            mask |= left.faulted << GPUS_MAX  # above the bits of the free ones
+            mask |= left.faulted << TOPOLOGY_GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
         whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
         cpu_low, memory_low, cpu_full, memory_full = build.grain

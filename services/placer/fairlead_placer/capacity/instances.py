@@ -14,7 +14,7 @@ from fairlead_placer.capacity.cuts import Cell
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.mig.choice import Change, MigGpu, choose_gpu
 from fairlead_placer.mig.layouts import Instance, Layout
-from fairlead_schemas.migprofiles import is_profile, profile_milli
+from fairlead_schemas.units.hardware import is_profile, profile_milli
 
 _NAME = re.compile(r"\d+g\.(\d+)gb")
 

@@ -14,7 +14,7 @@ from fairlead_placer.capacity.seats import Seat, seat, seat_several
 from fairlead_placer.packing.lines import NEVER
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import Arrivals
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 
 class Shortfall(NamedTuple):

@@ -6,8 +6,8 @@ from operator import attrgetter
 from fairlead_placer.capacity.builds import MILLI, Build
 from fairlead_placer.capacity.cuts import Cuts
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_schemas.cpulists import format_cpus, parse_cpus
-from fairlead_schemas.events import Part
+from fairlead_schemas.units.hardware import format_cpus, parse_cpus
+from fairlead_schemas.wire.events import Part
 
 #: CPU, memory, GPUs and CPUs that are left: all that a part takes of which no GPU is shared or cut.
 type Mark = tuple[int, int, int, int]

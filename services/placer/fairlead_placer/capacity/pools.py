@@ -11,8 +11,8 @@ from fairlead_placer.capacity.index import Index
 from fairlead_placer.entities import Node, pool_of
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.typical import Arrivals
-from fairlead_schemas.queues import Packing
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import Packing
+from fairlead_schemas.wire.resources import Request
 
 
 class Pools:

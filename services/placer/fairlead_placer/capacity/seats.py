@@ -14,8 +14,8 @@ from fairlead_placer.topology.inside import Inside
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_placer.topology.placing import Ask as InsideAsk
 from fairlead_placer.topology.placing import choose
-from fairlead_schemas import selectors
-from fairlead_schemas.events import Part
+from fairlead_schemas.units import selectors
+from fairlead_schemas.wire.events import Part
 
 #: What the inside's shortages are called among the causes (reasons.CAUSES).
 _CAUSES = {

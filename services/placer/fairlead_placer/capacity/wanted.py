@@ -6,8 +6,8 @@ from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.capacity.builds import MILLI, Build
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.typical import Arrivals, TypicalWork
-from fairlead_schemas.resources import Request
-from fairlead_schemas.taints import is_last_choice
+from fairlead_schemas.units.taints import is_last_choice
+from fairlead_schemas.wire.resources import Request
 
 #: Points that a node costs besides whose taint says that work would better go elsewhere: more than any packing.
 UNWELCOME = 1 << 44

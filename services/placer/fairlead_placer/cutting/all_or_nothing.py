@@ -23,7 +23,7 @@ from fairlead_placer.mig.layouts import room_of
 from fairlead_placer.mig.remains import remains
 from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
-from fairlead_schemas.topology import domain_of
+from fairlead_schemas.units.hardware import domain_of
 
 #: Tasks that one node is looked at for: those of 16 GPUs cut into sevenths, and more.
 UNITS_MAX = 128

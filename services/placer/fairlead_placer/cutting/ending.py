@@ -8,9 +8,9 @@ from fairlead_placer.cutting.plans import LATE_NS, LayoutPlan
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX
-from fairlead_schemas import events as ev
-from fairlead_schemas.reports import InventorySeen
-from fairlead_schemas.resources import Gpu, Inventory
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import InventorySeen
+from fairlead_schemas.wire.resources import Gpu, Inventory
 
 
 def answered(draft: Draft, node: Node, report: InventorySeen, cause: str) -> None:

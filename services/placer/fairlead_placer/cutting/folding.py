@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead_placer.cutting.plans import SPOILT_MAX, LayoutPlan, after_failure
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 def _planned(state: State, seq: int, index: int, at_ns: int, event: ev.MigLayoutPlanned) -> None:

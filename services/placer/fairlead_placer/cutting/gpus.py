@@ -11,8 +11,8 @@ from fairlead_placer.mig.layouts import Instance, Layout
 from fairlead_placer.mig.plans import plan_for
 from fairlead_placer.state import State
 from fairlead_placer.topology.masks import members_of
-from fairlead_schemas.events import MigMode
-from fairlead_schemas.resources import MigInstance, MigPlace
+from fairlead_schemas.wire.events import MigMode
+from fairlead_schemas.wire.resources import MigInstance, MigPlace
 
 
 class Recut(NamedTuple):

@@ -13,7 +13,7 @@ from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import OfferClass
 from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: Plans of one decision; the others follow in the next.
 PLANS_MAX = 32

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from fairlead_placer.capacity.left import Left
-from fairlead_schemas.events import MigMode
-from fairlead_schemas.resources import MigInstance, MigPlace
+from fairlead_schemas.wire.events import MigMode
+from fairlead_schemas.wire.resources import MigInstance, MigPlace
 
 SECOND_NS = 1_000_000_000
 #: An agent that has not answered for so long has not understood, or cannot: the plan is given up.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask, asks_of
 from fairlead_placer.entities import OfferClass
 from fairlead_placer.state import State
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.resources import Request
 
 #: Offers that are looked at, the first in the order.
 WANTS_MAX = 256

@@ -12,7 +12,7 @@ from fairlead_placer.entities import pool_of
 from fairlead_placer.preemption import VICTIM_BYTES
 from fairlead_placer.reservations import made_bytes, make
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: A look at all pools that ask for it, so often.
 LOOK_NS = 30 * SECOND_NS

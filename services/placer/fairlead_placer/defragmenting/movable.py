@@ -10,8 +10,8 @@ from fairlead_placer.entities import Run
 from fairlead_placer.making_room.candidates import is_stopping
 from fairlead_placer.state import State
 from fairlead_placer.timeline.learning import job_of
-from fairlead_schemas.events import Victim
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.events import Victim
 
 SECOND_NS = 1_000_000_000
 #: Notice, grace, start and reading what was saved.

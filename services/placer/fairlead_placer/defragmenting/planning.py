@@ -21,7 +21,7 @@ from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.placing import find as find_place
 from fairlead_placer.reasons import refusal
 from fairlead_placer.state import State
-from fairlead_schemas.events import Victim
+from fairlead_schemas.wire.events import Victim
 
 #: Runs without another place that are left out, one after the other, before there is no plan.
 TRIES_MAX = 16

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.left import Left
 from fairlead_placer.making_room.prices import Price
-from fairlead_schemas.events import Part
+from fairlead_schemas.wire.events import Part
 
 
 class Amount(NamedTuple):

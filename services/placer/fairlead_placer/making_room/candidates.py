@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fairlead_placer.entities import Run, run_key
 from fairlead_placer.state import State
-from fairlead_schemas.events import Part, Victim
+from fairlead_schemas.wire.events import Part, Victim
 
 #: More than there are candidates: GPU-seconds count before the number of runs.
 RUNS = 1 << 12

@@ -14,7 +14,7 @@ from fairlead_placer.making_room.search import Search
 from fairlead_placer.making_room.spots import Answer, groups_of
 from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
-from fairlead_schemas.events import Victim
+from fairlead_schemas.wire.events import Victim
 
 
 class Hole(NamedTuple):

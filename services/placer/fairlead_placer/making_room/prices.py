@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.events import Part
+from fairlead_schemas.wire.events import Part
 
 
 class Price(NamedTuple):

@@ -10,7 +10,7 @@ from fairlead_placer.capacity.seats import Seat, gpus_short, never, seat
 from fairlead_placer.entities import Node, Offer, pool_of, run_key
 from fairlead_placer.making_room.candidates import Candidate, is_stopping, living_parts
 from fairlead_placer.state import State
-from fairlead_schemas.events import Part, Victim
+from fairlead_schemas.wire.events import Part, Victim
 
 
 class Tenant(NamedTuple):

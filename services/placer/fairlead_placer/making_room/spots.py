@@ -11,7 +11,7 @@ from fairlead_placer.capacity.asks import Ask
 from fairlead_placer.capacity.domains import LEVELS
 from fairlead_placer.capacity.index import Index
 from fairlead_placer.entities import Node
-from fairlead_schemas.topology import DOMAIN_LEVELS, domain_of
+from fairlead_schemas.units.hardware import DOMAIN_LEVELS, domain_of
 
 
 class Offered(NamedTuple):

@@ -13,7 +13,7 @@ from fairlead_placer.nodes.avoiding import NOWHERE, avoided
 from fairlead_placer.nodes.plans import Window
 from fairlead_placer.state import State
 from fairlead_placer.timeline.ends import latest_end_ns
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
 
 
 class Ahead:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: So much of what others wrote is repeated in an event.
 MESSAGE_CHARS_MAX = 500

@@ -9,8 +9,8 @@ from fairlead_placer.capacity.seats import never
 from fairlead_placer.cutting.waiting import is_simple
 from fairlead_placer.entities import Node
 from fairlead_placer.state import State
-from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import domain_of
+from fairlead_schemas.units.hardware import domain_of
+from fairlead_schemas.wire.resources import Request
 
 NOWHERE: frozenset[str] = frozenset()
 

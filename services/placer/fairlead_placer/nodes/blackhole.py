@@ -16,8 +16,8 @@ from fairlead_placer.nodes import breaker
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
 from fairlead_placer.nodes.endings import FAST_NS, SECOND_NS, WINDOW_NS
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import QuarantineNode, UnquarantineNode
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import QuarantineNode, UnquarantineNode
 
 SUSPECT_AFTER, QUARANTINE_AFTER = 2, 3
 #: A suspect node rests from so many failures on, at first for so long, and how often that doubles.

@@ -9,8 +9,8 @@ from fairlead_placer.draft import Draft
 from fairlead_placer.nodes.answers import Refusal
 from fairlead_placer.nodes.folding import ACTS_WITHIN_NS
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import ResetBreaker
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import ResetBreaker
 
 MINUTE_NS = 60 * 1_000_000_000
 #: Of all nodes at most this share within ACTS_WITHIN_NS, and always one (the share that NVSentinel's breaker asks for, too).

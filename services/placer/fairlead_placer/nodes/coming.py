@@ -7,8 +7,8 @@ from fairlead_placer.draft import EVENT_BYTES, Draft
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes import fencing
 from fairlead_placer.runs import end_all
-from fairlead_schemas import events as ev
-from fairlead_schemas.reports import InventorySeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.reports import InventorySeen
 
 #: The taint of a silent node.
 QUIET = "fairlead/silent:NoSchedule"

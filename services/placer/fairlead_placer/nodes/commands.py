@@ -6,8 +6,8 @@ from typing import Any
 from fairlead_placer.draft import Draft
 from fairlead_placer.nodes import blackhole, breaker, duty, fencing, health, removing, rollouts, tainting, windows
 from fairlead_placer.nodes.answers import Refusal, rejected
-from fairlead_schemas import commands as cmd
-from fairlead_schemas.commands import PlacerCommand, Undecodable
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire.commands import PlacerCommand, Undecodable
 
 type Handler = Callable[[Draft, Any, str], Refusal | None]
 

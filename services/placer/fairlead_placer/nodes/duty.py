@@ -7,9 +7,9 @@ Windows and rollouts return only nodes that they have drained themselves.
 from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import CORDONED, DRAINING, Node
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CordonNode, DrainNode, UncordonNode
-from fairlead_schemas.quantities import DURATION_NS_MAX
+from fairlead_schemas.units.quantities import DURATION_NS_MAX
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CordonNode, DrainNode, UncordonNode
 
 DEADLINE_NS_MAX = DURATION_NS_MAX
 

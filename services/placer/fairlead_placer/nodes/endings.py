@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from fairlead_placer.entities import Failed, FastFail, Run, Well
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
 
 SECOND_NS = 1_000_000_000
 FAST_NS = 120 * SECOND_NS

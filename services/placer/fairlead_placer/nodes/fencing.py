@@ -15,8 +15,8 @@ from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
 from fairlead_placer.runs import rank_ended
 from fairlead_placer.state import State
 from fairlead_placer.timeline.learning import job_of
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import DeclareNodeDead
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import DeclareNodeDead
 
 #: The job ends with such a run, whoever else may still run it: nothing is started elsewhere.
 FINAL_STOPS = ("cancelled", "time_limit")

@@ -6,19 +6,19 @@ from typing import Any
 from fairlead_placer.entities import Node, Run
 from fairlead_placer.evolve_runs import send_away, stop
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.taints import evicts, pattern
+from fairlead_schemas.units.taints import evicts, parse_pattern
+from fairlead_schemas.wire import events as ev
 
 #: For how long the breaker counts a node that was taken out of work by itself.
 ACTS_WITHIN_NS = 5 * 60 * 1_000_000_000
 
 
 def _node_tainted(state: State, seq: int, index: int, at_ns: int, event: ev.NodeTainted) -> None:
-    node, new = state.nodes[event.node], pattern(event.taint)
+    node, new = state.nodes[event.node], parse_pattern(event.taint)
     kept = [
         (taint, setter)
         for taint, setter in node.tainted
-        if setter != event.setter or (pattern(taint).key, pattern(taint).effect) != (new.key, new.effect)
+        if setter != event.setter or (parse_pattern(taint).key, parse_pattern(taint).effect) != (new.key, new.effect)
     ]
     state.change(node, tainted=tuple(sorted([*kept, (event.taint, event.setter)])))
     heed_taints(state, node, at_ns)

@@ -9,10 +9,10 @@ from fairlead_placer.draft import EVENT_BYTES, Draft, encoded_bytes
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes import breaker
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import RestoreGpu
-from fairlead_schemas.health import OF_NODES, is_code, meaning_of_gpu
-from fairlead_schemas.reports import HealthSeen
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import RestoreGpu
+from fairlead_schemas.wire.health import OF_NODES, is_code, meaning_of_gpu
+from fairlead_schemas.wire.reports import HealthSeen
 
 UNHEALTHY = "fairlead/unhealthy"
 #: Faulted GPUs that one refusal names.

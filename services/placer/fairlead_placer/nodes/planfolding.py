@@ -6,7 +6,7 @@ from typing import Any
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.plans import InHand, Rollout, Window
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 def _maintenance_scheduled(state: State, seq: int, index: int, at_ns: int, event: ev.MaintenanceScheduled) -> None:

@@ -12,8 +12,8 @@ from fairlead_placer.entities import Node
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
 from fairlead_placer.runs import released
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import RemoveNode
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import RemoveNode
 
 #: Jobs that a refusal names.
 NAMED_MAX = 5

@@ -14,10 +14,10 @@ from fairlead_placer.nodes.plans import InHand, Rollout
 from fairlead_placer.nodes.selecting import fault_of_name, selected
 from fairlead_placer.nodes.turns import next_turn
 from fairlead_placer.nodes.windows import in_window
-from fairlead_schemas import events as ev
-from fairlead_schemas import selectors
-from fairlead_schemas.commands import CancelRollout, FinishRolloutNode, PauseRollout, ResumeRollout, StartRollout
-from fairlead_schemas.quantities import DURATION_NS_MAX
+from fairlead_schemas.units import selectors
+from fairlead_schemas.units.quantities import DURATION_NS_MAX
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CancelRollout, FinishRolloutNode, PauseRollout, ResumeRollout, StartRollout
 
 ROLLOUTS_MAX = 16
 NODES_MAX = 4096

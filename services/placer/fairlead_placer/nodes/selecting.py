@@ -2,8 +2,8 @@
 
 from fairlead_placer.nodes.answers import Refusal
 from fairlead_placer.state import State
-from fairlead_schemas import selectors
-from fairlead_schemas.ids import is_token
+from fairlead_schemas.units import selectors
+from fairlead_schemas.units.ids import is_token
 
 
 def selected(

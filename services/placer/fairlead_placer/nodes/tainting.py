@@ -4,16 +4,16 @@ goes when that changes."""
 from fairlead_placer.draft import Draft
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import TaintNode, UntaintNode
-from fairlead_schemas.taints import TAINTS_MAX, BadTaint, matches, parsed, pattern
+from fairlead_schemas.units.taints import TAINTS_MAX, TaintError, matches, parse_full_taint, parse_pattern
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import TaintNode, UntaintNode
 
 
 def taint(draft: Draft, asked: TaintNode, cause: str) -> Refusal | None:
     """Set a taint on a node. A repeated command emits the event again."""
     try:
-        wanted = str(parsed(asked.taint))
-    except BadTaint as error:
+        wanted = str(parse_full_taint(asked.taint))
+    except TaintError as error:
         return Refusal("bad_taint", str(error))
     if len(_of_people(draft.state.nodes[asked.node])) >= TAINTS_MAX:
         return Refusal("too_many", f"expected at most {TAINTS_MAX} taints on a node")
@@ -24,13 +24,13 @@ def taint(draft: Draft, asked: TaintNode, cause: str) -> Refusal | None:
 
 def untaint(draft: Draft, asked: UntaintNode, cause: str) -> Refusal | None:
     """Remove those that match."""
-    node, wanted = draft.state.nodes[asked.node], pattern(asked.taint)
-    found = [taint for taint in _of_people(node) if matches(wanted, pattern(taint))] if wanted.key else []
+    node, wanted = draft.state.nodes[asked.node], parse_pattern(asked.taint)
+    found = [taint for taint in _of_people(node) if matches(wanted, parse_pattern(taint))] if wanted.key else []
     for each in found:
         draft.emit(ev.NodeUntainted(cause=cause, node=asked.node, taint=each, by=asked.user))
     if found:
         return None
-    others = [taint for taint in node.taints if matches(wanted, pattern(taint))]
+    others = [taint for taint in node.taints if matches(wanted, parse_pattern(taint))]
     if others:
         message = f"{others[0]} was not set by a person: restore the GPU, or change the node's own settings"
         return Refusal("not_yours", message)

@@ -3,7 +3,7 @@
 from fairlead_placer.entities import Node
 from fairlead_placer.nodes.plans import Rollout
 from fairlead_placer.state import State
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
 
 
 def next_turn(state: State, rollout: Rollout, now_ns: int) -> Node | None:

@@ -11,9 +11,9 @@ from fairlead_placer.nodes.answers import MESSAGE_CHARS_MAX, Refusal
 from fairlead_placer.nodes.plans import Window
 from fairlead_placer.nodes.selecting import fault_of_name, selected
 from fairlead_placer.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commands import CancelMaintenance, ScheduleMaintenance
-from fairlead_schemas.quantities import DURATION_NS_MAX
+from fairlead_schemas.units.quantities import DURATION_NS_MAX
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import CancelMaintenance, ScheduleMaintenance
 
 WINDOWS_MAX = 256
 #: A window's nodes drain in one commit.

@@ -1,4 +1,4 @@
-"""Policies by name. The names are defined in the contract (`fairlead_schemas.queues.Packing`): pools are configured with
+"""Policies by name. The names are defined in the contract (`fairlead_schemas.queuefile.settings.Packing`): pools are configured with
 them.
 """
 
@@ -8,7 +8,7 @@ from fairlead_placer.packing.fgd import Fgd
 from fairlead_placer.packing.fragmentation import Fragmentation
 from fairlead_placer.packing.policy import Policy
 from fairlead_placer.packing.simple import MOST_ALLOCATED, SPREAD, Weights
-from fairlead_schemas.queues import Packing, PoolSettings
+from fairlead_schemas.queuefile.settings import Packing, PoolSettings
 
 DEFAULT: Packing = PoolSettings().packing
 

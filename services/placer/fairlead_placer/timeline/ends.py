@@ -9,7 +9,7 @@ from fairlead_placer.entities import Job, Run
 from fairlead_placer.state import State
 from fairlead_placer.timeline.learning import expected_ns, job_of
 from fairlead_placer.timeline.spans import SECOND_NS
-from fairlead_schemas.events import Basis
+from fairlead_schemas.wire.events import Basis
 
 #: From a placement to the start of the first rank, and from there to that of the last one of a gang.
 START_NS = 60 * SECOND_NS

@@ -6,8 +6,8 @@ Only runs that ended without being stopped or lost count: a stopped or lost run 
 from fairlead_placer.entities import Job, Run
 from fairlead_placer.state import State
 from fairlead_placer.timeline.spans import SECOND_NS, Spans, typical_s, with_one
-from fairlead_schemas.events import RunOutcome
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.events import RunOutcome
 
 #: Kinds of runs that are remembered; a new one takes the place of the one that was seen longest ago.
 KINDS_MAX = 1024

@@ -14,8 +14,8 @@ from fairlead_placer.nodes.ahead import barred
 from fairlead_placer.state import State
 from fairlead_placer.timeline.ends import end_of
 from fairlead_placer.timeline.openings import NEVER_NS
-from fairlead_schemas.events import NearMiss, Part
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.events import NearMiss, Part
+from fairlead_schemas.wire.resources import Request
 
 NODES_MAX = 8
 RUNS_MAX = 16

@@ -11,7 +11,7 @@ from fairlead_placer.entities import Node, Reservation, Run
 from fairlead_placer.nodes.ahead import returns_ns
 from fairlead_placer.state import State
 from fairlead_placer.timeline.ends import HORIZON_NS, end_of, promised_end_ns
-from fairlead_schemas.events import Basis, Part
+from fairlead_schemas.wire.events import Basis, Part
 
 #: After every time that is known.
 NEVER_NS = 1 << 62

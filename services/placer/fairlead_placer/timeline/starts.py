@@ -17,9 +17,9 @@ from fairlead_placer.nodes.avoiding import avoided
 from fairlead_placer.state import State
 from fairlead_placer.timeline.openings import NEVER_NS, Opening, opening
 from fairlead_placer.timeline.spans import SECOND_NS
-from fairlead_schemas.events import Basis
-from fairlead_schemas.resources import Request
-from fairlead_schemas.topology import domain_of
+from fairlead_schemas.units.hardware import domain_of
+from fairlead_schemas.wire.events import Basis
+from fairlead_schemas.wire.resources import Request
 
 #: Nothing is said to start earlier than that from now.
 LEAST_NS = 30 * SECOND_NS

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from fairlead_placer.topology.choices import Shortage
 from fairlead_placer.topology.masks import mask_of
 from fairlead_placer.topology.shapes import numa_of
-from fairlead_schemas.cpulists import parse_cpus
-from fairlead_schemas.inside import Description
+from fairlead_schemas.units.hardware import parse_cpus
+from fairlead_schemas.wire.resources import NodeTopology
 
 
 class NumaCpus(NamedTuple):
@@ -32,7 +32,7 @@ class NumaCpus(NamedTuple):
         return len(self.cpus) * (self.gpus & free_gpus).bit_count() // (self.gpus.bit_count() or 1)
 
 
-def numa_cpus(description: Description, reserved: int) -> tuple[NumaCpus, ...]:
+def numa_cpus(description: NodeTopology, reserved: int) -> tuple[NumaCpus, ...]:
     """The NUMA nodes by number; the first `reserved` CPUs of each are left out. () where no CPU list is known."""
     numa = numa_of(description)
     found: list[NumaCpus] = []

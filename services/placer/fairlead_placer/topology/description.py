@@ -1,14 +1,14 @@
 """Validation of the node description that an agent reports."""
 
-from fairlead_schemas.cpulists import parse_cpus
-from fairlead_schemas.inside import (
-    GPUS_MAX,
-    LEVELS,
+from fairlead_schemas.units.hardware import parse_cpus
+from fairlead_schemas.wire.resources import (
     NIC_CHARS_MAX,
-    NICS_MAX,
     NUMA_NODES_MAX,
     NVLINKS_MAX,
-    Description,
+    PCIE_LEVELS,
+    TOPOLOGY_GPUS_MAX,
+    TOPOLOGY_NICS_MAX,
+    NodeTopology,
     NumaNode,
 )
 
@@ -17,11 +17,11 @@ class TopologyError(ValueError):
     """A description that makes no sense; the message names the field, what was expected and what was found."""
 
 
-def checked(description: Description) -> Description:
+def checked(description: NodeTopology) -> NodeTopology:
     """The same description. Raises TopologyError when it makes no sense."""
     gpus = description.gpus
-    _at_most("numa", gpus, GPUS_MAX)
-    _at_most("nics", len(description.nics), NICS_MAX)
+    _at_most("numa", gpus, TOPOLOGY_GPUS_MAX)
+    _at_most("nics", len(description.nics), TOPOLOGY_NICS_MAX)
     _at_most("numa_nodes", len(description.numa_nodes), NUMA_NODES_MAX)
     if any(node < -1 for node in description.numa):
         raise TopologyError(f"numa: expected NUMA nodes, or -1 where not known, found {min(description.numa)}")
@@ -64,9 +64,9 @@ def _square(field: str, rows: tuple[tuple[object, ...], ...], gpus: int) -> None
 
 
 def _levels(field: str, rows: tuple[tuple[str, ...], ...]) -> None:
-    unknown = sorted({level for row in rows for level in row} - set(LEVELS))
+    unknown = sorted({level for row in rows for level in row} - set(PCIE_LEVELS))
     if unknown:
-        raise TopologyError(f'{field}: expected one of {", ".join(LEVELS[:-2])}, X or "", found "{unknown[0]}"')
+        raise TopologyError(f'{field}: expected one of {", ".join(PCIE_LEVELS[:-2])}, X or "", found "{unknown[0]}"')
 
 
 def _check_cpus(numa_nodes: tuple[NumaNode, ...]) -> None:

@@ -7,7 +7,7 @@ from fairlead_placer.topology.cpus import NumaCpus, numa_cpus
 from fairlead_placer.topology.description import checked
 from fairlead_placer.topology.nics import GpuNic, nearest
 from fairlead_placer.topology.shapes import Shape, shape_of
-from fairlead_schemas.inside import Description
+from fairlead_schemas.wire.resources import NodeTopology
 
 #: So many different insides, and shapes, are remembered; what was asked for longest ago goes. Who holds it keeps it.
 INSIDES_MAX = 1024
@@ -19,7 +19,7 @@ NICS_KEPT_MAX = 1024
 class Inside:
     """Facts of a node that a choice needs. Sets of GPUs and CPUs are masks."""
 
-    def __init__(self, description: Description, choices: Choices, reserved: int) -> None:
+    def __init__(self, description: NodeTopology, choices: Choices, reserved: int) -> None:
         self.description = description
         self.choices = choices
         #: () where no CPU list is known: then nothing is pinned.
@@ -53,10 +53,10 @@ class Insides:
         self._insides_max = insides_max
         self._shapes_max = shapes_max
         # By age of their last use.
-        self._insides: dict[Description, Inside] = {}
+        self._insides: dict[NodeTopology, Inside] = {}
         self._choices: dict[Shape, Choices] = {}
 
-    def of(self, description: Description) -> Inside:
+    def of(self, description: NodeTopology) -> Inside:
         """The inside so described. Raises TopologyError when the description makes no sense."""
         inside = self._insides.pop(description, None)
         if inside is None:

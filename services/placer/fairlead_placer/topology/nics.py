@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fairlead_placer.topology.masks import members_of
-from fairlead_schemas.inside import LEVELS, Description, Level
+from fairlead_schemas.wire.resources import PCIE_LEVELS, NodeTopology, PcieLevel
 
 
 class GpuNic(NamedTuple):
@@ -11,10 +11,10 @@ class GpuNic(NamedTuple):
 
     gpu: int
     nic: int
-    level: Level
+    level: PcieLevel
 
 
-def nearest(description: Description, gpus: int) -> tuple[GpuNic, ...]:
+def nearest(description: NodeTopology, gpus: int) -> tuple[GpuNic, ...]:
     """A NIC for each GPU of the mask, in rising order of GPUs; () where levels are not known.
 
     Always one of the nearest of its GPU. Where several are equally near, GPUs share as little as possible: a maximum
@@ -33,9 +33,9 @@ def nearest(description: Description, gpus: int) -> tuple[GpuNic, ...]:
     return tuple(GpuNic(gpu, found[gpu], description.nic_levels[gpu][found[gpu]]) for gpu in near)
 
 
-def _near(levels: tuple[Level, ...]) -> list[int]:
+def _near(levels: tuple[PcieLevel, ...]) -> list[int]:
     """The NICs at the nearest level; a level that is not known is farther than any."""
-    far = [LEVELS.index(level) for level in levels]
+    far = [PCIE_LEVELS.index(level) for level in levels]
     return [nic for nic, level in enumerate(far) if level == min(far)]
 
 

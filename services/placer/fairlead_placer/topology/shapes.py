@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_schemas.inside import Description
+from fairlead_schemas.wire.resources import NodeTopology
 
 #: Score of a pair by its PCIe level, and of each NVLink between the two besides. Source: best-effort policy of
 #: NVIDIA/go-gpuallocator (Apache-2.0). A level that is not known scores nothing.
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
         return len(self.scores)
 
 
-def shape_of(description: Description) -> Shape:
+def shape_of(description: NodeTopology) -> Shape:
     """The shape of a node whose description was checked."""
     gpus = range(description.gpus)
     nvlinks, pcie = description.nvlinks, description.pcie
@@ -57,7 +57,7 @@ def shape_of(description: Description) -> Shape:
     return Shape(scores, linked, components(switched, (1 << description.gpus) - 1), _groups(numa), _groups(sockets))
 
 
-def numa_of(description: Description) -> tuple[int, ...]:
+def numa_of(description: NodeTopology) -> tuple[int, ...]:
     """NUMA node of each GPU. Where there is only one, Linux says -1 for every device: then it is that one."""
     if len(description.numa_nodes) > 1 or any(node >= 0 for node in description.numa):
         return description.numa

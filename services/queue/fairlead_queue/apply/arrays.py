@@ -5,7 +5,7 @@ from fairlead_queue.apply import claims
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.order import OFFSET_MASK
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
 
 
 def born(state: State, id_: str) -> Job:

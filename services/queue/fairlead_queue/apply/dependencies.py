@@ -4,7 +4,7 @@ only.
 
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import NEVER, End, Job
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 def pending(state: State, after: tuple[ev.Dependency, ...]) -> dict[str, str] | None:

@@ -1,6 +1,6 @@
 """Table of event handlers for the queue's state. The only way in which the state changes.
 
-No rules, no refusals. The legal moves of jobs are the table in `fairlead_schemas.lifecycle`; the tests check every
+No rules, no refusals. The legal moves of jobs are the table in `fairlead_schemas.wire.lifecycle`; the tests check every
 handler against it.
 """
 
@@ -9,8 +9,8 @@ from typing import Any
 from fairlead_queue.apply import idle_reclaims, jobs, queues, runs
 from fairlead_queue.apply.reclaim_requests import forget_done
 from fairlead_queue.state import State
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
 
 WRITER = "queue"
 #: What is not listed changes nothing here.

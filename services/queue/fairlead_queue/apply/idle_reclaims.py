@@ -11,7 +11,7 @@ from typing import Any
 from fairlead_queue.state import State
 from fairlead_queue.waiting.idle import TELLS_ONLY, Idle
 from fairlead_queue.waiting.jobs import Job
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 
 def _spoken_of(state: State, event: Any) -> Job | None:

@@ -10,8 +10,8 @@ from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, End, Job
 from fairlead_queue.waiting.lanes import Deferral
 from fairlead_queue.waiting.order import RANK_STEP, priority_of
-from fairlead_schemas import events as ev
-from fairlead_schemas.lifecycle import END_STATES, GOES_ON
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON
 
 
 def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:

@@ -9,7 +9,7 @@ from fairlead_queue.fairness.tree import Limits
 from fairlead_queue.state import State
 from fairlead_queue.waiting.lanes import Queue
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.queues import RESOURCES, QueueSettings
+from fairlead_schemas.queuefile.settings import RESOURCES, QueueSettings
 
 #: A demoted queue comes behind its siblings, whatever they are guaranteed and whether or not they can use anything now.
 DEMOTION = 1 << 22

@@ -15,7 +15,7 @@ from fairlead_queue.waiting.jobs import Array
 from fairlead_queue.waiting.lanes import Deferral, Lane
 from fairlead_queue.waiting.order import priority_of
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.lifecycle import CHARGED_STATES
+from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
 
 def rebuild(state: State, pool: Pool) -> None:

@@ -16,7 +16,7 @@ from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Queue
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.queues import RESOURCES, PoolSettings, QueueSettings
+from fairlead_schemas.queuefile.settings import RESOURCES, PoolSettings, QueueSettings
 
 
 def set_pool(state: State, name: str, settings: PoolSettings) -> None:

@@ -8,9 +8,9 @@ from fairlead_queue.apply.limits import measure
 from fairlead_queue.apply.reclaim_requests import note_wish
 from fairlead_queue.state import State
 from fairlead_queue.waiting.nodes import Shape
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL, QueueSettings
-from fairlead_schemas.resources import Inventory
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, MODEL_LABEL, POOL_LABEL, QueueSettings
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Inventory
 
 
 def _pool_configured(state: State, event: ev.PoolConfigured, id_: str, at_ns: int) -> None:

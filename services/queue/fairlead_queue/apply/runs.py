@@ -11,7 +11,7 @@ from fairlead_queue.limits import BACK_NS
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import End, Job
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas import events as ev
+from fairlead_schemas.wire import events as ev
 
 #: Of a model that the pool names no price for, in thousandths.
 PRICE = 1000

@@ -8,13 +8,14 @@ from fairlead_queue.decide.plan import Plan
 from fairlead_queue.decide.refusals import Refusal
 from fairlead_queue.fairness.users import is_users
 from fairlead_queue.waiting.nodes import Shape
-from fairlead_schemas import partitions
-from fairlead_schemas.checkpoints import fault_of
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, PRIORITY_MAX, RETRIES_MAX
-from fairlead_schemas.quantities import format_duration, format_memory, format_milli
-from fairlead_schemas.requestrules import faults
-from fairlead_schemas.resources import Request
+from fairlead_schemas.jobfile.job_spec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, RETRIES_MAX
+from fairlead_schemas.policies import partitions
+from fairlead_schemas.policies.checkpoints import fault_of
+from fairlead_schemas.units.ids import PRIORITY_MAX
+from fairlead_schemas.units.quantities import format_duration, format_memory, format_milli
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.resource_requests import faults
+from fairlead_schemas.wire.resources import Request
 
 #: Queues named in a refusal.
 NAMED_QUEUES_MAX = 20

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.order import OFFSET_MASK
-from fairlead_schemas.ids import element_id
+from fairlead_schemas.units.ids import element_id
 
 _order = attrgetter("order")
 

@@ -17,12 +17,12 @@ from fairlead_queue.decide.plan import Fresh, Plan
 from fairlead_queue.fairness.guarantees import pool_name
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
 from fairlead_queue.waiting.jobs import Array, Job
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.lifecycle import END_STATES
-from fairlead_schemas.queues import DEFAULT_POOL, PoolEntry
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.lifecycle import END_STATES
+from fairlead_schemas.wire.resources import Request
 
 #: Characters of a digest that stand for an id where a command has none.
 DIGEST_CHARS = 16

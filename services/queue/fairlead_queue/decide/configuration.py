@@ -6,15 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_queue.state import State
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.queues import (
-    DEFAULT_POOL,
-    PoolEntry,
-    PoolSettings,
-    QueueEntry,
-    QueueSettings,
-)
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry, PoolSettings, QueueEntry, QueueSettings
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 
 
 class Outlook(NamedTuple):

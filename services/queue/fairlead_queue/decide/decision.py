@@ -19,8 +19,8 @@ from fairlead_queue.decide.timers import act_on_time
 from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array
-from fairlead_schemas.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
-from fairlead_schemas.queues import QueueSettings
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
 
 DEFAULT_QUEUE = "default"
 

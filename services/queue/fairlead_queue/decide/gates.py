@@ -16,8 +16,8 @@ from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OF
 from fairlead_queue.state import State
 from fairlead_queue.waiting.lanes import Lane, RequestClass
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import DeferReason
-from fairlead_schemas.queues import DEFAULT_POOL
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
+from fairlead_schemas.wire.events import DeferReason
 
 
 class Closed(NamedTuple):

@@ -6,11 +6,11 @@ from fairlead_queue.decide.plan import Plan
 from fairlead_queue.decide.refusals import Refusal
 from fairlead_queue.fairness.guarantees import pool_name
 from fairlead_queue.waiting.pools import model_of
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.quantities import MILLI
-from fairlead_schemas.queues import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
-from fairlead_schemas.requestrules import SHARED
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
+from fairlead_schemas.units.quantities import MILLI
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.resource_requests import SHARED
+from fairlead_schemas.wire.resources import Request
 
 
 def pool_of_queue(plan: Plan, path: str) -> str:

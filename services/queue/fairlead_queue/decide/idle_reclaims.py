@@ -4,7 +4,7 @@ victims instead (`preemption_candidates.py`).
 
 from fairlead_queue.decide.plan import Plan
 from fairlead_queue.waiting.idle import decisive
-from fairlead_schemas.events import JobStopRequested
+from fairlead_schemas.wire.events import JobStopRequested
 
 
 def stop_idle(plan: Plan) -> None:

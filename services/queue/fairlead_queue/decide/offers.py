@@ -11,8 +11,8 @@ from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import JobOffered
-from fairlead_schemas.resources import Request
+from fairlead_schemas.wire.events import JobOffered
+from fairlead_schemas.wire.resources import Request
 
 
 def make_offers(plan: Plan, *, reviewing: bool) -> int | None:

@@ -11,7 +11,7 @@ from fairlead_queue.decide.plan import Plan, encoded_bytes
 from fairlead_queue.limits import BLAMED_NODES, FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
 from fairlead_queue.waiting.idle import decisive
 from fairlead_queue.waiting.jobs import NEVER, Array, End, Job
-from fairlead_schemas.events import (
+from fairlead_schemas.wire.events import (
     FailReason,
     JobCancelled,
     JobFailed,

@@ -7,7 +7,7 @@ from fairlead_queue.decide.plan import Plan
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.limits import DOUBLINGS_MAX, NEWS_MAX, NEWS_NS
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_schemas.events import JobDeferred
+from fairlead_schemas.wire.events import JobDeferred
 
 
 def say_why(plan: Plan, turns: Turns) -> None:

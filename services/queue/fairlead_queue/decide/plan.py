@@ -11,10 +11,10 @@ import msgspec
 from fairlead_queue.decide.configuration import Outlook
 from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, EVENT_BYTES, SUBMIT_BYTES
 from fairlead_queue.state import State
-from fairlead_schemas.commit import COMMIT_EVENTS_MAX
-from fairlead_schemas.events import JobSubmitted, QueueEvent
-from fairlead_schemas.queues import PoolSettings, QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
+from fairlead_schemas.wire.commit import COMMIT_EVENTS_MAX
+from fairlead_schemas.wire.events import JobSubmitted, QueueEvent
+from fairlead_schemas.wire.resources import Request
 
 
 def encoded_bytes(text: str) -> int:

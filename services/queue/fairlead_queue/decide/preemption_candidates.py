@@ -28,8 +28,8 @@ from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.order import priority_of
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import Victim, YieldRule
-from fairlead_schemas.queues import RESOURCES
+from fairlead_schemas.queuefile.settings import RESOURCES
+from fairlead_schemas.wire.events import Victim, YieldRule
 
 SECOND_NS = 1_000_000_000
 GPU = RESOURCES.index("gpu")

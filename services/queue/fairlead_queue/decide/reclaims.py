@@ -13,7 +13,7 @@ from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.order import priority_of
-from fairlead_schemas.events import JobStopRequested
+from fairlead_schemas.wire.events import JobStopRequested
 
 
 def reclaim(plan: Plan) -> None:

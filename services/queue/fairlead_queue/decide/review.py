@@ -20,7 +20,7 @@ from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import JobOffered, OfferWithdrawn, WithdrawReason
+from fairlead_schemas.wire.events import JobOffered, OfferWithdrawn, WithdrawReason
 
 
 def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:

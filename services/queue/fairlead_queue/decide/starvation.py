@@ -29,7 +29,7 @@ from fairlead_queue.waiting.idle import decisive
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.events import PreemptionRequested, ReservationRequested, Victim
+from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequested, Victim
 
 #: What a request for room takes at most.
 VICTIMS_BYTES_MAX = VICTIM_BYTES * VICTIMS_LARGE_MAX

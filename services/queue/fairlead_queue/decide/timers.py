@@ -4,7 +4,7 @@ from fairlead_queue.budgets import UNIT
 from fairlead_queue.decide.plan import Plan
 from fairlead_queue.limits import AGED_CHUNK
 from fairlead_queue.state import State
-from fairlead_schemas.events import BudgetReached, DeadlineMissed, JobQueued, JobStopRequested, PriorityAged
+from fairlead_schemas.wire.events import BudgetReached, DeadlineMissed, JobQueued, JobStopRequested, PriorityAged
 
 
 def act_on_time(plan: Plan) -> None:

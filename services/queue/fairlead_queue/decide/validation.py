@@ -10,9 +10,8 @@ from fairlead_queue.decide.configuration import Outlook, affected, changes
 from fairlead_queue.fairness.guarantees import children_of, guarantee, limits_of, pool_name
 from fairlead_queue.sequencers.named import known_sequencers, sequencer_problem
 from fairlead_queue.state import State
-from fairlead_schemas import commands as cmd
-from fairlead_schemas.ids import is_queue_path, is_token
-from fairlead_schemas.queues import (
+from fairlead_schemas.queuefile.amounts import amount_word, gpu_hours_word, resource_word
+from fairlead_schemas.queuefile.settings import (
     ANY_USER,
     CHANGES_MAX,
     GPU_CLASS_PREFIX,
@@ -22,7 +21,8 @@ from fairlead_schemas.queues import (
     QueueSettings,
     is_resource,
 )
-from fairlead_schemas.queuewords import amount_word, gpu_hours_word, resource_word
+from fairlead_schemas.units.ids import is_queue_path, is_token
+from fairlead_schemas.wire import commands as cmd
 
 #: Larger than any cluster; a bound so that sums stay ordinary integers.
 AMOUNT_MAX = 1 << 45

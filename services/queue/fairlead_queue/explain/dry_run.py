@@ -15,20 +15,20 @@ from fairlead_queue.explain.remedies import for_place
 from fairlead_queue.fairness.users import queue_of, user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
-from fairlead_schemas.ask import Explanation, Outcome, QuotaAfter
-from fairlead_schemas.commands import SubmitJob
-from fairlead_schemas.events import Victim
+from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Explanation
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.events import Victim
 
 #: The id of a job that is not there.
 TRIED = "0"
 
 
-def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
+def dry_run(state: State, command: SubmitJob, now_ns: int) -> DryRunOutcome:
     """The outcome of one submit at a moment."""
     plan = Plan(state, now_ns, 0)
     refused = refusal(plan, command)
     if refused is not None:
-        return Outcome(code=refused.code, field=refused.field, message=refused.message)
+        return DryRunOutcome(code=refused.code, field=refused.field, message=refused.message)
     queue = state.queues[command.queue]
     request = in_pool(plan, command)
     order = order_in(plan, command, state.next_place)
@@ -36,7 +36,7 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> Outcome:
         job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
         job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
         state.try_in_line(job, set())
-        return Outcome(
+        return DryRunOutcome(
             pool=queue.pool.name, quota=tuple(_quota(job)), borrows=_borrows(job), waits=_waits(state, job),
             displaces=_displaces(state, job, now_ns), estimate=estimate(state, job, command, now_ns),
         )  # fmt: skip
@@ -58,9 +58,9 @@ def _waits(state: State, job: Job) -> Explanation:
     return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(for_place(job)))
 
 
-def _quota(job: Job) -> list[QuotaAfter]:
+def _quota(job: Job) -> list[DryRunQuota]:
     """Every limit and guarantee on the way up that the job counts on, with it counted."""
-    pool, found = job.lane.klass.pool, list[QuotaAfter]()
+    pool, found = job.lane.klass.pool, list[DryRunQuota]()
     for node in job.lane.leaf.node.up():
         if node.parent is None:
             continue
@@ -70,7 +70,7 @@ def _quota(job: Job) -> list[QuotaAfter]:
             if more and (ceiling is not None or node.guaranteed[at]):
                 used = node.usage[at]
                 found.append(
-                    QuotaAfter(
+                    DryRunQuota(
                         queue=queue_of(node), user=user_of(node), resource=resource, used=used, after=used + more,
                         guaranteed=node.guaranteed[at], maximum=ceiling,
                     )

@@ -14,8 +14,8 @@ from fairlead_queue.fairness.tree import Amounts, Node
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.pools import Pool
-from fairlead_schemas.ask import Estimate
-from fairlead_schemas.commands import SubmitJob
+from fairlead_schemas.queries.explainer import Estimate
+from fairlead_schemas.wire.commands import SubmitJob
 
 #: Jobs ahead that are laid out in time.
 LAID_OUT_MAX = 500

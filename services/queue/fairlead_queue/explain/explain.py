@@ -15,8 +15,8 @@ from fairlead_queue.fairness.users import user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_schemas.ask import Change, Explanation
-from fairlead_schemas.queuewords import counted, number
+from fairlead_schemas.queries.explainer import Explanation, SuggestedChange
+from fairlead_schemas.queuefile.amounts import counted, number
 
 #: Jobs ahead that are named.
 NAMED_MAX = 10
@@ -35,7 +35,7 @@ def explain(state: State, job: Job) -> Explanation:
         return Explanation(reason="place", message=message, changes=tuple(for_place(job)))
     ahead = ahead_of(state, job, AHEAD_MAX).jobs if job.wait == "line" else []
     numbers: dict[str, int | str] = {"ahead": len(ahead)}
-    changes: list[Change] = []
+    changes: list[SuggestedChange] = []
     if closed is None:
         message = "it is next" if not ahead else f"{_jobs(len(ahead))} before it"
         reason = "next" if not ahead else "turn"

@@ -20,16 +20,16 @@ from fairlead_queue.fairness.users import queue_of, user_of
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Queue
-from fairlead_schemas.ask import Change
-from fairlead_schemas.queuewords import counted, is_are
-from fairlead_schemas.requestwords import gpus, places
+from fairlead_schemas.queries.explainer import SuggestedChange
+from fairlead_schemas.queuefile.amounts import counted, is_are
+from fairlead_schemas.wire.resource_requests import gpus, places
 
 #: Other queues that are looked at and named.
 QUEUES_MAX = 200
 OTHERS_MAX = 3
 
 
-def changes_of(state: State, job: Job, refusal: Refusal, ahead: Sequence[Job]) -> Iterator[Change]:
+def changes_of(state: State, job: Job, refusal: Refusal, ahead: Sequence[Job]) -> Iterator[SuggestedChange]:
     """For a job that a limit refuses; `ahead`: who gets a turn before it, were it not for that limit."""
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
@@ -98,7 +98,7 @@ def _over(lack: Refusal) -> int:
     return lack.held + lack.needed - lack.ceiling
 
 
-def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> Change:
+def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> SuggestedChange:
     """Return the change that must come free. With other jobs ahead, that is the job's whole need, for resources that come free
     first are theirs.
     """
@@ -113,7 +113,7 @@ def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> Ch
     if before:
         verb = is_are(first.resource, first.needed) if len(lacks) == 1 else "are"
         then = f" {verb} left by {_before(before)}"
-    return Change(
+    return SuggestedChange(
         kind="wait", message=f"starts when {' and '.join(clauses)}{then}", queue=queue_of(first.node),
         resource=first.resource, amount=_missing(first, before),
     )  # fmt: skip
@@ -158,11 +158,11 @@ def _before(count: int) -> str:
     return "the job before it" if count == 1 else f"the {count} jobs before it"
 
 
-def _quota(state: State, lacks: Sequence[Refusal], before: int) -> Change:
+def _quota(state: State, lacks: Sequence[Refusal], before: int) -> SuggestedChange:
     """Each limit raised by as little as would do, for those before the job, too."""
     told = " and ".join(_raised(state, lack) for lack in lacks) + (f", with {_before(before)}" if before else "")
     first = lacks[0]
-    return Change(
+    return SuggestedChange(
         kind="quota", message=f"could start now if {told}", queue=queue_of(first.node), resource=first.resource,
         amount=first.held + first.needed,
     )  # fmt: skip
@@ -185,7 +185,7 @@ def _raised(state: State, lack: Refusal) -> str:
 # ---------------------------------------------------------------------------------------- less, or elsewhere
 
 
-def smaller(job: Job) -> Iterator[Change]:
+def smaller(job: Job) -> Iterator[SuggestedChange]:
     """Fewer GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
@@ -198,17 +198,19 @@ def smaller(job: Job) -> Iterator[Change]:
         if refused is None and _has_room(klass.pool.tree.root, need, job):
             each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {whole}{each}"
-            yield Change(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
+            yield SuggestedChange(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
             return
 
 
-def for_place(job: Job) -> Iterator[Change]:
+def for_place(job: Job) -> Iterator[SuggestedChange]:
     """Yield the changes that a job with its turn waits for."""
     request = job.lane.klass.request
     if request.gpu_milli:
         verb = is_are("gpu", request.gpu_milli if not request.gpu_parts else request.gpu_parts * 1000)
         free = f"{gpus(request)} {verb} free {places(request, tasks=request.tasks)}"
-        yield Change(kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total)
+        yield SuggestedChange(
+            kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total
+        )
     yield from smaller(job)
 
 
@@ -226,7 +228,7 @@ def _short(root: Node, need: Amounts, job: Job) -> Iterator[Refusal]:
             yield Refusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
-def _elsewhere(state: State, job: Job) -> Iterator[Change]:
+def _elsewhere(state: State, job: Job) -> Iterator[SuggestedChange]:
     """Other queues of the pool to which it could be moved, and under whose limits it would come now."""
     pool, need, plan = job.lane.klass.pool, job.lane.klass.need, Plan(state, state.at_ns, 0)
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
@@ -242,7 +244,7 @@ def _elsewhere(state: State, job: Job) -> Iterator[Change]:
         if spent(plan, path) or unnamed_model(plan, path, job.lane.klass.request):
             continue
         named += 1
-        yield Change(kind="other_queue", message=f"could start now in queue {path}", queue=path)
+        yield SuggestedChange(kind="other_queue", message=f"could start now in queue {path}", queue=path)
         if named == OTHERS_MAX:
             return
 

@@ -5,7 +5,7 @@ guarantees of the queues below it. Every queue is in the pool of the queue at th
 from collections.abc import Mapping
 
 from fairlead_queue.fairness.tree import Limits
-from fairlead_schemas.queues import DEFAULT_POOL, QueueSettings
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, QueueSettings
 
 
 def children_of(queues: Mapping[str, QueueSettings]) -> dict[str, list[str]]:

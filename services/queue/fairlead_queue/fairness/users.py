@@ -1,7 +1,7 @@
 """Users whom a queue tells apart: each has a node of his own below the queue's, under a name that no queue can have."""
 
 from fairlead_queue.fairness.tree import USER_MARK, Limits, Node
-from fairlead_schemas.queues import ANY_USER, QueueSettings
+from fairlead_schemas.queuefile.settings import ANY_USER, QueueSettings
 
 
 def path_of(queue: str, user: str) -> str:

@@ -15,7 +15,7 @@ from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.sequencers.fairshare import FairShare
 from fairlead_queue.sequencers.fifo import Fifo, Lifo, Promised
 from fairlead_queue.sequencers.own import Keyed, QueueOrder
-from fairlead_schemas.queues import PoolSettings
+from fairlead_schemas.queuefile.settings import PoolSettings
 
 GROUP = "fairlead.sequencers"
 

@@ -18,8 +18,8 @@ from fairlead_queue.snapshot.rows import (
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.order import OFFSET_MASK
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.resources import Request
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.resources import Request
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

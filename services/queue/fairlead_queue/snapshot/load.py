@@ -13,9 +13,9 @@ from fairlead_queue.snapshot.rows import (
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Deferral, Lane
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.lifecycle import CHARGED_STATES
-from fairlead_schemas.resources import Request
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire.lifecycle import CHARGED_STATES
+from fairlead_schemas.wire.resources import Request
 
 _decoder = msgspec.json.Decoder(Document)
 

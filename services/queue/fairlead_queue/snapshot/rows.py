@@ -7,8 +7,8 @@ from fairlead_queue.fairness.past_use import Row
 from fairlead_queue.waiting.idle import Idle
 from fairlead_queue.waiting.jobs import End
 from fairlead_queue.waiting.nodes import Shape
-from fairlead_schemas.queues import PoolSettings, QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
+from fairlead_schemas.wire.resources import Request
 
 #: Raised where a field comes to mean something else.
 VERSION = 7

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from fairlead_queue.budgets import Account
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.order import priority_of
-from fairlead_schemas.jobspec import PRIORITY_MAX
+from fairlead_schemas.units.ids import PRIORITY_MAX
 
 type Times = list[tuple[int, str]]
 

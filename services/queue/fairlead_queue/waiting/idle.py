@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_schemas.idle import IdleAction, IdleRule
+from fairlead_schemas.policies.idle import IdleAction, IdleRule
 
 
 class Idle(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fairlead_queue.waiting.idle import Idle
-from fairlead_schemas.events import RunOutcome, StartFault
+from fairlead_schemas.wire.events import RunOutcome, StartFault
 
 if TYPE_CHECKING:
     from fairlead_queue.waiting.lanes import Lane

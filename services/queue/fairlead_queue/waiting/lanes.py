@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fairlead_queue.fairness.tree import Node
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.line import Line
-from fairlead_schemas.queues import QueueSettings
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.wire.resources import Request
 
 if TYPE_CHECKING:
     from fairlead_queue.waiting.pools import Pool

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fairlead_schemas.queues import DEFAULT_POOL
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 
 
 class Shape(NamedTuple):

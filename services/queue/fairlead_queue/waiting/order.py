@@ -9,7 +9,8 @@ Places are given one after the other: to a job when it arrives, and again when i
 The position orders jobs of one queue. Between queues the pool's sequencer decides; an offer's rank is another number.
 """
 
-from fairlead_schemas.jobspec import ARRAY_ELEMENTS_MAX, PRIORITY_MAX
+from fairlead_schemas.jobfile.job_spec import ARRAY_ELEMENTS_MAX
+from fairlead_schemas.units.ids import PRIORITY_MAX
 
 OFFSET_BITS = 17
 PLACE_BITS = 36

@@ -14,8 +14,15 @@ from fairlead_queue.sequencers.named import sequencer_named
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, RequestClass
 from fairlead_queue.waiting.order import order_of
-from fairlead_schemas.queues import DEFAULT_POOL, GPU_CLASS_PREFIX, MODEL_LABEL, RESOURCES, PoolSettings, gpu_class
-from fairlead_schemas.resources import Request
+from fairlead_schemas.queuefile.settings import (
+    DEFAULT_POOL,
+    GPU_CLASS_PREFIX,
+    MODEL_LABEL,
+    RESOURCES,
+    PoolSettings,
+    gpu_class,
+)
+from fairlead_schemas.wire.resources import Request
 
 _MODEL = MODEL_LABEL + "="
 #: Requests of which it is remembered what they need.

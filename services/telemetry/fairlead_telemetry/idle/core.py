@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.idle import IdleRule
+from fairlead_schemas.policies.idle import IdleRule
+from fairlead_schemas.wire.commit import Commit
 from fairlead_telemetry.idle import snapshot
 from fairlead_telemetry.idle.apply.handlers import WRITER, evolve
 from fairlead_telemetry.idle.decide.decision import answer, review

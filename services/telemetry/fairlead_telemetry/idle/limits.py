@@ -1,6 +1,6 @@
 """Every bound of the idle policies, by name."""
 
-from fairlead_schemas.quantities import SECOND_NS
+from fairlead_schemas.units.quantities import SECOND_NS
 
 #: A signal that was not heard of for so long is missing: the run counts as active.
 UNSEEN_NS = 15 * SECOND_NS

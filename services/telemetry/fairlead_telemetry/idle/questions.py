@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fairlead_schemas.idle import IdleRule, IdleSignal
+from fairlead_schemas.policies.idle import IdleRule, IdleSignal
 from fairlead_telemetry.idle.scopes import PRESENCE
 from fairlead_telemetry.idle.state import Part
 

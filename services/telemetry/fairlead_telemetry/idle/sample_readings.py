@@ -5,7 +5,7 @@ None means "not known" throughout: a value that a node cannot report must not lo
 
 from typing import NamedTuple
 
-from fairlead_schemas.samples import GpuSample, RunResources, SampleBatch
+from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch
 
 
 class GpuReading(NamedTuple):

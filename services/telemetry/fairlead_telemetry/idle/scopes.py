@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
-from fairlead_schemas.idle import IdleAction, IdleMode, IdlePolicy, IdleRule
+from fairlead_schemas.policies.idle import IdleAction, IdleMode, IdlePolicy, IdleRule
 from fairlead_telemetry.idle.state import Birth
 
 GLOBAL, PROJECT, USER = "global", "project:", "user:"

@@ -3,7 +3,7 @@
 import msgspec
 
 from fairlead_bus.state_schema import schema_of
-from fairlead_schemas.idle import IdlePolicy
+from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_telemetry.idle.state import Birth, Run, State
 
 #: Raised where a field comes to mean something else.

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fairlead_schemas.idle import IdleEvidence, IdlePolicy, IdleRule
+from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy, IdleRule
 
 #: How far a rule has come with a run: its owner was told (or nothing follows), a dry run has said what it would do, the lease was
 #: cut, the run was asked back.

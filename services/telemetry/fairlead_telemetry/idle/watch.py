@@ -6,8 +6,8 @@ Its memory is a few integers for each node and signal of each watched run, for a
 
 from collections.abc import Iterable
 
-from fairlead_schemas.idle import IdleSignal
-from fairlead_schemas.samples import SampleBatch
+from fairlead_schemas.policies.idle import IdleSignal
+from fairlead_schemas.wire.samples import SampleBatch
 from fairlead_telemetry.idle.idle_windows import over_parts
 from fairlead_telemetry.idle.limits import FUTURE_NS, LATE_NS
 from fairlead_telemetry.idle.questions import Answer, Question, Reading

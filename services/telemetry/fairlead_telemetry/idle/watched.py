@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fairlead_schemas.idle import IdleSignal
+from fairlead_schemas.policies.idle import IdleSignal
 from fairlead_telemetry.idle.idle_windows import Counter, Stretch
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 from fairlead_telemetry.idle.questions import Reading

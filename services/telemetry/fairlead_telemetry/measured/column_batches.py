@@ -11,14 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead_schemas.sample_columns import (
-    NS_PER_MS,
-    Columns,
-    GpuColumns,
-    ResourceColumns,
-    SampleColumns,
-    UseColumns,
-)
+from fairlead_schemas.wire.samples import NS_PER_MS, Columns, GpuColumns, ResourceColumns, SampleColumns, UseColumns
 from fairlead_telemetry.samples import SampleHead
 from fairlead_telemetry.schema.measured import FILED
 

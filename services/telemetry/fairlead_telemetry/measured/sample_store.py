@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
-from fairlead_schemas.sample_columns import SampleColumns
+from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.measured.column_batches import KINDS, Arrays, coarse, gathered
 from fairlead_telemetry.measured.manifest import FOLDER, RAW, SUMS, DayFile, Kind, write_manifest
 from fairlead_telemetry.measured.spans import DAY_NS, Span, due, file_name

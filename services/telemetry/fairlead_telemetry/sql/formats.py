@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
-from fairlead_schemas.sqlwords import SqlFormat
+from fairlead_schemas.queries.telemetry import SqlFormat
 
 #: An answer, whole, stays below a bus message (1 MiB) with room for the envelope.
 ANSWER_BYTES_MAX = 900 * 1024

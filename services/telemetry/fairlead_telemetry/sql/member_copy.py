@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from fairlead_schemas.callers import Caller
+from fairlead_schemas.queries.telemetry import Caller
 from fairlead_telemetry import schema
 from fairlead_telemetry.schema.log import PLACE
 from fairlead_telemetry.schema.measured import measured_view

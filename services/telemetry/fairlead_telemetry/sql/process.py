@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_schemas.sqlwords import SqlFormat
+from fairlead_schemas.queries.telemetry import SqlFormat
 
 #: How much longer than its deadline, or than a cancel, a query may take to obey before the process is killed.
 OBEY_S = 2.0

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from fairlead_schemas.sqlwords import ROWS_MAX, SqlCancel, SqlRequest
+from fairlead_schemas.queries.telemetry import ROWS_MAX, SqlCancel, SqlRequest
 from fairlead_telemetry.sql.copies import FRESH_S, Copies
 from fairlead_telemetry.sql.member_copy import Scope, scope_of
 from fairlead_telemetry.sql.process import OBEY_S, Gone, Process

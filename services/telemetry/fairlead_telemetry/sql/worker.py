@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import duckdb
 import msgspec
 
-from fairlead_schemas.sqlwords import SqlHead
+from fairlead_schemas.queries.telemetry import SqlHead
 from fairlead_telemetry.measured.attach import open_copy
 from fairlead_telemetry.sql.formats import NoSuchForm, spell
 from fairlead_telemetry.sql.gate import Refused, check

@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.ids import array_of
-from fairlead_schemas.queues import DEFAULT_POOL, MODEL_LABEL
-from fairlead_schemas.resources import Inventory, Request
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, MODEL_LABEL
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.resources import Inventory, Request
 
 #: What a GPU of a model that its pool names no price for counts in budgets, in thousandths.
 PRICE = 1000

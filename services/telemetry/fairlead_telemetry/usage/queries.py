@@ -1,6 +1,6 @@
 """Verb `usage`: keeps the meter up to date in the background, and answers with statements. A shell.
 
-    usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.usage.UsageStatement (no month: the present one)
+    usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.queries.telemetry.UsageStatement (no month: the present one)
 
 The bill of a month that is not over comes with an estimate up to now, by this service's clock and never before the log's.
 The price table is read again for each answer, so that a new one needs no restart.
@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from fairlead_bus.settings import BadSetting
-from fairlead_schemas.usage import BYS, By
+from fairlead_schemas.queries.telemetry import BYS, By
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.usage.prices import NO_PRICES, Prices, PriceTableError, read_prices
 from fairlead_telemetry.usage.statement import month_at, month_named

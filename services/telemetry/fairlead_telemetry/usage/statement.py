@@ -13,7 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fairlead_schemas.usage import GPU_HOUR, By, UsageEstimate, UsageEstimateLine, UsageLine, UsageStatement
+from fairlead_schemas.queries.telemetry import (
+    GPU_HOUR_MILLI_NS,
+    By,
+    UsageEstimate,
+    UsageEstimateLine,
+    UsageLine,
+    UsageStatement,
+)
 from fairlead_telemetry.usage.prices import MICRO, Price, Prices
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
@@ -141,12 +148,12 @@ def _line(each: Sum, piece: Piece, measures: Measures | None) -> UsageLine:
 
 def hours(charged: int) -> float:
     """milli-GPU x ns as GPU-hours, to be read by people."""
-    return round(charged / GPU_HOUR, 6)
+    return round(charged / GPU_HOUR_MILLI_NS, 6)
 
 
 def amount(charged: int, micro: int) -> str:
     """Return the cost of `charged` milli-GPU x ns at `micro` millionths a GPU-hour: to hundredths, half up."""
-    unit = GPU_HOUR * MICRO // 100
+    unit = GPU_HOUR_MILLI_NS * MICRO // 100
     return _hundredths((2 * charged * micro + unit) // (2 * unit))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.usage import By, UsageStatement
+from fairlead_schemas.queries.telemetry import By, UsageStatement
 from fairlead_telemetry.usage import relations
 from fairlead_telemetry.usage.measuring import measured
 from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay

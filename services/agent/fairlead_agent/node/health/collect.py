@@ -20,7 +20,7 @@ from fairlead_agent.node.health.checks import Clock, Disk, Engine, Facts
 from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
-from fairlead_schemas.samples import GpuSample
+from fairlead_schemas.wire.samples import GpuSample
 
 ENGINE_TIMEOUT_S = 10
 #: An answer of the engine is good for so long: many runs may fail at once.

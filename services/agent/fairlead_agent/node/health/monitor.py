@@ -26,8 +26,8 @@ from fairlead_agent.node.health.watch import Change, Notes, Watch
 from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
-from fairlead_schemas.desired import RunOrder
-from fairlead_schemas.reports import HealthSeen
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.reports import HealthSeen
 
 SECOND_NS = 1_000_000_000
 #: A run of so long is followed by a check, however it has ended.

@@ -21,7 +21,7 @@ from zlib import crc32
 import msgspec
 
 from fairlead_agent.node.health.fault_localization import Verdict, partners, verdict, worth_another_try
-from fairlead_schemas.desired import RunOrder
+from fairlead_schemas.wire.desired import RunOrder
 
 #: Ports of meetings, below those that gangs themselves meet at; ranks beyond share them, at other addresses.
 PORT_FIRST, PORTS, RANKS_APART = 10_000, 8_000, 2_000

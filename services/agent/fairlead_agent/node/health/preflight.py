@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from fairlead_agent.node.health.checks import Facts, Finding, all_findings
-from fairlead_schemas.health import meaning_of
+from fairlead_schemas.wire.health import meaning_of
 
 
 class Floor(NamedTuple):

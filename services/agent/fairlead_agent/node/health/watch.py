@@ -14,8 +14,8 @@ from typing import NamedTuple
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, Finding
-from fairlead_schemas import xids
-from fairlead_schemas.health import meaning_of
+from fairlead_schemas.wire import health
+from fairlead_schemas.wire.health import meaning_of
 
 
 class Hold(NamedTuple):
@@ -98,7 +98,7 @@ class Watch:
 
     def xid(self, gpu: str, number: int, evidence: str, now_ns: int) -> list[Change]:
         """The driver has reported an error; what is a note at most changes nothing here."""
-        if xids.decision(number) in ("nothing", "note"):
+        if health.xid_decision(number) in ("nothing", "note"):
             return []
         key = gpu, f"xid{number}"
         known = self._open.get(key)
@@ -191,12 +191,12 @@ class Notes:
 
     def add(self, gpu: str, number: int, runs: Iterable[RunEntry]) -> None:
         """Add an XID of a GPU as a note to each open run that holds the GPU."""
-        if xids.decision(number) == "nothing":
+        if health.xid_decision(number) == "nothing":
             return
         for run in runs:
             if run.open and gpu in run.gpus:
                 told = self._notes.setdefault(run.key, [])
-                note = f"{gpu} reported {xids.words(number)}"
+                note = f"{gpu} reported {health.xid_words(number)}"
                 if note not in told and len(told) < NOTES_MAX:
                     told.append(note)
 

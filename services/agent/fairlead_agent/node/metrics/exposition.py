@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from fairlead_agent.devices.port import GpuHealth
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse
+from fairlead_schemas.wire.resources import Gpu
+from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

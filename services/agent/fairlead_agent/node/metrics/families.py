@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from fairlead_agent.devices.port import SLOWDOWNS, GpuHealth
 from fairlead_agent.node.metrics.exposition import Family, NodeFacts, Sample, text
-from fairlead_schemas.resources import Gpu
-from fairlead_schemas.samples import GpuSample, RunResources, RunUse
+from fairlead_schemas.wire.resources import Gpu
+from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse
 
 type Of[T] = Callable[[T], float | None]
 

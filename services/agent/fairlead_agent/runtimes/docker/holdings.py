@@ -18,8 +18,8 @@ from fairlead_agent.linux import mounts
 from fairlead_agent.linux.mounts import Closed, open_below, open_path, read_below
 from fairlead_agent.runtimes.docker.template import Bind
 from fairlead_agent.settings import Grants
-from fairlead_schemas.events import StartFault
-from fairlead_schemas.mountrules import Secret, Volume
+from fairlead_schemas.jobfile.agent_fields import Secret, Volume
+from fairlead_schemas.wire.events import StartFault
 
 SECRET_BYTES_MAX = 64 * 1024
 HELD_MIB = 256

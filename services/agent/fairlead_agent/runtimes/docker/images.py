@@ -14,7 +14,7 @@ from docker.utils import parse_repository_tag
 
 from fairlead_agent.runtimes.docker.engine import EngineLink, EngineRefused, answer, documents
 from fairlead_agent.runtimes.docker.pulls import Failure, Progress, backoff_s, classify, refused
-from fairlead_schemas.imagenames import BadImageName, Registries, parse_image
+from fairlead_schemas.units.image_names import ImageNameError, Registries, parse_image
 
 #: Without a word of progress for this long, a pull counts as broken off.
 STALL_S = 300.0
@@ -96,7 +96,7 @@ class Images:
         """Refuse names that would make another request of the engine, or send it where it must not go. Raises PullFailed."""
         try:
             fault = self._registries.fault(parse_image(name).registry)
-        except BadImageName as error:
+        except ImageNameError as error:
             raise PullFailed(classify(name, 400, str(error))) from error
         if fault:
             raise PullFailed(refused(name, fault))

@@ -6,7 +6,7 @@ Wordings of failures: Docker Engine 20.10 to 28 and the distribution registry's 
 
 from typing import Any, Literal, NamedTuple
 
-from fairlead_schemas.events import StartFault
+from fairlead_schemas.wire.events import StartFault
 
 Kind = Literal[
     "reference", "not_allowed", "not_found", "denied", "rate_limit", "registry", "no_host", "network", "disk", "unknown"

@@ -41,8 +41,8 @@ from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFaile
 from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork, Grants
-from fairlead_schemas.events import StartFault
-from fairlead_schemas.imagenames import Registries
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.wire.events import StartFault
 
 CONFLICT = 409
 #: runc's words where the image has no such program.

@@ -8,9 +8,9 @@ has no effect.
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.commit import Commit
-from fairlead_schemas.ids import array_of
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commit import Commit
 from fairlead_telemetry.idle.state import Birth, Idle, Part, Run, State
 
 WRITER = "telemetry"

@@ -4,10 +4,10 @@ one event for each of them.
 
 from typing import Any
 
-from fairlead_schemas import commands as cmd
-from fairlead_schemas import events as ev
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.quantities import format_duration
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.units.quantities import format_duration
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.idle.decide.policy_evaluation import SAID_ONLY
 from fairlead_telemetry.idle.decide.validation import Wanted, refusal
 from fairlead_telemetry.idle.limits import REFUSAL_CHARS_MAX

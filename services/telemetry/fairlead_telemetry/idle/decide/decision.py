@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.idle import IdleRule
+from fairlead_schemas.policies.idle import IdleRule
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.idle.decide.commands import Plan, carry_out
 from fairlead_telemetry.idle.decide.policy_evaluation import judge
 from fairlead_telemetry.idle.decide.schedule import Agenda, next_moment

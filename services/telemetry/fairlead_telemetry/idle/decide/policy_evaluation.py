@@ -10,8 +10,8 @@ no event ── idle for `after` ──> JobIdle ── notice over ──> Recl
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from fairlead_schemas import events as ev
-from fairlead_schemas.idle import ActiveReason, IdleEvidence, IdleRule, IdleSignal
+from fairlead_schemas.policies.idle import ActiveReason, IdleEvidence, IdleRule, IdleSignal
+from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.idle.questions import Answer, is_quiet
 from fairlead_telemetry.idle.scopes import RULES, InForce
 from fairlead_telemetry.idle.state import Idle, Run

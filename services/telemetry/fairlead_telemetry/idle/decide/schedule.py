@@ -5,7 +5,7 @@ at all runs once.
 import heapq
 from collections.abc import Iterator, Mapping
 
-from fairlead_schemas.idle import IdleRule
+from fairlead_schemas.policies.idle import IdleRule
 from fairlead_telemetry.idle.decide.policy_evaluation import SAID_ONLY, due_ns
 from fairlead_telemetry.idle.scopes import InForce
 from fairlead_telemetry.idle.state import Run

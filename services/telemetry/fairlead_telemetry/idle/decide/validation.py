@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from fairlead_schemas.idle import IdlePolicy
-from fairlead_schemas.quantities import format_duration
+from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.units.quantities import format_duration
 from fairlead_telemetry.idle.limits import (
     AFTER_LEAST_NS,
     DURATION_MOST_NS,

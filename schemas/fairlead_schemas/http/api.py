@@ -1,0 +1,477 @@
+"""Documents of the HTTP API: the shapes that `-o json` prints and scripts hold us to."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from fairlead_schemas.policies.idle import IdleEvidence
+from fairlead_schemas.queries.cluster_map import GpuState
+from fairlead_schemas.queries.explainer import SuggestedChange
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Reason for a job's state: a closed code, one sentence, and the decision's own numbers."""
+
+    code: str
+    message: str
+    detail: dict[str, int | str] = {}
+
+
+class IdleStatus(msgspec.Struct, kw_only=True):
+    """Idle run under a policy: its start, its consequence and the time of that, and the evidence."""
+
+    rule: str  # utilization | interaction | lifetime
+    scope: str
+    action: str  # warn | stop | requeue | shrink
+    mode: str  # dry_run (nothing follows) | on_demand (when somebody waits who can use its GPUs) | always
+    since: str
+    #: When its notice is over; null: nothing follows. After it, `asked` says that it is asked back.
+    reclaim_at: str | None
+    asked: bool
+    #: The evidence in one line, and signal by signal in the signal's unit.
+    words: str
+    evidence: list[IdleEvidence]
+    extended_until: str | None = None
+
+
+#: Of earlier attempts so many are listed, the newest ones; so much is kept of what a run said at its end.
+ATTEMPTS_MAX, ATTEMPT_MESSAGE_CHARS_MAX = 20, 200
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that has ended and was followed by another one."""
+
+    attempt: int
+    nodes: list[str] = []
+    started_at: str | None = None
+    ended_at: str | None = None
+    #: Why there was another one: retry | oom | node_lost | node_rebooted | gpu_fault | drained | preempted | …, as of JobRequeued.
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    #: The code of the GPU's fault that ended it.
+    gpu_fault: str = ""
+    message: str = ""
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """Job, or element of an array."""
+
+    id: str
+    name: str
+    kind: str
+    queue: str
+    user: str
+    project: str
+    state: str
+    attempt: int
+    priority: int
+    reason: Reason | None
+    nodes: list[str]
+    gpus: dict[str, list[str]]
+    exit_code: int | None
+    submitted_at: str
+    started_at: str | None
+    ended_at: str | None
+    sequence: int
+    spec: msgspec.Raw
+    signal: int | None = None
+    message: str = ""
+    #: For an array: how many elements are in which state ("waiting": not offered yet).
+    array: dict[str, int] | None = None
+    #: RFC 3339 time by which it shall have ended, and whether that can no longer be.
+    deadline: str | None = None
+    deadline_missed: bool = False
+    #: Least run time before it may be asked to yield (seconds).
+    slice_seconds: int | None = None
+    #: Run time so far, over the attempts that this one goes on from (after a failure or a loss: from 0 again), and
+    #: what is left of time.total.
+    used_seconds: int = 0
+    left_seconds: int | None = None
+    #: What it waits for: {"job", "state"}.
+    after: list[dict[str, str]] = []
+    #: How often it has yielded to others; to whom the last time, or is asked to now: {"job", "rule"}.
+    preempted: int = 0
+    preempted_for: dict[str, str] | None = None
+    #: When it said last that its work is saved, and what it said; and how much run time its attempts have lost so far: from
+    #: that, or from their start, to an end that was no success (seconds).
+    saved_at: str | None = None
+    saved_note: str = ""
+    lost_seconds: int = 0
+    #: That its run lies idle, and until when no policy acts on it because somebody extended it.
+    idle: IdleStatus | None = None
+    extended_until: str | None = None
+    #: Attempts before this one, oldest first.
+    attempts: list[Attempt] = []
+
+
+class HealthIssue(msgspec.Struct, kw_only=True):
+    """Something about a node or one of its GPUs that is not well."""
+
+    gpu: str  # its UUID; "": the node itself
+    code: str  # of wire/health.py, or "xid" and its number
+    severity: str  # note (nothing is done) | gpu (it gets no new work) | node (the same of the node)
+    words: str  # what the code means
+    evidence: str  # what its agent saw
+    since: str
+    returns: str  # what it takes until it is well again
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """Node with its state, its free resources and its jobs."""
+
+    id: str
+    state: str  # ready | suspect | silent | cordoned | quarantined | draining | drained | lost
+    reason: str
+    runtime: str
+    simulated: bool
+    address: str
+    hostname: str
+    gpu_model: str
+    gpus: int
+    #: Those that anybody's job may be given now; `gpu_states` counts the others by state.
+    gpus_free: int
+    cpu_milli: int
+    cpu_milli_free: int
+    memory_mib: int
+    memory_mib_free: int
+    labels: dict[str, str]
+    jobs: list[str]
+    sequence: int
+    #: Which class cordoned or drained it: person | maintenance | rollout ("" for nobody).
+    setter: str = ""
+    #: {state of its GPUs, as of the cluster map: how many}, without states that none is in.
+    gpu_states: dict[GpuState, int] = {}
+    #: "key=value:Effect", and {UUID of a faulted GPU: its code}; such a GPU is not free.
+    taints: list[str] = []
+    faulted: dict[str, str] = {}
+    #: Links, NUMA nodes and NICs in one line; "": not known.
+    inside: str = ""
+    #: MIG instances by GPU in one line, of those in MIG mode; "": none is.
+    mig: str = ""
+    #: What is not well, the oldest first; jobs that failed fast there, where it is suspect or in quarantine for that.
+    health: list[HealthIssue] = []
+    blamed_by: list[str] = []
+    #: For how long its agent has not been heard; 0: it is heard, or this gateway has not listened long enough.
+    silent_seconds: int = 0
+
+
+class Maintenance(msgspec.Struct, kw_only=True):
+    """Maintenance window that is not over."""
+
+    name: str
+    state: str  # scheduled | started (its nodes get no new work)
+    nodes: list[str]
+    starts_at: str
+    ends_at: str
+    #: How long before the start its nodes get nothing new.
+    notice_seconds: int
+    by: str
+    reason: str
+    sequence: int
+
+
+class Rollout(msgspec.Struct, kw_only=True):
+    """Rolling upgrade of nodes."""
+
+    name: str
+    state: str  # running | paused | done | cancelled
+    #: {waiting | draining | returned | skipped | left: nodes}
+    nodes: dict[str, list[str]]
+    budget_gpus: int
+    #: GPUs of its nodes that take no work now, whoever keeps them from it.
+    gpus_away: int
+    nodes_max: int
+    #: Labels that say that a node is done.
+    want: list[str]
+    deadline_seconds: int
+    stop_long: bool
+    started_at: str
+    by: str
+    reason: str
+    sequence: int
+
+
+class Tripped(msgspec.Struct, kw_only=True):
+    """Cause that stopped automatic action: `found` nodes of `of` were hit, up to `allowed` would have been acceptable."""
+
+    kind: str  # nodes | loss
+    found: int
+    allowed: int
+    of: int
+    at: str
+
+
+class Breaker(msgspec.Struct, kw_only=True):
+    """State of the breaker: automatic action on nodes stops while anything has tripped it."""
+
+    tripped: list[Tripped]
+    sequence: int
+
+
+class QueueBudget(msgspec.Struct, kw_only=True):
+    """Budget of a queue, and its use in this period as last recorded by the queue service (at 80 and 100 %)."""
+
+    gpu_hours: float
+    period: str
+    spent_gpu_hours: float | None = None
+    percent_reached: int = 0
+
+
+class Queue(msgspec.Struct, kw_only=True):
+    """Queue with its limits and its use.
+
+    Amounts are {resource: amount}: "gpu" and "gpu:<model>" in milli-GPU, "cpu" in milli-CPU, "memory" in MiB.
+    Counted and charged amounts include the queues below.
+    """
+
+    path: str
+    #: The maximum of "gpu" (null: none) and what of it is charged.
+    gpu_quota_milli: int | None
+    gpu_milli_charged: int
+    waiting: int
+    running: int
+    sequence: int
+    pool: str = ""
+    #: As a queue file says it.
+    settings: dict[str, Any] = {}
+    #: What it names, and of other resources what the queues below it are guaranteed together.
+    guaranteed: dict[str, int] = {}
+    maximum: dict[str, int] = {}
+    #: Counted against its limits: by what has a place (`used`), and by open offers, which have none yet.
+    charged: dict[str, int] = {}
+    used: dict[str, int] = {}
+    #: Used beyond the guarantee, for what is guaranteed.
+    borrowed: dict[str, int] = {}
+    #: {user: charged}, where the settings limit single users.
+    users: dict[str, dict[str, int]] = {}
+    #: Attempts that ended by yielding to others.
+    preempted: int = 0
+    budget: QueueBudget | None = None
+
+
+class Pool(msgspec.Struct, kw_only=True):
+    """Pool of nodes and queues."""
+
+    name: str
+    #: As a queue file says it.
+    settings: dict[str, Any]
+    #: Its queues at the top; those below are in it, too.
+    queues: list[str]
+    nodes: int
+    gpus: int
+    sequence: int
+
+
+class QueueFileResult(msgspec.Struct, kw_only=True):
+    """Result of an applied queue file; `items` are the queues that it names."""
+
+    configured: int
+    removed: int
+    unchanged: int
+    items: list[Queue]
+    sequence: int
+
+
+class IdleScope(msgspec.Struct, kw_only=True):
+    """The policies of one scope ("global", "project:<name>", "user:<name>"), in the words of a policy file."""
+
+    scope: str
+    policies: list[dict[str, Any]]
+    by: str
+    set_at: str | None
+    sequence: int
+
+
+class IdleFileResult(msgspec.Struct, kw_only=True):
+    """Result of an applied policy file: the scopes that it names, in their present state."""
+
+    items: list[IdleScope]
+    sequence: int
+
+
+class IdleRun(msgspec.Struct, kw_only=True):
+    """Idle run, with its job and its policy's state."""
+
+    job: str
+    name: str
+    kind: str
+    queue: str
+    user: str
+    project: str
+    gpu_milli: int
+    nodes: list[str]
+    idle: IdleStatus
+
+
+class IdleSaving(msgspec.Struct, kw_only=True):
+    """Saving of a policy in dry run: runs, and the GPU-hours that they held from then until they were used again or
+    ended.
+    """
+
+    scope: str
+    rule: str
+    action: str
+    runs: int
+    gpu_hours: float
+    #: Runs among them that were used again later: work that would have been lost.
+    came_alive: int = 0
+
+
+class IdleOverview(msgspec.Struct, kw_only=True):
+    """Idle runs, the policies, and the savings of dry runs."""
+
+    policies: list[IdleScope]
+    items: list[IdleRun]
+    savings: list[IdleSaving]
+    sequence: int
+
+
+class Cluster(msgspec.Struct, kw_only=True):
+    """All nodes and queues, and the number of jobs in each state."""
+
+    sequence: int
+    #: Time of the commit `sequence`; null: the log is empty.
+    at: str | None
+    jobs: dict[str, int]
+    #: GPUs of nodes that are not lost, and those that anybody's job may be given now.
+    gpus: int
+    gpus_free: int
+    nodes: list[Node]
+    queues: list[Queue]
+
+
+class CommandOutcome(msgspec.Struct, kw_only=True):
+    """Outcome of a command that was decided."""
+
+    id: str
+    outcome: Literal["done", "repeated", "rejected"]
+    #: The job that it led to, and the code of a rejection.
+    job: str | None
+    code: str | None
+    message: str
+    #: Log sequence of the decision.
+    decided_at: int
+    sequence: int
+
+
+class Page[T](msgspec.Struct, kw_only=True):
+    """A list answer. `next` continues it; `sequence` is the log sequence it is true for."""
+
+    items: list[T]
+    next: str | None
+    sequence: int
+
+
+class SubmitResult(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The answer for one submitted job: its id and state, or (202) the command that will be decided."""
+
+    id: str = ""
+    state: str = ""
+    command: str = ""
+    sequence: int = 0
+    reason: Reason | None = None
+    errors: list[dict[str, str]] = []
+    #: Words of the job file that will not count, each in a sentence.
+    warnings: list[str] = []
+
+
+class Why(msgspec.Struct, kw_only=True):
+    """Explanation of a job's state, as of a sequence."""
+
+    id: str
+    state: str
+    attempt: int
+    reason: Reason
+    #: Of a job that waits: the smallest changes with which it could start, each by itself, as far as the queue can tell.
+    changes: list[SuggestedChange] = []
+    #: What could not be found out, and why.
+    note: str = ""
+    #: Of a job that failed: the last lines that its deciding rank has printed, 200 at most; of one that is about to
+    #: start: what its node says that it waits for. As far as the output is still there.
+    output: list[str] = []
+    #: Attempts before this one, oldest first.
+    attempts: list[Attempt] = []
+    at: str
+    changed_at: int
+    sequence: int
+
+
+class QuotaAfter(msgspec.Struct, kw_only=True):
+    """Use of one resource of a queue on the way up, with the job included.
+
+    Amounts have the form of `Queue`, and in `words` the form of a queue file.
+    """
+
+    queue: str
+    resource: str
+    used: int
+    after: int
+    guaranteed: int
+    #: null: no limit.
+    maximum: int | None
+    words: dict[str, str | int | None]
+    #: Whose part of the queue it is, where that limits single users; "": all of it.
+    user: str = ""
+
+
+class Displaced(msgspec.Struct, kw_only=True):
+    """A run that might be asked to yield to the job; the placer asks as few as make room."""
+
+    job: str
+    rule: str
+    message: str
+    #: What it would lose: since its last checkpoint, or since it started.
+    gpu_seconds: int = 0
+
+
+class StartEstimate(msgspec.Struct, kw_only=True):
+    """Estimate of the job's start, and its basis. null: no estimate is possible."""
+
+    start_at: str | None
+    wait_seconds: int | None
+    basis: str
+
+
+class DryRun(msgspec.Struct, kw_only=True):
+    """Expected result of a job if it were submitted now; no command was sent."""
+
+    #: False: it would be refused, `errors` say why.
+    valid: bool = True
+    #: "queue": by the file and by the queue as it is; "file": the queue could not be asked, and the rest is not known.
+    checked: str = "queue"
+    #: In one sentence.
+    message: str
+    #: The command that it would become, in integers; its `spec` is the job file with defaults left out.
+    command: msgspec.Raw
+    #: Of a refusal.
+    code: str = ""
+    errors: list[dict[str, str]] = []
+    pool: str = ""
+    #: Queues that limit or guarantee something that it needs, its own first, then those above.
+    quota: list[QuotaAfter] = []
+    #: What of it goes beyond its queue's guarantee, as amounts of `Queue` and as a queue file has them.
+    borrows: dict[str, int] = {}
+    borrows_words: dict[str, str | int] = {}
+    #: What would hold it back; null: nothing, it would be offered at once.
+    reason: Reason | None = None
+    changes: list[SuggestedChange] = []
+    #: Jobs that get their turn before it, and the first of them.
+    ahead: int = 0
+    first_ahead: list[str] = []
+    displaces: list[Displaced] = []
+    estimate: StartEstimate | None = None
+    sequence: int
+
+
+class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An error, as RFC 9457 problem+json."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    instance: str = ""
+    errors: list[dict[str, str]] = []
+    hint: str = ""
+    request_id: str = ""

@@ -1,0 +1,182 @@
+"""Volumes and secrets of a job file: their meaning, and the reasons for refusal. Pure.
+
+The gateway refuses by these rules at submit. A node's agent checks them again before it starts anything,
+because the agent is responsible for its own mounts, regardless of the order's sender.
+
+The job file's `output: {keep: 7d, max: 1Gi}`: how long, and how much of, a run's output stays on its node.
+
+Only the agent acts on these fields. It finds them in the job file, so no command and no event carries them; a submit
+checks their range. The settings of the node are upper bounds for both.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fairlead_schemas.jobfile.job_spec import OutputWords, SecretWords, VolumeWords
+from fairlead_schemas.jobfile.request import amount
+from fairlead_schemas.units import quantities
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.validation import ErrorCollector, FieldError
+
+VOLUMES_MAX = 32
+SECRETS_MAX = 32
+PATH_CHARS_MAX = 255
+SECRETS_DIRECTORY = "/run/secrets"
+#: Jobs that name no project have their volumes and secrets here.
+DEFAULT_PROJECT = "default"
+#: Neither these nor anything below them: the kernel's and the engine's, Fairlead's own, and paths by which NVIDIA's
+#: container toolkit can be asked for devices.
+CLOSED_PATHS = (
+    "/proc", "/sys", "/dev", "/etc/fairlead", "/run/nvidia-container-devices", "/var/run/nvidia-container-devices",
+)  # fmt: skip
+#: Not these, but below them: scratch space of every container.
+TAKEN_PATHS = ("/", "/tmp", "/run", "/var/run", SECRETS_DIRECTORY, "/etc")  # noqa: S108 -- mount points in a container
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9._@+-]+)+\Z", re.ASCII)
+
+
+class Volume(NamedTuple):
+    """A volume as it is to be mounted."""
+
+    name: str
+    path: str
+    read_only: bool
+    create: bool
+
+
+class Secret(NamedTuple):
+    """A secret, and the file that will hold it."""
+
+    name: str
+    path: str
+
+
+def volume_of(words: str | VolumeWords) -> Volume:
+    """Any text is understood; whether it may be so is for `faults`."""
+    if isinstance(words, VolumeWords):
+        return Volume(words.name, words.mountPath, words.readOnly, words.create)
+    name, _, path = words.partition(":")
+    path, colon, mode = path.partition(":")
+    # What is neither "ro" nor "rw" is left in the path, which is then refused by its colon.
+    return Volume(name, path if mode in ("", "ro", "rw") else path + colon + mode, mode == "ro", create=False)
+
+
+def secret_of(words: str | SecretWords) -> Secret:
+    """The same of a secret."""
+    name, path = (words, "") if isinstance(words, str) else (words.name, words.mountPath)
+    return Secret(name, path or f"{SECRETS_DIRECTORY}/{name}")
+
+
+def project_directory(project: str) -> str:
+    """Return the directory for a project's volumes and secrets. Meaningless for a project that `faults` refuses."""
+    return project or DEFAULT_PROJECT
+
+
+def mount_faults(
+    volumes: Sequence[str | VolumeWords], secrets: Sequence[str | SecretWords], project: str
+) -> Iterator[FieldError]:
+    """Everything wrong with them, by field."""
+    if (volumes or secrets) and not is_token(project_directory(project)):
+        message = f'expected 1 to 63 of a-z 0-9 _ - for a job with volumes or secrets, found "{project[:80]}"'
+        yield FieldError(field="project", message=message)
+    yield from _too_many("volumes", len(volumes), VOLUMES_MAX)
+    yield from _too_many("secrets", len(secrets), SECRETS_MAX)
+    given = [(f"volumes[{at}]", volume_of(each)) for at, each in enumerate(volumes[:VOLUMES_MAX])]
+    asked = [(f"secrets[{at}]", secret_of(each)) for at, each in enumerate(secrets[:SECRETS_MAX])]
+    named = [(field, each.name, each.path) for field, each in (*given, *asked)]
+    for field, name, path in named:
+        yield from _of_one(field, name, path)
+    yield from _of_all(named)
+
+
+def _too_many(field: str, found: int, most: int) -> Iterator[FieldError]:
+    if found > most:
+        yield FieldError(field=field, message=f"expected at most {most}, found {found}")
+
+
+def _of_one(field: str, name: str, path: str) -> Iterator[FieldError]:
+    if not is_token(name):
+        message = f"expected 1 to 63 of a-z 0-9 _ -, found {name[:80]!r}"
+        yield FieldError(field=f"{field}.name", message=message)
+    if fault := path_fault(path):
+        yield FieldError(field=f"{field}.mountPath", message=f"{fault}, found {path[:80]!r}")
+
+
+def path_fault(path: str) -> str:
+    """Return the reason for which a path may not be mounted; "" if it may."""
+    if len(path) > PATH_CHARS_MAX or not _PATH.match(path) or posixpath.normpath(path) != path:
+        return 'expected an absolute path such as "/data" of letters, digits and . _ @ + -, without "." and ".." parts'
+    for closed in CLOSED_PATHS:
+        if _within(path, closed):
+            return f"expected a path outside of {closed}"
+    return f"expected a path below {path}, which is taken" if path in TAKEN_PATHS else ""
+
+
+def _of_all(named: Sequence[tuple[str, str, str]]) -> Iterator[FieldError]:
+    """No two in one place, and none inside another: what is mounted there would be written to by the engine."""
+    for at, (field, _, path) in enumerate(named):
+        for other, _, above in named[:at]:
+            if _within(path, above) or _within(above, path):
+                message = f"expected paths apart from each other, found {path[:80]!r} and {above[:80]!r} ({other})"
+                yield FieldError(field=f"{field}.mountPath", message=message)
+
+
+def _within(path: str, other: str) -> bool:
+    return path == other or path.startswith(other + "/")
+
+
+KEEP_NS_MIN = 60 * quantities.SECOND_NS
+KEEP_NS_MAX = 365 * 86400 * quantities.SECOND_NS
+#: Of stdout and of stderr, each. The agent ships 1 MiB of a file at a time, so a lower bound could cut what is not shipped yet.
+MAX_MIB_MIN = 1
+MAX_MIB_MAX = 2**20
+
+KEEP, MAX = "output.keep", "output.max"
+
+
+class OutputBounds(NamedTuple):
+    """Bounds that a job sets for its own output; 0: none in addition to those of the node."""
+
+    keep_ns: int = 0
+    #: Of each of its two files.
+    max_mib: int = 0
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the end of the run for which its output is kept; 0: no bound."""
+        return self.keep_ns / quantities.SECOND_NS
+
+    @property
+    def bytes_max(self) -> int:
+        """Bytes that are kept of the end of each file; 0: no bound."""
+        return self.max_mib * 2**20
+
+
+NODE_BOUNDS = OutputBounds()
+
+
+def output_of(words: OutputWords, reading: ErrorCollector) -> OutputBounds:
+    """Read the bounds of a job file; notes every value that is out of range."""
+    keep_ns = max_mib = 0
+    if words.keep != "":
+        keep_ns = amount(reading, KEEP, quantities.parse_duration, words.keep, KEEP_NS_MIN)
+        if not KEEP_NS_MIN <= keep_ns <= KEEP_NS_MAX:
+            reading.wrong(KEEP, f'expected a duration from 1m to 365d, found "{words.keep}"; {_DEFAULT}')
+    if words.max != "":
+        max_mib = amount(reading, MAX, quantities.parse_memory, words.max, MAX_MIB_MIN)
+        if not MAX_MIB_MIN <= max_mib <= MAX_MIB_MAX:
+            reading.wrong(MAX, f'expected a size from 1Mi to 1Ti, found "{words.max}"; {_DEFAULT}')
+    return OutputBounds(keep_ns, max_mib)
+
+
+def describe_output(bounds: OutputBounds) -> str:
+    """Describe in one line how much output a node keeps of such a job."""
+    size = f"the last {quantities.format_memory(bounds.max_mib)} of stdout and of stderr" if bounds.max_mib else ""
+    age = f"for {quantities.format_duration(bounds.keep_ns)} after its end" if bounds.keep_ns else ""
+    own = ", ".join(part for part in (size, age) if part)
+    return f"{own}, or less where its node's settings are lower" if own else "as its node's settings have it"
+
+
+_DEFAULT = "leave it out for the node's own bound"

@@ -1,0 +1,290 @@
+"""The job file: the words that people write, decoded strictly.
+
+`decode_job` refuses unknown fields and wrong types and names the path of the error. What the words mean is
+`resolve.py`. The canonical spec that the log carries is the job file re-encoded with its defaults left out, so
+equal jobs have equal bytes.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from fairlead_schemas.policies.launchers import LAUNCHERS, ON_FAILURE
+from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
+from fairlead_schemas.units.validation import FieldError, InvalidJob, field_error, repeated_keys
+from fairlead_schemas.wire.events import DependencyState, JobKind
+from fairlead_schemas.wire.resource_requests import PACKINGS
+
+SPEC_BYTES_MAX = 64 * 1024
+ARRAY_ELEMENTS_MAX = 100_000
+RETRIES_MAX = 100
+NAME_CHARS_MAX = 128
+DEPENDENCIES_MAX = 100
+LABEL_CHARS_MAX = 256
+DEFAULT_GRACE = "30s"
+
+#: Set by Fairlead or by the device runtime; a job that sets them would see devices it does not hold.
+RESERVED_ENV_PREFIXES = (
+    "FAIRLEAD_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_", "AMD_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HABANA_VISIBLE_", "ASCEND_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+    # Loaded into every program that starts, those of a device runtime's hooks included. (LD_LIBRARY_PATH stays the job's:
+    # CUDA is found by it, images set it, and it grants no device.)
+    "LD_PRELOAD", "LD_AUDIT",
+)  # fmt: skip
+
+#: Words of a closed list. Any text decodes, so that a bad one is refused together with all else that is wrong.
+type _Level = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(TOPOLOGY_LEVELS)})]
+type _LevelOrNone = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *TOPOLOGY_LEVELS]})]
+type _Packing = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *PACKINGS]})]
+type _Launcher = Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *LAUNCHERS]})]
+type _OnFailure = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(ON_FAILURE)})]
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    pass
+
+
+class GpuWanted(_Strict, frozen=True, kw_only=True):
+    """Requirements on each GPU.
+
+    `model` is a product ("NVIDIA-A100-SXM4-80GB"), a word of it ("A100"), or a list in which any entry is
+    acceptable. Versions such as ">=12.4" refer to the node's driver and to the CUDA that it can run.
+    """
+
+    model: str | list[str] = ""
+    memory: str | int = 0
+    computeCapability: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    ecc: bool = False
+    driver: str = ""
+    cuda: str = ""
+
+
+class TimeWords(_Strict, frozen=True, kw_only=True):
+    """Durations: longest run time (over all slices), least run time before it may be asked to yield, and notice
+    between TERM and KILL."""
+
+    total: str | int = 0
+    slice: str | int = 0
+    grace: str | int = DEFAULT_GRACE
+
+
+class CheckpointWords(_Strict, frozen=True, kw_only=True):
+    """Checkpoint settings of a job.
+
+    The job is notified by `signal` (SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP) or by `command`, which runs
+    alongside it. It then has `notice` before TERM (2m by default). The job itself reports when it has saved
+    (FAIRLEAD_CHECKPOINT_FILE). `every`: the interval of its saves without a notice.
+    """
+
+    signal: str = ""
+    command: list[str] = []
+    notice: str | int = ""
+    every: str | int = 0
+
+
+class Retries(_Strict, frozen=True, kw_only=True):
+    """Number of retries after a failed exit; losses of a node are not counted here."""
+
+    max: int = 0
+
+
+class OutputWords(_Strict, frozen=True, kw_only=True):
+    """Output that its node keeps. `keep`: how long after the end of a run (1m to 365d). `max`: how much of the end of
+    stdout, and of stderr (1Mi to 1Ti). The node's settings bound both: the smaller counts."""
+
+    keep: str | int = ""
+    max: str | int = ""
+
+
+class PartitionWords(_Strict, frozen=True, kw_only=True):
+    """Rules for the silence of a job's node: the time after which its program is stopped there ("60s" unless the
+    cluster sets another), and the time after which it is started elsewhere ("120s"). Either may be "never".
+    """
+
+    stopAfter: str | int = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    replaceAfter: str | int = ""  # noqa: N815 -- as above
+
+
+class DependsOn(_Strict, frozen=True, kw_only=True):
+    """Another job, and how it must have ended."""
+
+    job: str | int
+    state: DependencyState = "succeeded"
+
+
+class NodesRange(_Strict, frozen=True, kw_only=True):
+    """Number of nodes within bounds: as many as are available at once."""
+
+    min: int
+    max: int
+
+
+class TolerationWords(_Strict, frozen=True, kw_only=True):
+    """A toleration as Kubernetes writes it. operator: Equal (by default) or Exists; effect: NoSchedule, PreferNoSchedule,
+    NoExecute, or "" for all of them."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class TopologyWords(_Strict, frozen=True, kw_only=True):
+    """Levels within which all of the job must lie, or shall if it can be had: one word or several."""
+
+    require: _LevelOrNone | list[_Level] = ""
+    prefer: _LevelOrNone | list[_Level] = ""
+
+
+class VolumeWords(_Strict, frozen=True, kw_only=True):
+    """A directory in the job's containers. `name`: what the admin of the node has listed, or (create: true) a volume of
+    the job's project on that node, made where it is missing. Short: "name:/path" or "name:/path:ro"."""
+
+    name: str
+    mountPath: str  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    readOnly: bool = False  # noqa: N815 -- as above
+    create: bool = False
+
+
+class SecretWords(_Strict, frozen=True, kw_only=True):
+    """A secret of the job's project, which the node has: a file in memory that only the job can read."""
+
+    name: str
+    #: The file; "": /run/secrets/<name>.
+    mountPath: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+
+
+class GroupWords(_Strict, frozen=True, kw_only=True):
+    """Further nodes of another kind, placed with the others or not at all."""
+
+    nodes: int = 1
+    resources: dict[str, str | int] = {}
+    nodeSelector: dict[str, str] = {}  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    nodeAffinity: list[str] = []  # noqa: N815 -- as above
+    gpu: GpuWanted = GpuWanted()
+
+
+class JobSpec(_Strict, frozen=True, kw_only=True):
+    """Job file. Resource words are Kubernetes': `resources: {nvidia.com/gpu: 8, cpu: "32"}`."""
+
+    command: list[str]
+    args: list[str] = []
+    name: str = ""
+    queue: str = "default"
+    project: str = ""
+    kind: JobKind = "batch"
+    image: str = ""
+    env: dict[str, str] = {}
+    workdir: str = ""
+    #: Directories of its nodes; a text is short for {name, mountPath, readOnly}: "datasets:/data:ro".
+    volumes: list[str | VolumeWords] = []
+    #: Files with secrets, by name; a text is the name.
+    secrets: list[str | SecretWords] = []
+    #: 4, or as many as can be had: "2-8" or {min: 2, max: 8}.
+    nodes: int | str | NodesRange = 1
+    #: In place of nodes: so many units that may share nodes, each with these resources.
+    tasks: int | None = None
+    #: GPUs of a task: another word for resources."nvidia.com/gpu".
+    gpusPerTask: int | str | None = None  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: Of a node, or of a task. GPUs are one of: nvidia.com/gpu (8; "0.5" is half of one), nvidia.com/gpu.shared (GPUs
+    #: that their node slices by time), nvidia.com/mig-<profile>. Besides: cpu, memory, shm, rdma/hca.
+    resources: dict[str, str | int] = {}
+    nodeSelector: dict[str, str] = {}  # noqa: N815 -- as above
+    #: Requirements such as "key in (a,b)", "!key" or "key>=1.2"; all must hold.
+    nodeAffinity: list[str] = []  # noqa: N815 -- as above
+    gpu: GpuWanted = GpuWanted()
+    #: Taints that it puts up with: as Kubernetes writes them, or "key=value:NoSchedule", "key".
+    tolerations: list[str | TolerationWords] = []
+    topology: TopologyWords = TopologyWords()
+    #: Nobody else's work on its nodes.
+    exclusive: bool = False
+    #: "pack" or "spread"; "": as its pool does.
+    placement: _Packing = ""
+    groups: list[GroupWords] = []
+    #: Who starts the processes: torchrun, mpi, env, none; "": as the command's name says (torchrun, mpirun), else none.
+    launcher: _Launcher = ""
+    #: What a launcher starts on each node; without it one per task, or GPU, or one.
+    processesPerNode: int | None = None  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: What becomes of the other ranks when one fails: "stop" or "continue".
+    onFailure: _OnFailure = "stop"  # noqa: N815 -- as above
+    time: TimeWords = TimeWords()
+    checkpoint: CheckpointWords | None = None
+    priority: int = 50
+    retries: Retries = Retries()
+    #: An element count (8 is 0-7) or a range ("1-100"); "1-100%5" runs five of them at once.
+    array: int | str | None = None
+    #: RFC 3339 time before which the job is not offered.
+    startAt: str = ""  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: RFC 3339 time by which it shall have ended: among equals the earliest that can be met goes first.
+    deadline: str = ""
+    #: Job ids (that must have succeeded), or {job: 12, state: succeeded | failed | ended}.
+    dependsOn: list[str | int | DependsOn] = []  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    labels: dict[str, str] = {}
+    #: How long, and how much of, its output stays on its nodes.
+    output: OutputWords = OutputWords()
+    onPartition: PartitionWords = PartitionWords()  # noqa: N815 -- Kubernetes' spelling is the users' spelling
+    #: Never two of it: started elsewhere only with proof that it has ended. The same as replaceAfter: never.
+    strict: bool = False
+
+
+_decoder = msgspec.json.Decoder(JobSpec)
+_encoder = msgspec.json.Encoder(order="deterministic")
+#: msgspec's word for "the value of some key".
+_SOME_KEY = "[...]"
+
+
+def decode_job(payload: bytes) -> JobSpec:
+    """Decode one job from JSON. Raises InvalidJob naming the field."""
+    if len(payload) > SPEC_BYTES_MAX:
+        raise InvalidJob([too_large(len(payload))])
+    try:
+        spec = _decoder.decode(payload)
+        twice = repeated_keys(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _with_key(_invalid(error), payload) from error
+    if twice:
+        raise InvalidJob([FieldError(field=path, message="this key stands twice; keep one of them") for path in twice])
+    return spec
+
+
+def job_from(value: Any) -> JobSpec:
+    """A job from already decoded YAML or JSON values. Raises InvalidJob."""
+    try:
+        return msgspec.convert(value, JobSpec)
+    except msgspec.MsgspecError as error:
+        raise _invalid(error) from error
+
+
+def _with_key(error: InvalidJob, payload: bytes) -> InvalidJob:
+    """The same with the key named whose value is of a wrong type: the decoder names only the map."""
+    field, message = error.errors[0].field, error.errors[0].message
+    if not field.endswith(_SOME_KEY):
+        return error
+    name = field.removesuffix(_SOME_KEY)
+    allowed = (str, int) if name == "resources" else (str,)
+    try:
+        values: dict[str, Any] = msgspec.json.decode(payload).get(name, {})
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return error  # worse is wrong further on
+    bad = next((key for key, value in values.items() if not isinstance(value, allowed) or value is True), "")
+    return InvalidJob([FieldError(field=f"{name}.{bad}", message=message)]) if bad else error
+
+
+def too_large(size: int) -> FieldError:
+    """A job file over the limit."""
+    return FieldError(
+        field="", message=f"expected at most {SPEC_BYTES_MAX} bytes, found {size}; keep scripts and data in files"
+    )
+
+
+def _invalid(error: Exception) -> InvalidJob:
+    if isinstance(error, msgspec.MsgspecError):
+        return InvalidJob([field_error(error)])
+    return InvalidJob(
+        [FieldError(field="", message=f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}")]
+    )
+
+
+def canonical(spec: JobSpec) -> bytes:
+    """The bytes that the log carries."""
+    return _encoder.encode(spec)

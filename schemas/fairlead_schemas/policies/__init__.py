@@ -1,0 +1,1 @@
+"""Policies for a run, in integers: idleness, silence of its node, checkpoint notice, launcher."""

@@ -1,0 +1,66 @@
+"""Checkpoint settings of a job: the notice of a near end, and the time that the job then has. In integers.
+
+The job file's words for them are in `jobfile/resolve.py`. A statement of the job ("saved, at step 1200") is a
+report (reports.CheckpointSeen) and then an event (events.CheckpointSaved).
+"""
+
+import msgspec
+
+#: Signals that a program may be told by. Their numbers are the node's business.
+SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+#: Whoever waits for the room waits for the notice, too.
+NOTICE_NS_MAX = 3_600 * 1_000_000_000
+#: Of all words of the command together: they stand in the log and in every order.
+COMMAND_CHARS_MAX = 1024
+#: What a job says with its word: "step=1200".
+NOTE_CHARS_MAX = 200
+
+
+class Checkpoint(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):  # fmt: skip
+    """Settings of a job that reports its saves; with `signal` or `command` it is notified before TERM."""
+
+    #: Sent to the program itself, not to its children.
+    signal: str = ""
+    #: Run beside the program, where and as what it runs; it ends the notice.
+    command: tuple[str, ...] = ()
+    #: From there to TERM, unless the job says sooner that it has saved.
+    notice_ns: int = 0
+    #: How often it saves by itself, told or not; 0: not known.
+    every_ns: int = 0
+
+    @property
+    def is_told(self) -> bool:
+        """True if the job gets a notice at all."""
+        return self.notice_ns > 0 and bool(self.signal or self.command)
+
+
+def note_of(text: str) -> str:
+    """Return a job's note as one line that can be printed and stored: cut to length, with unprintable characters
+    replaced by "?".
+    """
+    line = text.strip().partition("\n")[0]
+    return "".join(char if char.isprintable() else "?" for char in line[:NOTE_CHARS_MAX])
+
+
+def fault_of(checkpoint: Checkpoint, total_ns: int) -> tuple[str, str] | None:
+    """(field below `checkpoint`, message) where something is out of range, else None."""
+    told = checkpoint.signal or checkpoint.command
+    if checkpoint.signal and checkpoint.command:
+        return "command", "expected a signal or a command, found both; a command may send signals itself"
+    if checkpoint.signal and checkpoint.signal not in SIGNALS:
+        return "signal", f'expected one of {", ".join(SIGNALS)}, found "{checkpoint.signal[:40]}"'
+    if sum(map(len, checkpoint.command)) > COMMAND_CHARS_MAX:
+        return "command", f"expected at most {COMMAND_CHARS_MAX} characters; put the script into a file"
+    if any("\0" in word for word in checkpoint.command) or (checkpoint.command and not checkpoint.command[0]):
+        return "command", "expected a program and its words, without NUL characters"
+    if not told and checkpoint.notice_ns:
+        return "notice", "expected with signal or command: nothing else tells the job that it has begun"
+    if told and not 0 < checkpoint.notice_ns <= NOTICE_NS_MAX:
+        return "notice", "expected more than 0 and at most 1h"
+    if checkpoint.every_ns < 0:
+        return "every", "expected 0 or more"
+    if total_ns and checkpoint.notice_ns >= total_ns:
+        return "notice", "expected less than time.total, at whose end it is over"
+    return None

@@ -1,0 +1,1 @@
+"""Questions to the explainer and telemetry, and their answers. Never stored."""

@@ -1,0 +1,201 @@
+"""Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log.
+
+The answering service has folded the log with the queue's own core, so its answer is the queue's own decision.
+For moves and free capacity of pools it uses the placer's core. An answer is true for `sequence` and promises
+nothing for later.
+
+Plans to move runs so that a big job starts, as the explainer answers them and the API shows them.
+"""
+
+import msgspec
+
+from fairlead_schemas.queries.cluster_map import PoolPacking
+from fairlead_schemas.units.validation import decode
+from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.events import Victim
+
+
+class _DefragWords(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class DefragMove(_DefragWords, frozen=True, kw_only=True):
+    """A run that would yield here and find a place there."""
+
+    job: str
+    attempt: int
+    gpu_milli: int
+    #: Ids of nodes, in the order of its ranks.
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    #: GPU-seconds that the move costs: work lost, and time in which it runs nowhere.
+    cost_gpu_s: int
+
+
+class DefragPlan(_DefragWords, frozen=True, kw_only=True):
+    """For one job that fits nowhere now: what would be moved, or why nothing would."""
+
+    job: str
+    attempt: int
+    gpu_milli: int
+    moves: tuple[DefragMove, ...] = ()
+    #: Nodes on which the job would start.
+    nodes: tuple[str, ...] = ()
+    #: GPU-seconds: what the job gains (as long again as it has waited), and what all moves cost.
+    gain_gpu_s: int = 0
+    cost_gpu_s: int = 0
+    #: young | kept | few_free | no_moves | costs_more; "": it would be done, where the pool asks for it.
+    why_not: str = ""
+    #: The same as a sentence.
+    message: str = ""
+
+
+class Defrag(_DefragWords, frozen=True, kw_only=True):
+    """Planned moves in a pool, as of a log sequence. Each plan is independent of the others; one is carried out at a
+    time.
+    """
+
+    pool: str
+    #: Whether the pool asks for it (`defragment`): else nothing is ever moved.
+    on: bool
+    plans: tuple[DefragPlan, ...] = ()
+    sequence: int = 0
+
+
+#: A question is worked at for so long before it is answered with `busy`; whoever asks waits a little longer.
+ANSWER_S = 10.0
+#: Jobs that one AskDryRun may name.
+COMMANDS_MAX = 100
+
+
+class _Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class AskWhy(_Words, frozen=True, kw_only=True, tag=True):
+    """Question for the reason of a job's state, and for the changes with which it would start now."""
+
+    job: str
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
+
+
+class AskDryRun(_Words, frozen=True, kw_only=True, tag=True):
+    """Question for the outcome of these jobs if each alone were submitted now. COMMANDS_MAX of them at most."""
+
+    commands: tuple[SubmitJob, ...]
+
+
+class AskDefrag(_Words, frozen=True, kw_only=True, tag=True):
+    """Question for the runs of the pool that would be moved so that big jobs start."""
+
+    pool: str
+
+
+class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
+    """Question for the pool's packing, its fragmentation, and the largest jobs that could start."""
+
+    pool: str
+    #: The log sequence to answer for; 0: the newest.
+    at: int = 0
+    #: Nodes that take no work besides those of the log: their agents are silent.
+    away: tuple[str, ...] = ()
+
+
+Ask = AskWhy | AskDryRun | AskDefrag | AskPacking
+
+
+class SuggestedChange(_Words, frozen=True, kw_only=True):
+    """Smallest change with which the job could start now, within the queue's knowledge."""
+
+    #: wait | smaller | other_queue | quota | request (another one: waiting does not help)
+    kind: str
+    message: str
+    queue: str = ""
+    resource: str = ""
+    amount: int = 0
+
+
+class Explanation(_Words, frozen=True, kw_only=True):
+    """The dominant reason, its evidence, and what would change it."""
+
+    #: turn | budget | maximum | user_limit | reserved | claimed | place | next; "": it does not wait in line.
+    reason: str
+    message: str = ""
+    numbers: dict[str, int | str] = {}
+    changes: tuple[SuggestedChange, ...] = ()
+    #: Jobs that get their turn before it, and the first of them.
+    ahead: int = 0
+    first_ahead: tuple[str, ...] = ()
+
+
+class DryRunQuota(_Words, frozen=True, kw_only=True):
+    """A queue on the way up, with the job in it."""
+
+    queue: str
+    resource: str
+    used: int
+    after: int
+    guaranteed: int = 0
+    maximum: int | None = None
+    #: Whose part of the queue it is, where that limits single users; "": all of it.
+    user: str = ""
+
+
+class Estimate(_Words, frozen=True, kw_only=True):
+    """Estimate of a job's start, with its basis."""
+
+    basis: str
+    #: Unix ns; 0: nothing can be said.
+    start_ns: int = 0
+
+
+class DryRunOutcome(_Words, frozen=True, kw_only=True):
+    """Expected outcome of one job."""
+
+    #: Why it would be refused: the code, the field, and what was expected.
+    code: str = ""
+    field: str = ""
+    message: str = ""
+    pool: str = ""
+    quota: tuple[DryRunQuota, ...] = ()
+    #: What it would use beyond its queue's guarantee, by resource.
+    borrows: dict[str, int] = {}
+    waits: Explanation | None = None
+    #: Runs that might be asked to yield to it.
+    displaces: tuple[Victim, ...] = ()
+    estimate: Estimate | None = None
+
+
+class ExplainerAnswer(_Words, frozen=True, kw_only=True):
+    """Answer to a question, as of a log sequence, or the reason for its absence."""
+
+    sequence: int = 0
+    why: Explanation | None = None
+    outcomes: tuple[DryRunOutcome, ...] = ()
+    defrag: Defrag | None = None
+    packing: PoolPacking | None = None
+    #: not_found: no such job, or not any more | not_yet: the log has not come so far | busy: ask again soon
+    #: | invalid: the question cannot be read | failed: whoever answers has more in its log
+    error: str = ""
+    message: str = ""
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_ask = msgspec.json.Decoder(Ask)
+_answer = msgspec.json.Decoder(ExplainerAnswer)
+
+
+def encode(message: "Ask | ExplainerAnswer") -> bytes:
+    """Canonical bytes."""
+    return _encoder.encode(message)
+
+
+def decode_ask(payload: bytes) -> Ask:
+    """Decode one question. Raises msgspec.MsgspecError."""
+    return decode(_ask, payload)
+
+
+def decode_answer(payload: bytes) -> ExplainerAnswer:
+    """Decode one answer. Raises msgspec.MsgspecError."""
+    return decode(_answer, payload)

@@ -1,0 +1,1 @@
+"""Settings of queues and pools: in integers, as text, and the file that holds them."""

@@ -1,0 +1,94 @@
+"""The envelope of the log: one message holds the events of one decision, together or not at all.
+
+Bytes are canonical JSON: fields in declared order, map keys sorted, integers only. `prev` is the
+SHA-256 of the same writer's previous commit bytes, so each writer's commits form a hash chain;
+`n` counts that writer's commits from 1. An event's id is `<log sequence>.<index>`.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from fairlead_schemas.units.validation import decode
+from fairlead_schemas.wire.events import Event
+
+#: Of the log's format. Version 2 gave events their names of today.
+VERSION = 2
+GENESIS = "0" * 64
+#: A writer keeps every commit within both bounds (a single larger event travels alone).
+COMMIT_EVENTS_MAX = 1000
+COMMIT_BYTES_MAX = 256 * 1024
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Decision of one writer, with its events."""
+
+    v: int
+    writer: str
+    #: This writer's commit number: 1, 2, 3 …
+    n: int
+    #: The log sequence up to which the writer had folded when it decided.
+    basis: int
+    #: The writer's clock in Unix nanoseconds, never below that of its previous commit.
+    at_ns: int
+    #: Inputs consumed up to here: {"CMD": 812, "report.n7": 93}.
+    cursors: dict[str, int]
+    #: SHA-256 (hex) of this writer's previous commit bytes; `GENESIS` for the first.
+    prev: str
+    events: list[Event]
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit with its events left undecoded, for those who check the chain but do not fold."""
+
+    v: int
+    writer: str
+    n: int
+    basis: int
+    at_ns: int
+    cursors: dict[str, int]
+    prev: str
+    events: list[msgspec.Raw]
+
+
+class CommitUndecodable(ValueError):
+    """A commit's bytes do not decode: an unknown type or version, or a field out of contract."""
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Commit)
+_envelope_decoder = msgspec.json.Decoder(Envelope)
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Canonical bytes of a commit."""
+    return _encoder.encode(commit)
+
+
+def decode_commit(payload: bytes) -> Commit:
+    """Decode and check one commit. Raises CommitUndecodable."""
+    return _checked(_decoder, payload)
+
+
+def decode_envelope(payload: bytes) -> Envelope:
+    """Decode a commit's envelope only. Raises CommitUndecodable."""
+    return _checked(_envelope_decoder, payload)
+
+
+def _checked(decoder: msgspec.json.Decoder[Any], payload: bytes) -> Any:
+    try:
+        commit = decode(decoder, payload)
+    except msgspec.MsgspecError as error:
+        raise CommitUndecodable(f"commit does not decode: {error}") from error
+    if commit.v != VERSION:
+        raise CommitUndecodable(
+            f"the log has format {commit.v}, this version of Fairlead reads format {VERSION} alone: start with an empty data "
+            f"directory, or read this log with the version that wrote it"
+        )
+    return commit
+
+
+def commit_hash(payload: bytes) -> str:
+    """SHA-256 (hex) over a commit's bytes, as the next commit's `prev` states it."""
+    return hashlib.sha256(payload).hexdigest()

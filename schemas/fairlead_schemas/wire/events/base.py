@@ -1,0 +1,109 @@
+"""Fields that every event carries, and their meaning.
+
+Clock events of each writer of the log. Written by the service shell, which has the clock; cores base no
+decision on them.
+"""
+
+import msgspec
+
+#: What a field means in every event that has it and says nothing else.
+FIELDS: dict[str, str] = {
+    "job": 'Id of a job ("12"), an array ("12") or an array\'s element ("12_3").',
+    "attempt": "The attempt it speaks of, from 1.",
+    "rank": "Position of the node's part in the placement, from 0.",
+    "node": "Id of the node.",
+    "by": 'Who asked for it; "" when nobody did.',
+    "user": "Who asked for it.",
+    "command": "Id of the command that it answers.",
+    "code": "A word for programs.",
+    "message": "A sentence for people.",
+    "reason": "Why.",
+    "digest": "SHA-256 (hex) that names the bytes.",
+    "outcome": "How it ended.",
+    "exit_code": "What the process returned; none where a signal ended it or nobody saw.",
+    "signal": "The signal that ended the process.",
+    "inventory": "What the node has.",
+    "boot_id": "Names the boot of the machine; another one means that it was restarted.",
+    "queue": "Path of the queue.",
+    "path": "Path of the queue.",
+    "jobs": "Ids of jobs.",
+    "deadline_ns": "The Unix time by which it was to have ended.",
+    "pool": "Name of the pool.",
+    "settings": "The whole setting, in integers.",
+    "configured": "How many were made or changed.",
+    "removed": "How many were removed.",
+    "unchanged": "How many were as they are wanted already.",
+    "move_to": "The queue that its waiting jobs are in from here on.",
+    "resource": 'What of: "gpu", "gpu:<model>", "cpu" or "memory".',
+    "held": "What is held under the limit.",
+    "needed": "What the job needs.",
+    "ceiling": "The limit.",
+    "waited_ns": "How long it has waited.",
+    "victims": "Who may yield, in order.",
+    "amounts": "{resource: amount}.",
+    "budget": "The whole budget, in the unit of `spent`.",
+    "beneficiary": "Whom it yields to.",
+    "rule": "By which rule.",
+    "nodes": "Ids of nodes.",
+    "state": "How the other must have ended.",
+    "released": "Whether what it held is free again, on evidence.",
+    "gpu": "UUID of the GPU.",
+    "taint": 'As Kubernetes writes it: "key=value:Effect".',
+    "setter": "Which class set it.",
+    "name": "Its name.",
+    "budget_gpus": "Most GPUs of its nodes that may take no work at once.",
+    "starts_ns": "The Unix time at which the nodes must be empty.",
+    "ends_ns": "The Unix time at which they take work again.",
+    "plan": "Sequence of the commit whose MigLayoutPlanned it answers.",
+    "mode": "What is done to the GPU's MIG mode.",
+    "scope": 'Whose policy it is: "global", "project:<name>" or "user:<name>".',
+    "action": "What the policy does once the notice is over.",
+    "evidence": "What decided: one entry for each signal that was asked about.",
+    "since_ns": "Unix time since which that holds.",
+    "ran_ns": "How long it ran, by its node's own clock, which nobody sets; 0: not known.",
+    "step_ns": "By how much the wall clock was set; positive: forward.",
+    "lag_ns": "Distance from log time to the wall clock afterwards; positive: the wall clock is ahead.",
+}
+
+
+class EventBase(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """Fields that every event carries."""
+
+    cause: str
+
+
+class QueueClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The wall clock of the queue's machine was set. Log time continues as before and slowly approaches the new clock."""
+
+    step_ns: int
+    lag_ns: int = 0
+
+
+class PlacerClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The wall clock of the placer's machine was set. Log time continues as before and slowly approaches the new
+    clock.
+    """
+
+    step_ns: int
+    lag_ns: int = 0
+
+
+class TelemetryClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The wall clock of the telemetry service's machine was set. Log time continues as before and slowly approaches
+    the new clock.
+    """
+
+    step_ns: int
+    lag_ns: int = 0
+
+
+type ClockStepped = QueueClockStepped | PlacerClockStepped | TelemetryClockStepped
+
+#: Which of them a writer emits.
+CLOCK_STEPPED: dict[str, type[QueueClockStepped] | type[PlacerClockStepped] | type[TelemetryClockStepped]] = {
+    "queue": QueueClockStepped,
+    "placer": PlacerClockStepped,
+    "telemetry": TelemetryClockStepped,
+}

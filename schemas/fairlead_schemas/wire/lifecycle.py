@@ -1,0 +1,186 @@
+"""The life of a job: every legal move, in one table. docs/reference/lifecycle.md is generated from it.
+
+The queue's core moves jobs by it and the gateway's views follow by it. A move that is not listed
+here cannot happen on a valid log.
+"""
+
+from typing import NamedTuple
+
+STATES: dict[str, str] = {
+    "scheduled": "accepted; waits for its start time or for other jobs",
+    "queued": "waits for its turn in the queue",
+    "held": "waits until a person releases it",
+    "offered": "its turn has come; waits for a place",
+    "placed": "has its nodes and GPUs; starts",
+    "running": "every rank runs",
+    "stopping": "was asked to end and has not yet",
+    "succeeded": "ended with exit code 0",
+    "failed": "ended otherwise, and will not be tried again",
+    "cancelled": "ended by a person's wish",
+}
+END_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+#: States in which a job counts against its queue's quota.
+CHARGED_STATES: frozenset[str] = frozenset({"offered", "placed", "running", "stopping"})
+#: Reasons of JobRequeued after which a job goes on with what is left of its time; after any other it starts anew.
+GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "gpu_fault", "preflight", "idle"})
+
+
+class JobMove(NamedTuple):
+    """Legal move of a job between states."""
+
+    source: str  # "" for birth
+    event: str
+    target: str
+    driven_by: str
+    emitted_by: str
+    carries: str
+
+
+# fmt: off
+MOVES: tuple[JobMove, ...] = (
+    JobMove("", "JobSubmitted", "queued", "a person submits", "queue", "the spec and what it asks for, in integers"),
+    JobMove("", "JobSubmitted", "scheduled", "a person submits with a start time or behind other jobs", "queue", "the spec and what it waits for"),
+    JobMove("", "JobOffered", "offered", "an array's element gets its turn", "queue", "attempt, rank of the offer"),
+    JobMove("scheduled", "JobQueued", "queued", "the start time has come, the other jobs have ended", "queue", "–"),
+    JobMove("scheduled", "JobFailed", "failed", "a job it waited for has ended otherwise", "queue", "reason dependency"),
+    JobMove("scheduled", "JobMoved", "scheduled", "its queue is removed, or a person moves it", "queue", "the other queue"),
+    JobMove("scheduled", "JobHeld", "held", "a person holds", "queue", "who"),
+    JobMove("scheduled", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    JobMove("queued", "JobOffered", "offered", "its turn has come and the quota allows", "queue", "attempt, rank of the offer"),
+    JobMove("queued", "JobMoved", "queued", "its queue is removed, or a person moves it", "queue", "the other queue"),
+    JobMove("queued", "JobHeld", "held", "a person holds", "queue", "who"),
+    JobMove("queued", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    # Array parents end when their last element does.
+    JobMove("queued", "JobSucceeded", "succeeded", "an array's last element succeeded, and so did all", "queue", "–"),
+    JobMove("queued", "JobFailed", "failed", "an array's last element ended, and one had failed", "queue", "reason"),
+    JobMove("queued", "JobStopRequested", "stopping", "a person cancels an array with live elements", "queue", "reason, who"),
+    # A delay between attempts is over; and what the queue asked of an offer that was coming back meanwhile.
+    JobMove("queued", "JobQueued", "queued", "the delay before another attempt (or offer) is over", "queue", "–"),
+    JobMove("queued", "OfferWithdrawn", "queued", "a hold, while the offer was coming back", "queue", "reason"),
+    JobMove("held", "JobReleased", "queued", "a person releases", "queue", "who"),
+    JobMove("held", "JobMoved", "held", "its queue is removed, or a person moves it", "queue", "the other queue"),
+    JobMove("held", "JobStopRequested", "stopping", "a person cancels a held array with live elements", "queue", "reason, who"),
+    JobMove("held", "JobCancelled", "cancelled", "a person cancels", "queue", "who"),
+    JobMove("offered", "JobOffered", "offered", "its place in the order has changed", "queue", "another rank"),
+    JobMove("offered", "JobPlaced", "placed", "it fits", "placer", "nodes, GPUs, CPUs, memory, rendezvous, score"),
+    JobMove("offered", "JobUnplaceable", "offered", "it fits nowhere now", "placer", "reasons counted over nodes"),
+    JobMove("offered", "OfferWithdrawn", "offered", "a hold, or quota that others could use", "queue", "reason"),
+    JobMove("offered", "OfferReturned", "queued", "the queue withdrew it", "placer", "–"),
+    JobMove("offered", "JobStopRequested", "stopping", "a person cancels", "queue", "reason, who"),
+    JobMove("placed", "RankStarted", "placed", "one rank of a gang runs", "placer", "rank"),
+    JobMove("placed", "JobOffered", "placed", "too late: it was placed meanwhile", "queue", "another rank"),
+    JobMove("placed", "OfferWithdrawn", "placed", "too late: it was placed meanwhile", "queue", "reason"),
+    JobMove("placed", "RunStarted", "running", "every rank runs", "placer", "–"),
+    JobMove("placed", "RankEnded", "placed", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
+    JobMove("placed", "RunEnded", "placed", "it ended before every rank ran", "placer", "outcome, exit code, signal"),
+    JobMove("placed", "JobStopRequested", "stopping", "a person cancels, its time is up, it lies idle, or its queue holds too much", "queue", "reason, who"),
+    JobMove("placed", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
+    JobMove("placed", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
+    JobMove("placed", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
+    JobMove("running", "RankEnded", "running", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
+    JobMove("running", "JobOffered", "running", "too late: it was placed meanwhile", "queue", "another rank"),
+    JobMove("running", "OfferWithdrawn", "running", "too late: it was placed meanwhile", "queue", "reason"),
+    JobMove("running", "RunEnded", "running", "every rank has ended", "placer", "outcome, exit code, signal"),
+    JobMove("running", "JobStopRequested", "stopping", "a person cancels, its time is up, it lies idle, or its queue holds too much", "queue", "reason, who"),
+    JobMove("running", "JobSucceeded", "succeeded", "the run ended with 0", "queue", "–"),
+    JobMove("running", "JobFailed", "failed", "the run ended otherwise, no retry left", "queue", "exit code, signal, reason"),
+    JobMove("running", "JobRequeued", "queued", "the run ended, and a retry is left", "queue", "new attempt, reason, not before"),
+    JobMove("stopping", "JobPlaced", "stopping", "it was placed before the stop was seen", "placer", "as above; the run is stopped at once"),
+    JobMove("stopping", "JobUnplaceable", "stopping", "it fitted nowhere before the stop was seen", "placer", "reasons"),
+    JobMove("stopping", "OfferReturned", "stopping", "the offer was still open", "placer", "–"),
+    JobMove("stopping", "RankStarted", "stopping", "one rank started before the stop arrived", "placer", "rank"),
+    JobMove("stopping", "RunStarted", "stopping", "every rank started before the stop arrived", "placer", "–"),
+    JobMove("stopping", "RankEnded", "stopping", "one rank of a gang has ended", "placer", "outcome, exit code, signal"),
+    JobMove("stopping", "RunEnded", "stopping", "every rank has ended", "placer", "outcome, exit code, signal"),
+    JobMove("stopping", "JobStopRequested", "stopping", "a person cancels what was to wait again, or to end at its time limit", "queue", "reason, who"),
+    JobMove("stopping", "JobRequeued", "queued", "its queue has got back what it held too much, it lay idle, or it was drained or yielded before its time limit", "queue", "new attempt, reason"),
+    JobMove("stopping", "JobCancelled", "cancelled", "the stop a person asked for is done", "queue", "who"),
+    JobMove("stopping", "JobSucceeded", "succeeded", "the run ended with 0 before the stop took effect", "queue", "–"),
+    JobMove("stopping", "JobFailed", "failed", "the stop for its time limit is done, or because it lay idle", "queue", "reason time_limit or idle"),
+)
+# fmt: on
+
+#: {(state, event): next state}; a job's first event is keyed by "". "scheduled" and "queued" are told
+#: apart by the start time, so that one entry of the birth row is not here.
+NEXT: dict[tuple[str, str], str] = {(m.source, m.event): m.target for m in reversed(MOVES)}
+
+
+def next_state(state: str, event: str) -> str:
+    """Return the state after a move. Raises KeyError naming both when the move is not legal."""
+    try:
+        return NEXT[(state, event)]
+    except KeyError:
+        raise KeyError(f"no move from state {state!r} by event {event!r}") from None
+
+
+#: Events that move no job, and why; together with MOVES they are all events there are.
+NOT_MOVING: dict[str, str] = {
+    "QueuesApplied": "is about queues",
+    "PoolConfigured": "is about a pool",
+    "PoolRemoved": "is about a pool",
+    "QueueConfigured": "is about a queue",
+    "QueueRemoved": "is about a queue",
+    "BudgetReached": "is about a queue",
+    "PriorityAged": "the jobs wait on, before others than till now",
+    "JobDeferred": "says why the job waits on",
+    "DeadlineMissed": "the job goes on without a deadline",
+    "ReservationRequested": "the job waits on; what it needs is to be kept for it",
+    "PreemptionRequested": "the job waits on; others may be asked to yield",
+    "PreemptionStarted": "the run goes on through its notice and grace; the job moves with RunEnded",
+    "CheckpointSaved": "the run goes on; so much of its work is safe",
+    "PreemptionDeclined": "nobody yields",
+    "ReservationMade": "is about nodes",
+    "ReservationEnded": "is about nodes",
+    "JobRejected": "the job never entered",
+    "JobsRetired": "the jobs had ended; they leave folded state",
+    "CommandRejected": "nothing was done",
+    "CommandRepeated": "the job exists already",
+    "NodeJoined": "is about a node",
+    "NodeChanged": "is about a node",
+    "NodeLost": "is about a node; what ran there ends by RunEnded",
+    "NodeReturned": "is about a node",
+    "NodeDeclaredDead": "is about a node; what ran there ends by RunEnded",
+    "NodeRemoved": "is about a node, on which nothing runs any more",
+    "NodeCordoned": "is about a node",
+    "NodeUncordoned": "is about a node",
+    "NodeDraining": "is about a node; what runs there ends by RunEnded",
+    "NodeDrained": "is about a node",
+    "NodeTainted": "is about a node; what must leave it ends by RunEnded",
+    "NodeUntainted": "is about a node",
+    "NodeSuspected": "is about a node",
+    "NodeCleared": "is about a node",
+    "NodeQuarantined": "is about a node",
+    "NodeUnquarantined": "is about a node",
+    "GpuFaulted": "is about a device; a run that is stopped for it ends by RunEnded",
+    "GpuRestored": "is about a device",
+    "NodeUnhealthy": "is about a node",
+    "NodeRecovered": "is about a node",
+    "MigLayoutPlanned": "is about a device; the jobs that it is for wait on",
+    "MigLayoutChanged": "is about a device; who gets its instances is placed by JobPlaced",
+    "MigLayoutFailed": "is about a device",
+    "MigLayoutDropped": "is about a device",
+    "BreakerTripped": "is about all nodes",
+    "BreakerReset": "is about all nodes",
+    "MaintenanceScheduled": "is about nodes",
+    "MaintenanceStarted": "is about nodes",
+    "MaintenanceEnded": "is about nodes",
+    "RolloutStarted": "is about nodes",
+    "RolloutAdvanced": "is about a node",
+    "RolloutPaused": "is about nodes",
+    "RolloutResumed": "is about nodes",
+    "RolloutEnded": "is about nodes",
+    "AllocationReleased": "is about a node's devices; the job moved with the end of its run",
+    "ReportRejected": "nothing was done",
+    "NodeCommandRejected": "nothing was done",
+    "IdlePoliciesSet": "is about a scope",
+    "JobIdle": "the run goes on; its owner is told",
+    "JobActive": "the run goes on",
+    "JobExtended": "the run goes on",
+    "LeaseShrunk": "the run goes on until then",
+    "ReclaimSimulated": "nothing was done: a dry run",
+    "ReclaimRequested": "the queue stops the run, or names it to who waits",
+    "TelemetryCommandRejected": "nothing was done",
+    "QueueClockStepped": "is about a clock; no job is decided by it",
+    "PlacerClockStepped": "is about a clock; no job is decided by it",
+    "TelemetryClockStepped": "is about a clock; no job is decided by it",
+}
