@@ -44,7 +44,7 @@ class Core(Protocol):
         ...
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
-        """What to commit now. Reads state, never changes it for anybody who looks (docs/adr/0018-a-try-may-stay.md). All
+        """What to commit now. Reads state, never changes it for anybody who looks (docs/adr/0018-speculative-apply.md). All
         `inputs` count as consumed once the commit is in the log; at most COMMIT_EVENTS_MAX events."""
         ...
 

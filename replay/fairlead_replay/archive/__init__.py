@@ -10,5 +10,5 @@
     proofs.py       one commit, provable to somebody who has nothing but a checkpoint
     restore.py      a new stream from an archive
 
-docs/how-to/archive.md is for those who run and read one; docs/adr/0015-the-log-is-archived-and-signed-elsewhere.md says why it is so.
+docs/how-to/archive.md is for those who run and read one; docs/adr/0015-independent-archiver-signs-the-log.md says why it is so.
 """
