@@ -45,7 +45,7 @@ class Core(Protocol):
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """Return the events and cursors to commit now, at most COMMIT_EVENTS_MAX events. The observable state stays unchanged
-        (docs/adr/0018-a-try-may-stay.md). All `inputs` count as consumed once the commit is in the log.
+        (docs/adr/0018-speculative-apply.md). All `inputs` count as consumed once the commit is in the log.
         """
         ...
 

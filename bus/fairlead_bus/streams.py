@@ -2,7 +2,7 @@
 
 The log is never async and never trimmed; what may lose a tail (samples, output, and the derived desired
 state) is not fsynced per message. With several copies of each stream there is no such mode: there, derived and
-short-lived contents are held in memory, everything else in files (docs/adr/0019-copies-by-purpose.md).
+short-lived contents are held in memory, everything else in files (docs/adr/0019-replicated-stream-storage.md).
 What the server makes of these settings: docs/reference/facts.md.
 """
 

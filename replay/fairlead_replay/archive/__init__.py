@@ -11,5 +11,5 @@
     restore.py      a new stream from an archive
 
 docs/how-to/archive.md is for operators and readers of an archive;
-docs/adr/0015-the-log-is-archived-and-signed-elsewhere.md has the reasons.
+docs/adr/0015-independent-archiver-signs-the-log.md has the reasons.
 """

@@ -1,7 +1,7 @@
 """The placer as a core: one writer of the log, runnable live, in the simulator and in replay.
 
 What `decide` says, it has tried on its state. Mostly that very commit comes next in the log, and then the try is the fold; where
-anything else comes, or anybody looks at the state meanwhile, it is taken back (docs/adr/0018-a-try-may-stay.md).
+anything else comes, or anybody looks at the state meanwhile, it is taken back (docs/adr/0018-speculative-apply.md).
 """
 
 from collections.abc import Sequence
