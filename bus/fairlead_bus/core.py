@@ -13,9 +13,10 @@ from fairlead_schemas.wire.events import Event
 class Input(NamedTuple):
     """Something for a core to decide upon."""
 
-    #: "CMD" for commands; other names are the core's own (the placer's: "report", "silent", "heard").
+    #: Source of the input: "CMD" for commands. Each core defines its other names (the placer: `report`, `silent`,
+    #: `heard`).
     source: str
-    #: Where it stands in its source (CMD: the stream sequence of the message); 0 where that has no meaning.
+    #: Position in its source (CMD: the stream sequence of the message); 0 for sources without positions.
     position: int
     #: CMD: list of commands and `Undecodable`, one message.
     body: Any

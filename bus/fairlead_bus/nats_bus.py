@@ -255,7 +255,7 @@ class NatsBus:
         return await self._store_message(f"$KV.{bucket}.{key}", value, headers)
 
     async def put_quickly(self, bucket: str, key: str, value: bytes) -> None:
-        # The server would drop it, and nobody would hear the refusal.
+        # The server would drop a larger value, and the refusal would reach no client.
         if len(value) > streams.MESSAGE_BYTES_MAX:
             raise TooLarge(f"{len(value)} bytes for {bucket}/{key}, at most {streams.MESSAGE_BYTES_MAX}")
         await self.publish(f"$KV.{bucket}.{key}", value)
@@ -328,7 +328,7 @@ def _refusal(error: ApiError, subject: str, size: int) -> BusError:
         error.err_code == STREAM_STORE_FAILED and "maximum" in error.description
     ):
         return StreamFull(f"{subject}: {error.description}")
-    # Nothing was stored as far as the server says; the writer reads back all the same.
+    # According to the server nothing was stored. The writer still reads back to make sure.
     return OutcomeUnknown(f"{subject}: {error.description} ({error.err_code})")
 
 

@@ -21,7 +21,7 @@ from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from fairlead_bus.nkey import KeyPair
 
-#: Headers without an inline status begin so; nobody here reads ordinary headers.
+#: Start of headers without an inline status. This client never reads ordinary headers.
 _PLAIN_HEADERS = b"NATS/1.0\r\n"
 _STATUS = slice(9, 12)
 #: A message cut by the end of a read is put together here up to this size, beyond it by the library.
@@ -92,7 +92,7 @@ class BurstParser(Parser):
                 self.buf.clear()
             taken, cut = self._burst(data)
             data = data[taken:]
-            if cut:  # its rest comes with the next bytes; the library would go on with all of those, too
+            if cut:  # the rest comes with the next bytes; the library would also consume all of those
                 self.buf.extend(data)
                 return
         if data:

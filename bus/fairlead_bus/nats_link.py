@@ -29,7 +29,7 @@ READ_S = 2.0
 CONNECT_S = 20.0
 #: One alone may be a server that is only just reading its list of users.
 DENIALS_MAX = 5
-#: Refused subjects that are told.
+#: Maximum number of refused subjects that are reported.
 REFUSALS_MAX = 100
 NOBODY_LISTENS = "503"
 NO_SUCH_MESSAGE = "404"
@@ -141,7 +141,7 @@ class Link:
                 log.error("the bus has sent us away", reason=f"it does not know {self._credentials()}")
                 await self.client.close()
         elif "permissions violation" in text:
-            if text not in self._refusals and len(self._refusals) < REFUSALS_MAX:  # what is tried for ever is said once
+            if text not in self._refusals and len(self._refusals) < REFUSALS_MAX:  # a repeated attempt is logged once
                 self._refusals.add(text)
                 log.error("the bus refuses this client a subject", reason=str(error))
             self._refused(text)

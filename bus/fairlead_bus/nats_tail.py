@@ -28,13 +28,14 @@ HEARTBEAT_S = 1
 SILENCE_S = 2.5
 #: A loop that was busy for so long finds its heartbeats in the socket: they get this long to be read.
 GRACE_S = 0.1
-#: The first wait for a new consumer, and the growth of each further one up to ANSWER_S: the cluster may place a consumer
-#: on a server that has just died (for 150 s it does not know), which never answers; the next one is placed anew.
+#: First wait for a new consumer, and growth factor of each further wait up to ANSWER_S. The cluster may place
+#: a consumer on a server that has just died (for 150 s it does not know). Such a consumer never answers; the
+#: next one is placed again.
 CREATE_S = 0.5
 CREATE_GROWTH = 1.25
 #: Messages buffered here before no further request is opened.
 BUFFER_MAX = 2000
-#: The server forgets a consumer that nobody pulls from.
+#: Seconds without a pull after which the server forgets a consumer.
 INACTIVE_S = 60
 RETRY_S = 0.2
 #: Status line of an idle heartbeat.

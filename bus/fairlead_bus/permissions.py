@@ -159,9 +159,10 @@ SERVICES: dict[str, Grant] = {
     ),
     # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, says nothing.
     "archiver": Grant(_read(subjects.LOG)),
-    # Whoever verifies and replays by hand: reads everything, says nothing.
+    # For manual verification and replay: reads everything, publishes nothing.
     "auditor": Grant((*_read(subjects.LOG), *_read(subjects.CMD), *_load(), subjects.rpc("*", "state"))),
-    # A person's, for `fairlead audit commands --accept-loss`: lets CMD go on where a part of it is lost (docs/how-to/damage.md).
+    # For a person who runs `fairlead audit commands --accept-loss`: lets CMD continue after a part of it is lost
+    # (docs/how-to/damage.md).
     "recovery": Grant(
         (
             *_read(subjects.LOG),

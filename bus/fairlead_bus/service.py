@@ -181,7 +181,7 @@ class Service[C: Core]:
                 "this machine's clock differs, not leading", service=self.writer, reason=wrong,
                 hint="set the clock (chronyc makestep); FAIRLEAD_CLOCK_SKEW_S sets how far it may differ",
             )  # fmt: skip
-            # Nobody leads unless another process takes the lease now: the gateway reports the reason.
+            # The writer has no leader unless another process takes the lease now. The gateway reports the reason.
             answering = await self.bus.serve(subjects.rpc(self.writer, ALIVE), self._answer_alive)
             await asyncio.sleep(CLOCK_RETRY_S)
             await answering.close()

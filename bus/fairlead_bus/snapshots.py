@@ -37,8 +37,8 @@ class Snapshot(NamedTuple):
     sequence: int
     heads: dict[str, Head]
     state: bytes
-    #: Of one that was loaded: the turn that it was saved in. The next one is saved in the turn after the newest's, so
-    #: that what is overwritten is never the newest, however often a process starts anew.
+    #: For a loaded snapshot: the turn in which it was saved. The next snapshot is saved in the turn after the
+    #: newest, so that no save overwrites the newest one, however often a process restarts.
     turn: int = 0
     #: Of one that was loaded: the shape of its state.
     schema: str = ""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 CREEP = 100
 #: A difference between wall clock and boot's clock that changes by more than this is a step, and is recorded.
 STEP_NS = 5_000_000_000
-#: Steps that are kept until somebody takes them; of more, the newest are summed up.
+#: Maximum number of steps kept until they are taken. Beyond it, the newest ones are summed up.
 STEPS_MAX = 16
 
 

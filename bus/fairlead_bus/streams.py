@@ -41,9 +41,9 @@ class StreamSpec(NamedTuple):
     age_max_s: int = 0
     #: False: a crash of the server may lose the newest messages (and reuse their sequences).
     durable: bool = True
-    #: True: nobody can delete or purge.
+    #: True: no client can delete or purge messages.
     sealed: bool = False
-    #: False: `bytes_max` is only for making the stream; one that exists keeps the limit that somebody gave it.
+    #: False: `bytes_max` applies only when the stream is created; an existing stream keeps its configured limit.
     resize: bool = True
     #: Above 0: several copies are held in memory, and this is their size limit.
     memory_bytes_max: int = 0
@@ -123,7 +123,7 @@ BUCKETS = (
     BucketSpec(subjects.DESIRED, durable=False, in_memory=True, peekable=True),
     # Job files that are too large for desired state, by node and hash. Stored once, wanted when a run starts.
     BucketSpec(subjects.SPEC, durable=True, peekable=True, age_max_s=WEEK_S),
-    # Never the fence: a lease that is lost with all servers at once is taken anew.
+    # Not the fence: after the loss of all servers at once, the lease is taken again.
     BucketSpec(subjects.LEASE, durable=True, in_memory=True, ttl=True),
 )
 STORES = (subjects.SNAPSHOT,)

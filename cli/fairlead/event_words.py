@@ -22,7 +22,7 @@ SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
 _LONG = frozenset(
     {"spec", "request", "inventory", "parts", "cause", "type", "gpus", "digest", "key", "near", "evidence", "policies"}
 )
-#: Amounts of the `resource` that stands beside them.
+#: Amounts of the `resource` in the same event.
 _OF_RESOURCE = frozenset({"held", "needed", "ceiling"})
 #: GPU time, in milli-GPU-seconds.
 _GPU_TIME = frozenset({"spent", "budget"})

@@ -34,7 +34,7 @@ def _split(word: str) -> list[str]:
     """Split at commas outside brackets: `7,8[1,2]` is two parts."""
     parts = [part.strip() for part in re.split(r",(?![^\[]*\])", word)]
     found = [part for part in parts if part]
-    if not found:  # usually an empty variable of a script, which would go on as if something had been done
+    if not found:  # usually an empty variable of a script, which would continue as if this had worked
         raise Refused(f'{_EXPECTED}, found "{word}"')
     return found
 

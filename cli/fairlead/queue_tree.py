@@ -9,7 +9,7 @@ from fairlead.render import Column
 from fairlead_schemas.http.api import Queue
 from fairlead_schemas.units.quantities import format_memory, format_milli
 
-#: What stands for no limit, and for nothing guaranteed.
+#: Sign for no limit, and for nothing guaranteed.
 NONE = "-"
 #: Signs of a bar: used within the guarantee, borrowed, guaranteed and free, free to borrow.
 WITHIN, BORROWED, OWED, FREE = "#", "+", "-", "."

@@ -31,7 +31,7 @@ class Unkept(Exception):
     """An option, or a value of one, that cannot be kept here; the message says what to do instead."""
 
 
-#: Options that change neither what runs nor where, and what to do instead.
+#: Options without effect on the command or on its place, and the alternative for each.
 NOT_FOLLOWED = {
     "output": "output is kept for a while, fairlead logs ID (docs/reference/jobs.md#output); to keep it longer, write a file",
     "error": "output is kept for a while, fairlead logs ID (docs/reference/jobs.md#output); to keep it longer, write a file",

@@ -9,7 +9,7 @@ from fairlead_schemas.queries.telemetry import JobUse
 
 UNKNOWN = "-"
 _KIB = 1024
-#: Of a job some of whose GPUs are not heard of now: what is shown is of the others.
+#: Mark of a job with GPUs that send no samples now: the figures cover its other GPUs.
 PART = "*"
 
 

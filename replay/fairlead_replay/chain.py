@@ -86,7 +86,7 @@ class Audit:
         sequence, subject, payload = stored.sequence, stored.subject, stored.payload
         if sequence != self.expected:
             self.find(self.expected, f"expected sequence {self.expected}, found {sequence}")
-            sequence = max(sequence, self.expected)  # a number that was there before is wrong where it stands now
+            sequence = max(sequence, self.expected)  # a number that was there before is wrong at its current place
         self.expected = sequence + 1
         self.commits += 1
         writer = subjects.writer_of(subject)
@@ -217,5 +217,5 @@ class Audit:
             before, at = broken.before, broken.at
             bad = before.sequence if trusted and before.sequence else broken.sequence
             self.find(bad, f"{writer}'s commit {before.n} does not have the hash that its commit {broken.n} states")
-            # The word of a commit that is bad itself puts nobody in doubt.
+            # The statement of a commit that is bad itself casts no doubt on other commits.
             trusted = not trusted

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 #: milli-GPU times ns of one GPU-hour.
 _GPU_HOUR = 1000 * 3600 * 1_000_000_000
-#: Differences that are told.
+#: Maximum number of differences that are reported.
 TOLD_MAX = 20
 
 type Json = dict[str, Any]

@@ -34,7 +34,7 @@ def demo(
 
     fairlead demo
     """
-    # Services are sessions of their own: whoever ends the demo, they must be stopped on the way out.
+    # Services are sessions of their own, so a signal that ends the demo must still stop them on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     with _data(keep) as data:

@@ -17,7 +17,7 @@ from fairlead_schemas.units import quantities
 
 Reason = Annotated[str, typer.Option("--reason", help="Said wherever the node is shown.")]
 
-#: How wide a picture is where nobody says how wide the paper is.
+#: Width of a picture in columns where the output has no known width.
 PIPE_COLUMNS = 80
 
 

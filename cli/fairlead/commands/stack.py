@@ -35,7 +35,8 @@ CANCELS_AT_ONCE = 16
 LOOK_S = 0.2
 OPEN_STATES = ",".join(state for state in STATES if state not in END_STATES)
 IDS_SHOWN = 10
-#: When people are told for which jobs `down --jobs` waits, and how long it waits for jobs on silent nodes alone.
+#: Time after which people are shown the jobs that `down --jobs` waits for, and its longest wait for jobs on
+#: silent nodes alone.
 TELL_S, SILENT_S = 5.0, 10.0
 
 Data = Annotated[

@@ -18,7 +18,7 @@ from fairlead_schemas.units.hardware import DOMAIN_LABELS
 WIDTH_MIN = 40
 #: With more nodes than these they stand side by side.
 SINGLE_MAX = 40
-#: Nodes that are named of those that take no work, per state, where they stand side by side.
+#: Nodes named per state that take no work, in the layout with several nodes in a row.
 NAMED_MAX = 6
 #: A legend is two columns from this width on.
 TWO_COLUMNS = 76

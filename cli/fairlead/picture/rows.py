@@ -8,12 +8,12 @@ from fairlead.picture.letters import OTHERS, SEVERAL, Groups
 from fairlead.picture.lines import Line, Piece, cut_left, harmless, line, padded
 from fairlead_schemas.queries.cluster_map import GpuState, MapGpu, MapNode
 
-#: Cells of GPUs that nobody holds, and of those that are more than held.
+#: Cells of GPUs that no run holds, with the reason why a GPU is not free.
 FREE, KEPT, TAINTED, CUT, CLEANING, UNHEALTHY = ".", ":", ";", "/", "~", "*"
 SIGNS: dict[GpuState, str] = {
     "cleaning": CLEANING, "unhealthy": UNHEALTHY, "kept": KEPT, "tainted": TAINTED, "cut": CUT, "free": FREE,
 }  # fmt: skip
-#: Before a node, and in its GPUs that nobody holds, where it takes no work; what is not named here is "-".
+#: Marks before a node that takes no work, and in its GPUs that no run holds. A state without an entry is "-".
 CLOSED = {"draining": "=", "drained": "=", "lost": "!", "silent": "!"}
 _COLOURS = {
     "-": "yellow", "=": "yellow", "!": "red", UNHEALTHY: "red", CLEANING: "bright_black", KEPT: "bright_black", TAINTED: "bright_black",

@@ -155,7 +155,7 @@ class Stack:
 
     def down(self) -> list[str]:
         """Stop every process in order; jobs' own processes live on. Returns those that had to be killed."""
-        if self._lock is None:  # refused: the directory, and what stands in it, is somebody else's
+        if self._lock is None:  # refused: the directory and its contents belong to another process
             return []
         if self._disk is not None:
             self._disk.stop()
@@ -194,7 +194,7 @@ class Stack:
         self._monitor = f"http://127.0.0.1:{monitor_port}"
         self.nats_url = f"nats://{token}@127.0.0.1:{port}"
         self._supervisor.add(Spec("nats", [found.path, "-c", str(config)], dict(os.environ), GROUP_NATS))
-        self._save()  # at once: killed now, we would leave a server that nobody knows of
+        self._save()  # at once: a kill now would leave a server that no file records
         if not nats_server.wait_ready(port, token):
             raise FairleadError(
                 f"nats-server did not become ready: {_tail(self.options.data, 'nats')}", hint="fairlead doctor"

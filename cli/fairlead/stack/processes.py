@@ -61,7 +61,7 @@ class Supervisor:
         self._changed = changed
         #: A process id changed and `changed` has not returned since.
         self._untold = False
-        #: What fails now and was said; a new spell of it is said again.
+        #: Current failures that were already reported. A new series of the same failure is reported again.
         self._failing: set[str] = set()
         self._kept: dict[str, _Kept] = {}
         #: Held while processes are started again; take it to see them at rest.

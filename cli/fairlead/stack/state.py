@@ -92,7 +92,7 @@ def _started(pid: int) -> str:
         return "" if Path("/proc/self/stat").exists() else _started_by_ps(pid)
     except OSError:
         return ""
-    # The program's name stands in brackets and may hold anything; fields are counted after it.
+    # The program's name is in brackets and may contain any character. Fields are counted after it.
     state, *rest = stat.rpartition(")")[2].split()
     return "" if state == "Z" else rest[18]
 

@@ -31,7 +31,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     v: int
     sequence: int
-    #: As it stands in the archive, without the newline.
+    #: The line as in the archive, without the newline.
     line: str
     #: The tree's hashes from the line's leaf up, base64.
     hashes: list[str]

@@ -30,7 +30,7 @@ else:
 
 VERSION = 1
 FOLDER = "segments"
-#: Beyond any line: a message, and what stands around it.
+#: Upper bound of any line: a message and its envelope.
 LINE_BYTES_MAX = MESSAGE_BYTES_MAX + 4096
 LEVEL = 9
 _OPTIONS: dict[int, int] = {

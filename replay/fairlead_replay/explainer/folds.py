@@ -100,7 +100,7 @@ class Folds[C: Core]:
         self._past: Fold[C] | None = None
         #: The log that they are of (`fairlead_bus.log.identity`).
         self._log_id = ""
-        #: The log's end when it was last asked for, where the fold worked at last stands, and commits folded in all.
+        #: End of the log at its last query, sequence that the working fold has reached, and count of commits folded.
         self.last = self.reached = self.folded = 0
 
     @property

@@ -8,7 +8,7 @@ from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.queries.explainer import ExplainerAnswer, Explanation
 from fairlead_schemas.units.ids import array_of, is_job_id
 
-#: Characters of a job's id that are repeated to whoever sent it.
+#: Characters of a job's id that are repeated to the sender.
 SHOWN_CHARS_MAX = 40
 
 

@@ -45,7 +45,7 @@ from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
 NAME = "explainer"
 #: Without a question for so long, what was folded is let go.
 IDLE_S = 60.0
-#: Questions that may wait; more are told to ask again.
+#: Questions that may wait. Further ones are answered with a request to ask again.
 WAITING_MAX = 64
 #: Under a bus message's 1 MiB.
 ANSWER_BYTES_MAX = 1_000_000

@@ -36,9 +36,9 @@ from fairlead_schemas.wire.reports import Heartbeat, decode_ack, encode
 from fairlead_schemas.wire.resources import Inventory
 
 BEAT_S = 2.0
-#: What a driver takes to cut a GPU anew.
+#: Time that a driver takes to repartition a GPU.
 CUT_S = 0.5
-#: Every so many beats the desired state is read, whether or not a put was heard.
+#: Beats between reads of the desired state, with or without a put.
 READ_EVERY_BEATS = 2
 
 
@@ -62,7 +62,7 @@ class SimAgent:
         self.dead = False
         #: Called when the placer says that the node was removed.
         self.gave_up: Callable[[], None] = lambda: None
-        #: What would have happened while the process stands still, in order; None while it runs.
+        #: Actions that would have happened while the process is paused, in order; None while it runs.
         self._asleep: list[Callable[[], None]] | None = None
         self.beats = 0
         self._steps: deque[Step] = deque()

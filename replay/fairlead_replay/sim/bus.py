@@ -60,10 +60,10 @@ class FaultyBus:
         self._arrived_until = 0.0
         self._awake = asyncio.Event()
         self._awake.set()
-        #: What arrives while the process stands still is read when it goes on.
+        #: Messages that arrive while the process is paused. It reads them when it resumes.
         self._unread: deque[tuple[Callable[[Message], None], Message]] = deque()
 
-    # -- a process that stands still (SIGSTOP, a machine that swaps): it sends, hears and learns nothing
+    # -- a paused process (SIGSTOP, a machine that swaps): it sends, receives and learns nothing
 
     def pause(self) -> None:
         """Stand still. What is under way arrives; what comes back waits."""

@@ -21,7 +21,8 @@ KINDS = {
     "notebook_left_in_the_evening": "session", "abandoned_notebook": "session", "typing_session": "session",
     "forgotten_loop": "session", "spiky_inference": "service",
 }  # fmt: skip
-#: What has no end of its own that a lifetime would cut off: a lifetime asks nobody whether he is there.
+#: Kinds without an end of their own that a lifetime would cut off: a lifetime does not check for a present
+#: user.
 _UNATTENDED = ("notebook_left_in_the_evening", "abandoned_notebook", "forgotten_loop")
 
 _QUIET = IdlePolicy(

@@ -115,7 +115,7 @@ class IdleBooks:
         found = self.open.pop(((event.job, event.attempt), event.rule), None)
         if found is None:
             return f"{event.job}.{event.attempt} did not count as idle"
-        on_demand = "ReclaimRequested" in found.steps and found.policy.mode == "on_demand"  # stands while it lies idle
+        on_demand = "ReclaimRequested" in found.steps and found.policy.mode == "on_demand"  # in force while idle
         if "LeaseShrunk" in found.steps and not on_demand and event.reason in ("active", "unseen"):
             return f"{event.job}.{event.attempt} has a cut lease, whatever it does"
         return ""

@@ -25,7 +25,7 @@ from fairlead_telemetry.idle.limits import CHECK_NS
 from fairlead_telemetry.idle.questions import SOURCE
 from fairlead_telemetry.idle.watch import Watch
 
-#: A core that goes on and on about one state is wrong.
+#: A core that makes more commits than this about one state is wrong.
 COMMITS_MAX = 200
 
 type Heard = Callable[[int, ev.TelemetryEvent], None]

@@ -22,7 +22,7 @@ MINUTE_NS, HOUR_NS = 60 * SECOND_NS, 3600 * SECOND_NS
 DAY_NS = 24 * HOUR_NS
 SAMPLE_NS = 10 * SECOND_NS
 EPOCH_NS = 1_735_689_600 * SECOND_NS
-#: With so much of the day over, somebody waits for whatever there is.
+#: Times of day, from its start, at which a job waits for any free capacity.
 DEMAND_NS = tuple(hour * HOUR_NS for hour in (10, 14, 18, 22))
 
 type Policies = dict[str, tuple[IdlePolicy, ...]]

@@ -32,9 +32,9 @@ TURN_S = 14
 class Plan(NamedTuple):
     """The habits of one world."""
 
-    #: (second, what somebody sets then, all of it or none)
+    #: (second, settings that a person makes then, all or none)
     settings: list[tuple[float, Policies]]
-    #: Seconds at which somebody extends something.
+    #: Seconds at which a person extends a run.
     wishes: list[float]
     loss: float
 

@@ -32,9 +32,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stubborn: bool = False
     #: The job's word that it is never to run twice.
     strict: bool = False
-    #: It saves about so often and goes on from there in its next attempt; 0: never, all of it is lost.
+    #: Time between saves, and each next attempt resumes from the last save; 0: it never saves and all work is
+    #: lost.
     saves_ms: int = 0
-    #: What a notice makes it do: save and exit with 0, save and go on, or nothing.
+    #: Reaction to a notice: save and exit with 0, save and continue, or nothing.
     answer: Literal["exit", "save", ""] = ""
 
 
@@ -108,7 +109,7 @@ class Machine:
         #: Of this boot: what was started, and how it ended.
         self.ended: dict[RunKey, Exit] = {}
         self.seen: set[RunKey] = set()
-        #: The last word of each run that it has saved, as it lies in its file, and who hears of one in time.
+        #: Last saved word of each run, as in its file, and the callback that receives one while it is current.
         self.words: dict[RunKey, Word] = {}
         self.said: Callable[[RunKey], None] | None = None
         #: Since when an agent has lived here (virtual seconds); None while none does.

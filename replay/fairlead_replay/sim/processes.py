@@ -83,7 +83,7 @@ class Replica:
         if code == EXIT_DAMAGED:
             self.world.fail(Violation(f"I8: {self.name} says that the log is damaged"))
             return
-        # Stepped down: whoever supervises processes starts it anew.
+        # Stepped down: the supervisor of processes restarts it.
         await self._gone()
         self.world.later(self.world.faults.rng.uniform(0.1, 1.0), self.start)
 

@@ -95,7 +95,7 @@ class People:
         self.bus, self.faults, self.rng = bus, faults, faults.rng
         self.nodes, self.jobs = nodes, jobs
         self.sent: list[Sent] = []
-        #: Nodes that the log says are lost, as far as it was read.
+        #: Nodes that the log reports as lost, in the part of the log that was read.
         self.lost: Callable[[], list[str]] = list
         self._count = 0
 
@@ -161,7 +161,7 @@ class People:
     async def _submit(self) -> None:
         jobs: list[QueueCommand] = [self._job() for _ in range(self.rng.choice((1, 1, 1, 3)))]
         await self.send("queue", jobs)
-        if self.rng.random() < 0.1:  # somebody presses the button twice
+        if self.rng.random() < 0.1:  # a user presses the button twice
             again = jobs[0]
             assert isinstance(again, SubmitJob)
             await self.send("queue", [msgspec.structs.replace(again, id=self.new_id())])

@@ -46,7 +46,7 @@ COMMANDS = 24
 #: Losses are retried after up to 120 s and 600 s; then the work itself.
 RECOVERY_S = 1000.0
 WRITERS = ("queue", "placer")
-#: Where somebody looks at what lies idle (idleness.py).
+#: Writer that watches for idle runs (idleness.py).
 WATCHER = "telemetry"
 
 
@@ -219,7 +219,7 @@ class World:
         deadline, tidy_at, calm, left = loop.time() + RECOVERY_S, loop.time(), 0, -1
         while loop.time() < deadline and calm < 3:
             if left != (left := len(self.observer.lives.waiting_for())):
-                deadline = loop.time() + RECOVERY_S  # a small cluster with much to do goes on
+                deadline = loop.time() + RECOVERY_S  # a small cluster with much work continues
             if loop.time() >= tidy_at:
                 tidy_at += 60.0
                 await self._end_what_cannot_start()

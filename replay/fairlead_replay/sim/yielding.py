@@ -33,7 +33,7 @@ class YieldBooks:
         self.holds: dict[str, Request] = {}
         self.leaving: set[str] = set()
         self.attempts: dict[str, int] = {}
-        #: {job: rules by which its run is asked back on demand because it lies idle}
+        #: {job: rules that request its run's GPUs back on demand because it is idle}
         self.idle: dict[str, set[str]] = {}
         #: The log's time: the latest of all commits.
         self.now_ns = 0

@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     pools: tuple[PoolEntry, ...] = ()
     #: Of every start, so much does no useful work.
     restart_ns: int = 0
-    #: So long a run goes on after it was asked to yield.
+    #: Part of every start that does no useful work, in nanoseconds.
     notice_ns: int = 0
 
     @property

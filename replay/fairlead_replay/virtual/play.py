@@ -42,7 +42,7 @@ from fairlead_schemas.wire.events import (
 SUBMITS_MAX = 400
 #: Rounds of both cores at one moment, beyond which they are going round in circles.
 ROUNDS_MAX = 10_000
-#: Where nothing runs and nobody comes any more for so long, nothing will start.
+#: Time without running jobs and without arrivals after which no job will start.
 IDLE_MAX_NS = 3600 * SECOND_NS
 _SPEC = msgspec.Raw(b'{"command":["true"]}')
 _submit_ns = attrgetter("submit_ns")

@@ -23,7 +23,7 @@ class IdleStatus(msgspec.Struct, kw_only=True):
     rule: str  # utilization | interaction | lifetime
     scope: str
     action: str  # warn | stop | requeue | shrink
-    mode: str  # dry_run (nothing follows) | on_demand (when somebody waits who can use its GPUs) | always
+    mode: str  # dry_run (nothing follows) | on_demand (when a waiting job can use its GPUs) | always
     since: str
     #: When its notice is over; null: nothing follows. After it, `asked` says that it is asked back.
     reclaim_at: str | None
@@ -34,7 +34,7 @@ class IdleStatus(msgspec.Struct, kw_only=True):
     extended_until: str | None = None
 
 
-#: Of earlier attempts so many are listed, the newest ones; so much is kept of what a run said at its end.
+#: Earlier attempts that are listed, the newest ones, and characters kept of the message at an attempt's end.
 ATTEMPTS_MAX, ATTEMPT_MESSAGE_CHARS_MAX = 20, 200
 
 
@@ -84,8 +84,8 @@ class Job(msgspec.Struct, kw_only=True):
     deadline_missed: bool = False
     #: Least run time before it may be asked to yield (seconds).
     slice_seconds: int | None = None
-    #: Run time so far, over the attempts that this one goes on from (after a failure or a loss: from 0 again), and
-    #: what is left of time.total.
+    #: Run time so far, over the attempts that this one continues (after a failure or a loss: from 0 again), and
+    #: the remainder of time.total.
     used_seconds: int = 0
     left_seconds: int | None = None
     #: What it waits for: {"job", "state"}.
@@ -93,12 +93,12 @@ class Job(msgspec.Struct, kw_only=True):
     #: How often it has yielded to others; to whom the last time, or is asked to now: {"job", "rule"}.
     preempted: int = 0
     preempted_for: dict[str, str] | None = None
-    #: When it said last that its work is saved, and what it said; and how much run time its attempts have lost so far: from
-    #: that, or from their start, to an end that was no success (seconds).
+    #: Time of the last report that its work is saved, and the note in it. Then the run time that its attempts
+    #: have lost so far: from that save, or from their start, to an end without success (seconds).
     saved_at: str | None = None
     saved_note: str = ""
     lost_seconds: int = 0
-    #: That its run lies idle, and until when no policy acts on it because somebody extended it.
+    #: Idle state of its run, and time until which no policy acts on it because a person extended it.
     idle: IdleStatus | None = None
     extended_until: str | None = None
     #: Attempts before this one, oldest first.
@@ -138,7 +138,7 @@ class Node(msgspec.Struct, kw_only=True):
     labels: dict[str, str]
     jobs: list[str]
     sequence: int
-    #: Which class cordoned or drained it: person | maintenance | rollout ("" for nobody).
+    #: Class that cordoned or drained it: person | maintenance | rollout ("": none).
     setter: str = ""
     #: {state of its GPUs, as of the cluster map: how many}, without states that none is in.
     gpu_states: dict[GpuState, int] = {}
@@ -152,7 +152,8 @@ class Node(msgspec.Struct, kw_only=True):
     #: What is not well, the oldest first; jobs that failed fast there, where it is suspect or in quarantine for that.
     health: list[HealthIssue] = []
     blamed_by: list[str] = []
-    #: For how long its agent has not been heard; 0: it is heard, or this gateway has not listened long enough.
+    #: Seconds since the last heartbeat of its agent; 0: heartbeats arrive, or this gateway has not listened long
+    #: enough.
     silent_seconds: int = 0
 
 
@@ -179,7 +180,7 @@ class Rollout(msgspec.Struct, kw_only=True):
     #: {waiting | draining | returned | skipped | left: nodes}
     nodes: dict[str, list[str]]
     budget_gpus: int
-    #: GPUs of its nodes that take no work now, whoever keeps them from it.
+    #: GPUs of its nodes that take no work now, for any reason.
     gpus_away: int
     nodes_max: int
     #: Labels that say that a node is done.
@@ -383,12 +384,13 @@ class Why(msgspec.Struct, kw_only=True):
     state: str
     attempt: int
     reason: Reason
-    #: Of a job that waits: the smallest changes with which it could start, each by itself, as far as the queue can tell.
+    #: For a waiting job: the smallest changes with which it could start, each on its own, as the queue can
+    #: determine.
     changes: list[SuggestedChange] = []
     #: What could not be found out, and why.
     note: str = ""
-    #: Of a job that failed: the last lines that its deciding rank has printed, 200 at most; of one that is about to
-    #: start: what its node says that it waits for. As far as the output is still there.
+    #: For a failed job: the last lines printed by its deciding rank, 200 at most. For a job about to start: the
+    #: reason that its node reports for the wait. Only output that still exists is shown.
     output: list[str] = []
     #: Attempts before this one, oldest first.
     attempts: list[Attempt] = []

@@ -26,8 +26,8 @@ PATH_CHARS_MAX = 255
 SECRETS_DIRECTORY = "/run/secrets"
 #: Jobs that name no project have their volumes and secrets here.
 DEFAULT_PROJECT = "default"
-#: Neither these nor anything below them: the kernel's and the engine's, Fairlead's own, and paths by which NVIDIA's
-#: container toolkit can be asked for devices.
+#: Closed paths, together with everything below them: the kernel's and the engine's, Fairlead's own, and paths
+#: by which NVIDIA's container toolkit can be asked for devices.
 CLOSED_PATHS = (
     "/proc", "/sys", "/dev", "/etc/fairlead", "/run/nvidia-container-devices", "/var/run/nvidia-container-devices",
 )  # fmt: skip
@@ -59,7 +59,7 @@ def volume_of(words: str | VolumeWords) -> Volume:
         return Volume(words.name, words.mountPath, words.readOnly, words.create)
     name, _, path = words.partition(":")
     path, colon, mode = path.partition(":")
-    # What is neither "ro" nor "rw" is left in the path, which is then refused by its colon.
+    # Any mode except "ro" and "rw" stays in the path, and the path is then refused because of its colon.
     return Volume(name, path if mode in ("", "ro", "rw") else path + colon + mode, mode == "ro", create=False)
 
 

@@ -186,8 +186,8 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     tasks: int | None = None
     #: GPUs of a task: another word for resources."nvidia.com/gpu".
     gpusPerTask: int | str | None = None  # noqa: N815 -- Kubernetes' spelling is the users' spelling
-    #: Of a node, or of a task. GPUs are one of: nvidia.com/gpu (8; "0.5" is half of one), nvidia.com/gpu.shared (GPUs
-    #: that their node slices by time), nvidia.com/mig-<profile>. Besides: cpu, memory, shm, rdma/hca.
+    #: Of a node, or of a task. GPUs are one of: nvidia.com/gpu (8; "0.5" is half of one), nvidia.com/gpu.shared
+    #: (GPUs that their node slices by time), nvidia.com/mig-<profile>. Also: cpu, memory, shm, rdma/hca.
     resources: dict[str, str | int] = {}
     nodeSelector: dict[str, str] = {}  # noqa: N815 -- as above
     #: Requirements such as "key in (a,b)", "!key" or "key>=1.2"; all must hold.
@@ -196,7 +196,7 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
     #: Taints that it puts up with: as Kubernetes writes them, or "key=value:NoSchedule", "key".
     tolerations: list[str | TolerationWords] = []
     topology: TopologyWords = TopologyWords()
-    #: Nobody else's work on its nodes.
+    #: True: no other job runs on its nodes.
     exclusive: bool = False
     #: "pack" or "spread"; "": as its pool does.
     placement: _Packing = ""

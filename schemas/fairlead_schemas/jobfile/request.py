@@ -155,7 +155,7 @@ def _version(label: str, text: str, example: str) -> str:
 
 DEFAULT_CPU_MILLI = 1000
 DEFAULT_MEMORY_MIB = 1024
-#: Longer quantities are read each time, so that nobody can fill the memory with them.
+#: Longer quantities are parsed each time, so that no client can fill the memory with them.
 REMEMBERED_CHARS_MAX = 32
 NIC = "rdma/hca"
 ANY_GPU = GpuWanted()
@@ -237,7 +237,7 @@ def _unit(
     gpus = gpus_of(words.resources, at, reading)
     if per_task is not None:
         gpus = gpus_of({GPU: per_task}, "gpusPerTask", reading)
-    # What cannot be read is one error: it breaks no rule besides.
+    # An unreadable value is one error: it breaks no further rule.
     memory = get("memory", DEFAULT_MEMORY_MIB * 2**20)
     memory_mib = amount(reading, f"{at}memory", quantities.parse_memory, memory, quantities.MEMORY_MIB_MAX)
     if "memory" in words.resources and not memory_mib and not reading.has(f"{at}memory"):

@@ -6,11 +6,11 @@ report (reports.CheckpointSeen) and then an event (events.CheckpointSaved).
 
 import msgspec
 
-#: Signals that a program may be told by. Their numbers are the node's business.
+#: Signals that may notify a program. Their numbers depend on the node.
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
-#: Whoever waits for the room waits for the notice, too.
+#: A job that waits for the GPUs waits for the notice, too.
 NOTICE_NS_MAX = 3_600 * 1_000_000_000
-#: Of all words of the command together: they stand in the log and in every order.
+#: For all words of the command together: the log and every order carry them.
 COMMAND_CHARS_MAX = 1024
 #: What a job says with its word: "step=1200".
 NOTE_CHARS_MAX = 200
@@ -23,11 +23,11 @@ class Checkpoint(
 
     #: Sent to the program itself, not to its children.
     signal: str = ""
-    #: Run beside the program, where and as what it runs; it ends the notice.
+    #: Run next to the program, in the same place and with the same identity. Its end ends the notice.
     command: tuple[str, ...] = ()
     #: From there to TERM, unless the job says sooner that it has saved.
     notice_ns: int = 0
-    #: How often it saves by itself, told or not; 0: not known.
+    #: Interval of saves that it makes on its own, without a notice; 0: not known.
     every_ns: int = 0
 
     @property

@@ -19,21 +19,21 @@ from fairlead_schemas.units.quantities import QuantityError, format_duration, fo
 #: When a run counts as idle.
 IdleRule = Literal[
     "utilization",  # every signal that is asked about stayed below its threshold
-    "interaction",  # nobody typed in a terminal of it
+    "interaction",  # no one typed in a terminal of it
     "lifetime",  # it has run for so long, whatever it does
 ]
 #: What is done once the notice is over.
 IdleAction = Literal[
-    "note",  # it stands in the log, and nobody is told
-    "warn",  # its owner is told
+    "note",  # the log records it, and no one is notified
+    "warn",  # its owner is notified
     "stop",  # it gets its checkpoint notice and grace, and ends
     "requeue",  # the same; it waits again for another attempt
-    "shrink",  # its lease is cut: it ends then unless somebody extends it, whatever it does meanwhile
+    "shrink",  # its lease is cut: it ends then unless a person extends it, whatever it does meanwhile
 ]
 #: Whether it is done.
 IdleMode = Literal[
-    "dry_run",  # it is only said what would have been done, and what that would have saved
-    "on_demand",  # only when somebody waits who can use those very GPUs
+    "dry_run",  # only the action and its saving are reported, nothing is done
+    "on_demand",  # only when a waiting job can use those very GPUs
     "always",
 ]
 #: What is looked at. One that is missing or stale counts as activity.
@@ -41,7 +41,7 @@ IdleSignal = Literal["gpu", "memory_traffic", "power", "gpu_links", "cpu", "netw
 #: Why a run counts as active again.
 ActiveReason = Literal[
     "active",  # a signal rose
-    "unseen",  # signals are missing, or stale: nobody can say that it is idle
+    "unseen",  # signals are missing, or stale: no statement about idleness is possible
     "extended",  # its owner extended it
     "policy",  # the policy that called it idle does not speak of it any more
 ]
@@ -53,8 +53,9 @@ class IdleEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """
 
     signal: IdleSignal
-    #: In the signal's unit: thousandths of a GPU's time (gpu, memory_traffic), milliwatts above the GPU's rest (power), bytes per
-    #: second (gpu_links, network, disk), milli-CPU (cpu), nanoseconds since somebody was there (terminal, proxy).
+    #: In the signal's unit: thousandths of a GPU's time (gpu, memory_traffic), milliwatts above the GPU's rest
+    #: (power), bytes per second (gpu_links, network, disk), milli-CPU (cpu), nanoseconds since the last presence
+    #: of a user (terminal, proxy).
     highest: int
     mean: int
     threshold: int
@@ -67,8 +68,8 @@ class IdlePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     rule: IdleRule
     action: IdleAction
     mode: IdleMode = "dry_run"
-    #: {signal: threshold}, in the units of IdleEvidence; only for "utilization". Of a terminal or proxy, whose value is the time since
-    #: somebody was there, the threshold is the least, not the most.
+    #: {signal: threshold}, in the units of IdleEvidence; only for "utilization". A terminal's or proxy's value is
+    #: the time since the last presence of a user, so its threshold is the least value, not the most.
     below: dict[IdleSignal, int] = {}
     #: For how long: below the thresholds; without a person; since the start.
     after_ns: int

@@ -41,7 +41,7 @@ class IdlePolicyWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Idle policy for one rule at one scope, in people's units."""
 
     rule: IdleRule
-    #: Without one, only what would have been done is said.
+    #: Without a mode, the policy only reports the action that it would have taken.
     mode: IdleMode = "dry_run"
     action: IdleAction
     #: {signal: threshold}, such as {gpu: 5%, memory_traffic: 2%, power: 20W, network: 10KiB/s, cpu: 500m}; for utilization.

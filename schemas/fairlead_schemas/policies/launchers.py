@@ -15,8 +15,8 @@ ON_FAILURE = ("stop", "continue")
 _BY_PROGRAM = {"torchrun": "torchrun", "mpirun": "mpi", "mpiexec": "mpi", "mpirun.openmpi": "mpi"}
 PROCESSES_MAX = 1024
 
-#: "": the first rank that fails ends the others; continue: each goes on to its own end; leader: as the first, and when rank 0
-#: has ended well, so has the whole run: the others only wait for its word.
+#: "": the first rank that fails ends the others. continue: each rank runs to its own end. leader: like "",
+#: and a success of rank 0 is the success of the run, since the others only wait for its signal.
 GangRule = Literal["", "continue", "leader"]
 
 

@@ -13,7 +13,7 @@ from fairlead_schemas.units.validation import FieldError
 
 NEVER_NS = -1
 NEVER = "never"
-#: What nodes and the placer do unless they are told otherwise (FAIRLEAD_SELF_FENCE_S and its like).
+#: Defaults of nodes and of the placer (FAIRLEAD_SELF_FENCE_S and its like change them).
 STOP_AFTER_NS = 60 * SECOND_NS
 GRACE_NS = 30 * SECOND_NS
 MARGIN_NS = 30 * SECOND_NS

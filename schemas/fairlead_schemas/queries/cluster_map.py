@@ -23,7 +23,7 @@ from fairlead_schemas.queuefile.settings import Packing
 
 type GpuState = Literal["free", "kept", "tainted", "cut", "closed", "held", "cleaning", "unhealthy"]
 GPU_STATES: tuple[GpuState, ...] = ("free", "kept", "tainted", "cut", "closed", "held", "cleaning", "unhealthy")
-#: Whose new work a node takes: anybody's, that of one waiting job, that which tolerates its taints, nobody's.
+#: Work that a node accepts: all, that of one waiting job, work that tolerates its taints, or none.
 type Access = Literal["open", "kept", "tainted", "closed"]
 
 #: A whole GPU.
@@ -80,7 +80,7 @@ class MapNode(msgspec.Struct, frozen=True, kw_only=True):
     reserved_from: str | None = None
     access: Access = "open"
     taints: list[str] = []
-    #: Seconds for which its agent has been silent; 0: it is heard.
+    #: Seconds for which its agent has been silent; 0: heartbeats arrive.
     silent_seconds: int = 0
 
 
@@ -159,7 +159,8 @@ class PoolPacking(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     gpu_milli_free: int = 0
     gpu_milli_aside: int = 0
-    #: Of what is free: what the usual request cannot use, for want of GPUs, CPU or memory beside it or for the GPUs' model.
+    #: Part of the free GPUs that the usual request cannot use, for want of GPUs, CPU or memory, or because of
+    #: their model.
     gpu_milli_unusable: int = 0
     #: Requests that have arrived: what the usual work is known from.
     requests_seen: int = 0

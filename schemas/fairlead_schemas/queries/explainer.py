@@ -62,7 +62,7 @@ class Defrag(_DefragWords, frozen=True, kw_only=True):
     sequence: int = 0
 
 
-#: A question is worked at for so long before it is answered with `busy`; whoever asks waits a little longer.
+#: Maximum time that a question is processed before it is answered with `busy`. Callers wait a little longer.
 ANSWER_S = 10.0
 #: Jobs that one AskDryRun may name.
 COMMANDS_MAX = 100
@@ -98,7 +98,7 @@ class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
     pool: str
     #: The log sequence to answer for; 0: the newest.
     at: int = 0
-    #: Nodes that take no work besides those of the log: their agents are silent.
+    #: Nodes that take no work in addition to those of the log: their agents are silent.
     away: tuple[str, ...] = ()
 
 
@@ -146,7 +146,7 @@ class Estimate(_Words, frozen=True, kw_only=True):
     """Estimate of a job's start, with its basis."""
 
     basis: str
-    #: Unix ns; 0: nothing can be said.
+    #: Unix ns; 0: no estimate.
     start_ns: int = 0
 
 
@@ -175,8 +175,8 @@ class ExplainerAnswer(_Words, frozen=True, kw_only=True):
     outcomes: tuple[DryRunOutcome, ...] = ()
     defrag: Defrag | None = None
     packing: PoolPacking | None = None
-    #: not_found: no such job, or not any more | not_yet: the log has not come so far | busy: ask again soon
-    #: | invalid: the question cannot be read | failed: whoever answers has more in its log
+    #: not_found: no such job, or no longer | not_yet: the log has not reached this sequence | busy: ask again
+    #: soon | invalid: the question cannot be read | failed: the answering process has more in its log
     error: str = ""
     message: str = ""
 

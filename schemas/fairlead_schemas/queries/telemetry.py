@@ -29,7 +29,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     user: str
     role: Role
-    #: Projects whose jobs a member sees beside the own ones.
+    #: Projects whose jobs a member sees in addition to the member's own jobs.
     projects: tuple[str, ...] = ()
 
     @property
@@ -38,7 +38,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.role != "member"
 
 
-#: Whoever reaches a gateway that was told of no identities, as on a local stack.
+#: Caller of a gateway that has no configured identities, as on a local stack.
 ANONYMOUS_ADMIN = Caller(user="anonymous-admin", role="admin")
 
 
@@ -61,7 +61,7 @@ class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     query: str
     limit: int = ROWS_MAX
     format: SqlFormat = "json"
-    #: Seconds that it may take; at most what the service allows, which is also what None stands for.
+    #: Seconds that it may take, at most the service's limit. None means that limit.
     timeout_s: float | None = None
     #: Chosen by who asks, so that it can be cancelled by it; "": it cannot.
     id: str = ""
@@ -231,7 +231,7 @@ class UsageStatement(msgspec.Struct, kw_only=True):
     by: By
     sequence: int  # of the log, up to which events are counted
     as_of_ns: int  # the placer's clock there; Unix ns
-    is_final: bool  # the month is over by that clock: nothing that is said here can change
+    is_final: bool  # the month is over by that clock: no figure here can change
     lines: list[UsageLine]
     gpu_hours: float
     charged: int

@@ -109,7 +109,7 @@ class _Tree:
     def __init__(self, reading: ErrorCollector) -> None:
         self.entries: list[QueueEntry] = []
         self._reading = reading
-        #: {path: where it stands in the file}
+        #: {path: its position in the file}
         self._at: dict[str, str] = {}
         #: {path: the pool that it names}
         self._pools: dict[str, str] = {}

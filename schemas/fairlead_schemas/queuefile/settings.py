@@ -24,7 +24,7 @@ WEIGHT_MAX = 1_000_000
 QUEUE_PRIORITY_MAX = 1000
 #: Queues and pools that one change may set or remove: all of it is one commit.
 CHANGES_MAX = 400
-#: The user of `users` that stands for everybody who is not named.
+#: The user in `users` that means every user without an entry.
 ANY_USER = "*"
 #: Replicas of one GPU, at most.
 REPLICAS_MAX = 64
@@ -47,7 +47,7 @@ class Budget(_Setting, frozen=True, kw_only=True):
 
     gpu_milli_s: int  # milli-GPU-seconds, weighted by model: one GPU-hour is GPU_HOUR
     period: Period = "month"
-    #: What happens when it is spent: nothing more is offered, or only where nobody else wants it.
+    #: Consequence of a spent budget: nothing more is offered, or only capacity that no other job needs.
     when_spent: Literal["refuse", "demote"] = "refuse"
 
 
@@ -121,7 +121,7 @@ class PoolSettings(_Setting, frozen=True, kw_only=True):
     prices: dict[str, int] = {}
     #: None: its GPUs are not sliced by time.
     sharing: Sharing | None = None
-    #: Runs that save and go on are moved where that makes room for a big job that waits.
+    #: Runs that save and continue are moved where a move makes room for a big waiting job.
     defragment: bool = False
     #: Which of the nodes that could take a job gets it.
     packing: Packing = "fragmentation"

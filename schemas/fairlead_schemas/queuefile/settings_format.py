@@ -200,7 +200,7 @@ def _preemption_words(settings: Preemption) -> dict[str, Any]:
 #: Models with a price, and names in a pool's lists.
 PRICES_MAX = 100
 NAMES_MAX = 1000
-#: What `half_life_ns` 0 stands for.
+#: Default that `half_life_ns` 0 means.
 HALF_LIFE_NS = 7 * 86400 * SECOND_NS
 _PERCENT_MAX = 100
 

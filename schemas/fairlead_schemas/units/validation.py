@@ -247,7 +247,7 @@ def _is_map(kind: Any) -> bool:
 
 
 def _expected(kind: Any) -> str:
-    plain = getattr(kind, "__value__", kind)  # what an alias stands for
+    plain = getattr(kind, "__value__", kind)  # the type behind an alias
     choices = get_args(plain)
     if choices and all(isinstance(choice, str) for choice in choices):
         return f"one of {', '.join(choices)}"

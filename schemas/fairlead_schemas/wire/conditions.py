@@ -212,7 +212,7 @@ class NodesHeard(msgspec.Struct, frozen=True, kw_only=True):
     #: Nodes that are not lost, and those of them that beat.
     known: int = 0
     heard: int = 0
-    #: Names of the others, at most UNHEARD_MAX: silent, or not heard since the gateway's start.
+    #: Names of the others, at most UNHEARD_MAX: silent, or without a heartbeat since the gateway's start.
     unheard: list[str] = []
 
 

@@ -54,7 +54,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     restarted: str = ""
     #: Set when the run shall end: notice, TERM, grace, KILL.
     stop: str = ""
-    #: Of such an order: how long before TERM it is to be told; 0: TERM at once, also where its notice runs.
+    #: For such an order: notice before TERM in nanoseconds; 0: TERM at once, also if its notice already runs.
     notice_ns: int = 0
     #: Of a stop for a time limit: it begins once the run has run for so long by the clock of the node's boot. A service
     #: whose clock was set may have asked for it too early.

@@ -26,11 +26,11 @@ from typing import Literal, NamedTuple
 #: Each does what those before it do, and more.
 XidDecision = Literal[
     "nothing",  # not reported
-    "note",  # told to the user whose run held the GPU
-    "gpu",  # the GPU gets no new work; the run that holds it goes on
+    "note",  # reported to the user whose run held the GPU
+    "gpu",  # the GPU gets no new work; the run that holds it continues
     "stop",  # the run that holds it is stopped and waits again
     "node",  # the whole node gets no new work before a person has looked
-    "reboot",  # the whole node gets no new work before it has booted anew
+    "reboot",  # the whole node gets no new work before it has rebooted
 ]
 XID_DECISIONS: tuple[XidDecision, ...] = ("nothing", "note", "gpu", "stop", "node", "reboot")
 #: Of a number that no catalogue lists.
@@ -162,12 +162,12 @@ def xid_words(number: int) -> str:
 Back = Literal[
     "gone",  # the agent no longer sees it
     "tested",  # the GPU has passed a test, idle
-    "booted",  # the node has booted anew, and then the same
-    "person",  # somebody restores it
+    "booted",  # the node has rebooted, and then the same
+    "person",  # a person restores it
 ]
 #: How much is done by itself.
 Severity = Literal[
-    "note",  # it is shown; work goes on
+    "note",  # it is shown; work continues
     "gpu",  # the GPU gets no new work
     "node",  # the node gets no new work
 ]
@@ -178,7 +178,7 @@ class Meaning(NamedTuple):
 
     #: Of a GPU: it may not be used.
     fault: bool = True
-    #: The run that holds the GPU cannot go on.
+    #: The run that holds the GPU cannot continue.
     stop: bool = False
     #: The whole node gets no new work.
     node: bool = False

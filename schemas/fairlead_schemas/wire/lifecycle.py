@@ -21,7 +21,8 @@ STATES: dict[str, str] = {
 END_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 #: States in which a job counts against its queue's quota.
 CHARGED_STATES: frozenset[str] = frozenset({"offered", "placed", "running", "stopping"})
-#: Reasons of JobRequeued after which a job goes on with what is left of its time; after any other it starts anew.
+#: Reasons of JobRequeued after which a job continues with the rest of its time. After any other reason it
+#: restarts.
 GOES_ON: frozenset[str] = frozenset({"preempted", "drained", "gpu_fault", "preflight", "idle"})
 
 
@@ -100,8 +101,8 @@ MOVES: tuple[JobMove, ...] = (
 )
 # fmt: on
 
-#: {(state, event): next state}; a job's first event is keyed by "". "scheduled" and "queued" are told
-#: apart by the start time, so that one entry of the birth row is not here.
+#: {(state, event): next state}; the key of a job's first event is "". "scheduled" and "queued" are
+#: distinguished by the start time, so this table omits one entry of the birth row.
 NEXT: dict[tuple[str, str], str] = {(m.source, m.event): m.target for m in reversed(MOVES)}
 
 

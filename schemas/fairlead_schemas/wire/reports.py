@@ -30,7 +30,7 @@ class InventorySeen(ReportBase, tag=True, frozen=True, kw_only=True):
 
     boot_id: str
     inventory: Inventory
-    #: Of a GPU that was to be cut anew: the order's plan, and why it was not done ("": it was).
+    #: For a GPU that was to be repartitioned: the order's plan, and the reason why it was not done ("": it was).
     plan: int = 0
     failure: str = ""
 
@@ -65,7 +65,7 @@ class ExitSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     #: Of a preflight that another rank's node has failed: that rank.
     blames: int | None = None
     at_ns: int = 0
-    #: How long it ran by the clock of the node's boot, which nobody sets; 0: not known, or it never ran.
+    #: Run time by the clock of the node's boot, which is never set; 0: not known, or it never ran.
     ran_ns: int = 0
 
 
@@ -77,9 +77,9 @@ class CheckpointSeen(ReportBase, tag=True, frozen=True, kw_only=True):
     rank: int
     #: When its file was written, by the node's clock: it tells words apart, and is never used to decide.
     at_ns: int = 0
-    #: What it said: the file's first line.
+    #: Note in the report: the file's first line.
     note: str = ""
-    #: It was said after the notice that the run will be ended.
+    #: The report came after the notice of the run's end.
     noticed: bool = False
 
 
@@ -125,9 +125,10 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     desired: int = 0
     #: Number of the newest report in the journal, so that the placer notices what it never got.
     reported: int = 0
-    #: The agent's own time when it said so (nanoseconds of no epoch): nobody else compares it.
+    #: The agent's own time of this report (nanoseconds of no epoch). Only this agent compares it.
     at: int = 0
-    #: The node's wall clock when it said so (Unix ns; 0: not stated): writers compare theirs with it before they lead.
+    #: The node's wall clock at this report (Unix ns; 0: not stated). Writers compare their own clock with it
+    #: before they lead.
     wall_ns: int = 0
 
 
@@ -138,10 +139,11 @@ class ReportAck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: "" while the placer does not know this node: the agent sends its reports from the first.
     incarnation: str = ""
     through: int = 0
-    #: `at` of the newest beat that was heard: the lease runs from then, not from when this arrives. 0: no beat was
-    #: heard yet, and no lease is renewed.
+    #: `at` of the newest received beat. The lease runs from then, not from the arrival of this message. 0: no
+    #: beat was received yet, and no lease is renewed.
     beat: int = 0
-    #: The placer's wall clock when it said so (Unix ns; 0: it did not): a node whose own is far from it is not well.
+    #: The placer's wall clock at this confirmation (Unix ns; 0: not stated). A node with a very different clock
+    #: is not well.
     wall_ns: int = 0
     #: Nothing may be started from a desired state of a lower log sequence: the placer may have ended it since.
     desired: int = 0

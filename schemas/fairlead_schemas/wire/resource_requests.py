@@ -25,7 +25,7 @@ NICS_MAX = 64
 #: Larger numbers than any machine has; a bound so that sums stay ordinary integers.
 AMOUNT_MAX = 1 << 40
 COMPUTE_CAPABILITY_MAX = 999
-#: A command repeats the selector beside the spec, and both must fit one message of commands.
+#: A command repeats the selector in addition to the spec, and both must fit one message of commands.
 SELECTOR_BYTES_MAX = 8 * 1024
 PACKINGS = ("pack", "spread")
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"

@@ -13,9 +13,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-#: What lies between two devices on PCIe, nearest first, in nvidia-smi's words: one board, one bridge (PIX), several
-#: bridges (PXB), the host bridge (PHB), several of one NUMA node (NODE), across NUMA nodes (SYS). "X" is the device
-#: itself; "" is not known.
+#: Connection between two devices on PCIe, nearest first, in nvidia-smi's words: one board, one bridge (PIX),
+#: several bridges (PXB), the host bridge (PHB), several of one NUMA node (NODE), across NUMA nodes (SYS). "X"
+#: is the device itself; "" is not known.
 PcieLevel = Literal["SAME_BOARD", "PIX", "PXB", "PHB", "NODE", "SYS", "X", ""]
 PCIE_LEVELS: tuple[str, ...] = get_args(PcieLevel)
 
@@ -95,7 +95,7 @@ class Request(
     tasks: bool = False
     #: Fewest units that it starts with; 0: all of them.
     nodes_min: int = 0
-    #: True: nobody else's work beside it on its nodes, and all their CPUs and memory.
+    #: True: no other job runs on its nodes, and it gets all their CPUs and memory.
     exclusive: bool = False
     #: Network devices that its node must have.
     nics: int = 0

@@ -97,7 +97,8 @@ class RunResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     #: Of a run with a network of its own.
     network_rx_bytes: int | None = None
     network_tx_bytes: int | None = None
-    #: When somebody last typed into one of its terminals (or opened one), Unix nanoseconds, to some seconds; None: it has none.
+    #: Time of the last input into one of its terminals (or of the opening of one), Unix nanoseconds, accurate to
+    #: some seconds; None: it has no terminal.
     terminal_ns: int | None = None
 
 

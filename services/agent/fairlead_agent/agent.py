@@ -125,9 +125,9 @@ class Agent:
         await asyncio.wait({stopped, self.journal.failed}, return_when=asyncio.FIRST_COMPLETED)
         failed = self.journal.failed.done()
         if failed:
-            # Nothing may be acted upon that is not durable; runs go on, the next process adopts them.
+            # Only durable facts may be acted upon. Runs continue, and the next process adopts them.
             _log.critical("the journal cannot be written", reason=str(self.journal.failed.exception()))
-        if self._given_up:  # runs go on here, too, until somebody has decided which past is the right one
+        if self._given_up:  # runs continue here, too, until a person has decided which past is right
             _log.critical("the agent gives up", reason=self._given_up, directory=str(self.settings.directory))
         await self._close()
         return 1 if failed or self._given_up else 0

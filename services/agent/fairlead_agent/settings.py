@@ -73,7 +73,7 @@ from fairlead_schemas.units.taints import TAINTS_MAX, NodeLabelError, parse_labe
 LABELS = "FAIRLEAD_NODE_LABELS"
 TAINTS = "FAIRLEAD_NODE_TAINTS"
 LABELS_MAX = 64
-#: Labels that say what the agent was told otherwise or sees for itself, and how to change them.
+#: Labels for facts that the agent gets from elsewhere or detects itself, and how to change each.
 OWN = {
     POOL_LABEL: "set FAIRLEAD_POOL",
     "fairlead/runtime": "set FAIRLEAD_RUNTIME",
@@ -127,7 +127,8 @@ def with_arguments(env: Mapping[str, str], arguments: Any) -> dict[str, str]:
 
 
 MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"
-#: Whoever has one of these, or writes below it, has the machine: no mistake in a file shall give them away.
+#: A job that has one of these paths, or writes below it, has the machine: no mistake in a file may give them
+#: away.
 NEVER = (
     "/proc",
     "/sys",
@@ -212,7 +213,7 @@ def _private_directory(env: Mapping[str, str], setting: str) -> str:
 
 RuntimeName = Literal["process", "docker"]
 GangNetwork = Literal["bridge", "host"]
-#: Where an engine listens unless it was told otherwise.
+#: Default address at which an engine listens.
 DOCKER_SOCKET = "/var/run/docker.sock"
 
 RESERVED_CPUS = "FAIRLEAD_RESERVED_CPUS"

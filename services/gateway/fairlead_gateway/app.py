@@ -147,7 +147,7 @@ def _errors(app: FastAPI, folding: Folding, allowed: Callable[[str], str]) -> No
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> Response:
-        return Response(status_code=400)  # nobody reads it
+        return Response(status_code=400)  # no client reads it
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _error: Exception) -> Response:

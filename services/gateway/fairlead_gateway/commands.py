@@ -84,7 +84,7 @@ class CommandGate:
         self._subject = subjects.cmd(service)
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
-        #: {command: who waits for it, and where it stands among theirs}; a repeated one may have several.
+        #: {command: its waiters, with the command's position among each one's}; a repeated command may have several.
         self._waiting: dict[str, list[tuple[Waiter, int]]] = {}
         self._prefix = os.urandom(6).hex()
         self._ids = count(1)

@@ -56,7 +56,7 @@ class DryRuns:
     async def _try(self, commands: list[SubmitJob], several: bool) -> list[api.DryRun]:
         """Return what would become of each command. Raise Refused for a single one that would be refused."""
         raws = [msgspec.Raw(encode(command)) for command in commands]
-        # Nobody looks at their specs, which would not all fit a message.
+        # The answer needs no specs, and all of them would not fit one message.
         asked = tuple(msgspec.structs.replace(command, spec=_NO_SPEC) for command in commands)
         answer = await self._explaining.ask(AskDryRun(commands=asked))
         if answer.error:

@@ -13,9 +13,9 @@ log = structlog.get_logger()
 
 #: A question is given up after so long, however often it was asked.
 WAIT_S = ANSWER_S + 2
-#: The pause before one that was told to ask again does.
+#: Pause before a question that was answered with `busy` is asked again.
 AGAIN_S = 0.2
-#: `Answer.error` where nobody answered at all.
+#: `Answer.error` when no service answered.
 AWAY = "away"
 
 
@@ -33,7 +33,7 @@ class Explaining:
         answer = ExplainerAnswer(error=AWAY, message="the explainer does not answer")
         while (left_s := deadline - loop.time()) > 0:
             asked = await self._once(question, left_s)
-            # Nobody in the rest of the time says less than that somebody was busy before.
+            # No answer in the remaining time says less than an earlier `busy`, so the earlier answer is kept.
             answer = asked if asked.error != AWAY or answer.error == AWAY else answer
             if asked.error != "busy":
                 break

@@ -40,10 +40,10 @@ REPORT_S = 10.0
 class HttpSettings(NamedTuple):
     """Bounds of the web server (docs/reference/settings.md)."""
 
-    #: There is no authentication yet, so loopback unless somebody decides otherwise.
+    #: There is no authentication yet, so the default is loopback; a person must choose another address.
     host: str = "127.0.0.1"
     port: int = 8080
-    #: Names beside loopback and the bound address that the gateway answers to.
+    #: Names to which the gateway answers in addition to loopback and the bound address.
     hosts: tuple[str, ...] = ()
     #: Seconds for a request's head, and as many again for its body.
     request_s: float = 30.0

@@ -45,7 +45,7 @@ CLOUDEVENT = b"application/cloudevents+json"
 CLOUDEVENT_BATCH = b"application/cloudevents-batch+json"
 VERBS = {ce.JOB_CANCEL: CancelJob, ce.JOB_HOLD: HoldJob, ce.JOB_RELEASE: ReleaseJob}
 
-#: Reasons that one answer has told, by likeness of the jobs.
+#: Reasons given in one answer, keyed by the likeness of the jobs.
 type Told = dict[tuple[str, str, int, Request], Reason | None]
 
 _event = msgspec.json.Decoder(ce.CloudEventIn)

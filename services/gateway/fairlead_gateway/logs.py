@@ -137,7 +137,7 @@ class Output:
         self._brief = False
         #: Since when each lane with a hole has had one.
         self._hole_since: dict[Lane, float] = {}
-        #: A line has said already that output is kept no longer.
+        #: True once a line has reported that output is kept no longer.
         self._told = False
         #: Nodes that did not answer, and of each of their ranks the first stream whose end was asked of them.
         self._silent: set[str] = set()

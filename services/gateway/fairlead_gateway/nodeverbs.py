@@ -31,7 +31,7 @@ from fairlead_gateway.views.plandocs import breaker_document, rollout_document, 
 from fairlead_schemas.http import api
 from fairlead_schemas.wire import commands as cmd
 
-#: {verb: (what its body is, the command that it stands for)}
+#: {verb: (type of its body, command that it sends)}
 NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
     "taint": (TaintWish, cmd.TaintNode),
     "untaint": (TaintWish, cmd.UntaintNode),

@@ -48,7 +48,7 @@ class MaintenanceWish(_Strict, frozen=True, kw_only=True):
     duration: str | int = 0
     notice: str | int = 0
     nodes: list[str] = []
-    #: Labels of the nodes meant, beside those named.
+    #: Labels of the intended nodes, in addition to the named ones.
     selector: dict[str, str] = {}
     reason: str = ""
 
@@ -67,7 +67,7 @@ class RolloutWish(_Strict, frozen=True, kw_only=True):
     nodesMax: int = 0  # noqa: N815 -- as above
     #: Labels that a node has once it is done; none: another boot or journal says so, or `done`.
     want: dict[str, str] = {}
-    #: How long runs may go on; longer ones are long, and stopped only with `stopLong`.
+    #: Time that runs may continue. Longer runs are long, and are stopped only with `stopLong`.
     deadline: str | int = 0
     stopLong: bool = False  # noqa: N815 -- as above
     reason: str = ""

@@ -49,7 +49,7 @@ _TAGS = {
 #: Operations that show a caller what is theirs; the others ask for no identity.
 _WITH_IDENTITY = frozenset({"query_sql", "cancel_sql", "get_job_metrics", "get_use"})
 
-#: POST paths that send a command, besides those on one thing.
+#: POST paths that send a command, in addition to the paths on a single object.
 _VERBS = ("/v1/queues:apply", "/v1/idle:apply", "/v1/rollouts", "/v1/maintenance", "/v1/breaker:reset")
 #: Paths whose PUT or DELETE sends none.
 _NO_COMMANDS = ("/v1/sql/{name}",)

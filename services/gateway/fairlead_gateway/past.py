@@ -68,7 +68,7 @@ def _moment(at: str) -> tuple[int | None, int | None]:
             raise bad_parameter("at", "sequences start at 1")
         return int(at), None
     try:
-        # "+" of a zone arrives as a blank where somebody forgot to escape it.
+        # The "+" of a zone arrives as a blank if the client did not escape it.
         return None, parse_rfc3339(at.replace(" ", "+"))
     except ValueError:
         raise bad_parameter("at", f'expected a log sequence or an RFC 3339 time with zone, found "{at[:40]}"') from None

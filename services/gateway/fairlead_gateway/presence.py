@@ -25,7 +25,7 @@ class Presence:
         self._nodes = views.nodes.rows
         self._is_connected = is_connected
         self.monotonic = time.monotonic
-        #: {node: when it was heard last, how long after the time before}
+        #: {node: (time of its last heartbeat, time between it and the one before)}
         self._heard: dict[str, tuple[float, float]] = {}
         #: Since when beats would have been received.
         self._listening_since: float | None = None

@@ -9,7 +9,7 @@ from fairlead_schemas.wire.conditions import Alive, Condition, ConditionCode, Sc
 
 #: Without an answer, or without a lease, for so long a service counts as silent. A restart takes less.
 SILENT_S = 10.0
-#: A service whose fold stands still behind the log's end for so long counts as stalled.
+#: Time after which a service with a fold that is stuck behind the log's end counts as stalled.
 STALLED_S = 30.0
 #: Writers of the log without which no job is accepted or run.
 WRITERS = ("queue", "placer")

@@ -25,7 +25,7 @@ from fairlead_schemas.units.validation import FieldError
 #: Longer than telemetry lets anybody wait and ask, by default.
 TIMEOUT_S = 60.0
 
-#: How often, and after how long, a query is cancelled again that nobody waits for.
+#: Number of further cancellations of a query without a client, and the pause before each.
 CANCELS_MAX = 20
 CANCEL_AGAIN_S = 0.1
 

@@ -15,7 +15,7 @@ from fairlead_gateway.sqlroute import caller_of
 from fairlead_schemas.queries.telemetry import JOBS_MAX, JobUseRequest
 from fairlead_schemas.units.ids import is_job_id
 
-#: Who looks every second is told soon that there is nothing to see.
+#: Short, so that a client that polls every second soon learns that there is nothing to see.
 TIMEOUT_S = 2.0
 
 Jobs = Annotated[str, Query(min_length=1, description=f"Ids joined by commas, {JOBS_MAX} at most.")]

@@ -36,7 +36,7 @@ WAITING = frozenset({"queued", "offered"})
 #: The views get so long to fold what the explainer has seen, and look so often.
 FOLLOW_S = 1.0
 LOOK_S = 0.005
-#: A job that goes on while the question is answered is asked about once more.
+#: Tries for a job that changes while its question is answered: it is asked about once more.
 TRIES = 2
 
 
@@ -69,7 +69,7 @@ class Whys:
             row = row_for(views, job)
             if not answer.error and row is not None and row.changed_seq <= answer.sequence:
                 break
-            answer = ExplainerAnswer()  # what was said is of another moment than the views'
+            answer = ExplainerAnswer()  # the answer describes another moment than the views
         row = row_for(views, job)
         if row is None:
             if (refused := no_element(views, job)) is not None:
@@ -82,7 +82,7 @@ class Whys:
     async def _follow(self, sequence: int) -> bool:
         """Return True if the views have folded the sequence, or do so soon."""
         deadline = asyncio.get_running_loop().time() + FOLLOW_S
-        # It seldom waits; and folding tells nobody of a sequence.
+        # A wait is rare, and folding notifies no one of a sequence.
         while self._views.sequence < sequence and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
         return self._views.sequence >= sequence

@@ -31,14 +31,14 @@ class Draft:
 
     def __init__(self, state: State, now_ns: int, *, roomy: bool = False) -> None:
         self.state = state
-        #: As of the next commit: what is kept since an earlier one is told from what comes with this one.
+        #: Sequence of the next commit: it separates reservations of earlier commits from those of this one.
         self._seq = state.sequence + 1
         self.now_ns = now_ns
         self.events: list[ev.Event] = []
         self.cursors: dict[str, int] = {}
         self.bytes = 0
-        #: Set when an event found no room beside the others; the next draft is then `roomy`: reports wait for the
-        #: one after it (agents send them again), or under steady load the large event would never fit.
+        #: Set when an event found no room in this draft. The next draft is then `roomy`: reports wait for the one
+        #: after it (agents send them again), or under steady load the large event would never fit.
         self.crowded = False
         self.roomy = roomy
 

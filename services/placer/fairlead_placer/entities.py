@@ -55,7 +55,7 @@ class Node:
         "taints",
     )  # fmt: skip
 
-    #: What nobody holds (derived; set by the state, which knows the runs).
+    #: Free capacity of the node (derived; set by the state, which knows the runs).
     left: Left
 
     def __init__(self, name: str, incarnation: str, boot_id: str, inventory: Inventory) -> None:
@@ -79,17 +79,18 @@ class Node:
         #: Cause of the drain ("cmd:<id>"), and when its runs are stopped (0: never, or done).
         self.cause = ""
         self.deadline_ns = 0
-        #: Gets no work until a person releases it; why stands in its event.
+        #: Gets no work until a person releases it; its event gives the reason.
         self.quarantined = False
         #: Jobs failed fast here: it gets one run at a time until one does well.
         self.suspect = False
         #: Of a suspect one: whether it gets no work for a while, and until when it rests or rested last (Unix ns; 0: never).
         self.resting = False
         self.rest_ns = 0
-        #: (taint, setter) of those that were set, sorted; all that hold, those of the inventory included (derived).
+        #: (taint, setter) of each taint that was set, sorted; then all effective taints, those of the inventory
+        #: included (derived).
         self.tainted: tuple[tuple[str, Setter], ...] = ()
         self.taints: tuple[str, ...] = effective_taints((), inventory)
-        #: {GPU UUID: code}: neither free nor usable. One that has left the inventory may come back.
+        #: {GPU UUID: code}: not free and not usable. A GPU that has left the inventory may come back.
         self.faulted: dict[str, str] = {}
         #: Codes of what is not well about the node itself, sorted.
         self.ills: tuple[str, ...] = ()
@@ -186,7 +187,8 @@ class Job:
         self.grace_ns = grace_ns
         #: Longest run time of one attempt; 0: none is known.
         self.total_ns = total_ns
-        #: A batch job's least run time before it may be asked to yield: it saves and goes on. 0: nobody says that it does.
+        #: A batch job's least run time before it may be asked to yield: it saves and continues. 0: the job does not
+        #: state it.
         self.slice_ns = slice_ns
         #: When its node falls silent.
         self.on_partition = on_partition
@@ -252,7 +254,7 @@ class Reservation(NamedTuple):
     attempt: int
     cause: str
     nodes: tuple[str, ...]
-    #: Sequence of the commit that made it, or said last which nodes it is.
+    #: Sequence of the commit that made it or, later, last changed its nodes.
     since: int
     #: True where others yield to make it; a job that merely waits long takes one of RESERVATIONS_MAX.
     hole: bool
@@ -336,11 +338,12 @@ class OfferClass:
         #: again places nothing either. What a fresh look may do, after a restart, is name causes that have changed
         #: since the last look.
         self.failed_at = -1
-        #: True when that was said of jobs that do not go everywhere: one that does may fit. As little state as that.
+        #: True if that refusal concerned jobs with restrictions: a job without them may fit. Not state either.
         self.picky = False
         #: Version of the index at which none of them could be a guest of kept nodes (-1: not tried). As little state.
         self.lent_at = -1
-        #: Version of the index, and time, at which cutting GPUs anew was found not to help (-1: not looked at); the same.
+        #: Version of the index, and time, at which repartitioning GPUs was found not to help (-1: not tried). Not
+        #: state either.
         self.uncut_at: tuple[int, int] = -1, 0
 
 
@@ -386,9 +389,9 @@ class Run(msgspec.Struct, eq=False):
     notice_ns: int = 0
     #: Of a time limit: how long it is to have run by its nodes' own clocks before they stop it.
     ran_ns: int = 0
-    #: When it said last that its work is saved; 0: never.
+    #: Time of its last report that its work is saved; 0: never.
     saved_ns: int = 0
-    #: The rules by which it lies idle and is given to whoever waits.
+    #: Rules by which it is idle and its GPUs are given to waiting jobs.
     idle: tuple[IdleRule, ...] = ()
     #: Why the attempt before this one has ended, "" for the first.
     restarted: str = ""

@@ -10,7 +10,7 @@ from fairlead_schemas.wire import events as ev
 
 #: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
 RESERVATIONS_MAX = 1
-#: Runs that one plea may name; the rest is not looked at.
+#: Runs that one preemption request may name; the rest is ignored.
 VICTIMS_MAX = 256
 
 
@@ -36,7 +36,7 @@ def _reservation_made(state: State, seq: int, index: int, at_ns: int, event: ev.
     claim, kept = state.drop(state.claims, event.job), state.reservations.get(event.job)
     _answered(state, event.job, event.cause)
     hole = claim is None or claim.cause != event.cause
-    if kept is not None and kept.cause == event.cause:  # other nodes for the same wish
+    if kept is not None and kept.cause == event.cause:  # other nodes for the same request
         hole = kept.hole
     same = (
         kept if kept is not None and not hole else None

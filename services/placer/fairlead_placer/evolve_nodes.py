@@ -49,7 +49,7 @@ def _take_stock(state: State, node: Node, boot_id: str, inventory: Inventory) ->
     if boot_id != node.boot_id and state.spoilt:
         forget_failures(state, node.name)
     faulted = node.faulted
-    if len(faulted) > FAULTED_MAX:  # marks of what has left are kept as far as there is room
+    if len(faulted) > FAULTED_MAX:  # marks of absent GPUs are kept while there is room
         faulted = {gpu.uuid: faulted[gpu.uuid] for gpu in inventory.gpus if gpu.uuid in faulted}
     state.change(node, boot_id=boot_id, inventory=inventory, hosts=(inventory.address,), faulted=faulted)
 
@@ -88,7 +88,7 @@ def _node_cordoned(state: State, seq: int, index: int, at_ns: int, event: ev.Nod
     node = state.nodes[event.node]
     if node.duty in (READY, CORDONED):
         state.change(node, duty=CORDONED, by=event.by, reason=event.reason, setter=event.setter)
-    elif node.setter != "person":  # a drain is more than a cordon and goes on, but it is the person's now
+    elif node.setter != "person":  # a drain is more than a cordon and continues, but now as the person's
         state.change(node, by=event.by, reason=event.reason, setter=event.setter)
 
 

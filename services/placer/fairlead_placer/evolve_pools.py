@@ -13,7 +13,7 @@ def _configured(state: State, seq: int, index: int, at_ns: int, event: ev.PoolCo
 
 
 def _removed(state: State, seq: int, index: int, at_ns: int, event: ev.PoolRemoved) -> None:
-    _set(state, event.pool, PoolSettings())  # its nodes, if any, go on by the defaults
+    _set(state, event.pool, PoolSettings())  # its nodes, if any, continue with the defaults
 
 
 def _set(state: State, pool: str, settings: PoolSettings) -> None:

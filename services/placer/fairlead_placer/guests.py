@@ -154,7 +154,7 @@ def invite(
             found = find(state, request, avoided)
         if isinstance(found, Found):
             return Guest(found, next((keepers[n.name].kept.job for n in found.nodes if n.name in keepers), ""))
-    if request.units > 1 or request.exclusive:  # beside nobody, whoever comes
+    if request.units > 1 or request.exclusive:  # such a job is a guest of no host
         return None
     for host in here:
         for node in host.nodes:
@@ -172,7 +172,7 @@ def beside(state: State, host: Host, node: Node, now_ns: int) -> Left | None:
     job would have no seat.
     """
     left, kept = node.left.copy(), host.kept
-    if host.ask.verdict(left.build).cut:  # which instances will be there then, nobody knows now
+    if host.ask.verdict(left.build).cut:  # its instances at that time are not known now
         return None
     for key, rank in node.held.items():
         run = state.runs[key]

@@ -22,7 +22,7 @@ class LeaseWatch:
         self._heard: OrderedDict[str, int] = OrderedDict()
         #: {node: its last word}: not moved by being named.
         self._since: dict[str, int] = {}
-        #: {node: its last word}, oldest first, of those that `quiet` has not named since.
+        #: {node: time of its last sign of life}, oldest first, for nodes that `quiet` has not named since.
         self._talking: OrderedDict[str, int] = OrderedDict()
         self._now = 0
         self._asked = 0

@@ -22,7 +22,7 @@ from fairlead_schemas.queuefile.settings import MODEL_LABEL, gpu_class
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 
-#: Holes that are kept at once; a plea beyond is declined, and may come again.
+#: Holes kept at once. A further preemption request is declined and may come again.
 HOLES_MAX = 64
 VICTIM_BYTES = EVENT_BYTES + 40
 

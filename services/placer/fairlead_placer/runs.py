@@ -14,7 +14,7 @@ from fairlead_schemas.policies.checkpoints import note_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import CheckpointSeen
 
-#: Agents say it half as often at most, but for the last word before an end.
+#: Agents report saves at most half as often, except for the last report before an end.
 SAVED_EVERY_NS = 5 * 1_000_000_000
 
 

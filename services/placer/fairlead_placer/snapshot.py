@@ -158,7 +158,7 @@ class Shot(_Strict, frozen=True, kw_only=True):
     requeued: dict[str, str] = {}
 
 
-#: Raised where a field comes to mean something else.
+#: Increase when the meaning of a field changes.
 VERSION = 2
 #: The name of the snapshot's shape.
 SCHEMA = schema_of(Shot, VERSION)

@@ -52,7 +52,7 @@ class State(Journal):
     def __init__(self) -> None:
         super().__init__()
         self.sequence = 0
-        #: Inputs consumed, except reports (each node's number stands in the node).
+        #: Inputs consumed, except reports (each node keeps its own report number).
         self.cursors: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
         self.jobs: dict[str, Job] = {}
@@ -77,14 +77,14 @@ class State(Journal):
         self.acts: dict[str, int] = {}
         self.tripped: dict[str, int] = {}
         self.reset_ns = 0
-        #: {node: the plan to cut one of its GPUs anew}; {GPU: how plans for it failed}.
+        #: {node: the plan to repartition one of its GPUs}; {GPU: how plans for it failed}.
         self.layouts: dict[str, LayoutPlan] = {}
         self.spoilt: dict[str, Spoilt] = {}
         self.windows: dict[str, Window] = {}
         self.rollouts: dict[str, Rollout] = {}
         #: Pools whose runs may be moved to make room.
         self.defragmented: dict[str, bool] = {}
-        #: {pool: its packing policy}, of those that do not go by the usual one.
+        #: {pool: its packing policy}, for pools that do not use the default one.
         self.packings: dict[str, Packing] = {}
         self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, Run] = {}
@@ -97,9 +97,9 @@ class State(Journal):
         self.looked: dict[str, int] = {}
         #: What is left where (derived).
         self.pools = Pools(self.packings)
-        #: Names of nodes that take no new work (derived): few, so that nobody has to look through all.
+        #: Names of nodes that take no new work (derived). They are few, so that no caller has to scan all nodes.
         self.closed: set[str] = set()
-        #: Names of nodes that are suspect, and of those that are not well (derived).
+        #: Names of suspect nodes, and of unhealthy ones (derived).
         self.suspects: set[str] = set()
         self.ailing: set[str] = set()
         self._requests: dict[Request, Request] = {}

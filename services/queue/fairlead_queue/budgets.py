@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from fairlead_schemas.queuefile.settings import Budget, Period
 
-#: Said when reached, in percent.
+#: Marks at which the use of a budget is reported, in percent.
 MARKS = (80, 100)
 #: Of one milli-GPU-second of price 1.000, in the unit that is counted in: milli-GPU * thousandths * ns.
 UNIT = 1000 * 1_000_000_000
@@ -51,7 +51,7 @@ class Account:
         self.rate = 0
         self.used = 0
         self.since_ns = at_ns
-        #: The mark (percent) that was said last in this period; 0: none.
+        #: The mark (percent) last reported in this period; 0: none.
         self.reached = 0
         #: When its mark may be another one, as of its last change (0: not by time alone).
         self.due_ns = 0

@@ -6,21 +6,22 @@ from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 #: Open offers of a pool that are not known to be refused: while the pool has room for more, and beyond that.
 WINDOW_OFFERS_MAX = 1024
 AHEAD_OFFERS_MAX = 256
-#: Open offers that one class may have whatever the others have: enough to go on at once when capacity comes back,
-#: and all that a parked class has.
+#: Open offers that one class may have regardless of the others: enough to resume at once when capacity comes
+#: back, and the limit of a parked class.
 PARKED_OFFERS_MAX = 16
 
 #: An offer that is open for so long is stuck: the whole order is looked at again, so often at most.
 REVIEW_NS = SECOND_NS // 4
 REVIEW_LATEST_NS = SECOND_NS
-#: An offer that is open for so long counts as refused, though the placer (which repeats itself seldom) has not said so.
+#: An offer open for this time counts as refused, even if the placer (which rarely repeats itself) has not
+#: reported so.
 STUCK_NS = 5 * SECOND_NS
-#: What was said of a lane that waits is not said anew within this time, at first.
+#: At first, the reason given for a waiting lane is not repeated within this time.
 NEWS_NS = 10 * SECOND_NS
 #: Lanes of which one decision says why they wait.
 NEWS_MAX = 64
-#: Waiting jobs for which one review looks for somebody who may yield, and how many it names for each: so many, and for a
-#: job that needs more of them as many as hold it twice over, up to what the placer takes.
+#: Waiting jobs for which one review looks for runs that may yield, and number of runs that it names for each.
+#: A job that needs more of them gets enough to hold it twice over, up to the placer's limit.
 STARVING_MAX = 8
 VICTIMS_MAX = 64
 VICTIMS_LARGE_MAX = 256

@@ -69,11 +69,11 @@ class State(UndoLog):
         self.dependents = Dependents()
         #: What it waits for by the clock (derived).
         self.due = Due()
-        #: Lanes in which somebody waits and nothing was said why (derived; ordered by when that began).
+        #: Lanes with a waiting job and without a reported reason (derived; ordered by when that began).
         self.unexplained: dict[Lane, None] = {}
         #: The same of arrays that wait for elements of their own (derived).
         self.silent_arrays: dict[str, Array] = {}
-        #: How many jobs stand in lines; an array counts once (derived).
+        #: Number of jobs in lines; an array counts once (derived).
         self.in_line = 0
 
     # -- leaves and lanes

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import duckdb
 
 FILE = "warehouse.duckdb"
-#: While it catches up a checkpoint is taken this often. A smaller one writes parts of the folded tables anew for fewer events.
+#: Interval of checkpoints while it catches up. A smaller one rewrites parts of the folded tables for fewer
+#: events.
 WAL_BYTES = "128MB"
 #: While it keeps up: some seconds of 14,000 GPUs, which take a fifth of a second.
 SETTLE_BYTES = 24 * 2**20

@@ -62,7 +62,7 @@ class CommitBytes(NamedTuple):
     sequence: int
     writer: str
     at_ns: int
-    #: Each event as it stands in the log.
+    #: Each event as in the log.
     bodies: Sequence[bytes]
 
     @classmethod

@@ -37,7 +37,7 @@ RETENTION_CHECK_S = 600.0
 #: How often samples are added up per minute and hour.
 ROLL_UP_S = 30.0
 DAY_NS = 86_400 * 10**9
-#: Samples whose node's clock is further ahead are refused: they would be the newest for ever.
+#: Samples with a node clock further ahead are refused: they would stay the newest for all time.
 AHEAD_NS = 60 * 10**9
 #: How long samples and their sums are kept unless settings say otherwise.
 KEPT = Kept(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
@@ -201,7 +201,7 @@ class Ingest:
     async def _store_pending(self) -> None:
         commits, self._commits = self._commits, []
         samples, pending_bytes, self._bytes = self._book.take(), self._bytes, 0
-        # The chain is at least as far as the last commit taken, and no further: both change on the loop only.
+        # The chain ends exactly at the last commit taken: both change on the loop only.
         heads = dict(self._reader.chain.heads)
         started = time.perf_counter()
         if commits and not self._log_id:  # the log was empty at the start

@@ -11,7 +11,7 @@ from fairlead_schemas.queries.telemetry import GpuSeries, JobMetricsRequest
 
 SECOND_NS = 10**9
 MINUTE_S, HOUR_S = 60, 3600
-#: Steps that a picture has where nobody says how long they are.
+#: Default number of steps in a picture.
 STEPS = 120
 #: GPUs times steps that one answer has.
 CELLS_MAX = 15_000

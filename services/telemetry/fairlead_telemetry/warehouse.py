@@ -58,7 +58,7 @@ class Warehouse:
         self._means = means
         #: Why the database that was there before was set aside; "" if it was not.
         self.damage = ""
-        #: Files of days that its manifest names and that were not there when it was made anew.
+        #: Files of days that the manifest names and that were missing when the database was rebuilt.
         self.files_missing: list[str] = []
         if told := damage.marked(directory):
             self._set_aside(told)

@@ -4,28 +4,28 @@ from typing import Literal
 
 JobKind = Literal["batch", "session", "service"]
 
-#: Why an attempt's run came to its end.
+#: Reason why an attempt's run ended.
 RunOutcome = Literal[
     "exited",  # the process ended by itself; exit_code and signal say how
     "stopped",  # it was asked to stop (cancel, time limit, drain, preemption) and has ended
     "start_failed",  # the runtime could not start it; message says why
     "preflight",  # its node did not pass the check before it, and started nothing; message says why
     "node_lost",  # a node of the run was lost and has fenced itself
-    "node_rebooted",  # a node of the run booted anew under it
-    "exit_unknown",  # it ended while its agent was away; nobody saw its exit code
+    "node_rebooted",  # a node of the run rebooted under it
+    "exit_unknown",  # it ended while its agent was away, so its exit code is unknown
     "gpu_memory",  # it used more GPU memory than its share and was stopped for it; message says how much, of what
     "oom",  # the kernel killed a process of it because it reached its memory limit; exit_code and signal as for exited
 ]
-#: The cause of a failed start, as far as its agent can tell.
+#: Cause of a failed start, to the extent that its agent can tell.
 StartFault = Literal[
     "",  # not known
-    "job",  # the job file: an image that does not exist or that nobody may read, secrets on a node without containers
+    "job",  # the job file: an image that does not exist or is unreadable, secrets on a node without containers
     "node",  # the node: a full disk; another node could start it
 ]
 StopReason = Literal[
     "cancelled",  # a person wants it to end
     "time_limit",  # its time is up
-    "idle",  # it lies idle by a policy, and its notice is over
+    "idle",  # it is idle by a policy, and its notice is over
     "reclaimed",  # its queue holds more than it may since a change that asked for it back; it waits again afterwards
 ]
 WithdrawReason = Literal[
@@ -55,13 +55,14 @@ DeferReason = Literal[
 #: By which rule a run may be asked to yield.
 YieldRule = Literal[
     "lower_priority",  # of the same queue, of lower priority
-    "over_slice",  # it has had its slice, and somebody goes before it
+    "over_slice",  # it has had its slice, and another job goes before it
     "over_guarantee",  # its queue uses what another queue is guaranteed
     "over_share",  # its queue is above its fair share, the other below
-    "idle",  # it lies idle, and its policy gives it to whoever waits for what it holds
+    "idle",  # it is idle, and its policy gives what it holds to a waiting job
     "defragmentation",  # it fits elsewhere, the other nowhere else (where the pool asks for it)
 ]
-#: Which class set a node's state. People may undo all; nobody else undoes what another class has set.
+#: Class that set a node's state. People may undo every state; no class undoes the state that another class
+#: has set.
 Setter = Literal[
     "person",  # a command
     "maintenance",  # a maintenance window
@@ -81,19 +82,19 @@ RolloutStep = Literal[
     "skipped",  # its turn came and it was as wanted already
     "left",  # another has it in hand: a person has cordoned, drained or returned it meanwhile, or it is gone
 ]
-#: What is done to a GPU's MIG mode beside cutting it.
+#: Change of a GPU's MIG mode in addition to repartitioning it.
 MigMode = Literal[
     "",  # nothing: it is on, and stays so
     "on",  # turned on before the first instance is made
     "off",  # turned off after the last instance is gone
 ]
-#: Why a plan to cut a GPU anew came to nothing before its agent had answered.
+#: Reason why a plan to repartition a GPU was dropped before its agent answered.
 MigDropReason = Literal[
     "node",  # its node takes no work any more, or runs under another boot or journal
     "gpu",  # the GPU is faulted, or has left the node
     "late",  # no answer came in time
 ]
-#: When a job that waits for another may go on.
+#: State in which the dependency of a job is met.
 DependencyState = Literal["succeeded", "failed", "ended"]
 
 #: What a time is reckoned by: limits of jobs, or, where some have none, what such runs took before ("": it is not known).

@@ -67,7 +67,7 @@ class ReclaimRequested(EventBase, tag=True, frozen=True, kw_only=True):
     scope: str
     rule: IdleRule
     action: IdleAction
-    on_demand: bool = False  # only for somebody who waits and can use it
+    on_demand: bool = False  # only for a waiting job that can use it
     since_ns: int
     evidence: tuple[IdleEvidence, ...]
 

@@ -186,7 +186,7 @@ class MigLayoutPlanned(EventBase, tag=True, frozen=True, kw_only=True):
     gpu: str
     jobs: tuple[str, ...] = ()  # for whom; one that is to get several instances is named so often
     mode: MigMode = ""
-    destroy: tuple[MigInstance, ...] = ()  # instances that nobody holds; all go before the first is made
+    destroy: tuple[MigInstance, ...] = ()  # instances that no run holds; all are destroyed before the first is made
     create: tuple[MigPlace, ...] = ()  # instances that are made
     #: Why this GPU and this layout, in numbers: thousandths of a request, of a slice.
     score: dict[str, int] = {}
@@ -272,8 +272,8 @@ class RolloutStarted(EventBase, tag=True, frozen=True, kw_only=True):
     nodes_max: int = 0  # most nodes that may be in hand at once; 0: the budget alone decides
     #: Labels ("key=value") that a node has once it is done; none: another boot or journal says so, or a person.
     want: tuple[str, ...] = ()
-    #: How long a run may go on once its node's turn has come; one without a limit, or with a later one, is long. Nodes
-    #: with long runs have their turn last. 0: every run is.
+    #: Time that a run may continue once its node's turn has come. A run without a limit, or with a later one, is
+    #: long. Nodes with long runs have their turn last. 0: every run is long.
     deadline_ns: int = 0
     stop_long: bool = False  # long runs are stopped at the deadline; else they are left to finish
     by: str = ""

@@ -77,7 +77,7 @@ class JobUnplaceable(EventBase, tag=True, frozen=True, kw_only=True):
     gpu_milli_total: int = 0  # of the pool, busy or not
     level: str = ""  # of units/hardware.py, where all units must lie in one domain of it
     best: int = 0  # the most units that one domain of the level takes now
-    #: Nodes that lack one job's end only, the soonest first; at most three, of those that were looked at.
+    #: Nodes that lack only the end of one job, the soonest first. At most three of the examined nodes.
     near: tuple[NearMiss, ...] = ()
     #: Maintenance windows that keep it from nodes with room ("maintenance"), the soonest first; at most three.
     windows: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class ReservationMade(EventBase, tag=True, frozen=True, kw_only=True):
     job: str
     attempt: int
     nodes: tuple[str, ...]
-    #: When the nodes will have room for it, as far as is known now; Unix ns, 0: not known.
+    #: Expected time at which the nodes have room for it, by current knowledge; Unix ns, 0: not known.
     start_ns: int = 0
     basis: Basis = ""  # what that is reckoned by
     #: Jobs whose ends it waits for, the last to end first; the first few.
@@ -149,7 +149,7 @@ class RunStarted(EventBase, tag=True, frozen=True, kw_only=True):
 
     job: str
     attempt: int
-    #: As in RankStarted; of a gang, "", since each rank said its own.
+    #: As in RankStarted; "" for a gang, since each rank reported its own.
     image: str = ""
 
 
@@ -160,7 +160,7 @@ class CheckpointSaved(EventBase, tag=True, frozen=True, kw_only=True):
 
     job: str
     attempt: int
-    note: str = ""  # what it said: "step=1200"
+    note: str = ""  # its note: "step=1200"
     noticed: bool = False  # it answers a notice: the run may be ended at once
 
 
@@ -204,10 +204,10 @@ class RunEnded(EventBase, tag=True, frozen=True, kw_only=True):
     #: The code of the fault ("xid79") where a GPU of the run had a fault that stops it, and it did not end well: stopped for
     #: that, or crashed by itself before the stop arrived.
     gpu_fault: str = ""
-    #: When it was told that its end is near, before TERM (Unix ns; 0: it was not).
+    #: Time of the notice of its end, before TERM (Unix ns; 0: no notice).
     noticed_ns: int = 0
-    #: When it said last that its work is saved (0: never). An end that is no success loses what was done since, or since
-    #: its start.
+    #: Time of the last report that its work is saved (0: never). An end without success loses the work done since
+    #: then, or since its start.
     saved_ns: int = 0
     #: Nodes whose part came back on evidence with this event.
     released: tuple[str, ...] = ()

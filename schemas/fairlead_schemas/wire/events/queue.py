@@ -97,7 +97,7 @@ class JobSubmitted(EventBase, tag=True, frozen=True, kw_only=True):
     start_at_ns: int = 0
     #: Shall have ended by this Unix time; 0: none.
     deadline_ns: int = 0
-    #: Least run time before it yields to somebody who deserves it; 0: the queue's protection alone.
+    #: Least run time before it yields to a job with a better claim; 0: only the queue's protection applies.
     slice_ns: int = 0
     #: Not before these jobs have ended as they say.
     after: tuple[Dependency, ...] = ()

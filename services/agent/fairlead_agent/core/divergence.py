@@ -8,8 +8,8 @@ REMOVED = (
     "this node was removed from the cluster, and its journal is closed; to join again, move this agent's directory away, so "
     "that the node joins under a new journal"
 )
-#: A placer that knows less than its log once said is doubted; at most once in so long, since an old placer that stood
-#: still may send many such words at once,
+#: A placer that knows less than an earlier report from its log is doubted, at most once in this interval: an
+#: old placer that was paused may send many such messages at once,
 DOUBT_NS = 5_000_000_000
 #: and after so many doubts without a good word between them it is the log that went back.
 DOUBTS_MAX = 7

@@ -23,8 +23,9 @@ from fairlead_schemas.wire.reports import (
     StartSeen,
 )
 
-#: Of the journal. A newer agent reads every older one; an older agent refuses a newer one by this number.
-#: 2: runs say how long they may go on without a lease. 3: starts and ends bear the boot's clock.
+#: Version of the journal. A newer agent reads every older one; an older agent refuses a newer one by this
+#: number. 2: runs state how long they may continue without a lease. 3: starts and ends carry the boot's
+#: clock.
 FORMAT = 3
 
 Phase = Literal["accepted", "running", "ended", "clean"]
@@ -42,7 +43,7 @@ class Opened(RecordBase, frozen=True, tag="opened"):
 
     incarnation: str
     node: str
-    #: Of whoever wrote this line; journals of agents that did not say it yet are of format 1.
+    #: Format of the agent that wrote this line. Journals of agents that did not state it yet have format 1.
     format: int = 1
 
 

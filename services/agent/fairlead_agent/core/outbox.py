@@ -106,9 +106,9 @@ class Outbox:
         return list(messages(self._head, self._introduction() + reports))
 
     def _introduction(self) -> list[bytes]:
-        # A placer that has lost its log joins us at the number of the first report it gets, which must be an
-        # inventory. When ours is confirmed (by the placer that it was), it goes again, under the number before
-        # the first unconfirmed one: whoever knows us ignores that number.
+        # A placer that has lost its log joins us at the number of the first report that it gets, which must be an
+        # inventory. If ours is confirmed (by the earlier placer), it is sent again under the number before the first
+        # unconfirmed one: a placer that knows us ignores that number.
         introduce, self._introduce = self._introduce, False
         if not introduce or self._inventory is None or self.confirmed == 0:
             return []

@@ -19,7 +19,7 @@ class Silence:
         """`renewed`: when an earlier process of this boot had its lease renewed last (files/guard_files.py). An agent that
         starts again, and again, must not give its work another while each time."""
         self.fence_ns = fence_ns
-        #: Nothing is started from here on, until the placer is heard again.
+        #: From here on no run is started until the placer sends again.
         self.fenced = False
         #: The moment that the placer's last word was about; before the first one, of this start or an earlier one.
         self.since = now if renewed is None else min(now, renewed)

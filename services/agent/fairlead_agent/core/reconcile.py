@@ -95,7 +95,7 @@ class Reconciler:
         if desired.node != ledger.node or desired.incarnation != ledger.incarnation:
             return self._draft.take()
         if desired.boot_id not in ("", ledger.boot_id):
-            return self._draft.take()  # the placer does not know yet that the node has booted anew
+            return self._draft.take()  # the placer does not know yet that the node has rebooted
         if desired.sequence < ledger.sequence:
             return self._draft.take()
         if desired.sequence == ledger.sequence and self.wanted is not None:
@@ -168,7 +168,7 @@ class Reconciler:
         run = self.ledger.runs.get(key)
         if run is not None and run.phase == "accepted":
             self._way_in.started(key, image, at_ns, now)
-            self._way_out.terminate(key, now)  # where the wish to end it came while it was starting
+            self._way_out.terminate(key, now)  # for a stop that was requested while it was starting
         return self._draft.take()
 
     def exited(

@@ -43,7 +43,7 @@ class Stopping:
         #: When its notice is over; None: it had none, or TERM was sent.
         self.term_at = now + notice_ns if notice_ns else None
         self.kill_at = now + notice_ns + grace_ns
-        #: The word that was there when it was told; None: it was not told yet.
+        #: Stamp of the word that existed at the notice; None: no notice was sent yet.
         self._before: int | None = None
 
     @property
@@ -172,7 +172,7 @@ class WayOut:
         """Report the end of a run at `now` (0: the time was not observed). `clean`: with evidence that its devices are free."""
         run = self._draft.ledger.runs.get(key)
         if run is None or not run.open:
-            return  # an end is said once
+            return  # an end is reported once
         self.stopping.pop(key, None)
         self._draft.report(ExitSeen(
             n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, outcome=outcome, exit_code=exit.code,

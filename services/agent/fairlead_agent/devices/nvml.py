@@ -25,8 +25,9 @@ from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample
 
-#: Memory that may be in use on a free GPU, besides what the driver reserves: an idle one shows a few MiB. A fixed bound,
-#: not what was seen first: an agent that starts after a crash may see what a dead run left behind.
+#: Memory that may be in use on a free GPU in addition to the driver's reserve: an idle GPU shows a few MiB.
+#: The bound is fixed and not taken from the first reading: an agent that starts after a crash may see a dead
+#: run's memory.
 FREE_MIB = 64
 #: As the kernel shortens its name.
 MPS_SERVER = "nvidia-cuda-mps"

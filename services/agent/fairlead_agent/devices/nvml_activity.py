@@ -40,7 +40,7 @@ class Utilizations:
         self._seen[uuid] = max((int(each.timeStamp) for each in fresh), default=since)
         parts: dict[int, list[int]] = {}
         for each in fresh:
-            if each.pid:  # a row of zeros stands for no sample
+            if each.pid:  # a row of zeros means no sample
                 parts.setdefault(int(each.pid), []).append(int(each.smUtil))
         return {pid: sum(found) // len(found) for pid, found in parts.items()}
 
@@ -147,7 +147,7 @@ class Profiling:
 _XID = 8
 #: At one look; the rest stays for the next.
 XIDS_MAX = 256
-#: What stands for "of no MIG instance".
+#: Value that means "of no MIG instance".
 _NO_INSTANCE = 0xFFFFFFFF
 
 

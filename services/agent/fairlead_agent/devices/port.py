@@ -17,7 +17,8 @@ from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample
 
-#: Why clocks are held down, as far as that is a fault or may become one; a power cap that was set (`power_cap`) is none.
+#: Reason why clocks are held down, if that is a fault or may become one. A configured power cap (`power_cap`)
+#: is no fault.
 Slowdown = Literal[
     "power_cap",  # at the limit that is set: usual under load
     "hw_slowdown",  # hardware has halved the clocks or more: heat or power

@@ -25,7 +25,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ecc: Literal["on", "off"]
     numa: tuple[int, ...]  # per GPU
     nvlinks: tuple[tuple[int, ...], ...]  # between GPU pairs
-    pcie: tuple[tuple[PcieLevel, ...], ...]  # likewise; () where nobody has written it down
+    pcie: tuple[tuple[PcieLevel, ...], ...]  # likewise; () where it is not recorded
     #: CPU lists as published: the first thread of each core, then the second ones in the same order.
     numa_nodes: tuple[NumaNode, ...]
     threads: int  # per core

@@ -15,7 +15,7 @@ from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import Devices, DevicesUnfit, GpuHealth
 from fairlead_agent.devices.recorded import VERSION, Frame, MigTable, Recording, write_recording
 
-#: How often health is asked besides the first frame: it changes slowly.
+#: Frames between reads of health after the first frame: it changes slowly.
 HEALTH_EVERY = 10
 
 

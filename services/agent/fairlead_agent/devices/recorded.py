@@ -108,7 +108,7 @@ class RecordedDevices:
         self._times = [frame.at_ms for frame in recording.frames]
         #: How long one round is: as far behind the last frame as that is behind the one before.
         self._round_ms = self._times[-1] + (self._times[-1] - self._times[-2] if len(self._times) > 1 else 1000) or 1
-        #: Frames whose XIDs were told, counted over the rounds.
+        #: Frames whose XIDs were reported, counted over the rounds.
         self._told = 0
 
     @classmethod

@@ -20,7 +20,7 @@ class Stage:
         #: {index: (run, when it took the GPU)}; {index: when a run on it was known to have ended}.
         self._runs: dict[int, tuple[str, float]] = {}
         self._ends: dict[int, float] = {}
-        #: XIDs that were told: (which, GPU, when the run took it).
+        #: XIDs that were reported: (which, GPU, when the run took it).
         self._fired: set[tuple[PlayedXid, int, float]] = set()
         self._stamp = self._stamped()
         self.script = self._read() if path is not None else Script()

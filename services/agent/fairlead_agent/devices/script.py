@@ -44,7 +44,7 @@ class _Act(_OnGpus, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     #: What times count from: the opening of the devices, or the moment when a run took the GPU (and only while it has it).
     since: Literal["start", "run"] = "start"
     begin: Seconds = 0
-    #: None: for ever.
+    #: None: without end.
     until: Seconds | None = None
 
 

@@ -15,9 +15,9 @@ class Node(NamedTuple):
     name: str
     runtime: str
     devices: str
-    #: Versions that are too old are a warning only: whoever packages them has mended them (FAIRLEAD_FLOORS=note).
+    #: Versions that are too old give only a warning: the packager has patched them (FAIRLEAD_FLOORS=note).
     notes_old: bool = False
-    #: Where gangs are told to meet, and what network their containers join.
+    #: Address at which gangs meet, and network that their containers join.
     address: str = "127.0.0.1"
     gang_network: str = "bridge"
 

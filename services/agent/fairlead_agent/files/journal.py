@@ -191,7 +191,7 @@ class Journal:
         try:
             os.fdatasync(self._fd)
         except OSError:
-            self.reserve.give()  # for the next agent; nobody knows what of this is on the disk, so this one ends
+            self.reserve.give()  # for the next agent; how much of this reached the disk is unknown, so this agent ends
             raise
         self.syncs += 1
 

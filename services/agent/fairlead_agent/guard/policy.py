@@ -30,7 +30,7 @@ class Watch:
     def __init__(self) -> None:
         #: The newest lease that could be read.
         self.lease: Lease | None = None
-        #: {run that was told to end: when it is killed}
+        #: {run with a requested end: time at which it is killed}
         self.ending: dict[str, int] = {}
 
     def read(self, lease: Lease | None) -> None:

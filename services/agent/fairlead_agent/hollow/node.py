@@ -70,7 +70,7 @@ class HollowNode:
         #: {UUID: "<job>.<attempt>"} of what runs that have not ended hold.
         self.held: dict[str, str] = {}
         self.inventory = inventory(shape)
-        #: The newest plan by which a GPU was cut anew.
+        #: The newest plan by which a GPU was repartitioned.
         self.cut = 0
         self.outbox.add(InventorySeen(n=self._next(), boot_id=BOOT_ID, inventory=self.inventory))
 

@@ -78,7 +78,8 @@ OPEN_MAX = 4096
 ID_MAX = 2**62
 ANSWER_S = 5.0
 AGAIN_S = 0.2
-#: So long another node's agent is asked to start a daemon, or told of an end: an agent may be away for a restart.
+#: Time for which requests to another node's agent are repeated, to start a daemon or to report an end: an
+#: agent may be away for a restart.
 TRIED_S = 120.0
 #: As ssh says that it could not.
 COULD_NOT = 255
@@ -106,7 +107,7 @@ class _Line:
         return self.fds[name]
 
     def write(self, name: str, text: str) -> None:
-        with contextlib.suppress(BlockingIOError):  # full: nobody has read it for thousands of lines
+        with contextlib.suppress(BlockingIOError):  # full: the queue was unread for thousands of lines
             os.write(self.pipe(name), text.encode())
 
     def close(self) -> None:

@@ -73,7 +73,7 @@ class Ranks(NamedTuple):
 def ranks_of(order: RunOrder, launcher: str, command: list[str], per_node: int | None) -> Ranks:
     """Return the ranks from the job file, and from the order for values that the job file omits."""
     slots = order.slots
-    if len(slots) != max(1, len(order.hosts)):  # none was said: the same on each
+    if len(slots) != max(1, len(order.hosts)):  # no slots given: the same on each host
         slots = (order.gpus_per_node or len(order.instances or order.gpus) or 1,) * max(1, len(order.hosts))
     if per_node is not None:
         slots = (per_node,) * len(slots)
@@ -183,7 +183,7 @@ class Place(NamedTuple):
     containers: bool = True
     #: The network interface that carries the address, as programs see it; "" where they have a network of their own.
     interface: str = ""
-    #: Where a run's box lies on this node, and where the run sees it ({run}: its name).
+    #: Path of a run's box on this node, and its path as the run sees it ({run}: the run's name).
     boxes: str = ""
     boxes_inside: str = ""
 
@@ -206,10 +206,11 @@ class Launch(NamedTuple):
     volumes: tuple[Volume, ...] = ()
     secrets: tuple[Secret, ...] = ()
     ranks: Ranks = Ranks("none", (1,), 0)
-    #: What lies beside the run for its launcher (mpi_daemons.py), on this node and as the run sees it; "" for nothing.
+    #: Files next to the run for its launcher (mpi_daemons.py), as on this node and as the run sees it; "" for
+    #: none.
     box: str = ""
     box_inside: str = ""
-    #: How much of its output stays, besides the bounds of the node.
+    #: Amount of its output that is kept, in addition to the bounds of the node.
     output: OutputBounds = NODE_BOUNDS
 
 

@@ -94,9 +94,7 @@ class KernelLog:
                 data = os.read(self._fd or 0, 8192)
             except BlockingIOError:
                 break
-            except (
-                BrokenPipeError
-            ):  # the kernel has overwritten what came next; the following read goes on after the gap
+            except BrokenPipeError:  # the kernel has overwritten what followed; the next read resumes after the gap
                 continue
             except OSError as error:
                 self.unreadable = str(error)

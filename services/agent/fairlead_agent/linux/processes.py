@@ -32,7 +32,7 @@ class Tagged(NamedTuple):
 
     pid: int
     run: str
-    start_time: int  # clock ticks since boot: with the pid it names one process for ever
+    start_time: int  # clock ticks since boot: with the pid it names one process for good
     leads: bool  # its session's leader: the run's own program, or one that made a session
 
 

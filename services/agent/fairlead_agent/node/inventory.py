@@ -42,7 +42,7 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
 def place_of(settings: Settings, environment: Mapping[str, str], *, contained: bool, simulated: bool) -> Place:
     """Return the runs' view of the node. Containers have a network of their own, and see their box at another path."""
     boxes = box_path(settings.directory)
-    # The interface is told to ranks of gangs only, whose containers may be on the node's network.
+    # Only ranks of gangs receive the interface: their containers may be on the node's network.
     theirs = contained and settings.gang_network == "bridge"
     return Place(
         settings.node, settings.address, environment, simulated, contained,

@@ -141,7 +141,7 @@ def uninstall(where: Where, say: Say, *, purge: bool = False) -> None:
             else:
                 say("kept", f"{where.at(path)} (--purge removes it)")
     if where.at(layout.DATA).is_dir():
-        # Never removed: it is what keeps a run from being started twice, and where its output lies.
+        # Never removed: it keeps a run from being started twice, and it holds the output of runs.
         say("kept", f"{where.at(layout.DATA)} (journals; remove it by hand once the node is gone for good)")
 
 

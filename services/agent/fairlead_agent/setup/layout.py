@@ -33,10 +33,10 @@ class TextFile(NamedTuple):
 
 DIRECTORIES = (
     Directory(CONFIG, 0o755, "settings"),
-    # Runs of other users reach their own directories through it; nobody else lists it.
+    # Runs of other users reach their own directories through it; no other user can list it.
     Directory(DATA, 0o711, "journals and the files of runs"),
 )
-#: (path, bits that it must not have): what doctor looks at besides.
+#: (path, bits that it must not have), which doctor also checks.
 SECRETS = ((KEY_FILE, 0o077), (ENV_FILE, 0o077))
 
 _AGENT = """\

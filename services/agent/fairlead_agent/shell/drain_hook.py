@@ -23,7 +23,7 @@ from fairlead_schemas.wire.desired import Drained
 
 SECOND_NS = 1_000_000_000
 POLL_S = 0.2
-#: Its exit code goes to a file, whoever is there to see it. Arguments: the program, its log, the file.
+#: Writes the exit code to a file, with or without a reader. Arguments: the program, its log, the file.
 WRAPPER = '"$1" >>"$2" 2>&1 </dev/null; echo $? >"$3.new"; mv "$3.new" "$3"'
 
 _log = structlog.get_logger()

@@ -132,7 +132,7 @@ class Measuring:
         self._bus, self._devices, self._watching, self._every_s = bus, devices, watching, every_s
         self._node, self._incarnation = node, incarnation
         self._runtime, self._metering, self._with_health = runtime, Metering(), with_health
-        #: What runs use besides GPUs, newest.
+        #: Newest readings of the resources of runs other than GPUs.
         self.resources: list[RunResources] = []
         #: {UUID: runs that have it, the first first}: a shared one has several.
         self._held: dict[str, list[str]] = {}

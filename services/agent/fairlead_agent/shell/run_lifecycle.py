@@ -72,7 +72,7 @@ class Starting:
         self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
         self._place, self._asked, self._spawn = place, asked, spawn
-        #: Tasks of runs that the runtime was not given yet; those of them that are told to stop.
+        #: Tasks of runs that were not handed to the runtime yet, and those of them with a requested stop.
         self._under_way: dict[RunKey, asyncio.Task[Any]] = {}
         self._stopped: set[RunKey] = set()
 

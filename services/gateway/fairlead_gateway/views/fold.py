@@ -35,7 +35,8 @@ from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import Event
 from fairlead_schemas.wire.resources import Request
 
-#: Raised by hand where a row's field comes to mean something else and its type stays; new types are seen by themselves.
+#: Increased by hand when the meaning of a row's field changes but its type stays; new types are detected
+#: automatically.
 MEANING = 10
 
 Handler = Callable[[Any, int, int], None]
@@ -97,7 +98,7 @@ class Views:
         """Fold one commit. Raises KeyError when the log is not valid (unknown job, illegal move)."""
         at_ns = commit.at_ns
         handlers = self._handlers
-        # First, so that whoever is told of an outcome finds views that name its sequence.
+        # First, so that a client that is notified of an outcome finds views with its sequence.
         self.sequence = seq
         self.at_ns = max(self.at_ns, at_ns)
         for event in commit.events:

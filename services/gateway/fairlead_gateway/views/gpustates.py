@@ -17,7 +17,7 @@ from fairlead_schemas.wire.resources import Gpu
 
 #: Keys of taints that Fairlead sets by itself: what they stand for is wrong with the node, and no job is asked to tolerate it.
 OWN_TAINTS = "fairlead/"
-#: The state of a GPU that nobody holds and that is well.
+#: State of a healthy GPU that no run holds, by the node's access.
 _UNHELD: Mapping[Access, GpuState] = {"open": "free", "kept": "kept", "tainted": "tainted", "closed": "closed"}
 
 

@@ -208,7 +208,7 @@ class JobsView:
         row.parts = ()
         row.placed_ns = row.started_ns = 0
         row.run_ended = False
-        # How the last attempt ended stands in the log; a job that waits has not ended.
+        # The log keeps how the last attempt ended; a waiting job has not ended.
         row.exit_code = row.signal = None
         row.message = ""
 

@@ -90,7 +90,7 @@ class NodesView:
     def _cordoned(self, e: ev.NodeCordoned, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]
         row.cordoned, row.changed_seq = True, seq
-        if not row.draining or row.setter != "person":  # a drain is more than a cordon and goes on
+        if not row.draining or row.setter != "person":  # a drain is more than a cordon and continues
             row.reason, row.setter = e.reason, e.setter
 
     def _uncordoned(self, e: ev.NodeUncordoned, seq: int, _at_ns: int) -> None:

@@ -20,7 +20,7 @@ def key_in(command: str) -> str:
     return command[len(KEYED) :].partition("-")[0]
 
 
-#: What an applied change did, told in its own commit before the answer or behind it.
+#: Effects of an applied change, which its own commit states before or after the answer.
 _PARTS = (ev.QueueConfigured, ev.QueueRemoved, ev.PoolConfigured, ev.PoolRemoved)
 
 

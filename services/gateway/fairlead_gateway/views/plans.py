@@ -45,7 +45,7 @@ class PlansView:
                 rollout.nodes.pop(e.node, None)
 
     def _rollout(self, e: ev.RolloutStarted, _seq: int, at_ns: int) -> None:
-        self.rollouts.pop(e.name, None)  # an earlier one of that name; the newest stands last
+        self.rollouts.pop(e.name, None)  # an earlier one of that name; the newest comes last
         self.rollouts[e.name] = RolloutRow(
             e.name, dict.fromkeys(e.nodes, ""), e.budget_gpus, e.nodes_max, e.want, e.deadline_ns, e.stop_long, e.by,
             e.reason, at_ns,

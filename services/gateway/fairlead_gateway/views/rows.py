@@ -35,7 +35,7 @@ class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     attempt: int
     sequence: int
-    #: Whom it is for; "" when a limit was lowered and nobody in particular gains (rule "reclaimed").
+    #: The job that gains; "" if a limit was lowered and no particular job gains (rule "reclaimed").
     beneficiary: str
     rule: str
     priority: int = 0
@@ -54,7 +54,7 @@ class Room(msgspec.Struct, omit_defaults=True):
     #: Runs that may be asked to yield for it, and those that were.
     named: int = 0
     asked: tuple[str, ...] = ()
-    #: Nodes by what would keep each from taking part even then, where for that nobody was asked.
+    #: Nodes by the reason why each could not take part even then, if for that reason no run was asked to yield.
     declined: dict[str, int] = {}
     #: It has waited so long that what it needs is kept for it as it comes free: on these nodes, where there are any.
     waited_ns: int = 0
@@ -80,7 +80,7 @@ class IdleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     seen_ns: int
     #: 0: nothing follows.
     reclaim_at_ns: int
-    #: When it was asked back (on demand, where the mode says so); 0: it was told only.
+    #: Time at which it was asked back (on demand, where the mode says so); 0: it was only reported.
     asked_ns: int
     evidence: tuple[IdleEvidence, ...]
 
@@ -158,7 +158,7 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     started_ns: int = 0
     ended_ns: int = 0
     parts: tuple[Part, ...] = ()
-    #: {earlier attempt: the nodes it ran on}, in rank order: where its output lies. Keys of JSON are text.
+    #: {earlier attempt: the nodes it ran on}, in rank order: the nodes with its output. Keys of JSON are text.
     past: dict[str, tuple[str, ...]] = {}
     exit_code: int | None = None
     signal: int | None = None
@@ -170,7 +170,7 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     by: str = ""
     not_before_ns: int = 0
     charged: bool = False
-    #: Units of the request that the placement has not, where it said how few will do.
+    #: Units of the request that the placement lacks, if the request states how few are enough.
     missing: int = 0
     run_ended: bool = False
     #: When the attempt's run ended, and the fault of a GPU that ended it; the attempts before, the newest ones.
@@ -194,20 +194,20 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     grace_ns: int = 0
     on_partition: OnPartition = AS_THE_CLUSTER
     notice_ns: int = 0
-    #: When it said last that its work is saved (the log's clock, as below), and what; what its ends have lost in all, and
-    #: the last of them.
+    #: Last report that its work is saved: the time (the log's clock, as below) and the note. Then the time lost
+    #: at its ends in all, and at the last of them.
     saved_ns: int = 0
     saved_note: str = ""
     lost_ns: int = 0
     lost_last_ns: int = 0
-    #: Run time of the attempts that this one goes on from, its own ended run included; since when it runs now. Both by
-    #: the log's clock, which never goes back: writers' own clocks may differ.
+    #: Run time of the attempts that this one continues, its own ended run included; then since when it runs now.
+    #: Both by the log's clock, which never goes back: writers' own clocks may differ.
     used_ns: int = 0
     runs_since_ns: int = 0
     #: How often it has yielded, and to whom and why the last time (or is asked to now).
     preempted: int = 0
     yielding: Yielding | None = None
-    #: Why the queue does not offer it, where it said so of this very job.
+    #: Reason why the queue does not offer it, if the queue gave one for this very job.
     deferral: Deferral | None = None
     room: Room | None = None
     #: What policies say of the run, one for each rule; what those in dry run would have done; until when none of them acts, and
@@ -310,7 +310,7 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     draining: bool = False
     drained: bool = False
     lost: bool = False
-    #: Of a lost one: when it was heard last (Unix ns), and whether a person has said that nothing runs there.
+    #: For a lost node: time of its last heartbeat (Unix ns), and True if a person stated that nothing runs there.
     heard_ns: int = 0
     dead: bool = False
     quarantined: bool = False

@@ -78,7 +78,7 @@ class WaitingView:
     def _offered(self, e: ev.JobOffered, seq: int, _at_ns: int) -> None:
         row = self._jobs.rows[e.job]
         if row.offered_seq != seq:
-            return  # another rank for an open offer: nobody was let in by it
+            return  # another rank for an open offer: the offer lets no further job in
         row.deferral = None
         if row.array_id and (array := self._jobs.rows.get(row.array_id)) is not None:
             array.deferral = None

@@ -25,7 +25,7 @@ def free_gpus(views: Views, row: JobRow) -> Told:
     need = asked.gpu_milli // MILLI
     free = {node.id: len(room.free_gpus(node, asked)) for node in nodes}
     total, most = sum(free.values()), max(free.values(), default=0)
-    if not total:  # said by the count of nodes
+    if not total:  # the count of nodes already states it
         return NOTHING
     by_free = sorted((name for name in free if free[name]), key=lambda name: (-free[name], name))
     named = these([f"{name} {free[name]}" for name in by_free])

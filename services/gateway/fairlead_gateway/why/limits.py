@@ -28,7 +28,7 @@ def deferred(views: Views, row: JobRow) -> Reason | None:
     if deferral is None:
         deferral = full
     elif full is not None and _is_same(deferral, full):
-        # It was said once; since then others came and went, or the limit was changed.
+        # The deferral was reported once. Since then other jobs came and went, or the limit was changed.
         deferral = msgspec.structs.replace(deferral, held=full.held, ceiling=full.ceiling)
     tell = _TELL.get(deferral.reason) if deferral is not None else None
     if deferral is None or tell is None:

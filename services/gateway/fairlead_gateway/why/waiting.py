@@ -69,7 +69,8 @@ def queued(
     if row.not_before_ns > now_ns:
         return after_yielding(row, _backoff(row, now_ns))
     limit = deferred(views, row) if told is None else explained(views, row, told)
-    # With nothing in its way it has not been tried yet: an older no was said of others, before something came free.
+    # A job without obstacles has not been tried yet: an older refusal concerned other jobs, before capacity was
+    # freed.
     refused = _no_place(views, row, count_ahead) if told is None or told.reason != "next" else None
     now = limit or refused or _waiting_turn(views, row, count_ahead, told)
     return after_yielding(row, with_room(row, now))

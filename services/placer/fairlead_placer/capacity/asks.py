@@ -160,7 +160,7 @@ def _cause_of_instances(build: Build, ask: Ask, suits: int) -> str:
     if not suits:
         return "mig_profile"
     if build.single and (not ask.whole or ask.request.replicas):
-        return "mig_mode"  # neither shares nor replicas of what is an instance already
+        return "mig_mode"  # an instance has no shares and no replicas
     return "topology" if ask.inside.require else ""
 
 

@@ -12,7 +12,7 @@ from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.units.hardware import DOMAIN_LABELS, MIG_PREFIX
 from fairlead_schemas.wire.resources import Gpu, Inventory, NodeTopology
 
-#: Labels that say where a node stands: nodes that are alike differ in them, so selectors look for them at each node.
+#: Labels with the location of a node: alike nodes differ in them, so selectors check them at each node.
 DOMAIN_KEYS = frozenset(key for keys in DOMAIN_LABELS.values() for key in keys)
 #: Label with the CPUs of each NUMA node that no job is pinned to.
 SYSTEM_CPUS_LABEL = "fairlead/system-cpus"
@@ -24,15 +24,15 @@ SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
 #: Label with how a node offers its MIG instances, in the words of NVIDIA's device plugin: under this strategy all are of one
 #: profile, and asked for as if they were GPUs.
 STRATEGY_LABEL, SINGLE = "nvidia.com/mig.strategy", "single"
-#: What an admin lets the placer do to GPUs that can be cut: "fixed" nothing, "recut" (the same as no label) cut GPUs in
-#: MIG mode anew, "auto" turn MIG mode on and off besides.
+#: Actions that an admin allows the placer on GPUs that can be repartitioned: "fixed" none, "recut" (the same
+#: as no label) repartition GPUs in MIG mode, "auto" also turn MIG mode on and off.
 MIG_LABEL = "fairlead/mig"
 
 MILLI = 1000
 #: Kinds of GPUs whose model is remembered.
 MODELS_MAX = 1024
-#: CPU and memory left of a node are told apart by their first so many bits: half as many parts as they can count, to all.
-#: Where no GPU is left, they matter less.
+#: Free CPU and memory of a node are distinguished by this many leading bits: by all the parts that these bits
+#: can count, or down to half as many. Where no GPU is left, CPU and memory matter less.
 BITS, BITS_FULL = 6, 3
 #: No two builds of a process have the same number, or an ask would take one cluster's for another's.
 _numbers = count(1)
@@ -74,7 +74,7 @@ class Build:
         #: All of its instances are alike, and asked for as if they were GPUs. Such a node is cut by its admin alone.
         self.single = bool(self.cut) and inventory.labels.get(STRATEGY_LABEL) == SINGLE
         allowed = inventory.labels.get(MIG_LABEL, "recut")
-        #: May GPUs in MIG mode be cut anew; may MIG mode be turned on and off?
+        #: True if GPUs in MIG mode may be repartitioned, and True if MIG mode may be turned on and off.
         self.recuts = allowed in ("recut", "auto") and not self.single and not self.replicas
         self.switches = allowed == "auto" and self.recuts
 

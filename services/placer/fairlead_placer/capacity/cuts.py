@@ -30,7 +30,7 @@ class Cuts:
         """`models`: of each GPU, None where it is not known to be cut."""
         #: {instance's UUID: where it is}, by place and start.
         self.cells: dict[str, Cell] = {}
-        #: Mask of GPUs in MIG mode whose layout is a legal one of their model: only such may be cut anew.
+        #: Mask of GPUs in MIG mode whose layout is a legal one of their model: only such GPUs may be repartitioned.
         self.legal = 0
         for place, gpu in enumerate(gpus):
             if not gpu.mig:
@@ -42,7 +42,7 @@ class Cuts:
                 model.name, tuple(Instance(each.profile, each.start) for each in gpu.instances)
             ):
                 self.legal |= 1 << place
-        #: UUIDs of instances that somebody holds, and of those that a plan is about to destroy.
+        #: UUIDs of instances that a run holds, and of instances that a plan is about to destroy.
         self.held: set[str] = set()
         self.going: frozenset[str] = frozenset()
 

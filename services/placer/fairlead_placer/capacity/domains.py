@@ -66,7 +66,7 @@ class Domains:
             inside = self.of[level][: len(self.names)] >= 0
             of, at = self.of[level][: len(self.names)][inside], self.of[outer][: len(self.names)][inside]
             lies = np.full(len(self.domains[level]), -1, np.int64)
-            lies[of] = at  # of several, where a domain lies in several: not all of its nodes are there
+            lies[of] = at  # one of several, if a domain is in several: not all of its nodes are there
             found = len(of) > 0 and bool((at >= 0).all()) and bool((lies[of] == at).all())
             self._nested[level, outer] = found
         return found

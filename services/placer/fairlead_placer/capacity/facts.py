@@ -48,8 +48,9 @@ class Facts(NamedTuple):
     gpus: int
     free_milli: int
     aside_milli: int
-    #: Of what is free: what the usual request cannot use for want of GPUs, CPU or memory beside it or for the GPUs' model,
-    #: by how often each has arrived. As packing sees it: labels other than the model are not looked at.
+    #: Part of the free GPUs that the usual request cannot use, for want of GPUs, CPU or memory, or because of
+    #: their model, weighted by how often each has arrived. As for packing, labels other than the model are
+    #: ignored.
     unusable_milli: int
     #: Requests that arrived so far: what is known of the usual work.
     arrived: int

@@ -29,7 +29,7 @@ from fairlead_placer.packing.typical import Arrivals, TypicalWork
 from fairlead_placer.topology.masks import members_of
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 
-#: Rows for each node, and more, beyond which those that nobody is in are forgotten.
+#: Rows per node, and spare rows, beyond which rows without nodes are forgotten.
 ROWS_PER_NODE, ROWS_SPARE = 4, 1024
 #: The same of states that some job would leave.
 STATES_PER_NODE, STATES_SPARE = 16, 1 << 16
@@ -52,7 +52,8 @@ class Index:
         #: [row]: {mask of free GPUs: names, rising}. Where it matters only how many are free, masks are 0.
         self.inhabitants: list[dict[int, list[str]]] = []
         self.builds: dict[int, Build] = {}
-        #: Whether some node here may have, or had, GPUs that are cut anew; and such as are made whole again.
+        #: True if a node here may have, or had, GPUs that are repartitioned; and True for GPUs that are made whole
+        #: again.
         self.recuts = self.switches = False
         self.domains = Domains()
         #: The version at which a node last came, went or changed; nodes that gained, and when.
@@ -61,7 +62,7 @@ class Index:
         self._gained_last = 0
         #: [row]: the version at which a node that is in it gained last.
         self._gains: Ints = np.zeros(0, np.int64)
-        #: The version at which a node that is kept for a job last gained something, or came to be kept.
+        #: Version at which a node that is kept for a job last gained something, or came to be kept.
         self.lent = 0
         self._costs: dict[str, Costs] = {}
         self._wanted: dict[Ask, Wanted] = {}
@@ -179,7 +180,7 @@ class Index:
         self.inhabitants.clear()
         self._gained.clear()
         self._gains = np.zeros(0, np.int64)
-        self.stirred = version  # whoever waits looks again
+        self.stirred = version  # waiting jobs look again
         for node in nodes:
             node.row = -1
             self._settle(node)

@@ -60,7 +60,7 @@ def _chosen(left: Left, idle: dict[str, Cell], profile: str, count: int) -> list
     for _ in range(count):
         grant = choose_gpu(_gpus(left, waiting, chosen), profile, change=Change.TAKE)
         wanted = None if grant is None else Cell(int(grant.uuid), grant.instance)
-        #: Where nobody knows how a GPU is cut, the first will do.
+        #: If the layout of a GPU is unknown, the first will do.
         uuid = next((uuid for uuid, cell in waiting.items() if cell == wanted), next(iter(waiting)))
         chosen.append(uuid)
         del waiting[uuid]

@@ -42,17 +42,17 @@ class Left:
         #: The GPUs in the node's order, and {UUID: its place}. One that has left is in no place, and never comes free.
         self.uuids = uuids
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
-        #: The node's own labels; those that say where it stands are not in its build.
+        #: The node's own labels. Labels with its location are not in its build.
         self.where: dict[str, str] = {}
         self.cpu_milli = build.cpu_milli
         self.memory_mib = build.memory_mib
-        #: [GPU]: thousandths left of those that shares are on; of others it says nothing (see `rest`).
+        #: [GPU]: thousandths left of GPUs with shares; for other GPUs the value means nothing (see `rest`).
         self.milli = [MILLI] * len(build.gpus)
         #: [GPU]: MiB that no share was promised.
         self.caps = [gpu.memory_mib for gpu in build.gpus]
-        #: How many parts are somebody's.
+        #: [GPU]: MiB not promised to any share.
         self.parts = 0
-        #: Masks: GPUs that are free as a whole, those that shares are on, faulted ones, CPUs that nobody is pinned to.
+        #: Masks: wholly free GPUs, GPUs with shares, faulted GPUs, CPUs that no run is pinned to.
         self.free = build.all_gpus & ~build.cut
         self.shared = 0
         self.faulted = 0

@@ -129,7 +129,7 @@ def amounts_short(left: Left, ask: Ask) -> str:
     if left.memory_mib < request.memory_mib:
         return "free_memory"
     if left.cpu_milli <= 0 and left.memory_mib <= 0 and (build.cpu_milli or build.memory_mib):
-        return "free_cpu"  # somebody may have the node for himself: nothing is so small that it goes beside him
+        return "free_cpu"  # a job may hold the node alone: then even the smallest request does not fit
     return "not_empty" if request.exclusive and left.parts else ""
 
 
@@ -221,7 +221,7 @@ def _beside(left: Left, ask: Ask, taken: Taken) -> Seat | str:
             return _CAUSES[found.what]
         cpus = found.cpus
     milli = ask.milli if ask.request.profile else milli_of_profile(taken.profile)
-    near = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where nobody knows how near they are
+    near = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where their distance is not known
     nics = tuple(near[at] for at in taken.gpus) if near else ()
     return Seat(
         taken.gpus, milli, cpus, nics, numa_nodes=inside.choices.facts(chosen)[1], instances=taken.instances,

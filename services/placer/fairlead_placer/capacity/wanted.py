@@ -9,7 +9,7 @@ from fairlead_placer.packing.typical import Arrivals, TypicalWork
 from fairlead_schemas.units.taints import is_last_choice
 from fairlead_schemas.wire.resources import Request
 
-#: Points that a node costs besides whose taint says that work would better go elsewhere: more than any packing.
+#: Additional points of a node with a taint that prefers work elsewhere: more than any packing costs.
 UNWELCOME = 1 << 44
 
 
@@ -30,7 +30,7 @@ class Wanted:
 
     def burden(self, build: int) -> int | None:
         """Return the extra points that a node of the build costs; None where the ask may not use it."""
-        found = self._builds.get(build)  # a row that nobody is in may be of a build that nobody has
+        found = self._builds.get(build)  # a row without nodes may be of a build that no node has
         if found is None or self.ask.verdict(found).cause:
             return None
         return UNWELCOME if is_last_choice(found.taints, self.ask.request.tolerations) else 0

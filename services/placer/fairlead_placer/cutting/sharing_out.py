@@ -12,7 +12,7 @@ from typing import NamedTuple
 class Supply(NamedTuple):
     """Units and pieces that one node can give."""
 
-    #: Units as it is, and at most when it is cut anew; the pieces that it has, free, for those and more.
+    #: Units as it is, units at most when it is repartitioned, and the free pieces that it has for both.
     ready: int
     most: int
     has: int

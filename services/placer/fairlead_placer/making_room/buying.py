@@ -14,7 +14,8 @@ from fairlead_placer.capacity.seats import Seat, seat
 from fairlead_placer.making_room.bounds import Bound, amounts_of
 from fairlead_placer.making_room.prices import Price
 
-#: Sets of runs that are judged for one node, and for all of a plea. 10 candidates have 2047 that could be asked about.
+#: Sets of runs that are judged for one node, and for a whole preemption request. 10 candidates have 2047 sets
+#: that could be asked about.
 ROOM_PATIENCE = 1 << 11
 PATIENCE = 1 << 16
 

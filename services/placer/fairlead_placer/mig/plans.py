@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     uuid: str
     destroy: tuple[Instance, ...]  # idle ones, by start
     create: tuple[Instance, ...]  # by start
-    #: Positions in `waiting` of those that an instance which is idle now serves, and that the plan leaves to them.
+    #: Positions in `waiting` of requests that an idle instance serves now, and that the plan leaves to them.
     served_before: tuple[int, ...]
     #: The same after the plan, those before included.
     served_after: tuple[int, ...]
@@ -63,7 +63,7 @@ class _Kept(NamedTuple):
     """Idle instances that serve requests as they are, and new instances possible in the rest."""
 
     instances: tuple[Instance, ...]
-    #: Positions in `waiting` of those that get new instances, and these as a set of `remains.py`.
+    #: Positions in `waiting` of requests that get new instances, and these as a set of `remains.py`.
     others: tuple[int, ...]
     packed: int
 
@@ -71,7 +71,7 @@ class _Kept(NamedTuple):
 class _Way(NamedTuple):
     destroy: tuple[Instance, ...]
     create: tuple[Instance, ...]  # largest first
-    #: With what is in use and what serves somebody as it is.
+    #: Room that remains, with instances in use and instances that serve a request as they are.
     room: Room
 
 

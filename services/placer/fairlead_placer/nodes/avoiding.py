@@ -29,7 +29,8 @@ def _others_serve(state: State, request: Request, failed: frozenset[str]) -> boo
     """Return True if open nodes outside `failed`, empty, would take all units of the request, within the domain that it
     requires.
     """
-    # Of tasks a node may take several: how many, were it cut for them, nobody says; as it is cut now is what is sure.
+    # Several of the tasks may fit on a node. How many would fit after repartitioning is unknown; the present
+    # layout is sure.
     asks, cuts = asks_of(request), is_simple(request) and not request.tasks
     least = [ask.request.nodes_min or ask.request.nodes for ask in asks]
     domains: dict[str, list[tuple[int, ...]]] = {}

@@ -18,7 +18,7 @@ from fairlead_placer.timeline.learning import job_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DeclareNodeDead
 
-#: The job ends with such a run, whoever else may still run it: nothing is started elsewhere.
+#: The job ends with such a run, even if another copy may still run: nothing is started elsewhere.
 FINAL_STOPS = ("cancelled", "time_limit")
 
 

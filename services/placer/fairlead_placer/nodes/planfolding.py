@@ -24,7 +24,7 @@ def _maintenance_started(state: State, seq: int, index: int, at_ns: int, event: 
 def _maintenance_ended(state: State, seq: int, index: int, at_ns: int, event: ev.MaintenanceEnded) -> None:
     window = state.drop(state.windows, event.name)
     for name in window.nodes if window is not None else ():
-        state.change(state.nodes[name])  # whoever would have met it looks again
+        state.change(state.nodes[name])  # jobs that would have met it look again
 
 
 def _rollout_started(state: State, seq: int, index: int, at_ns: int, event: ev.RolloutStarted) -> None:

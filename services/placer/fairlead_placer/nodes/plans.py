@@ -14,7 +14,7 @@ class Window(NamedTuple):
     starts_ns: int
     ends_ns: int
     notice_ns: int
-    #: Its nodes have been told to drain.
+    #: The drain of its nodes was ordered.
     started: bool = False
 
 

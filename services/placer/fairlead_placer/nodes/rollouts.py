@@ -21,7 +21,7 @@ from fairlead_schemas.wire.commands import CancelRollout, FinishRolloutNode, Pau
 
 ROLLOUTS_MAX = 16
 NODES_MAX = 4096
-#: Their names stand in one event, and in the state as often as it takes.
+#: One event holds all their names, and the state holds them as often as needed.
 NAMES_BYTES_MAX = 64 * 1024
 LABELS_MAX = 16
 

@@ -19,9 +19,9 @@ from fairlead_placer.packing.rows import VACANT, Rows
 from fairlead_placer.packing.states import Ints
 from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 
-#: The typical work is looked at anew after 1, 2, 4 … arrivals, up to this many, and then after each so many.
+#: The typical work is recomputed after 1, 2, 4 … arrivals, up to this many, and then at this interval.
 LEARNED_EVERY = 256
-#: Prices are looked at anew after so many arrivals, and one more for each so many nodes.
+#: Prices are recomputed after this many arrivals, plus one per NODES_PER_ARRIVAL nodes.
 PRICED_EVERY, NODES_PER_ARRIVAL = 25, 32
 #: New states are worked out one by one where they are so few, or else all at once.
 FEW = 12

@@ -65,5 +65,5 @@ class Fragmentation:
 
     def _value_each(self, values: Ints) -> None:
         self._values, self._value = values, values.tolist()
-        #: {rests of GPUs: what is free of them, how many nobody uses, what they are worth}
+        #: {rests of GPUs: (what is free of them, number of unused ones, their worth)}
         self._gpus: dict[tuple[int, ...], tuple[int, int, int]] = {}

@@ -12,7 +12,8 @@ from fairlead_placer.packing.rows import VACANT, Rows
 from fairlead_placer.packing.shapes import Shape
 from fairlead_placer.packing.states import Ints
 
-#: More than any cost. What must not be is as expensive as an empty row, so that whatever it costs besides it is above this.
+#: Above any cost. A forbidden choice costs as much as an empty row, so that whatever is added to it, it stays
+#: above this.
 NEVER = VACANT // 2
 #: Less than any cost: the row has not been looked at.
 UNSEEN = -VACANT
@@ -48,7 +49,7 @@ class Line:
         self._room = 64
         self.cost: Ints = np.full(self._room, UNSEEN, np.int64)
         self.choice: Ints = np.zeros(self._room, np.int64)
-        #: Of the choices of the move, so many stand in these, at the prices of that version.
+        #: Number of choices of the move that are in these, at the prices of that version.
         self.priced, self.version = 0, -1
         #: {choice: what it costs, as it is recorded}, at these prices.
         self.parts: dict[int, tuple[int, int]] = {}

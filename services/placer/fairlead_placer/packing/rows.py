@@ -14,7 +14,7 @@ from fairlead_placer.packing.states import Ints, States, columns_of
 
 #: A `Key`, or a plain tuple that equals one.
 type Row = tuple[int, int, int, int, tuple[int, ...], tuple[tuple[str, int], ...]]
-#: Models that are told apart in a pool, as bits of one integer; further ones count as the last.
+#: Models that a pool distinguishes, as bits of one integer; further models count as the last.
 MODELS_MAX = 62
 #: What a row costs that no node is in.
 VACANT = 1 << 60
@@ -26,7 +26,7 @@ class Key(NamedTuple):
     build: int
     cpu_milli: int
     memory_mib: int
-    whole: int  # GPUs that nobody uses
+    whole: int  # unused GPUs
     rests: tuple[int, ...] = ()  # of GPUs in part used, ascending; none where nothing is left
     cut: tuple[tuple[str, int], ...] = ()  # MIG instances that may be given: (profile, how many), sorted
 
@@ -50,7 +50,7 @@ class Rows:
         self.machines: dict[Machine, int] = {}
         self.nodes = 0
         self._made: dict[int, Made] = {}
-        #: Grows when rows were numbered anew: what was worked out per row, or per state, is void.
+        #: Increases when rows are renumbered: results kept per row, or per state, are void.
         self.generation = 0
         self._start(64)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 SECOND_NS = 1_000_000_000
 #: With so many runs, all counts are halved: half of what is known stems from the last so many.
 RUNS_MAX = 64
-#: With fewer than so many that took longer than a run has taken by now, nothing is said about it.
+#: Minimum number of runs that took longer than the current one so far; with fewer, no estimate is made.
 LEAST = 3
 #: A longer run counts as one of so many seconds (34 years).
 SECONDS_MAX = 1 << 30

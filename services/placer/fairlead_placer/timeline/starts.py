@@ -21,7 +21,7 @@ from fairlead_schemas.units.hardware import domain_of
 from fairlead_schemas.wire.events import Basis
 from fairlead_schemas.wire.resources import Request
 
-#: Nothing is said to start earlier than that from now.
+#: Least time from now until a predicted start.
 LEAST_NS = 30 * SECOND_NS
 #: Jobs that are named as being waited for.
 WAITS_MAX = 8

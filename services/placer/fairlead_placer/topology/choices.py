@@ -8,10 +8,10 @@ from fairlead_placer.topology.growing import Growing
 from fairlead_placer.topology.ranking import numa_spanned
 from fairlead_placer.topology.shapes import Shape, link_score
 
-#: So many answers are kept for a shape; then it starts anew. Eight GPUs have 256 · 9 without requirements.
+#: Answers kept for a shape; beyond this the cache starts empty. Eight GPUs have 256 · 9 without requirements.
 ANSWERS_MAX = 8192
 
-#: {what falls short: how it is told}
+#: {scarce resource: its text}
 SHORT = {
     "free": "GPUs free",
     "nvlink": "largest linked group free",
@@ -32,7 +32,8 @@ class Shortage(NamedTuple):
     what: str  # of `SHORT`
     have: int  # now
     need: int
-    #: With everything free, where more than `need` is not told apart; below it: this node never does.
+    #: Value with everything free, where values above `need` are not distinguished; below `need`, this node never
+    #: fits.
     most: int
 
     @property
@@ -48,7 +49,7 @@ class Choices:
         self.shape = shape
         self._search: Exhaustive | Growing | None = None
         self._answers: dict[tuple[int, int, int], int | Shortage] = {}
-        #: {set: its link score, NUMA nodes that it lies on}
+        #: {set: (its link score, NUMA nodes that it spans)}
         self._facts: dict[int, tuple[int, int]] = {}
 
     def choose(self, free: int, size: int, require: int = 0) -> int | Shortage:

@@ -12,7 +12,7 @@ from fairlead_schemas.wire.resources import NodeTopology
 #: So many different insides, and shapes, are remembered; what was asked for longest ago goes. Who holds it keeps it.
 INSIDES_MAX = 1024
 SHAPES_MAX = 256
-#: So many sets of GPUs have their NICs kept, for each inside; then it starts anew.
+#: Sets of GPUs whose NICs are kept per inside; beyond this the cache starts empty.
 NICS_KEPT_MAX = 1024
 
 

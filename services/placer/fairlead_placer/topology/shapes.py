@@ -9,8 +9,8 @@ from typing import NamedTuple
 from fairlead_placer.topology.masks import mask_of, members_of
 from fairlead_schemas.wire.resources import NodeTopology
 
-#: Score of a pair by its PCIe level, and of each NVLink between the two besides. Source: best-effort policy of
-#: NVIDIA/go-gpuallocator (Apache-2.0). A level that is not known scores nothing.
+#: Score of a pair by its PCIe level, and the extra score of each NVLink between the two. Source: best-effort
+#: policy of NVIDIA/go-gpuallocator (Apache-2.0). An unknown level scores nothing.
 LEVEL_SCORE = {"SAME_BOARD": 60, "PIX": 50, "PXB": 40, "PHB": 30, "NODE": 20, "SYS": 10, "X": 0, "": 0}
 NVLINK_SCORE = 100
 #: Levels at which two devices reach each other without the host.

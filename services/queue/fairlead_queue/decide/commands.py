@@ -128,7 +128,7 @@ def _hold(plan: Plan, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
         plan.states[job.id] = "held"
         return ev.JobHeld(cause=cause, job=job.id, by=command.user)
     if state == "offered" and not job.hold:
-        # The state does not change by a withdrawal: remember that this job was spoken of.
+        # A withdrawal does not change the state, so remember that this decision mentions the job.
         plan.states[job.id] = state
         return ev.OfferWithdrawn(cause=cause, job=job.id, attempt=job.attempt, reason="hold", by=command.user)
     return _conflict(command.id, cause, _why_not_hold(job, state))
@@ -194,7 +194,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     plan.outlook = after
     plan.reshaped = True
     plan.welcome.clear()
-    # Those above a named queue that had to be made are configured, and nobody named them.
+    # Ancestors of a named queue are configured if they had to be made, although the command does not name them.
     names = {each.pool if isinstance(each, PoolEntry) else each.path for each in changed}
     unchanged = sum(each.pool not in names for each in command.pools) + sum(
         each.path not in names for each in command.queues

@@ -163,7 +163,7 @@ def _retry(job: Job, end: End) -> tuple[RequeueReason, bool, int, FailReason]:
         free = job.starts < FREE_STARTS_MAX and not blamed
         allowed = free or (paid and end.fault != "job")  # one other node may know better; more would not
         return ("start_failed" if free else "retry"), allowed, 0, "start_failed"
-    # "stopped" without a stop or a drain of ours: the node ended it, and nobody can say how far it was.
+    # "stopped" without a stop or a drain of ours: the node ended it, and its progress is unknown.
     lost: RequeueReason = end.outcome if end.outcome in ("node_lost", "node_rebooted") else "exit_unknown"
     allowed = job.losses < len(LOSS_DELAYS_NS)
     return lost, allowed, LOSS_DELAYS_NS[job.losses] if allowed else 0, "infrastructure"

@@ -51,7 +51,7 @@ class Plan:
         self.keys: dict[str, tuple[str, str]] = {}
         #: The queues and pools after a change that this very decision accepts; None: as they are.
         self.outlook: Outlook | None = None
-        #: Limits, marks of budgets, or who stands in line are others after this decision: the next one offers.
+        #: Limits, marks of budgets, or the jobs in line differ after this decision: the next decision offers.
         self.reshaped = False
         #: Queues that jobs enter by this decision, and jobs that it accepts.
         self.entered: set[str] = set()

@@ -252,7 +252,7 @@ class Search:
         if has_had_it and self.pool.sequencer.by_order:
             if self.starving.job.order < job.order:
                 return "over_slice"
-            has_had_it = False  # whose place is before the starving job's goes on
+            has_had_it = False  # a job whose place is before the starving job's keeps running
         if leaf.queue is self.starving.lane.leaf.queue:
             priority = _priority(job)
             if self.settings.lower_priority and priority < self.priority:

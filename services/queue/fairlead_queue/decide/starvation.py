@@ -120,9 +120,9 @@ class _Helper:
         #: The placer has not answered yet who of those named before goes.
         self._awaits_answers = False
         self.await_answers(self.pool.offers.values())
-        #: Runs of the pool that lie idle: whoever waits may have what they hold.
+        #: Idle runs of the pool: waiting jobs may have what they hold.
         self._idle = lying_idle(plan.state, self.pool)
-        #: Somebody stands before all others and waits for a place.
+        #: True once a job was seen that is before all others and waits for a place.
         self._first_seen = False
 
     def await_answers(self, jobs: Iterable[Job]) -> None:

@@ -27,7 +27,7 @@ def next_time(state: State, now_ns: int) -> int | None:
         if at_ns > now_ns:
             times.append(at_ns)
             break
-        again_ns = state.accounts[path].next_ns(now_ns)  # a period has ended, and nothing was to be said
+        again_ns = state.accounts[path].next_ns(now_ns)  # a period has ended without anything to report
         if again_ns is not None:
             times.append(again_ns)
     return min(times, default=None)

@@ -141,7 +141,7 @@ def _tree_problems(after: Outlook, paths: list[str]) -> Iterator[str]:
         settings = after.queues[path]
         at, parent = f"queues.{path}", path.rpartition("/")[0]
         if parent and parent not in after.queues:
-            if parent not in after.removed:  # else it was said of that one
+            if parent not in after.removed:  # else the error is reported for the parent
                 yield f"{at}: there is no queue {parent}; name it too"
             continue
         pool = pool_name(after.queues, path)

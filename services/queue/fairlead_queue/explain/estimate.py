@@ -19,7 +19,7 @@ from fairlead_schemas.wire.commands import SubmitJob
 
 #: Jobs ahead that are laid out in time.
 LAID_OUT_MAX = 500
-#: {the gate that is closed: why nothing can be said}
+#: {closed gate: reason why no estimate is possible}
 _KEPT = {
     "reserved": "what it needs is kept for queues that do not lend it, and when they use less nobody knows",
     "claimed": "what it needs is kept for a job that has waited longer",

@@ -19,7 +19,7 @@ from fairlead_queue.fairness.tree import Node, Tree
 #: Views kept; in a full cluster two take turns.
 VIEWS_MAX = 4
 
-#: Where a node stands among its siblings, smallest first; all of one sequencer's have one length.
+#: Position of a node among its siblings, smallest first; all keys of one sequencer have one length.
 type Key = tuple[Any, ...]
 #: A child in the order of its parent: its key, its path (ties go by it), and last its face.
 type Placed = tuple[Any, ...]
@@ -80,7 +80,7 @@ class Ranking:
 
     def __init__(self, tree: Tree, sequencer: Sequencer) -> None:
         self.tree, self.sequencer = tree, sequencer
-        #: {saturated resources: {node: its face}}. Empty until somebody has asked: nothing need be told before.
+        #: {saturated resources: {node: its face}}. Empty until the first question: before it no update is needed.
         self.views: dict[int, _View] = {}
 
     def saturated(self) -> int:

@@ -60,7 +60,7 @@ class Claim(NamedTuple):
     holder: str
     leaf: "Node"
     amounts: Amounts
-    #: Since when the holder waits: of two holders who stand in each other's way, the one who waits longer goes first.
+    #: Since when the holder waits: of two holders in each other's way, the one that waits longer goes first.
     since: int = 0
 
 
@@ -69,7 +69,7 @@ class Refusal(NamedTuple):
 
     node: "Node"
     resource: str
-    #: held + needed > ceiling; where somebody else's claim is in the way, held includes it.
+    #: held + needed > ceiling; if another holder's claim is in the way, held includes it.
     held: int
     needed: int
     ceiling: int

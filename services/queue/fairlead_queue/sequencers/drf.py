@@ -37,11 +37,11 @@ class Share:
     __slots__ = ("blocked", "changed", "counted", "is_changed", "sums", "weighted")
 
     def __init__(self) -> None:
-        #: Nobody goes before those who can use something now; the others are looked ahead to.
+        #: Nodes that can use something now go first; the others are only looked ahead to.
         self.blocked = True
-        #: The share per weight by which it stands among its siblings; 1 is `Drf.whole`.
+        #: Share per weight, which sets its position among its siblings; 1 is `Drf.whole`.
         self.weighted = 0
-        #: Of its children, for rescaling; None as long as nobody needed it.
+        #: Sums over its children, for rescaling; None until first needed.
         self.sums: Sums | None = None
         #: Children that have changed since they were counted there, and whether it is one of its parent's.
         self.changed: list[Face] = []
@@ -68,7 +68,7 @@ class Sums:
     __slots__ = ("as_is", "directions", "shares")
 
     def __init__(self, width: int) -> None:
-        #: The vectors of those that count as they are, added up.
+        #: Sum of the vectors of children that count as they are.
         self.as_is = [0] * width
         #: Those that are rescaled: their directions added up, and their weighted shares, rising.
         self.directions = [0] * width
@@ -127,7 +127,7 @@ class Drf:
         Among equals the node whose next job came first goes first.
         """
         node, leaf, share, parent = face.node, face.turn, face.state, face.parent
-        if not share.is_changed and parent is not None and parent.parent is not None:  # the root rescales nobody
+        if not share.is_changed and parent is not None and parent.parent is not None:  # the root rescales no child
             share.is_changed = True
             parent.state.changed.append(face)
         wanted, blocked = 0, True

@@ -10,7 +10,7 @@ from fairlead_queue.waiting.nodes import Shape
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.wire.resources import Request
 
-#: Raised where a field comes to mean something else.
+#: Increase when the meaning of a field changes.
 VERSION = 7
 
 

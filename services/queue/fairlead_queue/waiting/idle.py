@@ -15,12 +15,12 @@ class Idle(msgspec.Struct, frozen=True, array_like=True, gc=False):
     scope: str
     rule: IdleRule
     action: IdleAction
-    #: Only if somebody waits who can use what it holds.
+    #: Only if a waiting job can use what it holds.
     on_demand: bool
     at_ns: int
 
 
-#: What asks for nothing: the owner is told, or nobody.
+#: Actions that ask for nothing: the owner is notified, or no one.
 TELLS_ONLY = ("note", "warn")
 
 

@@ -100,7 +100,7 @@ class Job:
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
         self.id = id
-        #: Where it stands in its line (order.py); it rises for an array with each element that is born.
+        #: Its position in its line (order.py); for an array it rises with each element that is born.
         self.order = order
         self.lane = lane
         self.user = ""
@@ -109,12 +109,14 @@ class Job:
         self.state = "queued"
         #: The current attempt, from 1.
         self.attempt = 1
-        #: Attempts allowed after a failed exit; how many have failed; losses and failed starts beside them.
+        #: Attempts allowed after a failed exit; failed attempts; then losses and failed starts, which are counted
+        #: apart.
         self.retries = self.failures = self.losses = self.starts = 0
         self.total_ns = self.start_at_ns = self.deadline_ns = self.slice_ns = 0
-        #: Run time of the attempts before this one that it goes on from; when the current one started (0: it has not).
+        #: Run time of the earlier attempts that this one continues; when the current one started (0: it has not).
         self.used_ns = self.started_ns = 0
-        #: How long it is told before it is to end, how often it saves untold, and when its run said last that it has (0: never).
+        #: Notice before its end, interval of its saves without a notice, and time at which its run last reported a
+        #: save (0: never).
         self.notice_ns = self.every_ns = self.saved_ns = 0
         self.submitted_ns = 0
         #: Since when it waits (for an offer and then for a place), by how much its priority has risen meanwhile, and when it
@@ -146,13 +148,13 @@ class Job:
         self.asked_ns = 0
         #: How often it got such an answer while it waited.
         self.asks = 0
-        #: By which policies its run is asked back because it lies idle, in the order in which they asked.
+        #: Policies that request its run's GPUs back because it is idle, in the order of their requests.
         self.idle: tuple[Idle, ...] = ()
         #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
         self.price = 0
         #: Units of its request that its placement has not; they are not charged.
         self.missing = 0
-        #: Where its run lies: the node of each of its units.
+        #: Place of its run: the node of each of its units.
         self.nodes: tuple[str, ...] = ()
         self.end: End | None = None
         self.parent: Array | None = None
@@ -178,7 +180,7 @@ class Array(Job):
         super().__init__(id, order, lane, cause)
         self.attempt = 0
         self.first, self.last = bounds
-        #: Elements that may live at once (0: all), and whether it was said that it waits for that.
+        #: Elements that may live at once (0: all), and True if it was reported that the array waits for that limit.
         self.limit = 0
         self.told = False
         #: Elements born and not ended, in order of birth.

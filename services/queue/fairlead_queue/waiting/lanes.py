@@ -30,7 +30,7 @@ class RequestClass:
         self.parked_at = -1
         #: Open offers.
         self.open = 0
-        #: Lanes in which somebody waits.
+        #: Lanes with a waiting job.
         self.waiting = 0
         #: Live jobs; at 0 the class is forgotten.
         self.jobs = 0
@@ -54,7 +54,7 @@ class Deferral:
 
     def __init__(self, reason: str, queue: str, resource: str, at_ns: int, times: int = 0) -> None:
         self.reason, self.queue, self.resource, self.at_ns = reason, queue, resource, at_ns
-        #: How often something else was said before, since somebody waits in the lane.
+        #: Number of earlier, different reasons since a job has been waiting in the lane.
         self.times = times
 
 
@@ -74,7 +74,7 @@ class Lane:
         self.jobs = 0
         #: Order of the job whose turn is next, as `Leaf.fronts` has it; 0 when none waits.
         self.front = 0
-        #: Why its jobs are not offered, as the log has it; None: nothing was said.
+        #: Reason why its jobs are not offered, as in the log; None: no reason was reported.
         self.deferral: Deferral | None = None
         #: The job of this lane for which something is kept free under a limit; "": none.
         self.claim = ""

@@ -52,15 +52,15 @@ class Pool:
         self.classes: dict[Request, RequestClass] = {}
         #: Rises with every event that gives capacity back.
         self.capacity_count = 0
-        #: When a run ended last that nobody had asked to yield.
+        #: Time at which a run last ended without a request to yield.
         self.freed_ns = 0
         #: Open offers of classes that are parked.
         self.parked_open = 0
         self.parked_classes = 0
-        #: Open offers {id: job}, the oldest first, and how many lanes there are in which somebody waits.
+        #: Open offers {id: job}, the oldest first, and the number of lanes with a waiting job.
         self.offers: dict[str, Job] = {}
         self.waiting = 0
-        #: The job, with an open offer, for which places are kept because it has waited for long ("": nobody).
+        #: The job with an open offer for which places are kept because of its long wait ("": none).
         self.claimant = ""
         self.shape(RESOURCES)
 
@@ -72,7 +72,7 @@ class Pool:
         self.tree = Tree(self.resources)
         try:
             self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
-        except ValueError as error:  # the fold goes on; whoever decides stops
+        except ValueError as error:  # the fold continues; the decider stops
             self.sequencer = Missing(f"pool {self.name}: {error}")
         self.past = self.sequencer.past
         self.ranking = Ranking(self.tree, self.sequencer)

@@ -12,7 +12,7 @@ import duckdb
 from fairlead_telemetry.fold import cluster, idle, jobs, moves, runs, tables
 from fairlead_telemetry.fold.fresh import FRESH, Span
 
-#: Events folded in one transaction when all of them are folded anew.
+#: Events folded in one transaction when all of them are folded again.
 EVENTS_PER_STEP = 100_000
 
 #: Which types of events there are, so that statements which have nothing to do are left out, and where jobs change their queue.

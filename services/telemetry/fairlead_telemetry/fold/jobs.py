@@ -10,7 +10,8 @@ _END_TYPES = ("JobSucceeded", "JobFailed", "JobCancelled")
 _ENDS = str(_END_TYPES)
 #: Not a type: some job was born behind others.
 DEPENDENT = "born behind others"
-#: {event: the state that it says}, besides JobOffered, which may come too late, and JobSubmitted of a job that has to wait for something.
+#: {event: the state that it sets}. Not covered: JobOffered, which may come too late, and JobSubmitted of a
+#: job that has to wait for something.
 _STATES = {
     "JobSubmitted": "queued", "JobQueued": "queued", "OfferReturned": "queued", "JobReleased": "queued", "JobRequeued": "queued",
     "JobHeld": "held", "JobPlaced": "placed", "RunStarted": "running", "JobSucceeded": "succeeded", "JobFailed": "failed",
@@ -94,7 +95,8 @@ ON CONFLICT (job) DO UPDATE SET
   first_placed_ns = coalesce(first_placed_ns, excluded.first_placed_ns),
   first_placed_queue = coalesce(first_placed_queue, excluded.first_placed_queue)"""
 
-#: Jobs born behind others wait, unless each of those had ended as wanted before; until something else is said of them.
+#: Jobs born behind others wait until a later event changes their state, unless each of those others had
+#: already ended as required.
 _BEHIND = f"""
 UPDATE fold.jobs SET said = 'scheduled' FROM (
   WITH {FRESH}, wanted AS (

@@ -4,7 +4,8 @@ Generations keep a transaction's cost proportional to the rows that it touches. 
 and stay as small as the cluster's present; `done_*` only grow. `jobs` alone is updated forever, by its key.
 """
 
-#: Raised when a table or a rule of the fold changes: a warehouse of another version is folded anew when it is opened.
+#: Increase when a table or a rule of the fold changes: a warehouse of another version is folded again when
+#: opened.
 VERSION = 8
 #: From this version on `user` and `queue` of every row of `events` are filled, those of events that name none included.
 OWNERS_SINCE = 7

@@ -28,7 +28,7 @@ class Stretch:
     def add(self, at_ns: int, highest: int, total: int, count: int) -> None:
         """A moment later than all before: the highest over the part's GPUs, and their sum and number."""
         if at_ns - self.heard_ns > UNSEEN_NS:
-            self.since_ns = 0  # nobody knows what was in between
+            self.since_ns = 0  # the time in between is unknown
         self.heard_ns = at_ns
         if highest >= self.threshold:
             self.rose, self.rose_ns, self.since_ns = highest, at_ns, 0

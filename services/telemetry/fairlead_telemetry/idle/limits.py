@@ -2,7 +2,7 @@
 
 from fairlead_schemas.units.quantities import SECOND_NS
 
-#: A signal that was not heard of for so long is missing: the run counts as active.
+#: A signal that has not arrived for this time is missing: the run counts as active.
 UNSEEN_NS = 15 * SECOND_NS
 #: A batch is taken only if its node's clock is at most so far before ours, or behind it.
 FUTURE_NS = 5 * SECOND_NS
@@ -16,7 +16,7 @@ THRESHOLD_MOST = 1 << 53
 EXTENSIONS_MOST = 1000
 SCOPES_MAX = 10_000
 NAME_CHARS_MAX = 128
-#: Events of one decision besides answers to commands; with evidence about 1 KiB each.
+#: Events of one decision in addition to answers to commands; with evidence about 1 KiB each.
 JUDGED_EVENTS_MAX = 150
 #: Characters of a refusal: a line for each problem of a file of policies.
 REFUSAL_CHARS_MAX = 4000

@@ -27,7 +27,7 @@ class RunReading(NamedTuple):
     cpu_ms: int | None
     network_bytes: int | None
     disk_bytes: int | None
-    #: Unix ns of the last time that somebody was there; 0: nobody was, since its start.
+    #: Unix ns of the last presence of a user; 0: none since its start.
     terminal_ns: int | None
     proxy_ns: int | None
 
@@ -62,7 +62,7 @@ def read(batch: SampleBatch) -> NodeReading:
 def _gpu(sample: GpuSample) -> GpuReading:
     busy = _permille(sample.utilization_pct)
     if not busy and sample.memory_busy_pct is None and sample.engine_permille is None:
-        busy = None  # the driver says both or neither, and 0 stands for neither
+        busy = None  # the driver reports both or neither, and 0 means neither
     return GpuReading(
         busy,
         sample.dram_permille if sample.dram_permille is not None else _permille(sample.memory_busy_pct),
@@ -79,7 +79,7 @@ def _run(resources: RunResources) -> RunReading:
         _sum(resources.network_rx_bytes, resources.network_tx_bytes),
         _sum(resources.disk_read_bytes, resources.disk_written_bytes),
         resources.terminal_ns,
-        None,  # nothing of ours proxies: nobody knows
+        None,  # no component of ours proxies: the value is unknown
     )
 
 

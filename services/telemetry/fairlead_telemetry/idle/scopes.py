@@ -97,5 +97,6 @@ def _less_sensitive(policy: IdlePolicy, wider: IdlePolicy) -> Beyond | None:
     return None
 
 
-#: Signals whose value is the time since somebody was there: idle is what is at least the threshold, not below it.
+#: Signals whose value is the time since the last presence of a user: idle is at or above the threshold, not
+#: below.
 PRESENCE = frozenset(("terminal", "proxy"))

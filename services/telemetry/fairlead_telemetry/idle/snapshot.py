@@ -6,7 +6,7 @@ from fairlead_bus.state_schema import schema_of
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_telemetry.idle.state import Birth, Run, State
 
-#: Raised where a field comes to mean something else.
+#: Increase when the meaning of a field changes.
 VERSION = 1
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy, IdleRule
 
-#: How far a rule has come with a run: its owner was told (or nothing follows), a dry run has said what it would do, the lease was
-#: cut, the run was asked back.
+#: Progress of a rule with a run: its owner was notified (or nothing follows), a dry run has reported its
+#: action, the lease was cut, the run was asked back.
 Step = Literal["told", "foreseen", "shrunk", "asked"]
 
 
@@ -35,10 +35,10 @@ class Idle(msgspec.Struct, kw_only=True):
     """A rule by which a run counts as idle now."""
 
     scope: str
-    #: As it was when the run was called idle: another policy begins anew.
+    #: The policy when the run was called idle: under another policy, idleness starts over.
     policy: IdlePolicy
     since_ns: int
-    #: When it was said.
+    #: Time of that report.
     said_ns: int
     reclaim_at_ns: int
     evidence: tuple[IdleEvidence, ...]
@@ -61,7 +61,7 @@ class Run(msgspec.Struct, kw_only=True):
     parts: tuple[Part, ...]
     #: 0 until every rank runs.
     started_ns: int = 0
-    #: Somebody else ends it already.
+    #: Another cause ends the run already.
     stopping: bool = False
     #: No policy acts before; how often it was extended.
     extended_ns: int = 0

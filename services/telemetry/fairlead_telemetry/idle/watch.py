@@ -22,7 +22,8 @@ class Watch:
         self._questions: list[Question] = []
         #: {node: {"<job>.<attempt>": its part there}}
         self._nodes: dict[str, dict[str, Watched]] = {}
-        #: {GPU: the least that it drew while nobody had it}; GPUs are looked at for that only while power is asked about.
+        #: {GPU: its least power draw while no run had it}. GPUs are measured for it only while a policy asks about
+        #: power.
         self._rest_mw: dict[str, int] = {}
         self._asks_power = False
         #: Batches of clocks that are far from ours.

@@ -58,7 +58,7 @@ class Watched:
                 highest = max(known)
                 stretch.add(node.at_ns, highest, sum(known), len(known))
                 if highest >= stretch.threshold:
-                    return  # busy by one is busy: the others begin anew, as they would have to, once this one is low
+                    return  # one busy signal makes the run busy; the others restart once this one is low, as they must
 
     def _values(
         self, signal: IdleSignal, rank: RunReading | None, node: NodeReading, rest_mw: Mapping[str, int]

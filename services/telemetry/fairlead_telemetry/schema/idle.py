@@ -2,7 +2,7 @@
 
 from fairlead_telemetry.schema.relation import Column, Relation
 
-#: Whose run it is, when it was over, and what it holds: of every run of which something was said.
+#: Owner, end and resources of every run in an idle event.
 _RUN = """
     run AS (
       SELECT job, attempt, queue, "user", ended_ns FROM fold.done_runs

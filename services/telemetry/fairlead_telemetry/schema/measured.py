@@ -110,8 +110,9 @@ class Filed(NamedTuple):
     step: int
 
 
-#: Columns of samples that are kept to a coarser unit than they are told in, whose last digits nobody means: NVML states power to 5 W and
-#: PCIe traffic to 1 kB/s. In files these digits would be half of all bytes.
+#: Columns of samples that are kept in a coarser unit than the one they are reported in. Their last digits
+#: carry no meaning: NVML states power to 5 W and PCIe traffic to 1 kB/s. In files these digits would be half
+#: of all bytes.
 FILED: Mapping[str, Filed] = {
     "power_mw": Filed("power_w", "DECIMAL(9, 1)", 100),
     "energy_mj": Filed("energy_j", "BIGINT", 1000),

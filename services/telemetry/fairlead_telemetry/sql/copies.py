@@ -16,7 +16,8 @@ import structlog
 
 from fairlead_telemetry.sql.member_copy import Scope, carve
 
-#: A copy is made anew when it is older than this, the warehouse has moved on, and copying stays under a 20th of all time.
+#: A copy is remade when it is older than this, the warehouse has advanced, and copying takes under a 20th of
+#: all time.
 FRESH_S = 1.0
 COPY_SHARE = 20
 #: Members' copies that are kept; the one that was asked for longest ago goes first.
@@ -54,7 +55,7 @@ class Copies:
         self._whole: Copy | None = None
         #: {scope: its copy}, the one that was asked for last behind.
         self._parts: dict[Scope, Copy] = {}
-        #: {scope: by what its rows of files are told apart}
+        #: {scope: number that distinguishes its rows of files}
         self._numbers: dict[Scope, int] = {}
         self._making = asyncio.Lock()
 
@@ -65,7 +66,7 @@ class Copies:
 
     async def fresh(self, scope: Scope | None) -> Path:
         """Return a copy with the rows that the scope may see (None: everything); make it again when it is stale."""
-        async with self._making:  # a copy that somebody carves from is not removed
+        async with self._making:  # a copy in use as a source is not removed
             return (await self._fresh_whole() if scope is None else await self._fresh_part(scope)).path
 
     def close(self) -> None:

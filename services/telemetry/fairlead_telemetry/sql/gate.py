@@ -19,7 +19,7 @@ QUERY_CHARS_MAX = 64 * 1024
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 #: Table functions that make rows from their arguments alone. All others read files, settings or other SQL text.
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"})
-#: They tell what lies where on the disk.
+#: Tables that reveal which files are where on the disk.
 _INNER_TABLES = ("duckdb_", "pragma_", "pg_settings")
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s+", re.IGNORECASE)
 _PARSER = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": 1})

@@ -22,7 +22,7 @@ from fairlead_telemetry.schema.measured import FILED, MEASURED, from_file, measu
 ROWS_MAX = 2_000_000
 LOOKED_THROUGH_MAX = 200_000_000
 MINUTE_MS = 60_000
-#: So that rows stand in an order that nobody else's rows decide.
+#: Order of rows that does not depend on the rows of other users.
 _ORDER = {"samples": "uuid, time, n", "uses": "uuid, run, rank, time, n", "resources": "run, rank, node, time, n"}
 _KINDS = {relation.name: relation for relation in MEASURED}
 

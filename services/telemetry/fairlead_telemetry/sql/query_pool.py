@@ -26,7 +26,7 @@ WAITING_OF_ONE_MAX = 8
 AT_ONCE = 2
 #: Workers that are kept for the next question.
 IDLE_MAX = 4
-#: Who has waited longer is told so instead: whoever asked has most likely gone.
+#: A question that has waited longer is refused for that reason: its client has most likely gone.
 WAIT_S = 15.0
 
 log = structlog.get_logger("telemetry.sql")
@@ -53,7 +53,7 @@ class Desk:
         #: Workers that do nothing, with their scope; the one that was used last behind.
         self._idle: list[tuple[Scope | None, Process]] = []
         self._busy: set[Process] = set()
-        #: Users of those that wait or are answered.
+        #: Users of questions that wait or are being answered.
         self._line: list[str] = []
         #: {(user, id): set when it is to end}
         self._stops: dict[tuple[str, str], asyncio.Event] = {}

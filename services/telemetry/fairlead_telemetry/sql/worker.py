@@ -172,7 +172,7 @@ def _read(source: BinaryIO, desk: Desk, questions: "queue.SimpleQueue[Question]"
                 desk.stop(number)
             case Question() as question:
                 questions.put(question)
-    os._exit(0)  # the service is gone: nobody waits for what is being answered
+    os._exit(0)  # the service is gone: no one waits for the answer
 
 
 def _write(sink: BinaryIO, answer: bytes) -> None:

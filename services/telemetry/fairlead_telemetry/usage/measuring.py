@@ -13,7 +13,8 @@ from fairlead_telemetry.usage.statement import Measured, Month
 from fairlead_telemetry.warehouse import Warehouse
 
 MINUTE_NS = 60 * 10**9
-#: With more minutes of GPUs in the month, nobody waits for it: SQL over job_efficiency answers for single jobs.
+#: Above this number of GPU minutes in the month, the answer would take too long: SQL over job_efficiency
+#: answers for single jobs.
 MINUTES_MAX = 20_000_000
 
 _COUNT = "SELECT count(*) FROM rolled.minutes WHERE slot >= ? AND slot < ?"

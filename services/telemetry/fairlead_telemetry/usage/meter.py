@@ -48,10 +48,10 @@ class Stay(msgspec.Struct, kw_only=True, omit_defaults=True):
     #: milli-GPU that the job is charged for, and what the node gave.
     charged_milli: int
     held_milli: int
-    #: What a GPU of the model counts in budgets, in thousandths, as its pool said when it was placed.
+    #: Weight of a GPU of the model in budgets, in thousandths, as stated by its pool at placement.
     weight: int
     begin_ns: int
-    end_ns: int | None = None  # of the run; None: it goes on
+    end_ns: int | None = None  # end of the run; None: it still runs
     back_ns: int | None = None  # when the devices were free again; None: they are not
 
     @property

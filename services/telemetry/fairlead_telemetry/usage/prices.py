@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 HEADS = ["model", "per_gpu_hour", "currency", "valid_from"]
-#: Stands for every model that is not named.
+#: Matches every model without an entry.
 ANY_MODEL = "*"
 MICRO = 1_000_000
 #: A typing error rather than a price.

@@ -22,7 +22,7 @@ from fairlead_telemetry.usage.statement import month_at, month_named
 from fairlead_telemetry.usage.store import Usage
 from fairlead_telemetry.warehouse import Warehouse
 
-#: How often the table follows the events when nobody asks.
+#: Interval at which the table follows the events without requests.
 FOLLOW_S = 15.0
 #: Who asks waits so long for it to catch up.
 PATIENCE_S = 20.0

@@ -37,7 +37,7 @@ class Engine(NamedTuple):
 
     #: Why it does not answer; "" where it does.
     silent: str = ""
-    #: Another one means that it was started anew; "" where nothing says so.
+    #: A different value means that the service restarted; "" where the start is not known.
     started: str = ""
 
 
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
     gpus: tuple[GpuHealth, ...] = ()
     #: {UUID: percent of its time that it computes}.
     loads: Mapping[str, int] = MappingProxyType({})
-    #: GPUs that there should be; 0: nobody has said.
+    #: Expected number of GPUs; 0: not configured.
     gpus_expected: int = 0
     disks: tuple[Disk, ...] = ()
     clock: Clock | None = None

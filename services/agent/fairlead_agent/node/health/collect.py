@@ -40,7 +40,7 @@ class Looking:
     ) -> None:  # fmt: skip
         self._settings, self._devices, self._runtime = settings, devices, runtime
         self._engine_info = engine_info or (_docker_info() if runtime.name == "docker" else None)
-        #: Directories whose file systems count; the engine's own is added when it has said where it is.
+        #: Directories whose file systems count. The engine's own directory is added once the engine has reported it.
         self._directories = [settings.directory]
         self._engine: Engine | None = None
         self._engine_at = 0.0

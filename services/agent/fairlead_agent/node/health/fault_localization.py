@@ -13,7 +13,7 @@ from typing import NamedTuple
 SLOWER = 8
 #: A rank tries those again that are half so many times slower than its own median.
 SLOWER_TRIED = SLOWER // 2
-#: {rank: {peer: MiB/s that it measured; 0: it could not talk to it}}; a rank whose row is missing was heard by nobody.
+#: {rank: {peer: MiB/s that it measured; 0: it could not reach it}}; no rank received a row that is missing.
 type Rows = Mapping[int, Mapping[int, int]]
 
 

@@ -263,7 +263,7 @@ class Tending:
                 self._notes.add(gpu, code, self._ledger.runs.values())
                 self._tell(self._watch.xid(gpu, code, evidence, now_ns))
 
-    # -- what is told
+    # -- reports
 
     def _preflight_told(self, failure: str) -> None:
         self._tell(self._watch.told("preflight", failure, time.monotonic_ns()))

@@ -111,7 +111,7 @@ class _Meeting:
         while len(self._rows) < self._ranks and self._left(self._rules.told_s) > 0:
             await self._tell()
             await asyncio.sleep(min(RETRY_S, max(0.0, self._left(self._rules.told_s))))
-        await self._tell()  # whoever waits for the last row has it from here
+        await self._tell()  # callers that wait for the last row get it from here
         return verdict(self._ranks, self._rows)
 
     def leave(self) -> None:

@@ -71,7 +71,7 @@ def too_old(versions: dict[str, str]) -> list[str]:
 TAINT = "fairlead/preflight:NoSchedule"
 #: What keeps a node out when it is found at this moment, whatever it was before.
 NODE_CODES = ("disk_full", "clock_far", "engine_gone")
-#: Evidence that is told of one failure.
+#: Characters of evidence that is reported for one failure.
 EVIDENCE_CHARS_MAX = 400
 
 
@@ -81,7 +81,7 @@ class Examination(NamedTuple):
     facts: Facts
     #: {"driver": "580.65.06"}, of what could be read (versions.FLOORS).
     versions: Mapping[str, str] = {}
-    #: {GPU: why it has failed its test}, of those that were tested: "" where it has passed.
+    #: {GPU: reason why it failed its test}, for tested GPUs; "" if it passed.
     tests: Mapping[str, str] = {}
     #: Pairs of GPUs that could not copy to each other.
     peers: tuple[str, ...] = ()

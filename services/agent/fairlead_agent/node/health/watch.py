@@ -25,7 +25,7 @@ class Hold(NamedTuple):
     closes_ns: int = 2 * MINUTE_NS
 
 
-#: All others are said at once, and over after two minutes.
+#: All other codes are reported at once, and are over after two minutes.
 HOLDS: dict[str, Hold] = {
     "thermal": Hold(5 * MINUTE_NS, 5 * MINUTE_NS),
     "power_brake": Hold(5 * MINUTE_NS, 5 * MINUTE_NS),
@@ -43,7 +43,7 @@ HOLDS: dict[str, Hold] = {
     "kill_failed": Hold(0, 0),
 }
 USUAL = Hold()
-#: An XID that repeats itself is said again after so long: a person may have restored the GPU meanwhile.
+#: A repeated XID is reported again after this time: a person may have restored the GPU meanwhile.
 XID_AGAIN_NS = MINUTE_NS
 
 
@@ -74,9 +74,9 @@ class Watch:
     def __init__(self, boot_id: str, opened: Mapping[tuple[str, str], str]) -> None:
         self._boot_id = boot_id
         self._open = {key: _Open(boot, "", 0, 0) for key, boot in opened.items()}
-        #: {GPU: the code that was said last of it}.
+        #: {GPU: its last reported code}.
         self._said = {gpu: code for gpu, code in opened if gpu}
-        #: {(GPU, code): since when it is found}, of what is not said yet.
+        #: {(GPU, code): since when it is found}, for findings not reported yet.
         self._held: dict[tuple[str, str], int] = {}
 
     @property
@@ -179,7 +179,7 @@ class Watch:
         return [Change(gpu, gravest, evidence)]
 
 
-#: Different errors that one run is told of.
+#: Different errors that are reported to one run.
 NOTES_MAX = 4
 
 

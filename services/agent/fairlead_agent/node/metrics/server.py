@@ -67,7 +67,7 @@ class MetricsServer:
             pass  # a reader that is slow, gone or talks too much gets no answer
         finally:
             self._serving.discard(task)
-            writer.transport.abort()  # merely closed, a reader that takes nothing would keep its page for ever
+            writer.transport.abort()  # if only closed, a reader that takes nothing would keep its page open
 
     def _answer(self, line: str) -> bytes:
         if len(self._serving) > READERS_MAX:

@@ -96,7 +96,7 @@ def make_word(path: Path) -> str:
     yet.
     """
     path.touch()
-    path.chmod(0o666)  # whoever the image's user is; the directory around it is not mounted
+    path.chmod(0o666)  # the image's user may be anyone; the directory around it is not mounted
     os.utime(path, ns=(0, 0))
     return str(path.absolute())
 
@@ -163,7 +163,7 @@ def number_of(name: str) -> int:
 
 #: The kernel and the output tell of an end before the engine does; its event gets so long.
 EVENT_S = 1.0
-#: A kill for memory may be told just after the end.
+#: Time by which a kill for memory may be reported after the end.
 LATE_WORD_S = 0.2
 #: The rest of an ended container's output is asked for so often (the disk may be full).
 REST_TRIES = 3

@@ -11,7 +11,7 @@ from fairlead_agent.core.runs import Exit
 
 SIGNALLED = 128
 KILL, TERM = 9, 15
-#: Names of the signals by which programs end (Linux, signal(7)); of others the number is said alone.
+#: Names of signals by which programs end (Linux, signal(7)). Other signals are shown by number only.
 _NAMES = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", KILL: "SIGKILL",
     10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", TERM: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS",
@@ -29,13 +29,13 @@ class Heard(NamedTuple):
 
     #: The last signal that the agent sent, 0 for none.
     sent: int = 0
-    #: A signal that came through the engine from somebody else, 0 for none.
+    #: Signal that came through the engine from another sender, 0 for none.
     foreign: int = 0
     #: The kernel killed in it for memory while it ran.
     over_memory: bool = False
     #: It ended while the engine was not there,
     engine_away: bool = False
-    #: which lets its containers go on meanwhile (live-restore).
+    #: The engine lets its containers continue while it is away (live-restore).
     engine_spares: bool = False
 
 

@@ -50,9 +50,9 @@ class Patience(NamedTuple):
     look_s: float = 5.0
     #: While it is away it is asked again this often.
     retry_s: float = 1.0
-    #: A process that is gone while the engine cannot say how it ended: then nobody can.
+    #: Time that a process may be gone while the engine cannot report how it ended: after it, its end is unknown.
     silent_s: float = 60.0
-    #: What a container still prints after its end was told.
+    #: Time in which a container may still print after its end was reported.
     drain_s: float = 5.0
     #: Of containers that no journal knows, between TERM and KILL.
     orphan_grace_s: float = 10.0

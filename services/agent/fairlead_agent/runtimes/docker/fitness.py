@@ -15,7 +15,8 @@ from fairlead_agent.runtimes.pinning import Host
 
 #: An engine that remaps users keeps its data below "<root>/<first uid>.<first gid>".
 _REMAPPED_ROOT = re.compile(r"/(\d+)\.\d+\Z", re.ASCII)
-#: As an ordinary runtime it gives devices to whoever has a variable of that name; GPUs are granted otherwise.
+#: An ordinary runtime would give devices to any container with a variable of that name; GPUs are granted
+#: otherwise.
 _NVIDIA = "nvidia"
 _RUNC = "runc"
 #: The first version of the Engine API with cgroup namespaces (Docker 20.10).
@@ -124,7 +125,7 @@ class EngineFacts(NamedTuple):
     #: 1 or 2; 0 where the engine does not say (before 20.10).
     cgroup: int = 0
     live_restore: bool = False
-    #: Root in a container is nobody on this machine.
+    #: Root in a container is an unprivileged user on this machine.
     userns_remap: bool = False
     rootless: bool = False
     seccomp: bool = False

@@ -18,7 +18,7 @@ from fairlead_schemas.units.image_names import ImageNameError, Registries, parse
 
 #: Without a word of progress for this long, a pull counts as broken off.
 STALL_S = 300.0
-#: Of the percentages, each tenth is said.
+#: Step of the percentages that are logged: each tenth.
 SAID_STEP = 10
 PUBLIC_ONLY = Registries()
 

@@ -17,7 +17,7 @@ Kind = Literal[
 TRIES_MAX = 5
 BACKOFF_S, BACKOFF_MAX_S = 10.0, 300.0
 
-#: Checked in this order; the first whose words stand in the engine's sentence.
+#: Checked in this order; the first kind whose words appear in the engine's message applies.
 _WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("disk", ("no space left on device", "disk quota exceeded")),
     ("reference", ("invalid reference format", "repository name must be", "invalid checksum digest", "invalid tag format")),

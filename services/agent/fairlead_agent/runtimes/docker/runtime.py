@@ -286,7 +286,7 @@ class DockerRuntime:
 
     async def _forget(self, run: ContainerRun) -> None:
         await asyncio.to_thread(self.holdings.drop, run.key)  # whether the engine answers or not
-        await adoption.remove(self.engine, [run.container])  # one that is away removes it when it is compared anew
+        await adoption.remove(self.engine, [run.container])  # an engine that is away removes it at the next comparison
 
     async def look_at_directories(self) -> None:
         """Apply the bounds on run directories."""

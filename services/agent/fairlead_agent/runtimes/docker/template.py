@@ -310,7 +310,7 @@ def _is_nothing(value: Any) -> bool:
 
 #: {field: may the engine have filled in this value?}
 _FILLED_IN: dict[str, Callable[[Any], bool]] = {
-    "ConsoleSize": lambda _value: True,  # of a terminal that nobody has
+    "ConsoleSize": lambda _value: True,  # of a terminal that does not exist
     "Isolation": lambda value: value == "default",
     "CgroupnsMode": lambda value: value == "private",
     "MemorySwappiness": lambda value: value == -1,  # not set

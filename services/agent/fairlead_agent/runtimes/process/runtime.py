@@ -78,7 +78,7 @@ async def _wait(child: asyncio.subprocess.Process, timeout_s: float) -> int | No
 #: In a run's directory: its word that it has saved.
 CHECKPOINT = "checkpoint"
 OVER_MEMORY = "killed by the kernel for memory"
-#: The end of a run that was nobody's child any more.
+#: End of a run that had no parent any more.
 LOST = Exit(message="its spawner was killed while it ran")
 
 _log = structlog.get_logger()
@@ -98,7 +98,7 @@ class _Run:
         self.pid = 0
         #: Of its processes (processes.py); 0: not known.
         self.mark = 0
-        #: Its spawner was killed: it is nobody's child, and we watch it.
+        #: Its spawner was killed: the run has no parent, and this runtime watches it.
         self.orphan: Tagged | None = None
 
     @property
@@ -260,7 +260,7 @@ class ProcessRuntime:
                 del self._runs[event.key]
                 self._watcher.start_failed(run.key, f"could not be started: {event.text}")
             return
-        if run.request is not None:  # started, or ended when that was said to a broken connection
+        if run.request is not None:  # started, or ended when that report met a broken connection
             run.request = None
             run.pid = event.pid if isinstance(event, Started) else 0
             self._watcher.started(run.key)
@@ -285,7 +285,7 @@ class ProcessRuntime:
         await end_strangers(self._talk, self._whose, known)
         listing = self._talk.understood(
             await self._talk.listing()
-        )  # from here on without a wait: held events are told after us
+        )  # from here on without a wait: held events are delivered after this
         found = self._find(keys, listing)
         self._forget_beyond(listing, known)
         self.directories.open_only(set(keys))

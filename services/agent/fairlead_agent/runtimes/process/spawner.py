@@ -47,7 +47,8 @@ import sys
 import time
 from typing import Any
 
-#: Said with every listing; one that says none is of version 1. A request that a version does not know is passed over.
+#: Version stated with every listing; a spawner that states none has version 1. A version ignores unknown
+#: requests.
 PROTOCOL = 2
 #: Without an agent and without a run it ends after so long; what it remembers is in the file.
 IDLE_S = 10.0
@@ -62,7 +63,7 @@ PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 1 << 18
 #: An agent that does not read its events is cut off; it reconnects and asks for a listing.
 UNREAD_BYTES_MAX = 32 << 20
-#: The file is written anew, with what is still remembered, when it has grown so large.
+#: Size at which the file is rewritten with only what is still remembered.
 SPAWNED_BYTES_MAX = 1 << 14
 #: Used, as shells do, when a job has no PATH.
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -96,7 +97,7 @@ class Spawner:
         self.marks: dict[str, int] = {}
         #: Of this process itself; each run gets one below the last one's.
         self.mark = first_mark()
-        #: Programs that were alive when somebody has forked: only they may have left something.
+        #: Programs that were alive at the time of a fork: only they may have left a process behind.
         self.forked: set[int] = set()
         self.newest, self.newest_at = 0, 0.0
         self.loadavg = os.open("/proc/loadavg", os.O_RDONLY)
@@ -198,7 +199,8 @@ class Spawner:
                     self.orphans.pop(key, None)
                     self.marks.pop(key, None)
             case "list":
-                # What has been reaped and is not all gone yet will be told as ended: till then it runs.
+                # A reaped run with processes that still exist will be reported as ended later. Until then it counts as
+                # running.
                 running = self.pids | {key: pid for pid, (key, *_) in self.vanishing.items()}
                 listing = {
                     "event": "listing",
@@ -208,7 +210,7 @@ class Spawner:
                     "orphans": self.orphans,
                     "marks": {key: self.marks.get(key, 0) for key in (*running, *self.orphans)},
                 }
-                self.flush()  # what it was not told yet and is in the listing must not come after it
+                self.flush()  # events that are in the listing but not sent yet must not come after it
                 self.send(connection, json.dumps(listing).encode() + b"\n")
             case _:
                 pass  # an agent of a later version; it finds out by the silence
@@ -262,7 +264,7 @@ class Spawner:
         Raises OSError, ValueError.
         """
         try:
-            os.chdir(cwd)  # nobody else is in this process
+            os.chdir(cwd)  # no other code runs in this process
         except OSError as error:
             return refuse(directory, NOT_EXECUTABLE, f"{cwd}: {error.strerror}")
         program = argv[0] if "/" in argv[0] else self.find(argv[0], env.get("PATH", DEFAULT_PATH))

@@ -209,7 +209,7 @@ class Conversation:
         self, home: str, heard: Callable[[Started | Failed | Ended], None], again: Callable[[Listing], None]
     ) -> None:  # fmt: skip
         self._home, self._tell, self._again = home, heard, again
-        #: False while it is broken off: what is asked for waits with whoever asks.
+        #: False while the connection is broken: requests wait with their callers.
         self.ready = False
         self._held: list[Event] | None = None
         self._listing: asyncio.Future[Listing] | None = None
