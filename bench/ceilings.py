@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bench.table import percentile
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import subjects
 
 

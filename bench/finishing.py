@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import subjects
 
 STALL_S = 60.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fairlead_bus.log import NO_HEAD, Head
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.log import NO_HEAD, LogHead
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.events import (
@@ -104,7 +104,7 @@ class LogMaker:
 
     def __init__(self, bus: NatsBus) -> None:
         self.bus = bus
-        self.heads: dict[str, Head] = {}
+        self.heads: dict[str, LogHead] = {}
         self.sequence = 0
         self.events = 0
 
@@ -129,6 +129,6 @@ class LogMaker:
                 cursors={}, prev=head.hash, events=events,  # type: ignore[arg-type] -- steps hold one writer's types
             )
         )  # fmt: skip
-        self.heads[writer] = Head(head.n + 1, commit_hash(payload), self.sequence)
+        self.heads[writer] = LogHead(head.n + 1, commit_hash(payload), self.sequence)
         self.events += len(events)
         return payload

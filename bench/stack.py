@@ -19,7 +19,7 @@ from typing import Self
 import httpx
 
 from fairlead.stack import nats_server
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import BusError
 
 READY_S = 60.0

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import Protocol, Self
 
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_bus.port import Tail
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit

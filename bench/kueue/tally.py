@@ -7,7 +7,7 @@ machine with what it measures.
 import asyncio
 import time
 
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import Commit, decode_commit
 from fairlead_schemas.wire.events import JobRequeued, JobSubmitted, RunStarted

@@ -21,7 +21,7 @@ import msgspec
 import uvloop
 
 from bench.stack import Stack
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_bus.port import BusError
 from fairlead_schemas.wire import subjects
 from fairlead_telemetry.warehouse import FILE

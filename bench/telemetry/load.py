@@ -16,7 +16,7 @@ import uvloop
 from numpy.typing import NDArray
 
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import VERSION, GpuColumns, ResourceColumns, SampleColumns, UseColumns
 

@@ -10,7 +10,7 @@ copies that are not current in time.
 (one server's streams without fsync on three servers). End the services before.
 
 `check-store` is for the moment before a nats-server starts: it ends with 1 where that server would delete or replace
-the streams in its store (nats_store.py).
+the streams in its store (nats/store_check.py).
 """
 
 import argparse
@@ -20,11 +20,11 @@ from pathlib import Path
 
 import structlog
 
-from fairlead_bus import nats_setup
+from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.main import START_S, bus_key, configure_logging, nats_url
-from fairlead_bus.nats_bus import NatsBus, connect
-from fairlead_bus.nats_store import check_store
-from fairlead_bus.patience import patiently
+from fairlead_bus.nats import stream_setup
+from fairlead_bus.nats.adapter import NatsBus, connect
+from fairlead_bus.nats.store_check import check_store
 from fairlead_bus.port import BusError
 from fairlead_bus.settings import BadSetting
 
@@ -39,8 +39,8 @@ async def make(*, remake: bool = False) -> None:
     bus = await connect(nats_url(), name="streams", key=bus_key())
     try:
         if remake:
-            await patiently(lambda: nats_setup.remake_streams(bus.link), limit_s=START_S)
-        await patiently(bus.ensure, limit_s=START_S)
+            await retry_until_available(lambda: stream_setup.remake_streams(bus.link), limit_s=START_S)
+        await retry_until_available(bus.ensure, limit_s=START_S)
         await _wait_for_copies(bus)
     finally:
         await bus.close()
@@ -49,7 +49,7 @@ async def make(*, remake: bool = False) -> None:
 async def _wait_for_copies(bus: NatsBus) -> None:
     """Until all copies are current; those that are not within COPIES_S (a server is down) are logged."""
     deadline = asyncio.get_running_loop().time() + COPIES_S
-    while behind := await patiently(lambda: nats_setup.copies_behind(bus.link), limit_s=COPIES_S):
+    while behind := await retry_until_available(lambda: stream_setup.copies_behind(bus.link), limit_s=COPIES_S):
         if asyncio.get_running_loop().time() > deadline:
             log.warning("copies are not current: is a server down?", **behind)
             return

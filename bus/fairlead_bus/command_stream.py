@@ -5,12 +5,20 @@ out again, below those cursors: new commands would be stored and never read. A s
 skips them. Both are found here and nowhere else, so that services, gateway and `fairlead audit commands` agree.
 
 `judge` is pure; `inspect` asks the bus; `Inspector` does so again only when there is a reason. What a person can do
-about a loss: `command_recovery.py`.
+about a loss: `command_stream.py`.
+
+Acceptance of lost commands: CMD continues behind all cursors, and unread commands that are still stored are kept.
+
+The stream cannot be mended in place: its sequences below a cursor count as read. The remaining unread commands are
+therefore set aside, the stream is emptied and advanced, and the commands are stored again. The commands set aside are
+first written to the object store, so that the next acceptance finishes one that was interrupted.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from fairlead_bus.port import Bus, CommandsLost, LogDamaged, StreamState
 from fairlead_schemas.wire import subjects
@@ -30,7 +38,7 @@ class Gap(NamedTuple):
         return f"sequences {self.first} to {self.last}" if self.last > self.first else f"sequence {self.first}"
 
 
-class Report(NamedTuple):
+class CommandStreamReport(NamedTuple):
     """CMD and its readers at one moment."""
 
     first: int
@@ -75,7 +83,7 @@ class Report(NamedTuple):
         return message
 
 
-def judge(state: StreamState, read: Mapping[str, int], missing: Iterable[Gap]) -> Report:
+def judge(state: StreamState, read: Mapping[str, int], missing: Iterable[Gap]) -> CommandStreamReport:
     """Return what is lost. `missing`: gaps that were found in the stream behind what is read and up to its end.
 
     Messages that are gone in front of the stream's first have reached their age, which is no loss. Those that every
@@ -85,7 +93,7 @@ def judge(state: StreamState, read: Mapping[str, int], missing: Iterable[Gap]) -
     read_up_to = max(read.values(), default=0)
     if read_up_to > state.last:
         gaps.append(Gap(state.last + 1, read_up_to))
-    return Report(state.first, state.last, dict(read), tuple(gaps))
+    return CommandStreamReport(state.first, state.last, dict(read), tuple(gaps))
 
 
 async def cursors(bus: Bus) -> dict[str, int]:
@@ -100,7 +108,7 @@ async def cursors(bus: Bus) -> dict[str, int]:
     return found
 
 
-async def inspect(bus: Bus, *, deep: bool = False) -> Report:
+async def inspect(bus: Bus, *, deep: bool = False) -> CommandStreamReport:
     """Hold CMD against the log. Raises Unavailable, LogDamaged.
 
     Read is what no service has read yet, which is little. `deep` reads what some service has not read, up to the
@@ -146,10 +154,10 @@ class Inspector:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._report: Report | None = None
+        self._report: CommandStreamReport | None = None
         self._state: StreamState | None = None
 
-    async def look(self, *, again: bool = False) -> Report:
+    async def look(self, *, again: bool = False) -> CommandStreamReport:
         """Return the newest report; `again` after a reconnect, when the server may have restarted. Raises Unavailable,
         LogDamaged."""
         state = await self._bus.state(subjects.CMD)
@@ -158,7 +166,7 @@ class Inspector:
         self._state = state
         return self._report
 
-    def _has_reason(self, report: Report, state: StreamState) -> bool:
+    def _has_reason(self, report: CommandStreamReport, state: StreamState) -> bool:
         before = self._state
         if before is None or state.missing > before.missing or state.last < before.last:
             return True
@@ -169,3 +177,95 @@ class Inspector:
         report = await self.look(again=again)
         if report.is_lost:
             raise CommandsLost(report.message())
+
+
+#: Name of the object that holds what was set aside.
+ASIDE = "commands-aside"
+
+
+class _Command(msgspec.Struct, frozen=True):
+    subject: str
+    payload: bytes
+
+
+class _Aside(msgspec.Struct, frozen=True):
+    """State of a begun acceptance: the stream's next sequence comes after `through`."""
+
+    through: int
+    commands: list[_Command]
+
+
+class AcceptedLoss(NamedTuple):
+    """An acceptance that is done. Without `changed` nothing was lost and nothing was touched."""
+
+    report: CommandStreamReport
+    changed: bool
+    #: CMD's last sequence before the messages that were kept.
+    through: int
+    kept: int
+
+
+async def accept_loss(bus: Bus, *, through: int = 0) -> AcceptedLoss:
+    """Advance CMD behind every cursor and behind `through`, keeping unread commands. Does nothing where nothing is lost.
+
+    Raises Unavailable, OutcomeUnknown (run it again), LogDamaged.
+    """
+    report = await inspect(bus, deep=True)
+    aside = await _unfinished(bus)
+    if aside is None:
+        if not report.is_lost and through <= report.last:
+            return AcceptedLoss(report, False, report.last, 0)
+        target = max(report.last, report.read_up_to, through)
+        aside = _Aside(target, await _unread(bus, report))
+        await bus.put_object(subjects.SNAPSHOT, ASIDE, msgspec.json.encode(aside))
+    await bus.advance(subjects.CMD, aside.through, discard=True)
+    await _store_again(bus, aside)
+    await bus.put_object(subjects.SNAPSHOT, ASIDE, b"")
+    return AcceptedLoss(report, True, aside.through, len(aside.commands))
+
+
+async def _unfinished(bus: Bus) -> _Aside | None:
+    data = await bus.get_object(subjects.SNAPSHOT, ASIDE)
+    return msgspec.json.decode(data, type=_Aside) if data else None
+
+
+async def _unread(bus: Bus, report: CommandStreamReport) -> list[_Command]:
+    """Messages that their service has not read, in the stream's order."""
+    found: list[tuple[int, _Command]] = []
+    for service, cursor in report.read.items():
+        messages = await _readable(bus, subjects.cmd(service), cursor, report.last)
+        found += [(sequence, _Command(subjects.cmd(service), payload)) for sequence, payload in messages]
+    return [command for _, command in sorted(found, key=lambda one: one[0])]
+
+
+async def _readable(bus: Bus, subject: str, after: int, last: int) -> list[tuple[int, bytes]]:
+    """Return the messages of a subject up to `last` that the server can still read."""
+    found: list[tuple[int, bytes]] = []
+    if after >= last:
+        return found
+    newest = await bus.last(subjects.CMD, subject)
+    last = min(last, newest.sequence if newest is not None else 0)
+    tail = await bus.tail(subjects.CMD, after=after, subject=subject)
+    try:
+        while after < last:
+            for stored in await asyncio.wait_for(tail.next(), STALL_S):
+                found += [(stored.sequence, stored.payload)] if stored.sequence <= last else []
+                after = stored.sequence
+    except (TimeoutError, LogDamaged):
+        await bus.state(subjects.CMD)  # raises Unavailable where the bus is away; else the rest is gone
+    finally:
+        await tail.close()
+    return found
+
+
+async def _store_again(bus: Bus, aside: _Aside) -> None:
+    """Store what was set aside, unless an earlier attempt has: each message's bytes name their own command."""
+    state = await bus.state(subjects.CMD)
+    there: set[tuple[str, bytes]] = set()
+    for sequence in range(aside.through + 1, state.last + 1):
+        stored = await bus.read(subjects.CMD, sequence)
+        if stored is not None:
+            there.add((stored.subject, stored.payload))
+    for command in aside.commands:
+        if (command.subject, command.payload) not in there:
+            await bus.append(subjects.CMD, command.subject, command.payload)

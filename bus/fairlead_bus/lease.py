@@ -21,14 +21,14 @@ POLL_S = 0.25
 ANSWER_S = 2.0
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LeaseHolder(msgspec.Struct, frozen=True):
     """The process that has the lease."""
 
     name: str
     host: str = msgspec.field(default_factory=socket.gethostname)
     pid: int = msgspec.field(default_factory=os.getpid)
 
-    def succeeds(self, other: "Holder") -> bool:
+    def succeeds(self, other: "LeaseHolder") -> bool:
         """True where the other one is a predecessor of this process that is certain to be dead, or this process itself."""
         if (self.name, self.host) != (other.name, other.host):
             return False
@@ -45,11 +45,11 @@ def _lives(pid: int) -> bool:
     return True
 
 
-class Lease:
+class LeaderLease:
     """Lease of one service."""
 
     def __init__(self, bus: Bus, service: str, holder: str) -> None:
-        self.bus, self.service, self.holder = bus, service, Holder(holder)
+        self.bus, self.service, self.holder = bus, service, LeaseHolder(holder)
         self.revision = 0
         self._held = False
         self._away = False
@@ -93,7 +93,7 @@ class Lease:
     def _may_take(self, value: bytes) -> bool:
         """True for an own lease, and for that of a predecessor."""
         try:
-            return self.holder.succeeds(msgspec.json.decode(value, type=Holder))
+            return self.holder.succeeds(msgspec.json.decode(value, type=LeaseHolder))
         except msgspec.MsgspecError:
             return False  # written by another version, which put a name only
 

@@ -43,7 +43,7 @@ async def identity(bus: Bus) -> str:
     return commit_hash(first.payload)
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A writer's newest commit: its number, its hash and its place in the log."""
 
     n: int
@@ -51,10 +51,10 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sequence: int
 
 
-NO_HEAD = Head(0, GENESIS, 0)
+NO_HEAD = LogHead(0, GENESIS, 0)
 
 
-async def built_upon(bus: Bus, head: Head) -> Commit:
+async def built_upon(bus: Bus, head: LogHead) -> Commit:
     """Return the commit that a snapshot names as a writer's newest. Raises LogDamaged unless the log still holds that very
     one, Unavailable."""
     stored = await bus.read(subjects.LOG, head.sequence)
@@ -67,24 +67,24 @@ async def built_upon(bus: Bus, head: Head) -> Commit:
 class Chain:
     """Position of a reader in the log: the last sequence read and each writer's head."""
 
-    def __init__(self, last: int = 0, heads: dict[str, Head] | None = None, *, anchored: bool = True) -> None:
+    def __init__(self, last: int = 0, heads: dict[str, LogHead] | None = None, *, anchored: bool = True) -> None:
         self.last = last
         #: Not anchored: the heads at `last` are not known, so each writer's first commit is taken at its word.
         self.anchored = anchored or last == 0
-        self.heads: dict[str, Head] = dict(heads or {})
+        self.heads: dict[str, LogHead] = dict(heads or {})
 
-    def head(self, writer: str) -> Head:
+    def head(self, writer: str) -> LogHead:
         """A writer's newest commit so far."""
         return self.heads.get(writer, NO_HEAD)
 
-    def extend(self, stored: Stored, commit: Commit | Envelope) -> Head:
+    def extend(self, stored: Stored, commit: Commit | Envelope) -> LogHead:
         """Take the next commit as its writer's head, or raise LogDamaged naming what does not fit."""
         sequence, writer = stored.sequence, subjects.writer_of(stored.subject)
         if sequence != self.last + 1:
             raise LogDamaged(self.last + 1, f"gap: the next commit found is {sequence}")
         head = self.heads.get(writer)
         if head is None:
-            head = NO_HEAD if self.anchored else Head(commit.n - 1, commit.prev, 0)
+            head = NO_HEAD if self.anchored else LogHead(commit.n - 1, commit.prev, 0)
         if commit.writer != writer:
             raise LogDamaged(sequence, f"commit of {commit.writer!r} stands under {stored.subject}")
         if commit.n != head.n + 1:
@@ -93,7 +93,7 @@ class Chain:
             bad = head.sequence or sequence
             raise LogDamaged(bad, f"{writer}'s commit {head.n} does not have the hash that commit {commit.n} states")
         self.last = sequence
-        head = self.heads[writer] = Head(commit.n, commit_hash(stored.payload), sequence)
+        head = self.heads[writer] = LogHead(commit.n, commit_hash(stored.payload), sequence)
         return head
 
 
@@ -104,7 +104,7 @@ class Folded(msgspec.Struct, frozen=True):
     writer: str
     commit: Commit
     payload: bytes
-    head: Head
+    head: LogHead
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ class LogReader:
     """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit."""
 
     def __init__(
-        self, bus: Bus, *, after: int = 0, heads: dict[str, Head] | None = None, anchored: bool = True
+        self, bus: Bus, *, after: int = 0, heads: dict[str, LogHead] | None = None, anchored: bool = True
     ) -> None:
         self.bus = bus
         self.chain = Chain(after, heads, anchored=anchored)

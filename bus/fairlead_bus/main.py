@@ -21,9 +21,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from fairlead_bus import damage, nkey
-from fairlead_bus.nats_bus import NatsBus, connect
-from fairlead_bus.patience import patiently
+from fairlead_bus import bus_faults, nkey
+from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit
 from fairlead_bus.settings import BadSetting, one_of
 
@@ -145,7 +145,7 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
         await _prepare(bus, on_node=on_node)
         service = await build(bus)
     except LogDamaged as error:
-        return damage.end(name, error)
+        return bus_faults.end_service(name, error)
     except BusError as error:
         structlog.get_logger().critical("cannot use the bus", reason=str(error))
         return 1
@@ -173,9 +173,9 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
 async def _prepare(bus: NatsBus, *, on_node: bool) -> None:
     """With a token everybody makes the streams; with keys one does (`python -m fairlead_bus`), and services look."""
     if bus.link.key is None:
-        await patiently(bus.ensure, limit_s=START_S)
+        await retry_until_available(bus.ensure, limit_s=START_S)
     elif not on_node:
-        await patiently(bus.check, limit_s=START_S)
+        await retry_until_available(bus.check, limit_s=START_S)
 
 
 async def _until_sent_away(bus: NatsBus, service: Runnable, *, on_node: bool) -> int:

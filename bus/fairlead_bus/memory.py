@@ -14,10 +14,10 @@ from fairlead_bus.port import (
     LogDamaged,
     Message,
     OutcomeUnknown,
+    ServerTimes,
     StaleWriter,
     Stored,
     StreamState,
-    Times,
     TooLarge,
     Unavailable,
 )
@@ -158,11 +158,11 @@ class MemoryBus:
         missing = held.last - first + 1 - len(held.messages)
         return StreamState(first, held.last, held.bytes, held.spec.bytes_max, held.created, missing)
 
-    async def times(self, stream: str, subject: str = "") -> Times:
+    async def times(self, stream: str, subject: str = "") -> ServerTimes:
         await asyncio.sleep(0)
         hub = self._reach()
         held = hub.streams[stream]
-        return Times(hub.clock(), held.first_ns, held.last_ns.get(subject, 0))
+        return ServerTimes(hub.clock(), held.first_ns, held.last_ns.get(subject, 0))
 
     async def advance(self, stream: str, after: int, *, discard: bool = False) -> None:
         held = self._reach().streams[stream]

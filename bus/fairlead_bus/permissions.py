@@ -6,7 +6,7 @@ node within the services' account could have an acknowledgement sent into the lo
 nodes could have one sent to them, whatever it may publish itself (docs/reference/facts.md). Between accounts a reply
 leads back to the origin of the request.
 
-Pure: subjects in, subjects out. `nats_accounts.py` turns them into the server's settings.
+Pure: subjects in, subjects out. `bus_users.py` turns them into the server's settings.
 """
 
 from typing import Literal, NamedTuple
@@ -48,7 +48,7 @@ def asked_of(node: str) -> str:
     return subjects.rpc_node(node, "*")
 
 
-class Grant(NamedTuple):
+class Permissions(NamedTuple):
     """Subjects that one user may publish and subscribe to, in addition to the inbox of its own key."""
 
     publish: tuple[str, ...]
@@ -57,11 +57,11 @@ class Grant(NamedTuple):
     answers: bool = False
 
 
-def of_node(node: str) -> Grant:
+def of_node(node: str) -> Permissions:
     """An agent's: what crosses for its own node, and answers to what it is asked."""
     told = tuple(each.subject for each in crossings(node) if each.kind == "service")
     heard = tuple(each.subject for each in crossings(node) if each.kind == "stream")
-    return Grant(told, (*heard, asked_of(node)), answers=True)
+    return Permissions(told, (*heard, asked_of(node)), answers=True)
 
 
 def _info(*streams: str) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _states(service: str) -> tuple[str, ...]:
     return (subjects.rpc(service, "state"), subjects.rpc(service, ALIVE))
 
 
-def _streams() -> Grant:
+def _streams() -> Permissions:
     """Makes the streams, and nothing else: the only one who may. Those of derived or short-lived contents it may also
     delete, to make them again with another storage."""
     names = (
@@ -114,17 +114,17 @@ def _streams() -> Grant:
         *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE)), f"OBJ_{subjects.SNAPSHOT}",
     )  # fmt: skip
     expendable = (subjects.SAMPLE, subjects.OUTPUT, f"KV_{subjects.DESIRED}", f"KV_{subjects.LEASE}")
-    return Grant((
+    return Permissions((
         *(f"$JS.API.STREAM.{verb}.{name}" for name in names for verb in ("INFO", "CREATE", "UPDATE")),
         *(f"$JS.API.STREAM.DELETE.{name}" for name in expendable),
     ))  # fmt: skip
 
 
 #: {service: what it may}. Each writes its own part of the log and nothing else of it.
-SERVICES: dict[str, Grant] = {
+SERVICES: dict[str, Permissions] = {
     "streams": _streams(),
-    "queue": Grant(_writes("queue"), (*_states("queue"), subjects.BEATS), answers=True),
-    "placer": Grant(
+    "queue": Permissions(_writes("queue"), (*_states("queue"), subjects.BEATS), answers=True),
+    "placer": Permissions(
         (
             *_writes("placer"),
             subjects.confirm("*"),
@@ -136,13 +136,13 @@ SERVICES: dict[str, Grant] = {
         (*_states("placer"), subjects.REPORTS, subjects.BEATS, subjects.GANGS),
         answers=True,
     ),
-    "telemetry": Grant(
+    "telemetry": Permissions(
         (*_writes("telemetry"), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"), subjects.BEATS), answers=True
     ),
-    "explainer": Grant(
+    "explainer": Permissions(
         (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True
     ),
-    "gateway": Grant(
+    "gateway": Permissions(
         (
             *_read(subjects.LOG),
             *_read(subjects.OUTPUT),
@@ -158,12 +158,12 @@ SERVICES: dict[str, Grant] = {
         (subjects.BEATS,),  # to show which nodes are silent
     ),
     # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, says nothing.
-    "archiver": Grant(_read(subjects.LOG)),
+    "archiver": Permissions(_read(subjects.LOG)),
     # For manual verification and replay: reads everything, publishes nothing.
-    "auditor": Grant((*_read(subjects.LOG), *_read(subjects.CMD), *_load(), subjects.rpc("*", "state"))),
+    "auditor": Permissions((*_read(subjects.LOG), *_read(subjects.CMD), *_load(), subjects.rpc("*", "state"))),
     # For a person who runs `fairlead audit commands --accept-loss`: lets CMD continue after a part of it is lost
     # (docs/how-to/damage.md).
-    "recovery": Grant(
+    "recovery": Permissions(
         (
             *_read(subjects.LOG),
             *_read(subjects.CMD),

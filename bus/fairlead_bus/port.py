@@ -93,7 +93,7 @@ class StreamState(NamedTuple):
     missing: int = 0
 
 
-class Times(NamedTuple):
+class ServerTimes(NamedTuple):
     """Times by the server's clock (Unix ns), now and when messages were stored; 0 for a missing message."""
 
     now_ns: int
@@ -150,7 +150,7 @@ class Bus(Protocol):
         """Return the present contents of the stream. Raises Unavailable."""
         ...
 
-    async def times(self, stream: str, subject: str = "") -> Times:
+    async def times(self, stream: str, subject: str = "") -> ServerTimes:
         """The server's clock, and its times of the stream's first message and the subject's last. Raises Unavailable."""
         ...
 

@@ -23,12 +23,13 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_bus import damage, poison, snapshots, streams
+from fairlead_bus import bus_faults, input_source, snapshots, streams
+from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.core import Core, Decision, Input
-from fairlead_bus.lease import POLL_S, Lease
-from fairlead_bus.log import NO_HEAD, FencedWriter, Head, LogReader, built_upon, identity
-from fairlead_bus.other_clocks import SKEW_NS, OtherClocks
-from fairlead_bus.patience import patiently
+from fairlead_bus.input_source import InputSource
+from fairlead_bus.lease import POLL_S, LeaderLease
+from fairlead_bus.log import NO_HEAD, FencedWriter, LogHead, LogReader, built_upon, identity
+from fairlead_bus.log_time import SKEW_NS, STEP_NS, OtherClocks, SteadyClock, boottime_ns
 from fairlead_bus.port import (
     Bus,
     Message,
@@ -39,8 +40,6 @@ from fairlead_bus.port import (
     TooLarge,
     Unavailable,
 )
-from fairlead_bus.source import Source
-from fairlead_bus.steady_clock import STEP_NS, SteadyClock, boottime_ns
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import VERSION, Commit, encode_commit
@@ -83,7 +82,7 @@ class Service[C: Core]:
         core_type: type[C],
         *,
         writer: str,
-        sources: Sequence[Source] = (),
+        sources: Sequence[InputSource] = (),
         act: Callable[[C], Awaitable[None]] | None = None,
         clock: Callable[[], int] = time.time_ns,
         boot: Callable[[], int] = boottime_ns,
@@ -99,7 +98,7 @@ class Service[C: Core]:
         self._clock_differs = ""
         #: Log time of the writer's newest commit.
         self._committed_ns = 0
-        self.lease = Lease(bus, writer, instance or f"{writer}-{id(self)}")
+        self.lease = LeaderLease(bus, writer, instance or f"{writer}-{id(self)}")
         self.fence = FencedWriter(bus, writer)
         self.reader = LogReader(bus)
         self.folded = 0
@@ -108,7 +107,7 @@ class Service[C: Core]:
         self._snapshots = snapshots.SnapshotWriter(
             bus, writer, core_type.schema, self._take_snapshot, events_max=snapshot_events
         )
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, LogHead] = {}
         self._in_flight = b""
         self._cursors: dict[str, int] = {}
         self._unfolded: deque[Stored] = deque()
@@ -141,8 +140,8 @@ class Service[C: Core]:
         except StaleWriter as error:
             log.warning("stepped down", service=self.writer, reason=str(error))
             return EXIT_STEPPED_DOWN
-        except damage.DAMAGES as error:
-            return damage.end(self.writer, error)
+        except bus_faults.DAMAGES as error:
+            return bus_faults.end_service(self.writer, error)
         finally:
             await self._close()
 
@@ -193,8 +192,8 @@ class Service[C: Core]:
         self._spawn(self._keep_lease, "lease")
         kept = await self._snapshots.load()
         # Asked afterwards: a leader that is on its way out may have committed and stored a snapshot meanwhile.
-        state = await patiently(lambda: self.bus.state(subjects.LOG))
-        snapshots.check(kept, log_id=await patiently(lambda: identity(self.bus)), last=state.last)
+        state = await retry_until_available(lambda: self.bus.state(subjects.LOG))
+        snapshots.check(kept, log_id=await retry_until_available(lambda: identity(self.bus)), last=state.last)
         for found in kept:
             if await self._start_from(found):
                 break
@@ -206,7 +205,7 @@ class Service[C: Core]:
         """Resume log time from the writer's newest commit, by the server's measure of the time since."""
         if not self._committed_ns:
             return
-        times = await patiently(lambda: self.bus.times(subjects.LOG, subjects.log(self.writer)))
+        times = await retry_until_available(lambda: self.bus.times(subjects.LOG, subjects.log(self.writer)))
         if times.first_ns <= self._committed_ns:
             self.clock.resume(self._committed_ns, times.now_ns - times.last_ns)
         else:
@@ -230,7 +229,7 @@ class Service[C: Core]:
     async def _start_from(self, found: snapshots.Snapshot) -> bool:
         """Take up a snapshot. False when this code cannot read it: another version wrote it, the log has it all."""
         for writer, head in found.heads.items():
-            commit = await patiently(lambda head=head: built_upon(self.bus, head))
+            commit = await retry_until_available(lambda head=head: built_upon(self.bus, head))
             if writer == self.writer:
                 self._cursors, self._committed_ns = repeated_cursors(commit.cursors), commit.at_ns
         try:
@@ -334,14 +333,14 @@ class Service[C: Core]:
 
     def _isolate(self, item: Input, error: Exception, now_ns: int) -> PreparedCommit | None:
         """A commit that records a single input as rejected, or what of it is to blame."""
-        if poison.is_commands(item):
-            return poison.without_poison(
+        if input_source.is_command_message(item):
+            return input_source.without_poison(
                 item, error, lambda inputs: self._prepare(self.core.decide(inputs, now_ns), now_ns)
             )
         try:  # once more: an exception that does not come again, as for want of memory, rejects nothing
             return self._prepare(self.core.decide([item], now_ns), now_ns)
         except Exception as again:  # noqa: BLE001 -- whatever a core raises, it is recorded
-            return self._prepare(poison.rejected(self.core, item, again, now_ns), now_ns)
+            return self._prepare(input_source.reject_input(self.core, item, again, now_ns), now_ns)
 
     def _prepare(self, decision: Decision, now_ns: int) -> PreparedCommit | None:
         """A decision as a commit behind our own last one; None when it says nothing. Raises what keeps it from

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_bus.log import Head, identity
-from fairlead_bus.patience import patiently
+from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.log import LogHead, identity
 from fairlead_bus.port import Bus, BusError, LogDamaged, Unavailable
 from fairlead_schemas.wire import subjects
 
@@ -35,7 +35,7 @@ class Snapshot(NamedTuple):
     """Folded state and its position in the log."""
 
     sequence: int
-    heads: dict[str, Head]
+    heads: dict[str, LogHead]
     state: bytes
     #: For a loaded snapshot: the turn in which it was saved. The next snapshot is saved in the turn after the
     #: newest, so that no save overwrites the newest one, however often a process restarts.
@@ -52,7 +52,7 @@ class Snapshot(NamedTuple):
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
-    heads: dict[str, Head]
+    heads: dict[str, LogHead]
     schema: str
     sha256: str
     log_id: str = ""
@@ -90,7 +90,7 @@ async def load_or_fold(bus: Bus, name: str, *, schema: str) -> list[Snapshot]:
     """Snapshots of one schema and any log, for a start, to be held against the log by `check`: none after LOAD_S without
     an answer. The log has it all; its server may be gone for good with the only copy of the snapshots."""
     try:
-        found = await patiently(lambda: stored(bus, name), limit_s=LOAD_S)
+        found = await retry_until_available(lambda: stored(bus, name), limit_s=LOAD_S)
     except Unavailable as error:
         log.warning("snapshots cannot be read, the log is folded from its start", service=name, reason=str(error))
         return []

@@ -1,7 +1,7 @@
 """The Python client: one class over the gateway's HTTP API. httpx does not show through it.
 
 Owns the API's paths, what their answers are, resuming and waiting; knows nothing of terminals. How requests are sent, sent
-again and turned into typed errors: `wire.py`. Start at `Client.submit`; errors are those of `errors.py`.
+again and turned into typed errors: `transport.py`. Start at `Client.submit`; errors are those of `errors.py`.
 """
 
 import time
@@ -13,8 +13,8 @@ import httpx
 import httpx_sse
 import msgspec
 
-from fairlead.errors import Conflict, FairleadError, Refused, Unreachable, WaitTimedOut, hint_for
-from fairlead.wire import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Wire, decode, decode_page, query_of, raise_for
+from fairlead.errors import Conflict, FairleadError, InputRefused, Unreachable, WaitTimedOut, hint_for
+from fairlead.transport import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Transport, decode, decode_page, query_of, raise_for
 from fairlead_schemas.http.api import (
     Breaker,
     DryRun,
@@ -52,7 +52,7 @@ _LATER = 202
 type JobFile = dict[str, Any]
 
 
-class Client(Wire):
+class Client(Transport):
     """View of one cluster for one user.
 
     `url` may name several gateways of one cluster, separated by commas. `url`, `token` and `user` default to FAIRLEAD_URL,
@@ -70,7 +70,7 @@ class Client(Wire):
             code, message = (
                 (result.reason.code, result.reason.message) if result.reason else ("", "the job was refused")
             )
-            raise Refused(message, hint=hint_for(code))
+            raise InputRefused(message, hint=hint_for(code))
         return result
 
     def submit_many(self, jobs: Sequence[JobFile], *, key: str = "") -> list[SubmitResult]:

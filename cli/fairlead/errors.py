@@ -19,7 +19,7 @@ class FairleadError(Exception):
         self.problem = problem
 
 
-class Refused(FairleadError):
+class InputRefused(FairleadError):
     """The input cannot be accepted as it is: a field is wrong, or no node could ever run the job."""
 
     exit_code = 2
@@ -56,8 +56,8 @@ class WaitTimedOut(FairleadError):
 
 
 _BY_STATUS: dict[int, type[FairleadError]] = {
-    400: Refused, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 410: Conflict, 412: Conflict,
-    413: Refused, 415: Refused, 422: Refused, 502: Unreachable, 503: Unreachable, 504: Unreachable,
+    400: InputRefused, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 410: Conflict, 412: Conflict,
+    413: InputRefused, 415: InputRefused, 422: InputRefused, 502: Unreachable, 503: Unreachable, 504: Unreachable,
 }  # fmt: skip
 
 

@@ -7,19 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead import render
 from fairlead.commands import (
     agent,
     archive,
     audit,
-    audit_commands,
     credentials,
-    defrag,
     demo,
     doctor,
+    events,
     idle,
     jobs,
-    log,
     nodes,
     packing,
     plans,
@@ -31,7 +28,8 @@ from fairlead.commands import (
     top,
     usage,
 )
-from fairlead.errors import FairleadError, Refused
+from fairlead.errors import FairleadError, InputRefused
+from fairlead.render import terminal
 from fairlead_schemas.units.quantities import QuantityError
 
 _SUBMIT: dict[str, Any] = {"cls": submit.AfterDashes, "context_settings": {"allow_interspersed_args": False}}
@@ -67,9 +65,9 @@ VERBS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     ("Cluster", "restore", nodes.restore, {}),
     ("Cluster", "declare-dead", nodes.declare_dead, {}),
     ("Cluster", "packing", packing.packing, {}),
-    ("Cluster", "defrag", defrag.defrag, {}),
+    ("Cluster", "defrag", packing.defrag, {}),
     ("Cluster", "top", top.top, {}),
-    ("The record", "events", log.events, {}),
+    ("The record", "events", events.events, {}),
     ("The record", "sql", sql.sql, {}),
     ("The record", "usage", usage.usage, {}),
     ("The record", "replay", audit.replay, {}),
@@ -120,7 +118,7 @@ app.add_typer(plans.breaker, name="breaker", rich_help_panel="Cluster")
 app.add_typer(agent.app, name="agent", rich_help_panel="Cluster")
 app.add_typer(credentials.app, name="credentials", rich_help_panel="Cluster")
 archive.app.command("usage")(usage.audit_usage)
-app.add_typer(audit_commands.app, name="audit", rich_help_panel="The record")
+app.add_typer(audit.app, name="audit", rich_help_panel="The record")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -131,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
     except QuantityError as error:
-        return _fail(Refused(str(error)), words)
+        return _fail(InputRefused(str(error)), words)
     except FairleadError as error:
         return _fail(error, words)
     except BrokenPipeError:
@@ -145,9 +143,9 @@ def _fail(error: FairleadError, words: list[str]) -> int:
     """Say what was wrong and what helps; to those who asked for JSON, the API's own problem document."""
     wants_json = any(word in ("json", "--output=json", "-ojson") for word in words)
     if wants_json and error.problem is not None:
-        render.write(render.document(error.problem, render.Format.json), sys.stderr)
+        terminal.write(terminal.document(error.problem, terminal.Format.json), sys.stderr)
     else:
-        render.note(f"error: {error}")
+        terminal.note(f"error: {error}")
         if error.hint:
-            render.note(f"hint: {error.hint}")
+            terminal.note(f"hint: {error.hint}")
     return error.exit_code

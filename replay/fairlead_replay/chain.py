@@ -9,7 +9,7 @@ nothing is kept, so that a long log fits. Start at `Audit`.
 from array import array
 from typing import NamedTuple
 
-from fairlead_bus.log import NO_HEAD, Head
+from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_replay.lives import IllegalMove, Lives
 from fairlead_schemas.wire import subjects
@@ -45,7 +45,7 @@ class Break(NamedTuple):
     at: int  # how many commits of its writer were found before it
     sequence: int
     n: int
-    before: Head
+    before: LogHead
 
 
 class Links:
@@ -65,7 +65,7 @@ class Audit:
     `heads` is what a manifest says about every writer's newest commit (None: there is no manifest).
     """
 
-    def __init__(self, heads: dict[str, Head] | None = None) -> None:
+    def __init__(self, heads: dict[str, LogHead] | None = None) -> None:
         self.heads = heads
         self.commits = 0
         self.events = 0
@@ -101,7 +101,7 @@ class Audit:
         self._check(sequence, writer, commit)
         if not self.findings:
             self.event_counts.append(len(commit.events))
-        self._link(writer, commit, Head(commit.n, commit_hash(payload), sequence))
+        self._link(writer, commit, LogHead(commit.n, commit_hash(payload), sequence))
         self.newest[writer] = commit
         self._follow(sequence, commit)
 
@@ -187,7 +187,7 @@ class Audit:
 
     # ------------------------------------------------------------------ what others say of its bytes
 
-    def _link(self, writer: str, commit: Commit, head: Head) -> None:
+    def _link(self, writer: str, commit: Commit, head: LogHead) -> None:
         """A writer's next commit in the order found; `head` is its own number, hash and place."""
         links = self.links.setdefault(writer, Links())
         before, sequence = links.newest, head.sequence

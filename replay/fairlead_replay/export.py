@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from fairlead_bus.log import Chain, Head
+from fairlead_bus.log import Chain, LogHead
 from fairlead_bus.port import Stored
 from fairlead_schemas.wire.commit import decode_envelope
 
@@ -49,9 +49,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: The log's identity (`fairlead_bus.log.identity`); the time when the stream was created in older exports. Opaque.
     created: str
 
-    def chain_heads(self) -> dict[str, Head]:
+    def chain_heads(self) -> dict[str, LogHead]:
         """The heads as the chain check takes them."""
-        return {writer: Head(head.n, head.hash, head.sequence) for writer, head in self.heads.items()}
+        return {writer: LogHead(head.n, head.hash, head.sequence) for writer, head in self.heads.items()}
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fairlead_bus.core import Core
-from fairlead_bus.log import Chain, Head
+from fairlead_bus.log import Chain, LogHead
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
@@ -64,7 +64,9 @@ def state_hash(snapshot: bytes) -> str:
     return hashlib.sha256(snapshot).hexdigest()
 
 
-def commits_of(stored: Iterable[Stored], *, after: int = 0, heads: dict[str, Head] | None = None) -> Iterator[Placed]:
+def commits_of(
+    stored: Iterable[Stored], *, after: int = 0, heads: dict[str, LogHead] | None = None
+) -> Iterator[Placed]:
     """Decode and check commits in order: contiguous, chained. `after` and `heads` say what came before the first.
     Raises LogDamaged at whatever does not fit."""
     chain = Chain(after, heads)

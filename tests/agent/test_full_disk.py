@@ -9,7 +9,7 @@ import pytest
 
 from fairlead_agent.core.ledger import Took
 from fairlead_agent.files.journal import Journal
-from fairlead_bus.reserve import NAME, Reserve
+from fairlead_bus.disk_reserve import NAME, Reserve
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from fairlead_bus import bus_users, nkey
-from fairlead_bus.nats_accounts import Kind
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.bus_users import UserKind
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.permissions import SERVICES
 from tests.nats_server import NatsServer
 
@@ -29,7 +29,7 @@ class Users:
         """The line of a server's configuration that makes it know these users."""
         return f'include "../{self.directory.name}/{bus_users.ACCOUNTS}"'
 
-    def add(self, kind: Kind, name: str) -> nkey.KeyPair:
+    def add(self, kind: UserKind, name: str) -> nkey.KeyPair:
         """A (further) key of a user; the server hears of it by `reload`."""
         pair = self.keys[name] = nkey.generate()
         bus_users.change(self.directory, lambda users: bus_users.with_key(users, kind, name, pair.public))

@@ -3,7 +3,7 @@
 from nats.aio.msg import Msg
 
 from fairlead_bus import nkey, permissions
-from fairlead_bus.nats_client import DirectClient
+from fairlead_bus.nats.link import DirectClient
 from fairlead_schemas.wire import subjects
 
 #: Everything a node might like to say. The server must refuse to take it.

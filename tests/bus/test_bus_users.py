@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_bus import bus_users, nkey, permissions
-from fairlead_bus.nats_accounts import BadUser, User, accounts_block
+from fairlead_bus.bus_users import BadUser, User, accounts_block
 from fairlead_schemas.wire import subjects
 
 

@@ -9,12 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from fairlead_bus import command_stream
-from fairlead_bus.command_recovery import ASIDE, accept_loss
-from fairlead_bus.command_stream import Gap, Inspector, inspect, judge
+from fairlead_bus.command_stream import ASIDE, Gap, Inspector, accept_loss, inspect, judge
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, CommandsLost, StreamState
 from fairlead_bus.service import EXIT_OK, Service
-from fairlead_bus.source import CommandSource
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST
 from tests.bus.counting import CountingCore, command
@@ -123,7 +122,7 @@ async def test_a_service_with_other_duties_goes_on_without_commands_until_the_lo
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leads all the time, and takes up commands again by itself."""
-    monkeypatch.setattr("fairlead_bus.source.AGAIN_S", 0.05)
+    monkeypatch.setattr("fairlead_bus.input_source.AGAIN_S", 0.05)
     bus = await world.connect()
     await decided(bus, 12)
     await world.lose_commands(8)
@@ -238,7 +237,7 @@ async def test_a_loss_ends_only_what_reads_commands_and_is_looked_at_again_witho
     inspections = 0
     real = command_stream.inspect
 
-    async def counted(bus: Bus) -> command_stream.Report:
+    async def counted(bus: Bus) -> command_stream.CommandStreamReport:
         nonlocal inspections
         inspections += 1
         return await real(bus)

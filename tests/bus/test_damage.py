@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from fairlead_bus import damage
+from fairlead_bus import bus_faults
 from fairlead_bus.port import BusError, CommandsLost, LogDamaged, Unavailable
 from fairlead_schemas.wire.conditions import CONDITIONS, EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
 
@@ -20,7 +20,7 @@ def test_an_end_upon_damage_is_logged_with_its_condition_and_the_commands_to_typ
 ) -> None:
     """`fairlead up` reads the condition from that line, a person reads the commands."""
     with structlog.testing.capture_logs() as lines:
-        assert damage.end("queue", error) == code
+        assert bus_faults.end_service("queue", error) == code
     (line,) = lines
     assert (line["log_level"], line["service"], line["condition"]) == ("critical", "queue", condition)
     assert line["reason"] == str(error)
@@ -30,7 +30,7 @@ def test_an_end_upon_damage_is_logged_with_its_condition_and_the_commands_to_typ
 def test_other_errors_are_no_damage() -> None:
     """A bus that is away is waited for: it must not end a service as damaged."""
     with pytest.raises(Unavailable):
-        damage.end("queue", Unavailable("away"))
+        bus_faults.end_service("queue", Unavailable("away"))
 
 
 def test_a_condition_names_the_data_directory_where_a_command_needs_it() -> None:

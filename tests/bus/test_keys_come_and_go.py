@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fairlead_bus import bus_users, nkey
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import NotAllowed, Unavailable
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed

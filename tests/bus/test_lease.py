@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fairlead_bus.lease import POLL_S, Holder, Lease
+from fairlead_bus.lease import POLL_S, LeaderLease, LeaseHolder
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.wire import subjects
 
@@ -24,18 +24,18 @@ def dead_pid() -> int:
 
 def test_a_process_succeeds_only_a_predecessor_that_is_dead(dead_pid: int) -> None:
     """Same name, same host, and no such process any more; of another host nothing is known."""
-    me = Holder("queue-1")
+    me = LeaseHolder("queue-1")
     assert me.succeeds(me)
-    assert me.succeeds(Holder("queue-1", pid=dead_pid))
-    assert not me.succeeds(Holder("queue-1", pid=os.getppid()))
-    assert not me.succeeds(Holder("queue-2", pid=dead_pid))
-    assert not me.succeeds(Holder("queue-1", OTHER_HOST, dead_pid))
+    assert me.succeeds(LeaseHolder("queue-1", pid=dead_pid))
+    assert not me.succeeds(LeaseHolder("queue-1", pid=os.getppid()))
+    assert not me.succeeds(LeaseHolder("queue-2", pid=dead_pid))
+    assert not me.succeeds(LeaseHolder("queue-1", OTHER_HOST, dead_pid))
 
 
-def lease(hub: MemoryHub, name: str, **holder: object) -> Lease:
+def lease(hub: MemoryHub, name: str, **holder: object) -> LeaderLease:
     """A lease of the queue on a client of its own, of a process of this name."""
-    made = Lease(hub.connect(), "queue", name)
-    made.holder = Holder(name, **holder)  # type: ignore[arg-type] -- host and pid
+    made = LeaderLease(hub.connect(), "queue", name)
+    made.holder = LeaseHolder(name, **holder)  # type: ignore[arg-type] -- host and pid
     return made
 
 

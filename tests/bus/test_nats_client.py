@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_bus.nats_client import CUT_MAX, DirectClient
-from fairlead_bus.nats_link import Link
+from fairlead_bus.nats.link import CUT_MAX, DirectClient, Link
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
 #: The subscription with a handler of ours, and one of the library's own kind.

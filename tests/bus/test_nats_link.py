@@ -6,15 +6,15 @@ from typing import Any
 import nats.errors
 import pytest
 
-from fairlead_bus import nats_link
-from fairlead_bus.nats_bus import NatsBus
-from fairlead_bus.nats_link import Link
+from fairlead_bus.nats import link
+from fairlead_bus.nats.adapter import NatsBus
+from fairlead_bus.nats.link import Link
 from fairlead_bus.port import Unavailable
 
 
 async def test_a_server_that_says_nothing_is_told_from_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A timeout has no text; the line would end with a colon."""
-    monkeypatch.setattr(nats_link, "CONNECT_S", 0.2)
+    monkeypatch.setattr(link, "CONNECT_S", 0.2)
     silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     try:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import structlog
 
-from fairlead_bus.nats_servers import Addresses, check_servers, monitors, parse_addresses
+from fairlead_bus.nats.servers import Addresses, check_servers, monitors, parse_addresses
 from fairlead_bus.port import ServerUnfit
 from fairlead_bus.settings import BadSetting
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from fairlead_bus import nats_setup, streams
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus import streams
+from fairlead_bus.nats import stream_setup
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_bus.port import ServerUnfit
 from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB, SAMPLE_MEMORY_BYTES
 from fairlead_schemas.wire import subjects
@@ -77,7 +78,7 @@ async def _config(bus: NatsBus) -> dict[str, object]:
 
 
 def _stored_as(copies: int) -> dict[str, tuple[str, str]]:
-    configs = [stream.config(copies) for stream in nats_setup.wanted()]
+    configs = [stream.config(copies) for stream in stream_setup.required_streams()]
     assert {copies} == {config["num_replicas"] for config in configs}
     return {config["name"]: (config["storage"], config.get("persist_mode", "")) for config in configs}
 
@@ -89,7 +90,7 @@ def test_each_stream_is_stored_by_its_purpose() -> None:
     files = {"LOG": fsynced, "CMD": fsynced, "KV_SPEC": fsynced, "OBJ_SNAPSHOT": fsynced}
     assert _stored_as(1) == files | {"SAMPLE": lossy, "OUTPUT": lossy, "KV_DESIRED": lossy, "KV_LEASE": fsynced}
     assert _stored_as(3) == files | {"SAMPLE": memory, "OUTPUT": fsynced, "KV_DESIRED": memory, "KV_LEASE": memory}
-    (sample,) = (stream.config(3) for stream in nats_setup.wanted() if stream.name == "SAMPLE")
+    (sample,) = (stream.config(3) for stream in stream_setup.required_streams() if stream.name == "SAMPLE")
     assert sample["max_bytes"] == SAMPLE_MEMORY_BYTES
 
 
@@ -111,7 +112,9 @@ async def test_streams_without_bounds_of_one_writer_get_them(world: NatsWorld) -
         subjects=("fairlead.output.>",), message_bytes_max=MIB, messages_of_subject_max=0
     )
     await bus.link.read(f"$JS.API.STREAM.DELETE.{subjects.OUTPUT}")
-    await bus.link.ask(f"$JS.API.STREAM.CREATE.{subjects.OUTPUT}", msgspec.json.encode(nats_setup.stream_config(spec)))
+    await bus.link.ask(
+        f"$JS.API.STREAM.CREATE.{subjects.OUTPUT}", msgspec.json.encode(stream_setup.stream_config(spec))
+    )
     for number in range(streams.OUTPUTS_OF_SUBJECT_MAX + 2):
         await bus.append(subjects.OUTPUT, subjects.output("n1", "7"), b"%d" % number)
     await bus.append(subjects.OUTPUT, "fairlead.output.n1.7.1.0", b"as it was once")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_bus.nats_bus import connect
-from fairlead_bus.nats_store import check_store, has_cluster_block, is_of_cluster, stored_streams
+from fairlead_bus.nats.adapter import connect
+from fairlead_bus.nats.store_check import check_store, has_cluster_block, is_of_cluster, stored_streams
 from fairlead_bus.port import ServerUnfit
 from tests.nats_cluster import NatsCluster
 from tests.nats_server import NatsServer

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from fairlead_bus import other_clocks
+from fairlead_bus import log_time
+from fairlead_bus.log_time import OtherClocks, disagreement, skew_from
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.other_clocks import OtherClocks, disagreement, skew_from
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import Heartbeat, encode
@@ -54,7 +54,7 @@ async def beat(hub: MemoryHub, node: str, wall_ns: int) -> None:
 
 async def test_nodes_are_listened_to_where_the_server_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that agrees is enough; where it differs, beats decide; beats without a clock, and garbage, do not count."""
-    monkeypatch.setattr(other_clocks, "LISTEN_S", 0.2)
+    monkeypatch.setattr(log_time, "LISTEN_S", 0.2)
     now_ns = time.time_ns()
     right, wrong = MemoryHub(clock=lambda: now_ns), MemoryHub(clock=lambda: now_ns + HOUR_NS)
     assert await OtherClocks(right.connect(), lambda: now_ns).differ() == ""

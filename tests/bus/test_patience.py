@@ -3,8 +3,8 @@
 import pytest
 import structlog
 
-from fairlead_bus import patience
-from fairlead_bus.patience import patiently
+from fairlead_bus import bus_faults
+from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.port import LogDamaged, Unavailable
 
 
@@ -24,22 +24,22 @@ class Flaky:
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "RETRY_S", 0.001)
+    monkeypatch.setattr(bus_faults, "RETRY_S", 0.001)
 
 
 async def test_a_call_is_repeated_until_it_answers() -> None:
     """Without a line in the log when that takes a moment only."""
     call = Flaky(3)
     with structlog.testing.capture_logs() as logs:
-        assert await patiently(call) == "answer"
+        assert await retry_until_available(call) == "answer"
     assert (call.calls, logs) == (4, [])
 
 
 async def test_a_wait_is_reported_with_its_reason_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line for a wait of several calls, one for its end."""
-    monkeypatch.setattr(patience, "MOMENT_S", 0.0)
+    monkeypatch.setattr(bus_faults, "MOMENT_S", 0.0)
     with structlog.testing.capture_logs() as logs:
-        await patiently(Flaky(3))
+        await retry_until_available(Flaky(3))
     assert [(line["log_level"], line["event"], line.get("reason")) for line in logs] == [
         ("warning", "waiting for the bus", "stream LOG: no leader"),
         ("info", "the bus answers again", None),
@@ -49,12 +49,12 @@ async def test_a_wait_is_reported_with_its_reason_and_its_end(monkeypatch: pytes
 async def test_a_limit_ends_the_wait() -> None:
     """With the error of the last call."""
     with pytest.raises(Unavailable, match="no leader"):
-        await patiently(Flaky(10**9), limit_s=0.05)
+        await retry_until_available(Flaky(10**9), limit_s=0.05)
 
 
 async def test_other_errors_are_raised_at_once() -> None:
     """Damage does not go away by waiting."""
     call = Flaky(1, LogDamaged(1, "gap"))
     with pytest.raises(LogDamaged):
-        await patiently(call)
+        await retry_until_available(call)
     assert call.calls == 1

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead_bus.core import Core, Decision, Input
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus
 from fairlead_bus.service import EXIT_OK, Service
-from fairlead_bus.source import CommandSource
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import CancelJob, Undecodable, encode_commands
 from fairlead_schemas.wire.commit import Commit, decode_commit

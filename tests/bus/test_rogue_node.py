@@ -8,8 +8,8 @@ import pytest
 from nats.aio.client import Client
 
 from fairlead_bus import permissions, streams
-from fairlead_bus.nats_bus import NatsBus
-from fairlead_bus.nats_client import DirectClient
+from fairlead_bus.nats.adapter import NatsBus
+from fairlead_bus.nats.link import DirectClient
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
 from tests.bus.rogue import NOT_TO_BE_HEARD, NOT_TO_BE_SAID, Rogue

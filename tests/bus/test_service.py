@@ -9,13 +9,13 @@ import msgspec
 import pytest
 import structlog
 
-from fairlead_bus import lease, other_clocks, snapshots
+from fairlead_bus import lease, log_time, snapshots
 from fairlead_bus import service as shell
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, OutcomeUnknown, StaleWriter, Unavailable
 from fairlead_bus.service import EXIT_OK, EXIT_STEPPED_DOWN, Service
 from fairlead_bus.snapshots import Snapshot
-from fairlead_bus.source import CommandSource
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import Commit, decode_commit
 from fairlead_schemas.wire.conditions import ALIVE, EXIT_DAMAGED, Alive, decode_alive
@@ -206,7 +206,7 @@ async def test_a_leader_gives_a_sign_of_life(world: World):
 async def test_lease_expires_when_its_holder_dies(world: World):
     """A holder that vanished is succeeded after the lease has run out; the old one then notices."""
     bus = await world.connect()
-    old, new = lease.Lease(bus, "queue", "old"), lease.Lease(await world.connect(), "queue", "new")
+    old, new = lease.LeaderLease(bus, "queue", "old"), lease.LeaderLease(await world.connect(), "queue", "new")
     assert await old.try_acquire() and not await new.try_acquire()
     async with asyncio.timeout(60):
         while not await new.try_acquire():  # noqa: ASYNC110 -- what is awaited is a time limit of the bus
@@ -220,7 +220,7 @@ async def test_a_lease_outlives_answers_that_do_not_come():
     """A server that stalls is no successor: neither taking nor keeping the lease ends for an unknown outcome."""
     hub = MemoryHub()
     bus, unknown = hub.connect(), 2
-    held = lease.Lease(bus, "queue", "a")
+    held = lease.LeaderLease(bus, "queue", "a")
     put = bus.put
 
     async def stalling(*arguments: object, **named: object) -> int:
@@ -462,7 +462,7 @@ async def test_a_log_from_an_archive_is_gone_on_with_at_the_wall_clock():
 
 async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.MonkeyPatch):
     """It says so, gives the lease back to those whose clocks agree, and leads by itself once its own does."""
-    monkeypatch.setattr(other_clocks, "LISTEN_S", 0.01)
+    monkeypatch.setattr(log_time, "LISTEN_S", 0.01)
     monkeypatch.setattr(shell, "CLOCK_RETRY_S", 0.1)
     hub, offset_ns = MemoryHub(), [3600 * 10**9]
     wrong = Service(
@@ -488,7 +488,7 @@ async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.
 
 async def test_a_leader_does_not_follow_a_clock_that_is_alone(monkeypatch: pytest.MonkeyPatch):
     """Log time creeps to a wall clock that was set only while that agrees with the others."""
-    monkeypatch.setattr(other_clocks, "LISTEN_S", 0.01)
+    monkeypatch.setattr(log_time, "LISTEN_S", 0.01)
     monkeypatch.setattr(shell, "CLOCK_CHECK_S", 0.05)
     offset_ns = [0]
     running = Service(MemoryHub().connect(), CountingCore, writer="queue", clock=lambda: time.time_ns() + offset_ns[0])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_bus.steady_clock import CREEP, STEP_NS, STEPS_MAX, SteadyClock, Step, boottime_ns
+from fairlead_bus.log_time import CREEP, STEP_NS, STEPS_MAX, ClockStep, SteadyClock, boottime_ns
 
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
@@ -146,4 +146,4 @@ def test_the_boots_clock_only_rises() -> None:
     """The default reads a clock of this machine that nobody sets."""
     first, second = boottime_ns(), boottime_ns()
     assert 0 < first <= second
-    assert isinstance(Step(1, 2), tuple)
+    assert isinstance(ClockStep(1, 2), tuple)

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from fairlead_bus import __main__ as maker
-from fairlead_bus import nats_setup
-from fairlead_bus.nats_bus import NatsBus, connect
-from fairlead_bus.patience import patiently
+from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.nats import stream_setup
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import ServerUnfit
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Users
@@ -47,7 +47,7 @@ async def bus(cluster: NatsCluster) -> AsyncIterator[NatsBus]:
 async def storage(bus: NatsBus) -> dict[str, tuple[str, int]]:
     """{stream: (file or memory, copies)} as the servers have them."""
     found: dict[str, tuple[str, int]] = {}
-    for stream in nats_setup.wanted():
+    for stream in stream_setup.required_streams():
         answer = msgspec.json.decode(await bus.link.read(f"$JS.API.STREAM.INFO.{stream.name}"))
         found[stream.name] = (answer["config"]["storage"], answer["config"]["num_replicas"])
     return found
@@ -55,7 +55,7 @@ async def storage(bus: NatsBus) -> dict[str, tuple[str, int]]:
 
 def expected(copies: int) -> dict[str, tuple[str, int]]:
     """As `storage`, for streams that are as they must be."""
-    return {stream.name: (stream.config(copies)["storage"], copies) for stream in nats_setup.wanted()}
+    return {stream.name: (stream.config(copies)["storage"], copies) for stream in stream_setup.required_streams()}
 
 
 async def test_streams_are_made_with_three_copies(
@@ -101,7 +101,7 @@ async def test_a_process_starts_while_any_one_server_is_away(
         server = cluster.wait_for_leader(stream)
         server.kill()
         started = await connect(cluster.url, name="started")
-        await patiently(started.ensure, limit_s=30)
+        await retry_until_available(started.ensure, limit_s=30)
         assert await started.get_object(subjects.SNAPSHOT, "queue-0") == b"state"
         assert await started.append(subjects.LOG, subjects.log("queue"), b"commit") > 0
         await started.close()
@@ -127,7 +127,7 @@ async def test_a_tail_goes_on_when_the_server_of_its_consumer_dies(
     places = await asyncio.to_thread(cluster.consumers, subjects.LOG)
     assert len(places) == TAILS and doomed in places.values()
     doomed.kill()
-    await patiently(lambda: reader.append(subjects.LOG, subjects.log("queue"), b"second"), limit_s=10)
+    await retry_until_available(lambda: reader.append(subjects.LOG, subjects.log("queue"), b"second"), limit_s=10)
     async with asyncio.timeout(10):
         assert [[stored.payload for stored in found] for found in await asyncio.gather(*reading)] == [
             [b"second"]
@@ -154,11 +154,11 @@ async def test_a_client_goes_to_another_server_with_its_token_or_key(
         else:
             maker = await connect(made.url, name="maker", key=users.keys["streams"])
             clients = [await connect(made.url, name="test", key=users.keys["queue"]) for _ in range(4)]
-        await patiently(maker.ensure, limit_s=30)
+        await retry_until_available(maker.ensure, limit_s=30)
         for server in made.servers:
             server.kill()
             for client in clients:
-                await patiently(partial(client.state, subjects.LOG), limit_s=30)
+                await retry_until_available(partial(client.state, subjects.LOG), limit_s=30)
                 assert not client.link.closed.is_set()
             await asyncio.to_thread(_back, made, server)
         for client in (maker, *clients):

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import msgspec
 
-from fairlead_bus import nats_setup, streams
+from fairlead_bus import streams
 from fairlead_bus.memory import MemoryBus, MemoryHub
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.nats import stream_setup
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
 from tests.nats_server import NatsServer
@@ -126,9 +127,11 @@ class NatsWorld:
         kept = [await bus.read(subjects.LOG, n) for n in range(1, state.last + 1)]
         await bus.link.read(f"$JS.API.STREAM.DELETE.{subjects.LOG}")
         spec = next(spec for spec in streams.stream_specs() if spec.name == subjects.LOG)
-        await nats_setup.ensure_stream(
+        await stream_setup.ensure_stream(
             bus.link,
-            nats_setup.Wanted(spec.name, lambda copies: nats_setup.stream_config(spec._replace(sealed=False), copies)),
+            stream_setup.RequiredStream(
+                spec.name, lambda copies: stream_setup.stream_config(spec._replace(sealed=False), copies)
+            ),
         )
         for stored in kept:
             assert stored is not None

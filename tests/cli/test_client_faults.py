@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fairlead.errors import Unreachable
-from fairlead.wire import Wire
+from fairlead.transport import Transport
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
 
@@ -117,7 +117,7 @@ def test_another_gateway_is_asked_where_one_cannot_be_reached(monkeypatch: pytes
         return httpx.Response(201, json={"id": "7", "sequence": 1})
 
     monkeypatch.setenv("FAIRLEAD_URL", "http://down:8080, http://up:8080/")
-    with Wire(user="ada", transport=httpx.MockTransport(answer)) as wire:
+    with Transport(user="ada", transport=httpx.MockTransport(answer)) as wire:
         wire._post("/v1/jobs", {}, key="k1")
         wire._post("/v1/jobs", {}, key="k2")
     assert asked == [("down", "k1"), ("up", "k1"), ("up", "k2")]
@@ -130,5 +130,5 @@ def test_all_gateways_are_named_where_none_can_be_reached() -> None:
         raise httpx.ConnectError("connection refused")
 
     named = pytest.raises(Unreachable, match="http://a:1, http://b:2 cannot be reached")
-    with Wire("http://a:1,http://b:2", user="ada", transport=httpx.MockTransport(refuse)) as wire, named:
+    with Transport("http://a:1,http://b:2", user="ada", transport=httpx.MockTransport(refuse)) as wire, named:
         wire._get("/v1/jobs")

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.stack import conditions, processes
+from fairlead.stack import processes, state
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT, Condition
 from tests.cli.conftest import Run
@@ -49,19 +49,19 @@ def test_the_newest_condition_of_a_log_is_read(tmp_path: Path) -> None:
     for name in ("queue", "placer"):
         lines = [b"not json", msgspec.json.encode(older), msgspec.json.encode(newest), b'{"event": "goodbye"}', b"\xff"]
         (tmp_path / f"{name}.log").write_bytes(b"\n".join(lines))
-    assert conditions.logged(tmp_path, ["queue", "placer", "absent"]) == [DAMAGED]
+    assert state.logged(tmp_path, ["queue", "placer", "absent"]) == [DAMAGED]
 
 
 def test_doctor_names_what_the_last_up_found(run: Run, tmp_path: Path) -> None:
     """After the stack has gone down the reason and the commands to type are still there; without one nothing is known."""
-    conditions.save(tmp_path, [DAMAGED])
+    state.save_conditions(tmp_path, [DAMAGED])
     ran = run("doctor", "--data", str(tmp_path), "-o", "json")
     found = {one["what"]: one for one in msgspec.json.decode(ran.out)}["log_damaged"]
     assert ran.code == 1
     assert (found["verdict"], found["found"]) == ("bad", DAMAGED.message)
     assert f"`fairlead audit verify --data {tmp_path}`" in found["fix"]
     assert "`fairlead audit restore" in found["fix"]
-    conditions.save(tmp_path, [])
+    state.save_conditions(tmp_path, [])
     found = {one["what"]: one for one in msgspec.json.decode(run("doctor", "--data", str(tmp_path), "-o", "json").out)}
     assert (found["cluster"]["verdict"], found["cluster"]["found"]) == (
         "note",
@@ -71,8 +71,8 @@ def test_doctor_names_what_the_last_up_found(run: Run, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_holds_no_condition(tmp_path: Path) -> None:
     """It is only a note for people; the services judge by themselves."""
-    (tmp_path / conditions.FILE).write_bytes(b"[{")
-    assert conditions.load(tmp_path) == []
+    (tmp_path / state.CONDITIONS_FILE).write_bytes(b"[{")
+    assert state.load_conditions(tmp_path) == []
 
 
 def test_an_agent_that_refuses_its_node_is_named_until_it_is_well(

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.demo_story import EXPLORE, FINETUNE, STORY, Part, Told, differences
+from fairlead.demo_session import EXPLORE, FINETUNE, STORY, PartResult, StoryPart, differences
 from fairlead_schemas.http.api import Job
 from tests.cli.gateway_stub import ended
 
 
-def job(part: Part, **changes: Any) -> Job:
+def job(part: StoryPart, **changes: Any) -> Job:
     """The job that a part must have become."""
     gpus = part.spec["resources"]["nvidia.com/gpu"]
     nodes = [f"n{i}" for i in range(part.nodes)]
@@ -21,9 +21,9 @@ def job(part: Part, **changes: Any) -> Job:
     return msgspec.json.decode(msgspec.json.encode({**document, **changes}), type=Job)
 
 
-def as_expected() -> dict[str, Told]:
+def as_expected() -> dict[str, PartResult]:
     return {
-        part.key: Told(
+        part.key: PartResult(
             part,
             None if part.refused else job(part),
             (part.refused, "m" if part.refused else ""),

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.event_words import event_words, fields
+from fairlead.commands.events import event_fields, event_line
 from fairlead_schemas.http.cloudevents import CloudEventOut, type_of
 from fairlead_schemas.wire.events import EventBase, JobDeferred, JobUnplaceable, PreemptionRequested, Victim
 from tests.schemas.examples import EVENTS
@@ -23,7 +23,7 @@ def line_of(event: EventBase, *, wide: bool = False) -> str:
         specversion="1.0", id="7.1", source="/", type=type_of(data["type"]), time="t", datacontenttype="application/json",
         sequence="7", data=data,
     )  # fmt: skip
-    return event_words(out, wide=wide)
+    return event_line(out, wide=wide)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
@@ -40,7 +40,7 @@ def test_amounts_are_those_of_files() -> None:
     deferred = JobDeferred(
         cause="c", job="1", attempt=1, reason="maximum", queue="a", resource="gpu:NVIDIA-L4", held=2000, needed=500, ceiling=4000
     )  # fmt: skip
-    shown = fields(data_of(deferred))
+    shown = event_fields(data_of(deferred))
     assert (shown["resource"], shown["held"], shown["needed"]) == ("nvidia.com/gpu:NVIDIA-L4", "2", "0.500")
     refused = JobUnplaceable(
         cause="c", job="1", attempt=1, reasons={"free_gpus": 2}, nodes=2, gpu_milli_free=4000, gpu_milli_total=16_000
@@ -50,10 +50,10 @@ def test_amounts_are_those_of_files() -> None:
         cause="c", job="1", attempt=1, victims=(Victim(job="2", attempt=1, rule="over_slice"),), queue="a",
         amounts={"gpu": 8000, "memory": 1024},
     )  # fmt: skip
-    assert fields(data_of(asked))["amounts"] == {"memory": "1Gi", "nvidia.com/gpu": 8}
+    assert event_fields(data_of(asked))["amounts"] == {"memory": "1Gi", "nvidia.com/gpu": 8}
 
 
 def test_settings_that_cannot_be_read_are_shown_as_they_are() -> None:
     """Of a gateway of another release: nothing is hidden, and nothing fails."""
     data = {"type": "QueueConfigured", "path": "a", "settings": {"shine": 1}}
-    assert fields(data)["settings"] == {"shine": 1}
+    assert event_fields(data)["settings"] == {"shine": 1}

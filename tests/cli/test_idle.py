@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from fairlead import idle_words
+from fairlead.render import columns
 from fairlead_schemas.http.api import IdleStatus
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document, page, problem
@@ -61,7 +61,7 @@ def idle_document(**changes: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_the_countdown_in_words(changes: dict[str, Any], told: str) -> None:
     """Since when, and what follows; a clock that is behind the log's counts from 0."""
-    assert idle_words.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), NOW) == told
+    assert columns.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), NOW) == told
 
 
 def test_jobs_and_show_have_the_countdown(gateway: GatewayStub, run: Run) -> None:

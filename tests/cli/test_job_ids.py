@@ -2,12 +2,12 @@
 
 import pytest
 
-from fairlead.errors import NotFound, Refused
-from fairlead.job_ids import expand
+from fairlead.commands.options import expand_ids
+from fairlead.errors import InputRefused, NotFound
 
 
 def ids(*words: str, newest: str | None = "41", mine: tuple[str, ...] = ("40", "41")) -> list[str]:
-    return expand(words, last=lambda: newest, everything=lambda: list(mine))
+    return expand_ids(words, last=lambda: newest, everything=lambda: list(mine))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_words_stand_for_jobs(words: list[str], expected: list[str]) -> None:
 @pytest.mark.parametrize("word", ["", ",", " ", "x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
 def test_what_names_nothing_is_refused(word: str) -> None:
     """A word that is no job is refused with what was expected, and does not reach the cluster."""
-    with pytest.raises(Refused, match="expected"):
+    with pytest.raises(InputRefused, match="expected"):
         ids(word)
 
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from fairlead import jobfile
-from fairlead.errors import Refused
-from fairlead.gpu_words import PRODUCT_LABEL, gpu_words
+from fairlead.errors import InputRefused
+from fairlead.jobfile import reader
+from fairlead.jobfile.gpu_models import PRODUCT_LABEL, gpu_words
 
 A100, A100_40, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3"
 
 
-def load(text: str) -> jobfile.Loaded:
-    return jobfile.load(text, name="job.yaml")
+def load(text: str) -> reader.Loaded:
+    return reader.load(text, name="job.yaml")
 
 
 def test_the_job_file_of_the_design_is_valid() -> None:
@@ -29,7 +29,7 @@ time: {total: 7d, grace: 2m}
 priority: 50
 retries: {max: 3}
 """
-    spec = jobfile.check(load(text).jobs[0])
+    spec = reader.check(load(text).jobs[0])
     assert (spec.nodes, spec.resources["nvidia.com/gpu"], spec.retries.max) == (2, 8, 3)
 
 
@@ -42,7 +42,7 @@ def test_values_stay_what_people_wrote() -> None:
     assert job["env"] == {"A": "no", "B": "1"}
     assert job["resources"] == {"cpu": "0.5"}
     assert job["startAt"] == "2027-01-31T10:00:00+01:00"
-    jobfile.check(job)
+    reader.check(job)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_values_stay_what_people_wrote() -> None:
 )
 def test_unsafe_and_broken_files_are_refused(text: str, expected: str) -> None:
     """Aliases, doubled fields, tags, broken, deep, empty and oversized files are refused in words."""
-    with pytest.raises(Refused, match=expected):
+    with pytest.raises(InputRefused, match=expected):
         load(text)
 
 
@@ -74,8 +74,8 @@ def test_several_documents_are_several_jobs() -> None:
 
 def test_errors_name_their_fields() -> None:
     """Everything wrong with a job file is named at once, by its path."""
-    with pytest.raises(Refused) as caught:
-        jobfile.check({"command": ["a"], "nodes": 0, "resources": {"cpu": "many"}})
+    with pytest.raises(InputRefused) as caught:
+        reader.check({"command": ["a"], "nodes": 0, "resources": {"cpu": "many"}})
     assert "nodes: expected 1 to" in str(caught.value)
     assert "resources.cpu: expected a CPU quantity" in str(caught.value)
 
@@ -113,7 +113,7 @@ def test_a_pre_stop_command_is_the_notice() -> None:
         loaded = load(KUBERNETES.replace("terminationGracePeriodSeconds: 30", grace) + stop)
         assert loaded.jobs[0]["checkpoint"] == {"command": ["sh", "-c", "kill -USR1 1"], "notice": notice}
         assert not [note for note in loaded.notes if "lifecycle" in note]
-        jobfile.check(loaded.jobs[0])
+        reader.check(loaded.jobs[0])
 
 
 def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
@@ -127,7 +127,7 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
             "nodeSelector": {PRODUCT_LABEL: A100}, "time": {"total": "600s", "grace": "30s"}, "retries": {"max": 2},
         }
     ]  # fmt: skip
-    jobfile.check(loaded.jobs[0])
+    reader.check(loaded.jobs[0])
     assert loaded.notes == ["job.yaml: spec.ttlSecondsAfterFinished is not followed"]
     assert sorted(loaded.unkept) == [
         "containers[0].env.SECRET",
@@ -139,26 +139,24 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
 def test_words_that_cannot_be_kept_are_refused_unless_ignored_by_name() -> None:
     """A job that starts without what it asked for is worse than a refusal."""
     unkept = {"hold": "x", "spec.suspend": "y"}
-    with pytest.raises(Refused, match=r"(?s)hold: x.*spec.suspend: y") as refused:
-        jobfile.require_kept(unkept, [])
+    with pytest.raises(InputRefused, match=r"(?s)hold: x.*spec.suspend: y") as refused:
+        reader.require_kept(unkept, [])
     assert refused.value.hint == "to submit without: --ignore hold --ignore spec.suspend"
-    with pytest.raises(Refused, match=r"spec\.suspend"):
-        jobfile.require_kept(unkept, ["--hold"])
-    assert (
-        len(jobfile.require_kept(unkept, ["all"])) == len(jobfile.require_kept(unkept, ["hold", "spec.suspend"])) == 2
-    )
-    assert jobfile.require_kept({}, []) == []
+    with pytest.raises(InputRefused, match=r"spec\.suspend"):
+        reader.require_kept(unkept, ["--hold"])
+    assert len(reader.require_kept(unkept, ["all"])) == len(reader.require_kept(unkept, ["hold", "spec.suspend"])) == 2
+    assert reader.require_kept({}, []) == []
 
 
 def test_another_kubernetes_kind_is_refused() -> None:
     """A Deployment is not silently run as a job."""
-    with pytest.raises(Refused, match=r"batch/v1 Job, found apps/v1 Deployment"):
+    with pytest.raises(InputRefused, match=r"batch/v1 Job, found apps/v1 Deployment"):
         load("apiVersion: apps/v1\nkind: Deployment\n")
 
 
 def test_flags_win_over_the_file_without_emptying_it() -> None:
     """`--gpus 4` replaces that one amount; the file's memory stays."""
-    merged = jobfile.merge(
+    merged = reader.merge(
         {"name": "a", "resources": {"nvidia.com/gpu": 8, "memory": "1Gi"}}, {"resources": {"nvidia.com/gpu": 4}}
     )
     assert merged == {"name": "a", "resources": {"nvidia.com/gpu": 4, "memory": "1Gi"}}
@@ -186,5 +184,5 @@ def test_gpu_shorthand_becomes_canonical_words(text: str, expected: dict[str, An
 )
 def test_gpu_shorthand_that_is_not_one_thing_is_refused(text: str, expected: str) -> None:
     """An ambiguous or unknown model, and ranges, are refused instead of guessed."""
-    with pytest.raises(Refused, match=expected):
+    with pytest.raises(InputRefused, match=expected):
         gpu_words(text, lambda: [A100, A100_40, H100])

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.errors import Conflict
 from fairlead.stack import lock, state
-from fairlead.stack.local import Options, Stack
+from fairlead.stack.local import Stack, StackOptions
 from tests.cli.conftest import Run
 from tests.cli.test_stack import until
 
@@ -68,7 +68,7 @@ def test_the_server_of_a_killed_reader_is_ended_by_the_next_holder(tmp_path: Pat
 def test_up_leaves_alone_what_another_holds(tmp_path: Path) -> None:
     """Nothing is started, and what stands there stays, when `up` comes to a directory in use."""
     (tmp_path / state.FILE).write_text("somebody else's")
-    stack = Stack(Options(tmp_path, port=0))
+    stack = Stack(StackOptions(tmp_path, port=0))
     with lock.held(tmp_path, "fairlead audit"):
         with pytest.raises(Conflict, match="fairlead audit"):
             stack.up()

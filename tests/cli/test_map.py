@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import yaml
 
-from fairlead.render import plain
+from fairlead.render.terminal import plain
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, page
 from tests.cli.mapped import facts, node
@@ -32,7 +32,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(
     mapped: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same text, with the letters in colour."""
-    monkeypatch.setattr("fairlead.render.is_terminal", lambda stream=None: True)
+    monkeypatch.setattr("fairlead.render.terminal.is_terminal", lambda stream=None: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fairlead.picture import rows
-from fairlead.picture.drawing import WIDTH_MIN, draw
-from fairlead.picture.letters import OTHERS, SEVERAL, By, Groups
-from fairlead.picture.lines import cut, cut_left, plain
+from fairlead.render import cluster_map
+from fairlead.render.cluster_map import OTHERS, SEVERAL, WIDTH_MIN, By, OwnerGroups, draw
+from fairlead.render.terminal import cut, cut_left, line_text
 from fairlead_schemas.queries.cluster_map import ClusterMap, MapNode
 from tests.cli.mapped import facts, job, node
 
@@ -25,7 +24,7 @@ THREE = facts(
 
 def text(found: ClusterMap, by: By = By.job, width: int = 80, *, each: bool = False) -> str:
     """The picture without its colours."""
-    return "".join(f"{plain(one)}\n" for one in draw(found, by, width, each=each))
+    return "".join(f"{line_text(one)}\n" for one in draw(found, by, width, each=each))
 
 
 def test_three_nodes() -> None:
@@ -154,8 +153,8 @@ def clusters(draw_: st.DrawFn) -> ClusterMap:
 def test_no_line_is_too_wide(found: ClusterMap, by: By, width: int, each: bool) -> None:
     """In cells of a terminal, however long names and reasons are; nothing steers the terminal."""
     for one in draw(found, by, width, each=each):
-        assert cell_len(plain(one)) <= width
-        assert plain(one).isprintable()
+        assert cell_len(line_text(one)) <= width
+        assert line_text(one).isprintable()
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,11 +170,11 @@ def test_each_gpu_is_drawn_once(data: st.DataObject, width: int, single: bool, b
         domains = {"rack": str(data.draw(st.integers(0, 3)))} if data.draw(st.booleans()) else {}
         nodes.append(node(str(index), gpus, holders, state=state, **domains))
     found = facts(nodes, job("100", user="x", queue="y"), job("101", user="z", queue="w", state="placed"))
-    groups = Groups(found, by)
-    lines = (rows.each_on_its_line if single else rows.side_by_side)(nodes, groups, width)
-    signs = Counter("".join(map(plain, lines)))
-    expected = Counter(rows.cell(one, gpu, groups).text for one in nodes for gpu in one.gpus)
-    expected.update(mark for one in nodes if (mark := rows.mark(one)) != " ")
+    groups = OwnerGroups(found, by)
+    lines = (cluster_map.each_on_its_line if single else cluster_map.side_by_side)(nodes, groups, width)
+    signs = Counter("".join(map(line_text, lines)))
+    expected = Counter(cluster_map.cell(one, gpu, groups).text for one in nodes for gpu in one.gpus)
+    expected.update(mark for one in nodes if (mark := cluster_map.mark(one)) != " ")
     assert {sign: count for sign, count in signs.items() if sign != " " and not sign.isdecimal()} == expected
 
 
@@ -184,7 +183,7 @@ def test_letters_are_whose_they_are(names: list[str], by: By) -> None:
     """No two groups have one letter; the largest have them; no letter is a sign."""
     held = {chr(1000 + i): (str(i + 1),) for i in range(len(names))}
     found = facts([node("n", "".join(held), held)], *(job(str(i + 1), user=name, queue=name) for i, name in enumerate(names)))  # fmt: skip
-    groups = Groups(found, by).all
+    groups = OwnerGroups(found, by).all
     letters = [group.letter for group in groups if group.letter != OTHERS]
     assert len(set(letters)) == len(letters) == min(52, len(groups))
     assert all(letter.isascii() and letter.isalpha() for letter in letters)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.picture.plot import ASCII, BLOCKS, plot, signs_for
+from fairlead.render.plot import ASCII, BLOCKS, plot, signs_for
 from fairlead_schemas.queries.telemetry import GpuSeries, JobMetrics
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub

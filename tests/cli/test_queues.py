@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import yaml
 
-from fairlead import queue_changes, queue_tree
 from fairlead.commands.queues import check, read
+from fairlead.render import queue_tables
 from fairlead_schemas.http.api import Queue
 from fairlead_schemas.queuefile.parse import read_queue_file
 from tests.cli.conftest import Run
@@ -92,14 +92,14 @@ def test_yaml_is_a_queue_file(queues: GatewayStub, run: Run) -> None:
     }
     there = {queue["path"]: queue["settings"] for queue in (RESEARCH, VISION, OTHER)}
     file = check(read(text, "queues.yaml"))
-    assert queue_changes.changes(file, {"default": {"sequencer": "drf"}}, there, prune=True) == ([], 4)
+    assert queue_tables.changes(file, {"default": {"sequencer": "drf"}}, there, prune=True) == ([], 4)
 
 
 def test_a_bar_shows_guarantee_use_and_maximum() -> None:
     """Scaled to the largest queue; every part that is not nothing has a sign."""
 
     def drawn(queue: dict[str, Any], width: int = 32) -> str:
-        return queue_tree.bar(msgspec.convert(queue, Queue), width, 64_000)
+        return queue_tables.bar(msgspec.convert(queue, Queue), width, 64_000)
 
     assert drawn(RESEARCH) == f"[{'#' * 8}{'+' * 2}{'.' * 22}]"
     assert drawn(VISION) == f"[{'#' * 4}{'+' * 6}]"
@@ -109,7 +109,7 @@ def test_a_bar_shows_guarantee_use_and_maximum() -> None:
 
 def test_a_wide_terminal_gets_bars(queues: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A narrow one and a pipe do not."""
-    monkeypatch.setattr("fairlead.render.is_terminal", lambda stream=None: True)
+    monkeypatch.setattr("fairlead.render.terminal.is_terminal", lambda stream=None: True)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     ran = run("queues")
@@ -190,16 +190,18 @@ def test_queues_above_a_named_one_are_made_and_stay() -> None:
     """As the queue service does it, whatever is pruned; and the default pool is never taken away."""
     file = read_queue_file({"queues": {"a/b/c": {}, "d/e": {"weight": 2}}})
     there = {"a": {"weight": 3}, "d": {}, "d/e": {"weight": 2}, "x": {}}
-    found, unchanged = queue_changes.changes(file, {"default": {}, "p": {}}, there, prune=True)
-    assert queue_changes.lines(found, unchanged) == ("- pool p\n+ queue a/b\n+ queue a/b/c\n- queue x\n= 1 as it is\n")
+    found, unchanged = queue_tables.changes(file, {"default": {}, "p": {}}, there, prune=True)
+    assert queue_tables.change_lines(found, unchanged) == (
+        "- pool p\n+ queue a/b\n+ queue a/b/c\n- queue x\n= 1 as it is\n"
+    )
 
 
 def test_what_is_taken_away_is_said_to_be_not_set() -> None:
     """A field that the file leaves out is at its default again."""
     file = read_queue_file({"queues": {"a": {"maximum": {GPU: 8}}}})
-    found, unchanged = queue_changes.changes(file, {}, {"a": {"weight": 2}}, prune=False)
+    found, unchanged = queue_tables.changes(file, {}, {"a": {"weight": 2}}, prune=False)
     assert (
-        queue_changes.lines(found, unchanged)
+        queue_tables.change_lines(found, unchanged)
         == "~ queue a\n    maximum.nvidia.com/gpu: not set -> 8\n    weight: 2 -> not set\n"
     )
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from fairlead.why_words import evidence
+from fairlead.render.explanation import evidence
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
 
@@ -187,7 +187,7 @@ def test_show_says_what_was_played(gateway: GatewayStub, run: Run, node: dict[st
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 40 columns."""
-    monkeypatch.setattr("fairlead.render.is_terminal", lambda stream=None: True)
+    monkeypatch.setattr("fairlead.render.terminal.is_terminal", lambda stream=None: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")

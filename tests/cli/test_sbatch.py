@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fairlead import jobfile, sbatch
-from fairlead.errors import Refused
-from fairlead.gpu_words import PRODUCT_LABEL
-from fairlead.sbatch_directives import Read
+from fairlead.errors import InputRefused
+from fairlead.jobfile import reader, sbatch
+from fairlead.jobfile.gpu_models import PRODUCT_LABEL
+from fairlead.jobfile.sbatch_options import TranslatedScript
 
 GPU = "nvidia.com/gpu"
 
@@ -17,7 +17,7 @@ def script(*directives: str, body: str = "python train.py") -> str:
     return "\n".join(["#!/bin/bash", *lines, "", body, ""])
 
 
-def read(*directives: str) -> Read:
+def read(*directives: str) -> TranslatedScript:
     return sbatch.read(script(*directives), name="train.sh", arguments=[])
 
 
@@ -89,7 +89,7 @@ def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected
     """The table of what is followed; what comes out is a valid job file once GPU names are resolved."""
     job = read(*directives).job
     assert {key: value for key, value in job.items() if key not in ("command", "name") or key in expected} == expected
-    jobfile.check(job)
+    reader.check(job)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,15 @@ def test_what_cannot_be_kept_is_named(directive: str, name: str) -> None:
 )
 def test_an_unreadable_value_is_refused(directive: str) -> None:
     """A directive whose value cannot be read is refused naming it: a guess would be run for days."""
-    with pytest.raises(Refused, match=directive.partition("=")[0]):
+    with pytest.raises(InputRefused, match=directive.partition("=")[0]):
         read(directive)
 
 
 def test_gpus_in_all_must_divide_over_the_nodes() -> None:
     """`--gpus` counts in all; what does not come out even is refused, not rounded."""
-    with pytest.raises(Refused, match="multiple of --nodes"):
+    with pytest.raises(InputRefused, match="multiple of --nodes"):
         read("--nodes=3", "--gpus=8")
-    with pytest.raises(Refused, match="expected one number of --nodes"):
+    with pytest.raises(InputRefused, match="expected one number of --nodes"):
         read("--nodes=2-4", "--gpus=8")
 
 
@@ -197,13 +197,13 @@ def test_the_script_travels_with_its_name_and_arguments() -> None:
 
 def test_an_unknown_interpreter_is_refused() -> None:
     """A script for an interpreter that does not take text is refused with what to do instead."""
-    with pytest.raises(Refused, match="expected a shell or Python"):
+    with pytest.raises(InputRefused, match="expected a shell or Python"):
         sbatch.read("#!/usr/bin/awk -f\nBEGIN {}\n", name="a.awk", arguments=[])
 
 
 def test_an_open_quote_is_refused() -> None:
     """A directive whose quotes do not close is refused showing the line."""
-    with pytest.raises(Refused, match="closed quotes"):
+    with pytest.raises(InputRefused, match="closed quotes"):
         read('--job-name="half')
 
 

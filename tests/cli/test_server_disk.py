@@ -15,46 +15,46 @@ from fairlead.stack.server_disk import (
     FULL_BYTES,
     MIB,
     UNSTORED_S,
-    Judge,
-    Look,
+    DiskPolicy,
+    DiskReading,
+    DiskStep,
     ServerDisk,
-    Step,
     reserve_bytes,
     write_error,
 )
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.disk_reserve import NAME
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import OutcomeUnknown, Unavailable
-from fairlead_bus.reserve import NAME
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.wire import subjects
 from tests.cli.test_stack import until
 from tests.nats_server import NatsServer
 from tests.small_disk import fill, small_disk
 
-WELL = Look(free=100 * MIB, write_error="", unstored=False)
+WELL = DiskReading(free=100 * MIB, write_error="", unstored=False)
 STUCK = WELL._replace(write_error="stream CMD write error: no space left on device")
 
 
 def test_a_server_that_is_well_is_left_alone() -> None:
     """Also on a disk that is nearly full: it works."""
-    judge = Judge(32 * MIB)
-    assert judge.step(WELL, 0.0) is Step.NOTHING
-    assert judge.step(WELL._replace(free=2 * FULL_BYTES), 1.0) is Step.NOTHING
+    judge = DiskPolicy(32 * MIB)
+    assert judge.step(WELL, 0.0) is DiskStep.NOTHING
+    assert judge.step(WELL._replace(free=2 * FULL_BYTES), 1.0) is DiskStep.NOTHING
 
 
 def test_the_reserve_goes_when_the_disk_is_full() -> None:
     """Whether the server has met it yet or not, and it is not restarted meanwhile: it would fail again."""
-    judge = Judge(32 * MIB)
-    assert judge.step(WELL._replace(free=FULL_BYTES - 1), 0.0) is Step.GIVE_RESERVE
-    assert judge.step(STUCK._replace(free=0), 1.0) is Step.GIVE_RESERVE
-    assert judge.step(STUCK._replace(free=32 * MIB - 1), 2.0) is Step.NOTHING
+    judge = DiskPolicy(32 * MIB)
+    assert judge.step(WELL._replace(free=FULL_BYTES - 1), 0.0) is DiskStep.GIVE_RESERVE
+    assert judge.step(STUCK._replace(free=0), 1.0) is DiskStep.GIVE_RESERVE
+    assert judge.step(STUCK._replace(free=32 * MIB - 1), 2.0) is DiskStep.NOTHING
 
 
 def test_a_write_error_on_a_disk_with_room_restarts_the_server() -> None:
     """At once; where that does not help, again after pauses that double up to the longest."""
-    judge, now, restarts = Judge(32 * MIB), 0.0, list[float]()
+    judge, now, restarts = DiskPolicy(32 * MIB), 0.0, list[float]()
     while now < 4 * AGAIN_LAST_S:
-        if judge.step(STUCK, now) is Step.RESTART:
+        if judge.step(STUCK, now) is DiskStep.RESTART:
             restarts.append(now)
         now += 1.0
     pauses = [later - earlier for earlier, later in itertools.pairwise(restarts)]
@@ -64,13 +64,13 @@ def test_a_write_error_on_a_disk_with_room_restarts_the_server() -> None:
 
 def test_commands_that_are_not_stored_restart_it_only_when_that_lasts() -> None:
     """A slow disk is no reason; and each time that something is stored counts from the start."""
-    judge, slow = Judge(32 * MIB), WELL._replace(unstored=True)
-    assert judge.step(slow, 0.0) is Step.NOTHING
-    assert judge.step(slow, UNSTORED_S - 1) is Step.NOTHING
-    assert judge.step(WELL, UNSTORED_S) is Step.NOTHING
-    assert judge.step(slow, UNSTORED_S + 1) is Step.NOTHING
-    assert judge.step(slow, 2 * UNSTORED_S) is Step.NOTHING
-    assert judge.step(slow, 2 * UNSTORED_S + 1) is Step.RESTART
+    judge, slow = DiskPolicy(32 * MIB), WELL._replace(unstored=True)
+    assert judge.step(slow, 0.0) is DiskStep.NOTHING
+    assert judge.step(slow, UNSTORED_S - 1) is DiskStep.NOTHING
+    assert judge.step(WELL, UNSTORED_S) is DiskStep.NOTHING
+    assert judge.step(slow, UNSTORED_S + 1) is DiskStep.NOTHING
+    assert judge.step(slow, 2 * UNSTORED_S) is DiskStep.NOTHING
+    assert judge.step(slow, 2 * UNSTORED_S + 1) is DiskStep.RESTART
 
 
 def test_the_reserves_size_is_a_setting() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fairlead.errors import FairleadError
 from fairlead.stack import nats_server, state
-from fairlead.stack.local import SERVICES, Options, plan
+from fairlead.stack.local import SERVICES, StackOptions, plan
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_agent.devices.profiles import profiles
 from tests.cli.conftest import Run
@@ -33,7 +33,7 @@ def until(condition: object, seconds: float = STARTED_S) -> bool:
 
 
 def specs(**changes: object) -> dict[str, Spec]:
-    options = Options(Path("/data"), nodes=2)._replace(**changes)  # type: ignore[arg-type] -- test data
+    options = StackOptions(Path("/data"), nodes=2)._replace(**changes)  # type: ignore[arg-type] -- test data
     planned = plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, base={"PATH": "/bin", "NATS_URL": "x"})
     return {spec.name: spec for spec in planned}
 
@@ -71,7 +71,7 @@ def test_hollow_nodes_are_one_process() -> None:
 def test_simulated_nodes_stand_in_racks() -> None:
     """Before the labels that all nodes are given, which come later and so count; a real machine stands where its admin
     says."""
-    options = Options(Path("/data"), nodes=5)
+    options = StackOptions(Path("/data"), nodes=5)
     base = {"FAIRLEAD_NODE_LABELS": "fairlead/spine=s7"}
     planned = plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, real_gpus=1, base=base)
     labels = {spec.name: spec.env.get("FAIRLEAD_NODE_LABELS") for spec in planned if spec.name.startswith("agent-")}

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead import jobfile
-from fairlead.columns import asked, gpu_count
-from fairlead.errors import Refused
-from fairlead.submit_words import Options, override, words_of
+from fairlead.errors import InputRefused
+from fairlead.jobfile import reader
+from fairlead.jobfile.submit_flags import SubmitOptions, jobfile_words, override
+from fairlead.render.columns import asked, gpu_count
 from fairlead_schemas.http.api import Job
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document
@@ -41,9 +41,9 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-3g.20gb"
 )
 def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -> None:
     """And these make a job file."""
-    words = words_of(Options(**given))
+    words = jobfile_words(SubmitOptions(**given))
     assert words == expected
-    jobfile.check({"command": ["true"], **words})
+    reader.check({"command": ["true"], **words})
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -
 )
 def test_options_that_make_no_word_are_refused(given: dict[str, Any], says: str) -> None:
     """Naming what was expected and found."""
-    with pytest.raises(Refused, match=says.replace("(", ".")):
-        words_of(Options(**given))
+    with pytest.raises(InputRefused, match=says.replace("(", ".")):
+        jobfile_words(SubmitOptions(**given))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_options_win_over_a_file(file: dict[str, Any], words: dict[str, Any], ex
     before = {**file}
     assert override(file, words) == expected
     assert file == before
-    jobfile.check({"command": ["true"], **expected})
+    reader.check({"command": ["true"], **expected})
 
 
 def test_the_command_line_has_them_all(gateway: GatewayStub, run: Run) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.terminal_text import TerminalFilter
+from fairlead.render.terminal import TerminalFilter
 
 
 def filtered(*pieces: bytes) -> bytes:

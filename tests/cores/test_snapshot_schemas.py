@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_bus.state_schema import described
+from fairlead_bus.core import described
 from fairlead_placer.snapshot import Shot
 from fairlead_queue.snapshot.rows import Document as QueueDocument
 from fairlead_replay.fold import CORES

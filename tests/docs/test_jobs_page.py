@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead import jobfile
+from fairlead.jobfile import reader
 from fairlead_schemas.jobfile.job_spec import GpuWanted, GroupWords, JobSpec, TimeWords
 from fairlead_schemas.jobfile.request import RESOURCE_WORDS
 from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
@@ -44,6 +44,6 @@ def test_levels_and_smaller_words_are_told() -> None:
 @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 def test_an_example_is_a_job_file(example: str) -> None:
     """It is accepted as it stands."""
-    documents: list[Any] = jobfile.read_yaml(example, "jobs.md")
+    documents: list[Any] = reader.read_yaml(example, "jobs.md")
     for document in documents:
-        jobfile.check(document)
+        reader.check(document)

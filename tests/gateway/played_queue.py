@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, Self
 
 from fairlead_bus.core import Decision, Input
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead_bus.core import NOTHING, Decision
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_gateway.clustermetrics import ClusterCollector
 from fairlead_gateway.views.documents import job_document
 from fairlead_gateway.views.fold import Views

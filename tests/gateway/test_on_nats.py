@@ -6,9 +6,9 @@ import contextlib
 import httpx
 import pytest
 
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.input_source import CommandSource
+from fairlead_bus.nats.adapter import connect
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_gateway.service import Gateway, Settings, build
 from fairlead_queue.core import QueueCore
 from tests.nats_server import NatsServer

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from msgspec import structs
 
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryBus
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_gateway.http_server import HttpSettings
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore

@@ -16,7 +16,7 @@ import docker
 import docker.errors
 
 from fairlead.client import Client
-from fairlead.errors import FairleadError, Refused
+from fairlead.errors import FairleadError, InputRefused
 from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.agent.containers.hostile_jobs import ALWAYS
 from tests.conftest import no_docker
@@ -101,7 +101,7 @@ def _submitted(client: Client, job: dict[str, Any]) -> str:
     """Submit a job; return its id, or "" where it was refused by its fields."""
     try:
         return client.submit(job).id or ""
-    except Refused:
+    except InputRefused:
         return ""
 
 

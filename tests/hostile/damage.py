@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from fairlead.stack import conditions, state
+from fairlead.stack import state
 from tests.hostile import damaged_files as files
 from tests.hostile.load import Load
 from tests.hostile.outcome import Row, joined, row, wait_ended
@@ -237,7 +237,7 @@ def _damage_under_way(case: Case, stack: Stack, rng: random.Random) -> None:
 
 def _named(stack: Stack) -> dict[str, str]:
     """{condition: the commands to type} that the gateway, `up` or the supervisor reports."""
-    found: dict[str, str] = {each.code: each.hint() for each in conditions.load(stack.data)}
+    found: dict[str, str] = {each.code: each.hint() for each in state.load_conditions(stack.data)}
     _, document = stack.readyz()
     found |= {each["code"]: document["remedies"].get(each["code"], "") for each in document.get("conditions", [])}
     return found

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlead.errors import Conflict, FairleadError, NotFound, Refused
+from fairlead.errors import Conflict, FairleadError, InputRefused, NotFound
 from tests.hostile.stack import Stack
 
 #: Acknowledged and not ended. A slow machine is given no more to do at a time than a fast one.
@@ -106,7 +106,7 @@ class Load:
             while not self._stop.is_set():
                 try:
                     result = client.submit(job, key=key)
-                except (Refused, Conflict, NotFound) as error:
+                except (InputRefused, Conflict, NotFound) as error:
                     self._note(f"refused: {str(error)[:120]}")
                     break
                 except FairleadError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from nats.errors import Error as NatsError
 
 from fairlead_bus import permissions
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
 from tests.bus.rogue import NOT_TO_BE_HEARD, NOT_TO_BE_SAID, Rogue

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fairlead.stack import state
 from fairlead_bus.log import LogReader
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from tests.hostile.load import Load, read_marks

@@ -88,7 +88,7 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
         ("fairlead_agent.setup",),
         "`agent install` makes this very machine a node",
     ),
-    "fairlead.commands.doctor_node": (
+    "fairlead.commands.doctor": (
         ("fairlead_agent.doctor", "fairlead_agent.setup"),
         "`doctor` looks at this very machine",
     ),
@@ -99,7 +99,7 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 #: Modules of the bus that a core may import: types, the undo log and names of shapes, no I/O.
-BUS_FOR_CORES = ("fairlead_bus.core", "fairlead_bus.state_schema", "fairlead_bus.undo")
+BUS_FOR_CORES = ("fairlead_bus.core",)
 
 #: {what a core may not import: what to do instead}
 BANNED: dict[str, str] = {

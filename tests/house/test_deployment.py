@@ -86,7 +86,7 @@ def test_the_lock_holds_what_pyproject_asks_for() -> None:
 
 def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
     """Every service is there, built by its Dockerfile; the official image is at or above the floor."""
-    from fairlead_bus.nats_servers import VERSION_FLOOR
+    from fairlead_bus.nats.servers import VERSION_FLOOR
 
     services = COMPOSE["services"]
     # Those in another's image, which has what they need.
@@ -133,12 +133,12 @@ def test_compose_publishes_on_this_machine_only() -> None:
 def test_the_servers_configuration_is_accepted_and_always_fsyncs(tmp_path: Path) -> None:
     """nats-server itself reads deploy/nats.conf, with a list of users as `fairlead credentials` writes it."""
     from fairlead_bus import bus_users, nkey
-    from fairlead_bus.nats_accounts import Kind
+    from fairlead_bus.bus_users import UserKind
     from fairlead_bus.permissions import SERVICES
     from tests.nats_server import find_program
 
     (tmp_path / "nats.conf").write_text((ROOT / "deploy" / "nats.conf").read_text())
-    kinds: list[tuple[Kind, str]] = [("service", name) for name in SERVICES]
+    kinds: list[tuple[UserKind, str]] = [("service", name) for name in SERVICES]
     for kind, name in [*kinds, ("node", "n1"), ("node", "9-e7_4"), ("node", "*")]:
         public = nkey.generate().public
         bus_users.change(tmp_path / "bus", lambda users, k=kind, n=name, p=public: bus_users.with_key(users, k, n, p))

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_bus.core import Input
 from fairlead_bus.memory import MemoryBus, MemoryHub
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_bus.service import Service
 from fairlead_placer import sources
 from fairlead_placer.act import Actor

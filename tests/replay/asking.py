@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from fairlead_bus import snapshots
-from fairlead_bus.log import NO_HEAD, Head, identity
+from fairlead_bus.log import NO_HEAD, LogHead, identity
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.snapshots import Snapshot
 from fairlead_queue.core import QueueCore
@@ -44,7 +44,7 @@ class World:
         self.queue = queues.World(careful=False)
         self.hub = MemoryHub()
         self._bus = self.hub.connect()
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, LogHead] = {}
         self._idle_s = idle_s
         #: The first explainer's.
         self.bus = bus(self.hub)
@@ -94,7 +94,7 @@ class World:
             head = self._heads.get(commit.writer, NO_HEAD)
             payload = encode_commit(msgspec.structs.replace(commit, n=head.n + 1, prev=head.hash))
             sequence = await self._bus.append(subjects.LOG, subjects.log(commit.writer), payload)
-            self._heads[commit.writer] = Head(head.n + 1, commit_hash(payload), sequence)
+            self._heads[commit.writer] = LogHead(head.n + 1, commit_hash(payload), sequence)
         return self.last
 
     async def keep_snapshot(self, turn: int = 0, *, state: bytes | None = None) -> None:

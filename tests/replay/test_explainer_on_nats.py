@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.input_source import CommandSource
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.explain import explain
 from fairlead_replay.audit import read_log

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_bus.port import Bus
 from fairlead_replay.explainer import scrub
 from fairlead_replay.explainer.scrub import PERCENT, QUICK_PER_S, Scrub, pause_s

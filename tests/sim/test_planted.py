@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+import fairlead_bus.input_source
 import fairlead_bus.log
-import fairlead_bus.source
 import fairlead_placer.reports
 from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.steps import Step
 from fairlead_bus.core import Core
 from fairlead_bus.log import FencedWriter
+from fairlead_bus.log_time import SteadyClock
 from fairlead_bus.port import Bus, Stored
 from fairlead_bus.service import Service
-from fairlead_bus.steady_clock import SteadyClock
 from fairlead_placer.draft import Draft
 from fairlead_placer.entities import Run, Verdict
 from fairlead_placer.nodes import fencing
@@ -112,12 +112,12 @@ def test_starting_before_the_journal_is_durable_is_caught() -> None:
 
 def test_reading_commands_from_the_start_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs consumed must be known by the log's own cursor: otherwise a restart decides them twice."""
-    opened = fairlead_bus.source.CommandSource.open
+    opened = fairlead_bus.input_source.CommandSource.open
 
     async def forgetful(self: Any, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
         await opened(self, bus, core, 0, wake)
 
-    monkeypatch.setattr(fairlead_bus.source.CommandSource, "open", forgetful)
+    monkeypatch.setattr(fairlead_bus.input_source.CommandSource, "open", forgetful)
 
     assert first_violation().startswith(("I3", "I8"))
 

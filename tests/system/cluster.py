@@ -15,9 +15,9 @@ import httpx
 from fairlead.client import Client
 from fairlead.errors import FairleadError
 from fairlead.stack import nats_server
-from fairlead.stack.local import GROUP_NATS, GROUP_NODES, Options, plan
+from fairlead.stack.local import GROUP_NATS, GROUP_NODES, StackOptions, plan
 from fairlead.stack.processes import Spec, Supervisor
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.nats.adapter import NatsBus, connect
 from tests.system import leftovers
 from tests.until import until
 
@@ -54,7 +54,7 @@ class Cluster:
         )
         assert nats_server.wait_ready(self.nats_port, self.nats_token), "nats-server did not start"
         nodes = 0 if hollow is not None else self.nodes
-        options = Options(data=self.data, nodes=nodes, port=self.port, runtime=self.runtime)
+        options = StackOptions(data=self.data, nodes=nodes, port=self.port, runtime=self.runtime)
         for spec in plan(options, nats_url=self.nats_url, port=self.port, base=self.environment):
             self._add(spec)
         if hollow is not None:

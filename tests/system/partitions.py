@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_bus.log import LogReader
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from tests import hosts

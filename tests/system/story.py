@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_bus.log import LogReader
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_bus.port import Unavailable
 from fairlead_placer import invariants
 from fairlead_placer.core import PlacerCore

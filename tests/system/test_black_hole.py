@@ -12,7 +12,7 @@ from fairlead.client import Client
 from fairlead.main import main
 from fairlead.stack.processes import Spec
 from fairlead_bus.log import LogReader
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from tests.system.cluster import Cluster

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.errors import FairleadError
 from fairlead_bus.log import LogReader
-from fairlead_bus.nats_bus import NatsBus
+from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.events import NodeJoined
 from tests.system import story

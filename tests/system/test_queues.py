@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.errors import FairleadError, Refused
+from fairlead.errors import FairleadError, InputRefused
 from fairlead_schemas.http.api import Job, Queue, QueueFileResult
 from tests.system import story
 from tests.system.cluster import Cluster
@@ -85,7 +85,7 @@ def _refuse_mistakes(teams: Teams) -> None:
     wrong = {
         "queues": {"research": {"guaranteed": {GPU: 4}, "queues": {"vision": {"guaranteed": {GPU: 8}}}}, "new": {}}
     }
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InputRefused) as refused:
         teams.client.apply_queues(wrong)
     assert f"queues.research.guaranteed.{GPU}: the queues below are guaranteed 8 together, it has 4" in str(
         refused.value

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from fairlead.stack.nats_server import free_port
+from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.main import with_bus
-from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus
 from fairlead_replay.audit import read_log, verify_url
 from fairlead_schemas.wire import events as ev
@@ -164,7 +164,7 @@ def test_nothing_acknowledged_is_lost_while_each_server_goes(installation: Insta
 
 async def _submitted(bus: Bus) -> list[str]:
     """Ids of all jobs that the log has as submitted."""
-    await patiently(lambda: bus.state(subjects.LOG), limit_s=UNTIL_S)
+    await retry_until_available(lambda: bus.state(subjects.LOG), limit_s=UNTIL_S)
     return [
         event.job
         async for stored in read_log(bus)

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_bus.log import LogReader
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_bus.port import Bus
 from fairlead_replay.audit import read_log, verify_live
 from fairlead_replay.compare import compare_live, compare_snapshots

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.nats_bus import connect
+from fairlead_bus.nats.adapter import connect
 from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED

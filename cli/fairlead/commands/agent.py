@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fairlead import render
-from fairlead.errors import FairleadError, Refused
+from fairlead.errors import FairleadError, InputRefused
+from fairlead.render import terminal
 from fairlead_agent.setup import install as setup
 from fairlead_agent.setup.install import Where
 from fairlead_bus.nkey import BadKey
@@ -49,11 +49,11 @@ def install(
     try:
         installed = setup.install(where, given, _say)
     except (BadSetting, BadKey) as error:
-        raise Refused(str(error), hint="nothing was started") from error
+        raise InputRefused(str(error), hint="nothing was started") from error
     except OSError as error:
         raise _failed(error) from error
     if not dry_run:
-        render.note(
+        terminal.note(
             "next    where the bus is kept: "
             f"fairlead credentials add {installed.node} --public {installed.public_key}; then here: fairlead doctor"
         )
@@ -78,14 +78,14 @@ def uninstall(
 def _named(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("FAIRLEAD_") or "\n" in value:
-        raise Refused(
+        raise InputRefused(
             f'--set: expected FAIRLEAD_NAME=VALUE, found "{text}"', hint="docs/reference/settings.md has the names"
         )
     return name, value
 
 
 def _say(what: str, text: str) -> None:
-    render.note(f"{what:<8}{text}")
+    terminal.note(f"{what:<8}{text}")
 
 
 def _failed(error: OSError) -> FairleadError:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead import render
 from fairlead.commands.audit import Data, Nats, app, bus_url, is_export, new_bus, translated
 from fairlead.commands.options import Output
-from fairlead.errors import FairleadError, Refused
-from fairlead.render import Format
+from fairlead.errors import FairleadError, InputRefused
+from fairlead.render import terminal
+from fairlead.render.terminal import Format
 from fairlead.stack import state
 
 if TYPE_CHECKING:  # signing is loaded by the verbs that check signatures
@@ -43,7 +43,7 @@ def verifier_of(key: str) -> "Verifier | None":
         path = Path(key)
         return read_verifier(path.read_text().strip() if path.is_file() else key)
     except (BadNote, OSError, UnicodeDecodeError) as error:
-        raise Refused(
+        raise InputRefused(
             f"--key: {error}", hint="`fairlead audit key` printed it; an archive's own stands in its archive.json"
         ) from error
 
@@ -66,8 +66,8 @@ def key(
         try:
             keyfile.write(file, made)
         except FileExistsError:
-            raise Refused(f"{file} is there already; a key is never written over") from None
-    render.write(made.verifier.spelled + "\n")
+            raise InputRefused(f"{file} is there already; a key is never written over") from None
+    terminal.write(made.verifier.spelled + "\n")
 
 
 @app.command()
@@ -106,7 +106,7 @@ def archive(
             last = with_bus(url, "archiver", lambda bus: Archiver(bus, store).catch_up())
         finally:
             store.close()
-    render.write(f"{directory}: sequences 1 to {last}, {last - before} of them new, all signed\n")
+    terminal.write(f"{directory}: sequences 1 to {last}, {last - before} of them new, all signed\n")
 
 
 @app.command()
@@ -127,10 +127,10 @@ def restore(
     from fairlead_replay.archive.restore import restore as restore_into
 
     if not nats and data is None:
-        raise Refused("where to? name a new directory with --data, or an empty bus with --nats")
+        raise InputRefused("where to? name a new directory with --data, or an empty bus with --nats")
     with new_bus((data or Path()).absolute(), nats) as url, translated(), refused():
         last = with_bus(url, "restore", lambda bus: restore_into(bus, directory.absolute()))
-    render.write(f"{nats or data}: the log up to sequence {last}, as {directory} has it\n")
+    terminal.write(f"{nats or data}: the log up to sequence {last}, as {directory} has it\n")
 
 
 @app.command()
@@ -152,7 +152,7 @@ def prove(
 
     with refused():
         proof = proofs.make(directory, sequence, before=before)
-    render.write(msgspec.json.format(msgspec.json.encode(proof)).decode() + "\n")
+    terminal.write(msgspec.json.format(msgspec.json.encode(proof)).decode() + "\n")
 
 
 @app.command()
@@ -174,16 +174,16 @@ def check(
 
     verifier = verifier_of(key)
     if verifier is None:
-        raise Refused("--key: expected the public key that you were given; a proof cannot vouch for itself")
+        raise InputRefused("--key: expected the public key that you were given; a proof cannot vouch for itself")
     with refused():
         earlier = read_notes(known)[-1:] if known else []
         proof = proofs.read(file.read_bytes())
         checkpoint = proofs.check(proof, verifier, *earlier)
     if output in (Format.json, Format.yaml):
         found = {"ok": True, "sequence": proof.sequence, "size": checkpoint.size, "signed_at": checkpoint.signed_at}
-        render.write(render.document(found, output))
+        terminal.write(terminal.document(found, output))
     else:
-        render.write(
+        terminal.write(
             f"ok: sequence {proof.sequence} of {checkpoint.origin}, in the log of {checkpoint.size} commits"
             f" signed at {checkpoint.signed_at}\n"
         )
@@ -203,7 +203,7 @@ def verify_with(
     books = tuple(known) + ((remember,) if remember else ())
     for book in known:
         if not book.exists():
-            raise Refused(f"--known: there is no {book}")
+            raise InputRefused(f"--known: there is no {book}")
 
     def report() -> "Report":
         if not nats and is_export(data):
@@ -219,14 +219,14 @@ def verify_with(
             durable.append(remember, entry(found.newest).encode())
     if output in (Format.json, Format.yaml):
         document = found._asdict() | {"found": [one._asdict() for one in found.found]}
-        render.write(render.document(document, output))
+        terminal.write(terminal.document(document, output))
     else:
-        render.write(_told(found))
+        terminal.write(_told(found))
         for one in found.found:
             where = f"{one.where}, sequence {one.sequence}" if one.sequence else one.where
-            render.write(f"DAMAGED: {where}: {one.what}\n")
+            terminal.write(f"DAMAGED: {where}: {one.what}\n")
         if verifier is None:
-            render.write(
+            terminal.write(
                 f"the key is the archive's own word, compare it with the one that you were given: {found.key}\n"
             )
     if not found.ok:

@@ -2,6 +2,10 @@
 
 The checking itself is `fairlead_replay`'s; here is only where the log is found: an exported directory, a running
 stack, or the data of a stopped one (its bus is started alone for the reading, and stopped again).
+
+`audit commands`: are all commands still there that people were promised a decision about? And what if not.
+
+The work is `fairlead_bus.command_stream`'s and `fairlead_bus.command_stream`'s.
 """
 
 import os
@@ -16,17 +20,22 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead import render
 from fairlead.commands.options import Output
-from fairlead.errors import FairleadError, NotFound, Refused, Unreachable
-from fairlead.render import Format
+from fairlead.errors import FairleadError, InputRefused, NotFound, Unreachable
+from fairlead.render import terminal
+from fairlead.render.terminal import Format
 from fairlead.stack import lock, nats_server, state
 from fairlead_bus.port import BusError, LogDamaged
+from fairlead_schemas.wire.conditions import Condition
 from fairlead_schemas.wire.lifecycle import STATES
 
-if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
+if TYPE_CHECKING:
+    from fairlead_bus.command_stream import AcceptedLoss, CommandStreamReport
     from fairlead_replay.compare import Comparison
     from fairlead_replay.fold import Cluster
+
+if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
+    pass
 
 app = typer.Typer(help="Check or export the log.", no_args_is_help=True)
 
@@ -97,7 +106,9 @@ def new_bus(data: Path, nats: str) -> Iterator[str]:
         yield nats
         return
     if (data / "nats" / "store").exists():
-        raise Refused(f"{data.name} holds a log already; an old one is never written over", hint="name a new directory")
+        raise InputRefused(
+            f"{data.name} holds a log already; an old one is never written over", hint="name a new directory"
+        )
     data.mkdir(parents=True, exist_ok=True)
     with _bus_alone(data) as (url, monitor):
         os.environ["FAIRLEAD_NATS_MONITOR"] = monitor  # where it is seen that this server fsyncs
@@ -147,7 +158,6 @@ def verify(
 
     fairlead audit verify --archive ./archive --key fairlead.log+… --remember ~/checkpoints
     """
-    from fairlead.commands.audit_commands import inspect_url, report_document, report_line
     from fairlead_replay.audit import verify_export, verify_url
 
     folder = (data or state.default_data()).absolute()
@@ -165,14 +175,14 @@ def verify(
             report = inspect_url(url) if verdict.ok else None
     extra = {"commands": report_document(report)} if report is not None else {}
     if output in (Format.json, Format.yaml):
-        render.write(render.document(verdict._asdict() | extra, output))
+        terminal.write(terminal.document(verdict._asdict() | extra, output))
     elif verdict.ok:
-        render.write(f"ok: {verdict.commits} commits, {verdict.events} events, every hash and every move checked\n")
+        terminal.write(f"ok: {verdict.commits} commits, {verdict.events} events, every hash and every move checked\n")
     else:
         where = f"sequence {verdict.first_bad}: " if verdict.first_bad else ""
-        render.write(f"DAMAGED: {where}{verdict.what} ({verdict.commits} commits read)\n")
+        terminal.write(f"DAMAGED: {where}{verdict.what} ({verdict.commits} commits read)\n")
     if report is not None and report.is_lost and output not in (Format.json, Format.yaml):
-        render.write(f"{report_line(report)}hint: fairlead audit commands\n")
+        terminal.write(f"{report_line(report)}hint: fairlead audit commands\n")
     if not verdict.ok or (report is not None and report.is_lost):
         raise typer.Exit(1)
 
@@ -195,9 +205,9 @@ def export(
     with bus_url((data or state.default_data()).absolute(), nats) as url, translated():
         manifest = export_url(url, directory)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(manifest, output))
+        terminal.write(terminal.document(manifest, output))
     else:
-        render.write(f"{directory}: {manifest.commits} commits up to sequence {manifest.last}\n")
+        terminal.write(f"{directory}: {manifest.commits} commits up to sequence {manifest.last}\n")
 
 
 def replay(
@@ -228,8 +238,8 @@ def replay(
     if show:
         cores = cluster.cores()
         if show not in cores:
-            raise Refused(f'--show: expected one of {", ".join(cores)}, found "{show}"')
-        render.write(cores[show].snapshot().decode() + "\n")
+            raise InputRefused(f'--show: expected one of {", ".join(cores)}, found "{show}"')
+        terminal.write(cores[show].snapshot().decode() + "\n")
         return
     if output in (Format.json, Format.yaml):
         found = {"compared": [{**one._asdict(), "equal": one.equal} for one in compared]} if check else {}
@@ -239,9 +249,9 @@ def replay(
             "state_sha256": cluster.state_hashes(),
             **found,
         }
-        render.write(render.document(document, output))
+        terminal.write(terminal.document(document, output))
     else:
-        render.write("".join(_lines(cluster, compared)))
+        terminal.write("".join(_lines(cluster, compared)))
     if any(not (one.equal or one.of_another_version) for one in compared):
         raise typer.Exit(1)
 
@@ -254,7 +264,7 @@ def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple
     with translated():
         if not nats and is_export(folder):
             if compare:
-                raise Refused("--check needs live services; an exported log has none")
+                raise InputRefused("--check needs live services; an exported log has none")
             return fold_export(folder, to), []
         with bus_url(folder, nats) as url:
             cluster = with_bus(url, "replay", lambda bus: fold_live(bus, to))
@@ -263,7 +273,7 @@ def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple
 
 def _lines(cluster: "Cluster", compared: "Sequence[Comparison]") -> Iterator[str]:
     hashes = [(f"{service} state", digest) for service, digest in cluster.state_hashes().items()]
-    yield render.fields([("sequence", str(cluster.sequence)), *summary(cluster), *hashes])
+    yield terminal.fields([("sequence", str(cluster.sequence)), *summary(cluster), *hashes])
     for one in compared:
         yield f"{one.what}: {one.verdict} at {one.sequence} {one.message}".rstrip() + "\n"
 
@@ -295,3 +305,102 @@ def translated() -> Iterator[None]:
         raise Unreachable(str(error)) from error
     except (ValueError, msgspec.MsgspecError) as error:
         raise FairleadError(str(error)) from error
+
+
+if TYPE_CHECKING:  # the bus is loaded by the verbs that need it
+    pass
+
+
+@app.command()
+def commands(
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Go on without the commands that are gone; those still there are kept."),
+    ] = False,
+    through: Annotated[
+        int,
+        typer.Option(
+            "--through", min=0, help="With --accept-loss: also skip up to this sequence, as the gateway named it."
+        ),
+    ] = 0,
+    data: Data = None,
+    nats: Nats = "",
+    output: Output = Format.table,
+) -> None:
+    """Compare the stream of commands with the log. Exit code 1 means that commands are gone; their sequences are printed.
+
+    fairlead audit commands
+
+    fairlead audit commands --accept-loss
+
+    Works on a running cluster, which recovers automatically within seconds, and on the data of a stopped one.
+    """
+    from fairlead_bus import command_stream
+    from fairlead_bus.main import with_bus
+
+    folder = (data or state.default_data()).absolute()
+    if through and not accept_loss:
+        raise typer.BadParameter("expected --accept-loss with it", param_hint="--through")
+    with bus_url(folder, nats) as url, translated():
+        if accept_loss:
+            accepted = with_bus(url, "audit", lambda bus: command_stream.accept_loss(bus, through=through))
+            if not nats:
+                state.forget_condition(folder, "commands_lost")
+            _write_accepted(accepted, output)
+            return
+        report = inspect_url(url)
+    if output in (Format.json, Format.yaml):
+        terminal.write(terminal.document(report_document(report), output))
+    else:
+        terminal.write(report_line(report))
+    if report.is_lost:
+        where = "" if folder == state.default_data() else str(folder)
+        hint = Condition(code="commands_lost", message="").hint(where)
+        raise FairleadError("commands are lost, none are taken until a person has accepted it", hint=hint)
+
+
+def inspect_url(url: str) -> "CommandStreamReport":
+    """Hold all of CMD against the log, for callers without an event loop. Raises BusError."""
+    from fairlead_bus.command_stream import inspect
+    from fairlead_bus.main import with_bus
+
+    return with_bus(url, "audit", lambda bus: inspect(bus, deep=True))
+
+
+def report_document(report: "CommandStreamReport") -> dict[str, object]:
+    """The report for programs."""
+    return {
+        "ok": not report.is_lost,
+        "first": report.first,
+        "last": report.last,
+        "read": report.read,
+        "lost": [gap._asdict() | {"unread_by": report.unread_by(gap)} for gap in report.gaps],
+        "messages_lost": report.messages_lost,
+        "message": report.message(),
+    }
+
+
+def report_line(report: "CommandStreamReport") -> str:
+    """The report for people."""
+    if report.is_lost:
+        return f"DAMAGED: {report.message()}\n"
+    read = ", ".join(f"{service} {sequence}" for service, sequence in report.read.items())
+    return f"ok: the stream of commands ends at sequence {report.last}; read up to: {read}\n"
+
+
+def _write_accepted(accepted: "AcceptedLoss", output: Format) -> None:
+    if output in (Format.json, Format.yaml):
+        document = {
+            "changed": accepted.changed,
+            "through": accepted.through,
+            "kept": accepted.kept,
+            "lost": report_document(accepted.report)["lost"],
+        }
+        terminal.write(terminal.document(document, output))
+    elif not accepted.changed:
+        terminal.write("nothing is lost, nothing was changed\n")
+    else:
+        terminal.write(
+            f"accepted: {accepted.report.messages_lost} messages are gone; commands go on behind sequence "
+            f"{accepted.through}; {accepted.kept} messages that nobody had read were kept\n"
+        )

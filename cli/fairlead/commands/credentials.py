@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from fairlead import render
 from fairlead.commands.options import Output
-from fairlead.errors import FairleadError, NotFound, Refused
-from fairlead.render import Column, Format
+from fairlead.errors import FairleadError, InputRefused, NotFound
+from fairlead.render import terminal
+from fairlead.render.terminal import Format, TableColumn
 from fairlead_bus import bus_users, nkey
-from fairlead_bus.nats_accounts import BadUser, Kind, User
+from fairlead_bus.bus_users import BadUser, User, UserKind
 from fairlead_bus.permissions import SERVICES
 
 app = typer.Typer(no_args_is_help=True, help="Who may speak on the bus, with which keys.")
@@ -52,9 +52,9 @@ def init(directory: Directory = DIRECTORY, pid_file: Pid = None) -> None:
                 public = nkey.read_file(path).public
                 if known is None or public not in known.keys:
                     _change(directory, lambda users, n=name, p=public: bus_users.with_key(users, "service", n, p))
-                render.note(f"kept   {path}")
+                terminal.note(f"kept   {path}")
             elif known is not None:
-                render.note(f"kept   service {name}: its key is elsewhere")
+                terminal.note(f"kept   service {name}: its key is elsewhere")
             else:
                 _make(directory, "service", name, path)
         _change(directory, lambda users: users)
@@ -81,7 +81,7 @@ def add(
     fairlead credentials add n7 --out n7.nk     (copy it to the node as /etc/fairlead/node.nk, then delete it here)
     """
     if bool(public) == (out is not None):
-        raise Refused(
+        raise InputRefused(
             "expected either --public KEY or --out FILE",
             hint=f"fairlead credentials add {name} --out {name}.nk",
         )
@@ -91,7 +91,7 @@ def add(
             _make(directory, kind, name, out)
         else:
             _change(directory, lambda users: bus_users.with_key(users, kind, name, nkey.check_public(public)))
-            render.note(f"added  {kind} {name} with the key {public}")
+            terminal.note(f"added  {kind} {name} with the key {public}")
     _tell(pid_file, directory)
 
 
@@ -103,7 +103,7 @@ def retire(name: Name, directory: Directory = DIRECTORY, service: Service = Fals
     """
     with _told():
         _change(directory, lambda users: bus_users.with_newest_only(users, _kind(service), name))
-    render.note(f"kept   the newest key of {_kind(service)} {name} alone")
+    terminal.note(f"kept   the newest key of {_kind(service)} {name} alone")
     _tell(pid_file, directory)
 
 
@@ -115,7 +115,7 @@ def revoke(name: Name, directory: Directory = DIRECTORY, service: Service = Fals
     """
     with _told():
         _change(directory, lambda users: bus_users.without(users, _kind(service), name))
-    render.note(f"gone   {_kind(service)} {name}")
+    terminal.note(f"gone   {_kind(service)} {name}")
     _tell(pid_file, directory)
 
 
@@ -128,22 +128,22 @@ def list_users(directory: Directory = DIRECTORY, output: Output = Format.table) 
     with _told():
         users = bus_users.load(directory)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(users, output))
+        terminal.write(terminal.document(users, output))
     elif output is Format.names:
-        render.write("".join(f"{user.kind}/{user.name}\n" for user in users))
+        terminal.write("".join(f"{user.kind}/{user.name}\n" for user in users))
     else:
-        heads = [Column(head, lambda row: row) for head in ("KIND", "NAME", "KEYS")]
-        render.write(render.table([[user.kind, user.name, " ".join(user.keys)] for user in users], heads))
+        heads = [TableColumn(head, lambda row: row) for head in ("KIND", "NAME", "KEYS")]
+        terminal.write(terminal.table([[user.kind, user.name, " ".join(user.keys)] for user in users], heads))
 
 
-def _kind(service: bool) -> Kind:
+def _kind(service: bool) -> UserKind:
     return "service" if service else "node"
 
 
-def _make(directory: Path, kind: Kind, name: str, path: Path) -> None:
+def _make(directory: Path, kind: UserKind, name: str, path: Path) -> None:
     """The seed first: a key that is on the list and lost would have to be retired."""
     if path.exists():
-        raise Refused(f"{path} exists already", hint="another --out, or move it away first")
+        raise InputRefused(f"{path} exists already", hint="another --out, or move it away first")
     pair = nkey.generate()
     path.parent.mkdir(parents=True, exist_ok=True)
     nkey.write_file(path, pair, f"{kind} {name}")
@@ -152,7 +152,7 @@ def _make(directory: Path, kind: Kind, name: str, path: Path) -> None:
     except BaseException:
         path.unlink()
         raise
-    render.note(f"made   {path}, the key {pair.public} of {kind} {name}")
+    terminal.note(f"made   {path}, the key {pair.public} of {kind} {name}")
 
 
 def _change(directory: Path, how: Callable[[list[User]], list[User]]) -> None:
@@ -167,7 +167,7 @@ def _told() -> Generator[None]:
     except (BadUser, nkey.BadKey) as error:
         if str(error).startswith("there is no"):
             raise NotFound(str(error), hint="fairlead credentials list") from error
-        raise Refused(str(error)) from error
+        raise InputRefused(str(error)) from error
     except OSError as error:
         raise FairleadError(f"{error.filename}: {error.strerror}", hint="another --dir, or run it as root") from error
 
@@ -175,7 +175,7 @@ def _told() -> Generator[None]:
 def _tell(pid_file: Path | None, directory: Path) -> None:
     """Signal the server to read its users again, or print the command for it without a pid file."""
     if pid_file is None:
-        render.note(
+        terminal.note(
             f"next   nats-server --signal reload=PID_FILE, so that the server reads {directory / bus_users.ACCOUNTS} again"
         )
         return
@@ -185,4 +185,4 @@ def _tell(pid_file: Path | None, directory: Path) -> None:
         raise FairleadError(
             f"the server was not told: {pid_file}: {error}", hint="nats-server --signal reload=PID_FILE"
         ) from error
-    render.note("told   the server to read its users again")
+    terminal.note("told   the server to read its users again")

@@ -11,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from fairlead import demo_story, render
+from fairlead import demo_session
 from fairlead.client import Client
 from fairlead.commands.options import OPEN_STATES, Output
 from fairlead.commands.stack import say
-from fairlead.demo import NODES, play, size
-from fairlead.demo_story import Told
+from fairlead.demo_session import NODES, PartResult, play, size
 from fairlead.errors import FairleadError
-from fairlead.render import Column, Format
-from fairlead.stack.local import Options, Stack
+from fairlead.render import terminal
+from fairlead.render.terminal import Format, TableColumn
+from fairlead.stack.local import Stack, StackOptions
 
 END_S = 15.0
 
@@ -38,7 +38,9 @@ def demo(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     with _data(keep) as data:
-        stack = Stack(Options(data, nodes=NODES, port=0), say if output is Format.table else lambda what, text: None)
+        stack = Stack(
+            StackOptions(data, nodes=NODES, port=0), say if output is Format.table else lambda what, text: None
+        )
         wrong = _run(stack, output)
         if stack.crashed():
             wrong.append(f"had to be started again: {', '.join(stack.crashed())}")
@@ -95,45 +97,47 @@ def _end_jobs(stack: Stack) -> None:
         client.wait(left, timeout_s=END_S)
 
 
-def _print(told: dict[str, Told], gang_output: str, output: Format, audit: str) -> None:
+def _print(told: dict[str, PartResult], gang_output: str, output: Format, audit: str) -> None:
     if output is not Format.table:
-        render.write(render.document([_document(one) for one in told.values()], output))
+        terminal.write(terminal.document([_document(one) for one in told.values()], output))
         return
-    columns = [Column(head, lambda row: row) for head in ("JOB", "NAME", "SIZE", "QUEUE", "OUTCOME", "WHERE", "WHAT")]
+    columns = [
+        TableColumn(head, lambda row: row) for head in ("JOB", "NAME", "SIZE", "QUEUE", "OUTCOME", "WHERE", "WHAT")
+    ]
     rows = [
         [
             one.job.id if one.job else "-", one.part.spec["name"], size(one.part.spec), one.part.spec["queue"],
-            demo_story.outcome(one), ",".join(one.job.nodes) if one.job else "", one.part.told,
+            demo_session.outcome(one), ",".join(one.job.nodes) if one.job else "", one.part.told,
         ]
         for one in told.values()
     ]  # fmt: skip
-    render.write("\n" + render.table(rows, columns) + "\n")
+    terminal.write("\n" + terminal.table(rows, columns) + "\n")
     for one in told.values():
         if one.waited[1] and one.job:
-            render.write(f"why       job {one.job.id} {one.part.spec['name']} waited: {one.waited[1]}\n")
+            terminal.write(f"why       job {one.job.id} {one.part.spec['name']} waited: {one.waited[1]}\n")
         if one.why and one.job:
-            render.write(f"why       job {one.job.id} {one.part.spec['name']}: {one.why}\n")
+            terminal.write(f"why       job {one.job.id} {one.part.spec['name']}: {one.why}\n")
         if one.refusal[1]:
-            render.write(f"why       {one.part.spec['name']} was refused: {one.refusal[1]}\n")
+            terminal.write(f"why       {one.part.spec['name']} was refused: {one.refusal[1]}\n")
     for line in gang_output.splitlines()[:4]:
-        render.write(f"output    {line}\n")
+        terminal.write(f"output    {line}\n")
     if audit:
-        render.write(f"audit     {audit}\n")
+        terminal.write(f"audit     {audit}\n")
 
 
-def _document(one: Told) -> dict[str, object]:
+def _document(one: PartResult) -> dict[str, object]:
     return {
-        "key": one.part.key, "outcome": demo_story.outcome(one), "job": one.job,
+        "key": one.part.key, "outcome": demo_session.outcome(one), "job": one.job,
         "waited": one.waited[1], "why": one.why, "refused": one.refusal[1],
     }  # fmt: skip
 
 
 def _verdict(wrong: list[str], seconds: float, kept: Path | None) -> None:
     if wrong:
-        render.note(f"error: the demo did not come out as it must: {wrong[0]}")
+        terminal.note(f"error: the demo did not come out as it must: {wrong[0]}")
         for line in wrong[1:]:
-            render.note(f"       {line}")
-        render.note("hint: fairlead doctor; fairlead demo --keep keeps the logs")
+            terminal.note(f"       {line}")
+        terminal.note("hint: fairlead doctor; fairlead demo --keep keeps the logs")
     else:
         say("result", f"as expected, {seconds:.0f} s; GPUs were simulated, processes were real")
     if kept is not None:

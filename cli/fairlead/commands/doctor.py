@@ -1,4 +1,7 @@
-"""`doctor`: what this machine has and lacks, each with one cause and one fix."""
+"""`doctor`: what this machine has and lacks, each with one cause and one fix.
+
+`doctor` on a node: one line per check, and the command that mends it.
+"""
 
 import os
 import platform
@@ -13,13 +16,34 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from fairlead import render
 from fairlead.client import Client
-from fairlead.commands import doctor_node
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError
-from fairlead.render import Column, Format
-from fairlead.stack import conditions, nats_server, state
+from fairlead.render import terminal
+from fairlead.render.terminal import Format, TableColumn
+from fairlead.stack import nats_server, state
+from fairlead_agent.doctor import checks, collect
+from fairlead_agent.setup import layout
+
+
+def is_node(root: Path) -> bool:
+    """Return True if `agent install` has run under this root."""
+    return (root / layout.ENV_FILE.lstrip("/")).exists()
+
+
+def check_node(root: Path, output: Format) -> None:
+    """Print what there is to say of the node; exit code 1 when anything fails."""
+    found = checks.judge(collect.read(root))
+    if output in (Format.json, Format.yaml):
+        terminal.write(terminal.document([check._asdict() for check in found], output))
+    elif output is Format.names:
+        terminal.write("".join(f"{check.name}\n" for check in found if check.level == "FAIL"))
+    else:
+        columns = [TableColumn(head, lambda row: row) for head in ("WHAT", "", "FOUND", "MEND")]
+        terminal.write(terminal.table([[c.name, c.level, c.finding, c.mend or " "] for c in found], columns))
+    if any(check.level == "FAIL" for check in found):
+        raise typer.Exit(1)
+
 
 DISK_LEAST_GIB = 2
 FSYNC_ROUNDS = 20
@@ -29,7 +53,7 @@ CLOCK_FIX = "run an NTP client when using several machines"
 DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """Result of one check: `ok` (fine), `note` (missing, but only some need it), `bad` (nothing works without it)."""
 
     what: str
@@ -53,34 +77,34 @@ def doctor(
 
     fairlead doctor --node -o json     (on a node: settings, bus, key, engine, driver, disk, clock, kernel)
     """
-    if node or doctor_node.is_node(root):
-        doctor_node.look(root, output)
+    if node or is_node(root):
+        check_node(root, output)
         return
     folder = (data or state.default_data()).absolute()
-    looks: tuple[Callable[[], Finding], ...] = (
+    looks: tuple[Callable[[], DoctorFinding], ...] = (
         _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _warehouse(folder)
     )  # fmt: skip
     findings = [*(look() for look in looks), *_conditions(folder)]
     if output in (Format.json, Format.yaml):
-        render.write(render.document([finding._asdict() for finding in findings], output))
+        terminal.write(terminal.document([finding._asdict() for finding in findings], output))
     elif output is Format.names:
-        render.write("".join(f"{f.what}\n" for f in findings if f.verdict == "bad"))
+        terminal.write("".join(f"{f.what}\n" for f in findings if f.verdict == "bad"))
     else:
         columns = [
-            Column("WHAT", lambda f: f),
-            Column("", lambda f: f),
-            Column("FOUND", lambda f: f),
-            Column("FIX", lambda f: f),
+            TableColumn("WHAT", lambda f: f),
+            TableColumn("", lambda f: f),
+            TableColumn("FOUND", lambda f: f),
+            TableColumn("FIX", lambda f: f),
         ]
-        render.write(render.table([[f.what, f.verdict, f.found, f.fix or " "] for f in findings], columns))
+        terminal.write(terminal.table([[f.what, f.verdict, f.found, f.fix or " "] for f in findings], columns))
     if any(finding.verdict == "bad" for finding in findings):
         raise typer.Exit(1)
 
 
-def _warehouse(folder: Path) -> Finding:
+def _warehouse(folder: Path) -> DoctorFinding:
     telemetry = folder / "telemetry"
     if (telemetry / "warehouse.damaged").exists():
-        return Finding(
+        return DoctorFinding(
             "warehouse",
             "bad",
             "its database is damaged",
@@ -88,37 +112,37 @@ def _warehouse(folder: Path) -> Finding:
         )
     aside = sorted(path.name for path in telemetry.glob("warehouse.duckdb.damaged-*") if not path.name.endswith(".wal"))
     if aside:
-        return Finding(
+        return DoctorFinding(
             "warehouse",
             "note",
             f"{', '.join(aside)} was damaged, and made anew",
             "delete it once nobody wants to look into it",
         )
-    return Finding("warehouse", "ok", "no damage was seen")
+    return DoctorFinding("warehouse", "ok", "no damage was seen")
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     version = platform.python_version()
     if sys.version_info >= (3, 12):  # noqa: UP036 -- pip may have been told to ignore it
-        return Finding("python", "ok", f"{version} at {sys.executable}")
-    return Finding("python", "bad", version, "install Python 3.12 or newer")
+        return DoctorFinding("python", "ok", f"{version} at {sys.executable}")
+    return DoctorFinding("python", "bad", version, "install Python 3.12 or newer")
 
 
-def _nats() -> Finding:
+def _nats() -> DoctorFinding:
     try:
         found = nats_server.find()
     except FairleadError as error:
-        return Finding("nats-server", "bad", str(error), error.hint)
+        return DoctorFinding("nats-server", "bad", str(error), error.hint)
     if found.kind == "external":
         if silent := nats_server.why_silent(found.url):
-            return Finding(
+            return DoctorFinding(
                 "nats-server", "bad", f"{found.note}, and it cannot be reached: {silent}", nats_server.EXTERNAL_HINT
             )
-        return Finding("nats-server", "ok", found.note)
-    return Finding("nats-server", "note" if found.note else "ok", f"{found.version} ({found.kind})", found.note)
+        return DoctorFinding("nats-server", "ok", found.note)
+    return DoctorFinding("nats-server", "note" if found.note else "ok", f"{found.version} ({found.kind})", found.note)
 
 
-def _docker() -> Finding:
+def _docker() -> DoctorFinding:
     """The engine is asked over its own socket: the `docker` program may be there without one."""
     host = os.environ.get("DOCKER_HOST", "")
     path = Path(host.removeprefix("unix://")) if host.startswith("unix://") else DOCKER_SOCKET
@@ -129,7 +153,7 @@ def _docker() -> Finding:
             connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
             answer = connection.recv(4096).decode("latin-1")
     except OSError as error:
-        return Finding(
+        return DoctorFinding(
             "docker",
             "note",
             f"no engine at {path}: {error.strerror or error}",
@@ -138,13 +162,13 @@ def _docker() -> Finding:
     version = next(
         (line.partition(":")[2].strip() for line in answer.splitlines() if line.lower().startswith("api-version")), "?"
     )
-    return Finding("docker", "ok", f"engine at {path}, API {version}")
+    return DoctorFinding("docker", "ok", f"engine at {path}, API {version}")
 
 
-def _driver() -> Finding:
+def _driver() -> DoctorFinding:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return Finding(
+        return DoctorFinding(
             "nvidia driver", "note", "no nvidia-smi found", "GPUs are simulated; for real ones install NVIDIA's driver"
         )
     try:
@@ -156,22 +180,24 @@ def _driver() -> Finding:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("nvidia driver", "note", f"nvidia-smi does not answer: {error}", "reload the driver or reboot")
+        return DoctorFinding(
+            "nvidia driver", "note", f"nvidia-smi does not answer: {error}", "reload the driver or reboot"
+        )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         told = (done.stdout + done.stderr).strip().splitlines()
         found = told[0][:120] if told else f"nvidia-smi said nothing (exit code {done.returncode})"
-        return Finding("nvidia driver", "note", found, "reload the driver or reboot")
-    return Finding("nvidia driver", "ok", f"{len(lines)} GPUs: {lines[0]}")
+        return DoctorFinding("nvidia driver", "note", found, "reload the driver or reboot")
+    return DoctorFinding("nvidia driver", "ok", f"{len(lines)} GPUs: {lines[0]}")
 
 
-def _port(port: int, folder: Path) -> Finding:
+def _port(port: int, folder: Path) -> DoctorFinding:
     if nats_server.is_free(port):
-        return Finding("port", "ok", f"{port} is free")
+        return DoctorFinding("port", "ok", f"{port} is free")
     there = state.load(folder)
     if there is not None and there.url.endswith(f":{port}") and state.lives(there.supervisor):
-        return Finding("port", "ok", f"{port} is used by the stack on {folder}")
-    return Finding(
+        return DoctorFinding("port", "ok", f"{port} is used by the stack on {folder}")
+    return DoctorFinding(
         "port", "note", f"{port} is taken by another program", f"fairlead up --port {nats_server.free_port()}"
     )
 
@@ -181,17 +207,17 @@ def _existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.parents) if path.is_dir())
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> DoctorFinding:
     free_gib = shutil.disk_usage(_existing(folder)).free / 2**30
     found = f"{free_gib:.1f} GiB free for {folder}"
     return (
-        Finding("disk", "ok", found)
+        DoctorFinding("disk", "ok", found)
         if free_gib >= DISK_LEAST_GIB
-        else Finding("disk", "bad", found, f"free at least {DISK_LEAST_GIB} GiB, or use another --data")
+        else DoctorFinding("disk", "bad", found, f"free at least {DISK_LEAST_GIB} GiB, or use another --data")
     )
 
 
-def _fsync(folder: Path) -> Finding:
+def _fsync(folder: Path) -> DoctorFinding:
     """Every stored message waits for one fsync, so this is what bounds a bus on this disk."""
     path = _existing(folder) / f".fairlead-fsync-{os.getpid()}"
     times: list[float] = []
@@ -204,21 +230,21 @@ def _fsync(folder: Path) -> Finding:
                 os.fsync(file.fileno())
                 times.append((time.perf_counter() - began) * 1000)
     except OSError as error:
-        return Finding(
+        return DoctorFinding(
             "data directory", "bad", f"{path.parent} cannot be written: {error.strerror}", "use another --data"
         )
     finally:
         path.unlink(missing_ok=True)
     median = sorted(times)[len(times) // 2]
     slow = "a local SSD makes submits faster" if median > FSYNC_SLOW_MS else ""
-    return Finding("fsync", "note" if slow else "ok", f"median {median:.2f} ms", slow)
+    return DoctorFinding("fsync", "note" if slow else "ok", f"median {median:.2f} ms", slow)
 
 
-def _clock() -> Finding:
+def _clock() -> DoctorFinding:
     """Return a finding on the kernel's clock synchronisation; an unknown state is reported as unknown."""
     program = shutil.which("timedatectl")
     if program is None:
-        return Finding(
+        return DoctorFinding(
             "clock",
             "note",
             f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}; no timedatectl to ask",
@@ -233,18 +259,18 @@ def _clock() -> Finding:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("clock", "note", f"timedatectl does not answer: {error}", CLOCK_FIX)
+        return DoctorFinding("clock", "note", f"timedatectl does not answer: {error}", CLOCK_FIX)
     if done.stdout.strip() == "yes":
-        return Finding("clock", "ok", "synchronised")
-    return Finding("clock", "note", "not synchronised, or not known", CLOCK_FIX)
+        return DoctorFinding("clock", "ok", "synchronised")
+    return DoctorFinding("clock", "note", "not synchronised, or not known", CLOCK_FIX)
 
 
-def _stack(folder: Path) -> Finding:
+def _stack(folder: Path) -> DoctorFinding:
     there = state.load(folder)
     if there is None:
-        return Finding("stack", "ok", f"none on {folder}")
+        return DoctorFinding("stack", "ok", f"none on {folder}")
     if not state.lives(there.supervisor):
-        return Finding(
+        return DoctorFinding(
             "stack", "note", f"what is noted in {folder / state.FILE} no longer runs", "fairlead down, or fairlead up"
         )
     with Client(there.url) as client:
@@ -254,13 +280,13 @@ def _stack(folder: Path) -> Finding:
     found = f"{there.url} {word}"
     found += f"; not running: {', '.join(missing)}" if missing else ""
     verdict = "bad" if word != "ready" else "note" if missing else "ok"
-    return Finding("stack", verdict, found, "" if verdict == "ok" else f"see {folder / 'logs'}")
+    return DoctorFinding("stack", verdict, found, "" if verdict == "ok" else f"see {folder / 'logs'}")
 
 
-def _conditions(folder: Path) -> list[Finding]:
+def _conditions(folder: Path) -> list[DoctorFinding]:
     """Conditions that the running gateway or the last `up` found, each with the commands to type."""
     there = state.load(folder)
-    found = conditions.load(folder)
+    found = state.load_conditions(folder)
     lives = there is not None and state.lives(there.supervisor)
     unanswered = False
     if there is not None and lives:
@@ -272,11 +298,13 @@ def _conditions(folder: Path) -> list[Finding]:
             found = list(dict.fromkeys([*noted, *readiness.conditions]))
     data = "" if folder == state.default_data() else str(folder)
     held = [
-        Finding(each.code, "bad" if each.blocks else "note", each.message, each.hint(data, asked="fairlead doctor"))
+        DoctorFinding(
+            each.code, "bad" if each.blocks else "note", each.message, each.hint(data, asked="fairlead doctor")
+        )
         for each in found
     ]
     if held or unanswered:
         return held
     if not lives:
-        return [Finding("cluster", "note", "conditions are not known: no stack runs here")]
-    return [Finding("cluster", "ok", "no condition of docs/how-to/troubleshooting.md holds")]
+        return [DoctorFinding("cluster", "note", "conditions are not known: no stack runs here")]
+    return [DoctorFinding("cluster", "ok", "no condition of docs/how-to/troubleshooting.md holds")]

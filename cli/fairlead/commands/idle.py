@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead import idle_words, jobfile, render
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output, connect
-from fairlead.commands.sources import read_script
-from fairlead.errors import Refused
-from fairlead.render import Format
+from fairlead.errors import InputRefused
+from fairlead.jobfile import reader
+from fairlead.jobfile.reader import read_script
+from fairlead.render import columns, terminal
+from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Page, SubmitResult
 from fairlead_schemas.policies.idle_file import InvalidPolicies, read_policy_file
 from fairlead_schemas.units.quantities import parse_duration
@@ -53,10 +54,10 @@ def idle(ctx: typer.Context, output: Output = Format.table) -> None:
     with connect() as client:
         found = client.idle()
     if output in (Format.json, Format.yaml):
-        render.write(render.document(found, output))
+        terminal.write(terminal.document(found, output))
         return
     page = Page(items=found.items, next=None, sequence=found.sequence)
-    render.write(render.page(page, idle_words.RUNS, lambda run: f"job/{run.job}", output, empty="nothing lies idle"))
+    terminal.write(terminal.page(page, columns.RUNS, lambda run: f"job/{run.job}", output, empty="nothing lies idle"))
 
 
 @app.command()
@@ -70,12 +71,12 @@ def policies(output: Output = Format.table) -> None:
     with connect() as client:
         found = client.idle()
     if output in (Format.json, Format.yaml):
-        render.write(render.document({"scopes": {scope.scope: scope.policies for scope in found.policies}}, output))
+        terminal.write(terminal.document({"scopes": {scope.scope: scope.policies for scope in found.policies}}, output))
         return
-    rows = [idle_words.PolicyRow(scope, policy) for scope in found.policies for policy in scope.policies]
+    rows = [columns.PolicyRow(scope, policy) for scope in found.policies for policy in scope.policies]
     page = Page(items=rows, next=None, sequence=found.sequence)
     empty = "no policies: nothing ever counts as idle; fairlead idle apply -f FILE sets some"
-    render.write(render.page(page, idle_words.POLICIES, lambda row: f"scope/{row.scope}", output, empty=empty))
+    terminal.write(terminal.page(page, columns.POLICIES, lambda row: f"scope/{row.scope}", output, empty=empty))
 
 
 @app.command()
@@ -101,27 +102,27 @@ def apply(
     with connect() as client:
         answer = client.apply_idle_policies(scopes)
     if isinstance(answer, SubmitResult):
-        render.note(f"kept as command {answer.command}: telemetry does not answer now and decides later")
+        terminal.note(f"kept as command {answer.command}: telemetry does not answer now and decides later")
     else:
         for scope in answer.items:
             count = len(scope.policies)
-            render.note(
+            terminal.note(
                 f"{scope.scope}: {f'{count} polic{"y" if count == 1 else "ies"}' if count else 'no policies any more'}"
             )
     if output in (Format.json, Format.yaml):
-        render.write(render.document(answer, output))
+        terminal.write(terminal.document(answer, output))
 
 
 def read(text: str, name: str) -> dict[str, list[Any]]:
     """{scope: its policies as they stand} of a policy file. Raises Refused with every mistake, before anything is sent."""
-    documents = jobfile.read_yaml(text, name)
+    documents = reader.read_yaml(text, name)
     if len(documents) != 1:
-        raise Refused(f"{name}: expected one policy file, found {len(documents)} documents")
+        raise InputRefused(f"{name}: expected one policy file, found {len(documents)} documents")
     try:
         read_policy_file(documents[0])
     except InvalidPolicies as error:
         lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
-        raise Refused("\n".join(["the policy file is not valid; nothing was sent", *lines])) from error
+        raise InputRefused("\n".join(["the policy file is not valid; nothing was sent", *lines])) from error
     return {scope: words or [] for scope, words in documents[0]["scopes"].items()}
 
 
@@ -136,6 +137,6 @@ def report(output: Output = Format.table) -> None:
         found = client.idle()
     page = Page(items=found.savings, next=None, sequence=found.sequence)
     empty = "no policy on trial has found anything yet"
-    render.write(
-        render.page(page, idle_words.SAVINGS, lambda saving: f"{saving.scope}/{saving.rule}", output, empty=empty)
+    terminal.write(
+        terminal.page(page, columns.SAVINGS, lambda saving: f"{saving.scope}/{saving.rule}", output, empty=empty)
     )

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead import columns, idle_words, render, why_words
 from fairlead.client import Client
 from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
-from fairlead.commands.sending import exit_code
+from fairlead.commands.submit import exit_code
 from fairlead.errors import FairleadError
-from fairlead.picture import plot as picture
-from fairlead.render import Format
-from fairlead.terminal_text import TerminalFilter
+from fairlead.render import columns, explanation, terminal
+from fairlead.render import plot as picture
+from fairlead.render.terminal import Format, TerminalFilter
 from fairlead_schemas.http.api import Job, Node, Page
 from fairlead_schemas.jobfile import agent_fields
 from fairlead_schemas.jobfile.job_spec import OutputWords
@@ -45,8 +44,8 @@ def jobs(
     """
     with connect() as client:
         page = client.jobs(state=state, queue=queue, user=_users(client, user), limit=limit)
-    render.write(
-        render.page(
+    terminal.write(
+        terminal.page(
             page,
             columns.JOBS,
             lambda j: f"job/{j.id}",
@@ -87,27 +86,27 @@ def show(
         nodes = client.nodes().items if as_facts and any(job.nodes for job in found) else []
     if as_facts:
         played = {node.id: played_how(node) for node in nodes}
-        render.write("\n".join(render.fields(_facts(job, played)) for job in found))
+        terminal.write("\n".join(terminal.fields(_facts(job, played)) for job in found))
     else:
         _write(found, output)
 
 
 def _plot(found: list[JobMetrics], output: Format) -> None:
     if output in (Format.json, Format.yaml):
-        render.write(render.document(found[0] if len(found) == 1 else found, output))
+        terminal.write(terminal.document(found[0] if len(found) == 1 else found, output))
         return
     width, signs = shutil.get_terminal_size(fallback=(120, 24)).columns, picture.signs_for(sys.stdout.encoding)
     pictures = ("".join(f"{line}\n" for line in picture.plot(metrics, width, signs)) for metrics in found)
-    render.write("\n".join(pictures))
+    terminal.write("\n".join(pictures))
 
 
 def _write(found: list[Job], output: Format) -> None:
     """Write one job as its document, several as the API's list."""
     if len(found) == 1 and output in (Format.json, Format.yaml):
-        render.write(render.document(found[0], output))
+        terminal.write(terminal.document(found[0], output))
         return
     page = Page(items=found, next=None, sequence=min((job.sequence for job in found), default=0))
-    render.write(render.page(page, columns.JOBS, lambda j: f"job/{j.id}", output))
+    terminal.write(terminal.page(page, columns.JOBS, lambda j: f"job/{j.id}", output))
 
 
 def played_how(node: Node) -> str:
@@ -129,7 +128,7 @@ def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
     return [
         ("job", job.id), ("name", job.name), ("state", job.state), ("why", job.reason.message if job.reason else ""),
         ("kind", job.kind), ("queue", job.queue), ("user", job.user), ("project", job.project),
-        ("priority", str(job.priority)), ("attempt", str(job.attempt)), *why_words.lines("before", [why_words.attempt(each) for each in job.attempts]), ("where", where),
+        ("priority", str(job.priority)), ("attempt", str(job.attempt)), *explanation.lines("before", [explanation.attempt(each) for each in job.attempts]), ("where", where),
         ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
         ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
         ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),
@@ -160,7 +159,7 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 def _idle(job: Job) -> list[tuple[str, str]]:
     """Return since when the job is idle, the consequence, the evidence, and the end of its extension as (label, text) pairs."""
-    told = "" if job.idle is None else idle_words.standing(job.idle, idle_words.now())
+    told = "" if job.idle is None else columns.standing(job.idle, columns.now())
     words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
@@ -189,11 +188,11 @@ def why(
     with connect() as client:
         answers = [client.why(job_id, at=at) for job_id in pick(client, ids)]
     if output in (Format.json, Format.yaml):
-        render.write(render.document(answers[0] if len(answers) == 1 else answers, output))
+        terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
     elif output is Format.names:
-        render.write("".join(f"{(answer.get('reason') or {}).get('code', '')}\n" for answer in answers))
+        terminal.write("".join(f"{(answer.get('reason') or {}).get('code', '')}\n" for answer in answers))
     else:
-        render.write("\n".join(render.fields(why_words.facts(answer)) for answer in answers))
+        terminal.write("\n".join(terminal.fields(explanation.facts(answer)) for answer in answers))
 
 
 def logs(
@@ -275,7 +274,7 @@ def each(words: list[str], verb: Callable[[Client, str], dict[str, Any]], done: 
     with connect() as client:
         chosen = pick(client, words)
         if not chosen:
-            render.note(f"none of your jobs is open; nothing {done}")
+            terminal.note(f"none of your jobs is open; nothing {done}")
         for job_id in chosen:
             try:
                 answers.append(verb(client, job_id))
@@ -283,10 +282,10 @@ def each(words: list[str], verb: Callable[[Client, str], dict[str, Any]], done: 
                 failures.append(error)
                 continue
             if output in (Format.table, Format.wide, Format.names):
-                render.write(f"job/{job_id}\n" if output is Format.names else f"{job_id} {done}\n")
+                terminal.write(f"job/{job_id}\n" if output is Format.names else f"{job_id} {done}\n")
     if output in (Format.json, Format.yaml) and answers:
-        render.write(render.document(answers[0] if len(answers) == 1 else answers, output))
+        terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
     for failure in failures[1:]:
-        render.note(f"error: {failure}")
+        terminal.note(f"error: {failure}")
     if failures:
         raise failures[0]

@@ -1,19 +1,58 @@
-"""`nodes`, and what is asked of one: describe, remove, cordon, uncordon, drain, taint, untaint, quarantine, restore."""
+"""`nodes`, and what is asked of one: describe, remove, cordon, uncordon, drain, taint, untaint, quarantine, restore.
+
+All about one node as text: its state and why, what is not well about it, and the labels that jobs may select by.
+"""
 
 import shutil
 from typing import Annotated
 
 import typer
 
-from fairlead import columns, render
 from fairlead.client import Client
-from fairlead.commands.describing import described
 from fairlead.commands.options import NodeName, Output, connect
-from fairlead.errors import Refused
-from fairlead.picture.drawing import draw
-from fairlead.picture.letters import By
-from fairlead.render import Format
+from fairlead.errors import InputRefused
+from fairlead.render import columns, terminal
+from fairlead.render.cluster_map import By, draw
+from fairlead.render.terminal import Format
+from fairlead_schemas.http.api import HealthIssue, Node
 from fairlead_schemas.units import quantities
+from fairlead_schemas.units.quantities import format_memory, format_milli
+
+_DONE = {"note": "work goes on", "gpu": "the GPU gets no new work", "node": "the node gets no new work"}
+
+
+def node_description(node: Node) -> str:
+    """Fields, one to a line, then what is not well with its evidence, then labels."""
+    played = " simulated" if node.simulated else ""
+    pairs = [
+        ("node", node.id), ("state", node.state), ("why", node.reason), ("set by", node.setter),
+        ("failed fast here", ", ".join(node.blamed_by)), ("release", _release(node)),
+        ("gpus", f"{node.gpus_free} of {node.gpus} free, {node.gpu_model}{played}" if node.gpus else "none"),
+        ("not free", ", ".join(f"{count} {state}" for state, count in sorted(node.gpu_states.items()) if state != "free")),
+        ("silent for", f"{node.silent_seconds} s" if node.silent_seconds else ""),
+        ("cpu", f"{format_milli(node.cpu_milli_free)} of {format_milli(node.cpu_milli)} free"),
+        ("memory", f"{format_memory(node.memory_mib_free)} of {format_memory(node.memory_mib)} free"),
+        ("runtime", node.runtime), ("address", node.address), ("host", node.hostname), ("taints", ", ".join(node.taints)),
+        ("inside", node.inside), ("mig", node.mig), ("jobs", ", ".join(node.jobs)),
+        ("health", "" if node.health else "nothing is known to be wrong"),
+    ]  # fmt: skip
+    labels = "".join(f"  {key}={node.labels[key]}\n" for key in sorted(node.labels))
+    ailments = "".join(_ailment(node, each) for each in node.health)
+    return terminal.fields(pairs) + ailments + (f"\nlabels\n{labels}" if labels else "")
+
+
+def _release(node: Node) -> str:
+    return f"fairlead unquarantine {node.id}" if node.state in ("quarantined", "suspect") else ""
+
+
+def _ailment(node: Node, seen: HealthIssue) -> str:
+    heading = f"\n{seen.gpu or 'the node itself'}: {seen.code}, since {seen.since}\n"
+    pairs = [
+        ("  meaning", seen.words), ("  seen", seen.evidence), ("  so", _DONE.get(seen.severity, seen.severity)),
+        ("  until", seen.returns), ("  restore", f"fairlead restore {node.id} {seen.gpu}".strip()),
+    ]  # fmt: skip
+    return heading + terminal.fields(pairs)
+
 
 Reason = Annotated[str, typer.Option("--reason", help="Said wherever the node is shown.")]
 
@@ -61,17 +100,17 @@ def nodes(
         _about_one(words, output, reason)
         return
     if reason:
-        raise Refused("--reason is of remove", hint='fairlead nodes remove sim-1 --reason "sold"')
+        raise InputRefused("--reason is of remove", hint='fairlead nodes remove sim-1 --reason "sold"')
     if drawn:
         _draw(output, by, pool, rack, at)
         return
     if pool or rack or at or by is not By.job:
-        raise Refused("--by, --pool, --rack and --at are of the map", hint="fairlead nodes --map")
+        raise InputRefused("--by, --pool, --rack and --at are of the map", hint="fairlead nodes --map")
     with connect() as client:
         page = client.nodes()
         footer = _breaker(client) + _clocks(client) if output in (Format.table, Format.wide) else ""
-    table = render.page(page, columns.NODES, lambda n: f"node/{n.id}", output, empty="no nodes have joined")
-    render.write(f"{table}{footer}")
+    table = terminal.page(page, columns.NODES, lambda n: f"node/{n.id}", output, empty="no nodes have joined")
+    terminal.write(f"{table}{footer}")
 
 
 def _breaker(client: Client) -> str:
@@ -92,7 +131,7 @@ def _clocks(client: Client) -> str:
 
 def _about_one(words: list[str], output: Format, reason: str) -> None:
     if len(words) != 2 or words[0] not in ("describe", "remove"):
-        raise Refused(
+        raise InputRefused(
             f'expected "describe NODE" or "remove NODE", found "{" ".join(words)}"',
             hint="fairlead nodes describe sim-1",
         )
@@ -104,22 +143,22 @@ def _about_one(words: list[str], output: Format, reason: str) -> None:
         node = client.node(name)
         for_people = output in (Format.table, Format.wide)
         footer = _breaker(client) if for_people else ""
-    render.write(f"{described(node)}{footer}" if for_people else render.document(node, output))
+    terminal.write(f"{node_description(node)}{footer}" if for_people else terminal.document(node, output))
 
 
 def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
     with connect() as client:
         facts = client.cluster_map(pool=pool, rack=rack, at=at)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(facts, output))
+        terminal.write(terminal.document(facts, output))
     elif output is Format.names:
-        render.write("".join(f"node/{node.id}\n" for node in facts.nodes))
+        terminal.write("".join(f"node/{node.id}\n" for node in facts.nodes))
     elif not facts.nodes:
         where = "".join(f" in {what} {name}" for what, name in (("rack", rack), ("pool", pool)) if name)
-        render.write(f"there are no nodes{where}\n")
+        terminal.write(f"there are no nodes{where}\n")
     else:
-        width = shutil.get_terminal_size().columns if render.is_terminal() else PIPE_COLUMNS
-        render.write_picture(draw(facts, by, width, each=output is Format.wide))
+        width = shutil.get_terminal_size().columns if terminal.is_terminal() else PIPE_COLUMNS
+        terminal.write_picture(draw(facts, by, width, each=output is Format.wide))
 
 
 def cordon(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
@@ -233,6 +272,6 @@ def restore(
 
 def _done(answer: dict[str, object], node: str, done: str, output: Format) -> None:
     if output in (Format.json, Format.yaml):
-        render.write(render.document(answer, output))
+        terminal.write(terminal.document(answer, output))
     else:
-        render.write(f"node/{node}\n" if output is Format.names else f"{node} {done}\n")
+        terminal.write(f"node/{node}\n" if output is Format.names else f"{node} {done}\n")

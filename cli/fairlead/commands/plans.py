@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead import columns, render
 from fairlead.client import Client, Page
 from fairlead.commands.options import NodeName, Output, connect
-from fairlead.errors import Refused
-from fairlead.render import Column, Format
+from fairlead.errors import InputRefused
+from fairlead.render import columns, terminal
+from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.units import quantities
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -31,19 +31,19 @@ def _labels(words: list[str] | None) -> dict[str, str]:
     for word in words or ():
         key, equals, value = word.partition("=")
         if not equals:
-            raise Refused(f'expected key=value, found "{word}"')
+            raise InputRefused(f'expected key=value, found "{word}"')
         found[key] = value
     return found
 
 
 def _list(
-    ctx: typer.Context, listed: Callable[[Client], Page[Any]], shown: Sequence[Column], kind: str, output: Format, *, empty: str
+    ctx: typer.Context, listed: Callable[[Client], Page[Any]], shown: Sequence[TableColumn], kind: str, output: Format, *, empty: str
 ) -> None:  # fmt: skip
     """All of a kind, where no verb follows."""
     if ctx.invoked_subcommand is None:
         with connect() as client:
             page = listed(client)
-        render.write(render.page(page, shown, lambda each: f"{kind}/{each.name}", output, empty=empty))
+        terminal.write(terminal.page(page, shown, lambda each: f"{kind}/{each.name}", output, empty=empty))
 
 
 def _wish(**fields: Any) -> dict[str, Any]:
@@ -58,9 +58,9 @@ def _duration(text: str) -> str:
 
 def _done(answer: dict[str, Any], what: str, done: str, output: Format) -> None:
     if output in (Format.json, Format.yaml):
-        render.write(render.document(answer, output))
+        terminal.write(terminal.document(answer, output))
     else:
-        render.write(f"{what}\n" if output is Format.names else f"{what.partition('/')[2] or what} {done}\n")
+        terminal.write(f"{what}\n" if output is Format.names else f"{what.partition('/')[2] or what} {done}\n")
 
 
 # ---------------------------------------------------------------------------- rollouts
@@ -116,14 +116,14 @@ def show(name: Name, output: Output = Format.table) -> None:
     with connect() as client:
         found = client.rollout(name)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(found, output))
+        terminal.write(terminal.document(found, output))
         return
     pairs = [
         ("state", found.state), ("GPUs away", f"{found.gpus_away} of at most {found.budget_gpus}"),
         ("wanted", ", ".join(found.want)), ("reason", found.reason), ("by", found.by),
         *((step, ", ".join(nodes)) for step, nodes in sorted(found.nodes.items())),
     ]  # fmt: skip
-    render.write(render.fields([pair for pair in pairs if pair[1]]))
+    terminal.write(terminal.fields([pair for pair in pairs if pair[1]]))
 
 
 @rollout.command()
@@ -226,13 +226,13 @@ def show_breaker(ctx: typer.Context, output: Output = Format.table) -> None:
     with connect() as client:
         found = client.breaker()
     if output in (Format.json, Format.yaml):
-        render.write(render.document(found, output))
+        terminal.write(terminal.document(found, output))
         return
     lines = [
         f"tripped at {each.at} by {each.kind}: {each.found} of {each.of} nodes, {each.allowed} allowed"
         for each in found.tripped
     ]
-    render.write("".join(f"{line}\n" for line in lines or ["not tripped"]))
+    terminal.write("".join(f"{line}\n" for line in lines or ["not tripped"]))
 
 
 @breaker.command()

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead import jobfile, queue_changes, queue_tree, render
 from fairlead.client import Client
 from fairlead.commands.jobs import each
 from fairlead.commands.options import Ids, Output, complete_queue, connect
-from fairlead.commands.sources import read_script
-from fairlead.errors import Refused
-from fairlead.render import Format
+from fairlead.errors import InputRefused
+from fairlead.jobfile import reader
+from fairlead.jobfile.reader import read_script
+from fairlead.render import queue_tables, terminal
+from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Page, Queue, QueueFileResult
 from fairlead_schemas.queuefile.parse import InvalidQueues, QueueFile, read_queue_file, words_file
 
@@ -45,7 +46,7 @@ def queues(ctx: typer.Context, output: Output = Format.table) -> None:
         pools = {pool.name: pool.settings for pool in client.pools().items} if output is Format.yaml else {}
     if output is Format.yaml:
         file = words_file(pools, {queue.path: queue.settings for queue in page.items})
-        render.write(render.document(file, output))
+        terminal.write(terminal.document(file, output))
     else:
         _write(page, output)
 
@@ -85,13 +86,13 @@ def apply(
             return
         answer = client.apply_queues(document, prune=prune, reclaim=reclaim)
     if not isinstance(answer, QueueFileResult):
-        render.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
+        terminal.note(f"kept as command {answer.command}: the queue service does not answer now and decides later")
         return
     if output in (Format.json, Format.yaml):
-        render.write(render.document(answer, output))
+        terminal.write(terminal.document(answer, output))
         return
     _write(Page(items=answer.items, next=None, sequence=answer.sequence), output)
-    render.note(f"{answer.configured} configured, {answer.removed} removed, {answer.unchanged} as before")
+    terminal.note(f"{answer.configured} configured, {answer.removed} removed, {answer.unchanged} as before")
 
 
 @app.command()
@@ -109,9 +110,9 @@ def delete(
     with connect() as client:
         answer = client.delete_queue(path, move_to=move_to)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(answer, output))
+        terminal.write(terminal.document(answer, output))
     else:
-        render.write(f"queue/{path}\n" if output is Format.names else f"{path} deleted\n")
+        terminal.write(f"queue/{path}\n" if output is Format.names else f"{path} deleted\n")
 
 
 def move(
@@ -131,14 +132,14 @@ def move(
 def read(text: str, name: str) -> Any:
     """The plain values of a queue file. Raises Refused."""
     if len(text.encode()) > FILE_BYTES_MAX:
-        raise Refused(
+        raise InputRefused(
             f"{name}: expected at most {FILE_BYTES_MAX} bytes", hint="a file may name only some of the queues"
         )
-    documents = jobfile.read_yaml(text, name)
+    documents = reader.read_yaml(text, name)
     if not documents:
-        raise Refused(f"{name}: expected a queue file, found nothing")
+        raise InputRefused(f"{name}: expected a queue file, found nothing")
     if len(documents) > 1:
-        raise Refused(f"{name}: expected one queue file, found {len(documents)} documents")
+        raise InputRefused(f"{name}: expected one queue file, found {len(documents)} documents")
     return documents[0]
 
 
@@ -148,27 +149,27 @@ def check(document: Any) -> QueueFile:
         return read_queue_file(document)
     except InvalidQueues as error:
         lines = [f"  {e.field}: {e.message}" if e.field else f"  {e.message}" for e in error.errors]
-        raise Refused("\n".join(["the queue file is not valid; nothing was sent", *lines])) from error
+        raise InputRefused("\n".join(["the queue file is not valid; nothing was sent", *lines])) from error
 
 
 def _preview(client: Client, wanted: QueueFile, *, prune: bool, output: Format) -> None:
     pools = {pool.name: pool.settings for pool in client.pools().items}
     there = {queue.path: queue.settings for queue in client.queues().items}
-    found, unchanged = queue_changes.changes(wanted, pools, there, prune=prune)
+    found, unchanged = queue_tables.changes(wanted, pools, there, prune=prune)
     if output in (Format.json, Format.yaml):
-        render.write(render.document([change._asdict() for change in found], output))
+        terminal.write(terminal.document([change._asdict() for change in found], output))
     elif output is Format.names:
-        render.write("".join(f"{change.kind}/{change.name}\n" for change in found))
+        terminal.write("".join(f"{change.kind}/{change.name}\n" for change in found))
     else:
-        render.write(queue_changes.lines(found, unchanged))
-    render.note("nothing was sent; whether the queue service would refuse it is known when it is applied")
+        terminal.write(queue_tables.change_lines(found, unchanged))
+    terminal.note("nothing was sent; whether the queue service would refuse it is known when it is applied")
 
 
 def _write(page: Page[Queue], output: Format) -> None:
-    items = queue_tree.ordered(page.items)
-    drawn = output is Format.table and render.is_terminal() and shutil.get_terminal_size().columns >= WIDE_COLUMNS
-    columns = queue_tree.columns(items, BAR_SIGNS if drawn else 0)
+    items = queue_tables.ordered(page.items)
+    drawn = output is Format.table and terminal.is_terminal() and shutil.get_terminal_size().columns >= WIDE_COLUMNS
+    columns = queue_tables.queue_columns(items, BAR_SIGNS if drawn else 0)
     document = Page(items=items, next=page.next, sequence=page.sequence)
-    render.write(render.page(document, columns, lambda q: f"queue/{q.path}", output, empty="no queues"))
-    if drawn and any(queue_tree.bar(queue, 1, 1) for queue in items):
-        render.note(queue_tree.BAR_LEGEND)
+    terminal.write(terminal.page(document, columns, lambda q: f"queue/{q.path}", output, empty="no queues"))
+    if drawn and any(queue_tables.bar(queue, 1, 1) for queue in items):
+        terminal.note(queue_tables.BAR_LEGEND)

@@ -6,15 +6,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from fairlead import columns, jobfile, render, sbatch, sbatch_directives
 from fairlead.commands import jobs as jobs_verbs
 from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
-from fairlead.commands.products import with_products
-from fairlead.commands.sending import send
-from fairlead.commands.sources import read_script
-from fairlead.errors import Refused
-from fairlead.render import Format
-from fairlead.submit_words import override
+from fairlead.commands.submit import send, with_products
+from fairlead.errors import InputRefused
+from fairlead.jobfile import reader, sbatch, sbatch_options
+from fairlead.jobfile.reader import read_script
+from fairlead.jobfile.submit_flags import override
+from fairlead.render import columns, terminal
+from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Node
 from fairlead_schemas.wire.lifecycle import END_STATES
 
@@ -32,10 +32,10 @@ def squeue(
     with connect() as client:
         page = client.jobs(state=OPEN_STATES, queue=partition, user=client.user if me else user)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(page, output))
+        terminal.write(terminal.document(page, output))
     else:
-        render.write(
-            render.table(
+        terminal.write(
+            terminal.table(
                 [[c.text(job) for c in columns.SQUEUE] for job in page.items if not columns.is_spent_array(job)],
                 columns.SQUEUE,
             )
@@ -47,7 +47,7 @@ def sinfo(output: Output = Format.table) -> None:
     with connect() as client:
         page = client.nodes()
         if output in (Format.json, Format.yaml):
-            render.write(render.document(page, output))
+            terminal.write(terminal.document(page, output))
             return
         queues = sorted(queue.path for queue in client.queues().items)
     groups: dict[str, list[str]] = {}
@@ -56,7 +56,7 @@ def sinfo(output: Output = Format.table) -> None:
     # Every queue may use every node; a job without a queue goes to the one that is marked.
     partitions = [f"{path}*" if path == DEFAULT_QUEUE else path for path in queues]
     rows = [(partition, state, names) for partition in partitions for state, names in sorted(groups.items())]
-    render.write(render.table([[c.text(row) for c in columns.SINFO] for row in rows], columns.SINFO))
+    terminal.write(terminal.table([[c.text(row) for c in columns.SINFO] for row in rows], columns.SINFO))
 
 
 def _id(node: Node) -> str:
@@ -71,10 +71,10 @@ def sacct(
     with connect() as client:
         page = client.jobs(user=user)
     if output in (Format.json, Format.yaml):
-        render.write(render.document(page, output))
+        terminal.write(terminal.document(page, output))
         return
     rows = sorted(page.items, key=lambda job: (int(job.id.partition("_")[0]), job.state in END_STATES, job.id))
-    render.write(render.table([[c.text(job) for c in columns.SACCT] for job in rows], columns.SACCT))
+    terminal.write(terminal.table([[c.text(job) for c in columns.SACCT] for job in rows], columns.SACCT))
 
 
 def scancel(ids: Ids) -> None:
@@ -95,16 +95,16 @@ def sbatch_verb(
     """
     own, script, arguments, mode = split(words or [])
     options, remarks = sbatch.parse_options(own)
-    flags = sbatch_directives.translate(options)
+    flags = sbatch_options.translate(options)
     if mode.wrap:
-        loaded = jobfile.Loaded([{"name": "wrap", "command": ["/bin/sh", "-c", mode.wrap]}], [])
+        loaded = reader.Loaded([{"name": "wrap", "command": ["/bin/sh", "-c", mode.wrap]}], [])
     elif script == "":
-        loaded = jobfile.load(sys.stdin.read(jobfile.FILE_BYTES_MAX + 1), name="sbatch", arguments=[])
+        loaded = reader.load(sys.stdin.read(reader.FILE_BYTES_MAX + 1), name="sbatch", arguments=[])
     else:
-        loaded = jobfile.load(read_script(Path(script)), name=Path(script).name, arguments=arguments)
-    ignored = jobfile.require_kept({**loaded.unkept, **flags.unkept}, mode.ignore)
+        loaded = reader.load(read_script(Path(script)), name=Path(script).name, arguments=arguments)
+    ignored = reader.require_kept({**loaded.unkept, **flags.unkept}, mode.ignore)
     for note in [*loaded.notes, *remarks, *flags.notes, *ignored]:
-        render.note(f"warning: {note}")
+        terminal.note(f"warning: {note}")
     here = {"workdir": str(Path.cwd())}
     with connect() as client:
         jobs = [
@@ -123,7 +123,7 @@ def sbatch_verb(
         )
 
 
-class Mode(NamedTuple):
+class SbatchMode(NamedTuple):
     """Options that address sbatch itself rather than the job."""
 
     wrap: str = ""
@@ -134,10 +134,10 @@ class Mode(NamedTuple):
     ignore: tuple[str, ...] = ()
 
 
-def split(words: list[str]) -> tuple[list[str], str, list[str], Mode]:
+def split(words: list[str]) -> tuple[list[str], str, list[str], SbatchMode]:
     """(the job's options, script, its arguments, what sbatch itself shall do): options end at the script."""
     own: list[str] = []
-    mode = Mode()
+    mode = SbatchMode()
     rest = list(words)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
@@ -160,5 +160,5 @@ def split(words: list[str]) -> tuple[list[str], str, list[str], Mode]:
             if sbatch.wants_value(word) and rest:
                 own.append(rest.pop(0))
     if mode.wrap and rest:
-        raise Refused(f'expected either --wrap or a script, found both ("{rest[0]}")')
+        raise InputRefused(f'expected either --wrap or a script, found both ("{rest[0]}")')
     return own, rest[0] if rest else "", rest[1:], mode

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead import render
 from fairlead.client import Client
 from fairlead.commands.options import connect
-from fairlead.commands.sources import read_script
-from fairlead.errors import Refused
-from fairlead.render import Column, Format
+from fairlead.errors import InputRefused
+from fairlead.jobfile.reader import read_script
+from fairlead.render import terminal
+from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.units import quantities
 
 #: Of stdin: what is longer has more than the 64 Ki characters that the service takes, and is refused there.
@@ -62,23 +62,23 @@ def sql(
         from fairlead_telemetry.schema import help_text
         from fairlead_telemetry.usage.relations import help_text as usage_help_text
 
-        render.write(f"{help_text()}\n{usage_help_text()}")
+        terminal.write(f"{help_text()}\n{usage_help_text()}")
         return
     if query == "-":
         query = read_script(Path(query), QUERY_BYTES_MAX)
     if not query.strip():
-        raise Refused(
+        raise InputRefused(
             "expected a query, found nothing", hint='fairlead sql "FROM jobs LIMIT 5", or fairlead sql --tables'
         )
-    if output is SqlOutput.arrow and render.is_terminal():
-        raise Refused("Arrow is no text for a terminal", hint='fairlead sql -o arrow "FROM jobs" > jobs.arrows')
+    if output is SqlOutput.arrow and terminal.is_terminal():
+        raise InputRefused("Arrow is no text for a terminal", hint='fairlead sql -o arrow "FROM jobs" > jobs.arrows')
     timeout_s = quantities.parse_duration(timeout) / quantities.SECOND_NS if timeout else None
     with connect() as client:
         said = _print(client, query, output, limit, timeout_s)
     if cut := said.get("cut"):
-        render.note(f"not all rows: {cut}")
+        terminal.note(f"not all rows: {cut}")
     if missing := said.get("left_out"):
-        render.note(f"left out: {missing}")
+        terminal.note(f"left out: {missing}")
 
 
 def _print(client: Client, query: str, output: SqlOutput, limit: int | None, timeout_s: float | None) -> dict[str, Any]:
@@ -92,20 +92,20 @@ def _print(client: Client, query: str, output: SqlOutput, limit: int | None, tim
             return said
         case SqlOutput.json | SqlOutput.yaml:
             answer = client.sql(query, limit=limit, timeout_s=timeout_s)
-            render.write(render.document(answer, Format(output.value)))
+            terminal.write(terminal.document(answer, Format(output.value)))
         case SqlOutput.table:
             answer = client.sql(query, limit=limit, timeout_s=timeout_s)
-            render.write(_table(answer))
+            terminal.write(_table(answer))
     return answer
 
 
 def _table(answer: dict[str, Any]) -> str:
     heads, rows = rows_of(answer)
     columns = [
-        Column(head, lambda row: row, right=all(isinstance(row[i], int | float) for row in rows))
+        TableColumn(head, lambda row: row, right=all(isinstance(row[i], int | float) for row in rows))
         for i, head in enumerate(heads)
     ]
-    return render.table([[_text(cell) for cell in row] for row in rows], columns)
+    return terminal.table([[_text(cell) for cell in row] for row in rows], columns)
 
 
 def _text(cell: Any) -> str:

@@ -12,13 +12,13 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from fairlead import render
 from fairlead.client import Client
 from fairlead.commands.options import Output
-from fairlead.errors import Conflict, FairleadError, NotFound, Refused, Unreachable, WaitTimedOut
-from fairlead.render import Format
+from fairlead.errors import Conflict, FairleadError, InputRefused, NotFound, Unreachable, WaitTimedOut
+from fairlead.render import terminal
+from fairlead.render.terminal import Format
 from fairlead.stack import lock, state
-from fairlead.stack.local import READY_S, Options, Stack, end_leftovers
+from fairlead.stack.local import READY_S, Stack, StackOptions, end_leftovers
 from fairlead.stack.processes import end_pid
 from fairlead_schemas.http.api import Job
 from fairlead_schemas.units.ids import array_of
@@ -74,10 +74,10 @@ def up(
     from fairlead_agent.devices.profiles import profiles  # an agent's, so not loaded by every command line
 
     if runtime not in RUNTIMES:
-        raise Refused(f'--runtime: expected one of {", ".join(RUNTIMES)}, found "{runtime}"')
+        raise InputRefused(f'--runtime: expected one of {", ".join(RUNTIMES)}, found "{runtime}"')
     if profile not in profiles():
-        raise Refused(f'--profile: expected one of {", ".join(sorted(profiles()))}, found "{profile}"')
-    options = Options(
+        raise InputRefused(f'--profile: expected one of {", ".join(sorted(profiles()))}, found "{profile}"')
+    options = StackOptions(
         (data or state.default_data()).absolute(), nodes, profile, runtime, port, nodes_per_rack, racks_per_block
     )
     if detach:
@@ -88,10 +88,10 @@ def up(
 
 def say(what: str, text: str) -> None:
     """Print one line of progress."""
-    render.write(f"{what:<9} {text}\n")
+    terminal.write(f"{what:<9} {text}\n")
 
 
-def _up_here(options: Options) -> None:
+def _up_here(options: StackOptions) -> None:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _interrupt(ended))
@@ -126,7 +126,7 @@ def _interrupt(ended: threading.Event) -> None:
     raise _Interrupted
 
 
-def _up_detached(options: Options) -> None:
+def _up_detached(options: StackOptions) -> None:
     """The same command without --detach, in a session of its own; its progress lines are repeated here."""
     logs = options.data / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def _up_detached(options: Options) -> None:
         text = path.read_text(errors="replace")
         complete = text[: text.rfind("\n") + 1]
         progress, failure = _parted(complete)
-        render.write(progress[shown:])
+        terminal.write(progress[shown:])
         shown = len(progress)
         if code is not None:
             raise _ended(code, failure, logs)
@@ -220,7 +220,7 @@ def down(
         message = "stopped" if by_itself else "had to be killed"
     document = {"data": str(folder), "stopped": True, "jobs_left_running": [job.id for job in running or []]}
     if output in (Format.json, Format.yaml):
-        render.write(render.document(document, output))
+        terminal.write(terminal.document(document, output))
     else:
         if ending.ended:
             say("jobs", f"{ending.ended} ended")
@@ -299,7 +299,7 @@ def _end_jobs(url: str) -> _Ending:
                 on_silent = _on_silent_nodes(client, going)
                 if not is_told:
                     is_told = True
-                    render.note(f"down: waiting for {_ids(going)} to end{_where(on_silent)}")
+                    terminal.note(f"down: waiting for {_ids(going)} to end{_where(on_silent)}")
                 if len(on_silent) == len(going) and lasted >= SILENT_S:
                     words = f"nobody is there to end them{_where(on_silent)}; `fairlead doctor` has the reason"
                     return _Ending(len(seen - found), left, words)

@@ -1,25 +1,82 @@
-"""`top`: the cluster at a glance, live on a terminal, once elsewhere."""
+"""`top`: the cluster at a glance, live on a terminal, once elsewhere.
+
+Texts on the present GPU use of running jobs for `fairlead top`: "-" means unknown. Pure.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from fairlead import columns, render, use_words
 from fairlead.client import Client
 from fairlead.commands.options import OPEN_STATES, Output, connect
 from fairlead.errors import FairleadError
-from fairlead.picture import rows
-from fairlead.render import Format
+from fairlead.render import cluster_map, columns, terminal
+from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.http.api import Job, Node
 from fairlead_schemas.queries.cluster_map import GpuState
 from fairlead_schemas.queries.telemetry import JobUse
 
+UNKNOWN = "-"
+_KIB = 1024
+#: Mark of a job with GPUs that send no samples now: the figures cover its other GPUs.
+PART = "*"
+
+
+def table_columns(uses: Mapping[str, JobUse]) -> list[TableColumn]:
+    """Return the columns of `fairlead top`: a job's row with its measurements."""
+
+    def told(words: Callable[[JobUse], str]) -> Callable[[Job], str]:
+        def text(job: Job) -> str:
+            use = uses.get(job.id)
+            said = words(use) if use is not None and use.measured else UNKNOWN
+            return said if use is None or said == UNKNOWN or use.measured == use.gpus else f"{said}{PART}"
+
+        return text
+
+    known = {column.head: column for column in columns.JOBS if not column.wide}
+    return [
+        *(known[head] for head in ("ID", "NAME", "QUEUE", "USER", "STATE", "GPUS")),
+        TableColumn("GPU%", told(utilization), right=True), TableColumn("GPU-MEM", told(memory), right=True),
+        TableColumn("POWER", told(power), right=True), *(known[head] for head in ("TIME", "NODES", "WHY")),
+    ]  # fmt: skip
+
+
+def utilization(use: JobUse) -> str:
+    """The mean over its GPUs: "87"."""
+    return UNKNOWN if use.utilization_pct is None else f"{use.utilization_pct:.0f}"
+
+
+def memory(use: JobUse) -> str:
+    """All of its GPUs together: "384Gi", "700Mi"."""
+    if use.memory_used_mib is None:
+        return UNKNOWN
+    gib = use.memory_used_mib / _KIB
+    return f"{use.memory_used_mib}Mi" if gib < 1 else f"{gib:.1f}Gi" if gib < 10 else f"{gib:.0f}Gi"
+
+
+def power(use: JobUse) -> str:
+    """All of its GPUs together: "3.1kW", "250W"."""
+    if use.power_mw is None:
+        return UNKNOWN
+    watts = use.power_mw / 1000
+    return f"{watts:.0f}W" if watts < 1000 else f"{watts / 1000:.1f}kW"
+
+
+def use_remarks(jobs: Sequence[Job], uses: Mapping[str, JobUse]) -> list[str]:
+    """Return remarks for below the table: jobs with some of their GPUs unmeasured, and simulated measurements."""
+    partly = [use for job in jobs if (use := uses.get(job.id)) is not None and 0 < use.measured < use.gpus]
+    said = [f"{PART} of job {use.job} only {use.measured} of {use.gpus} GPUs were heard of lately" for use in partly]
+    if any(use.simulated for use in uses.values()):
+        said.append("GPU%, GPU-MEM and POWER of simulated GPUs are played")
+    return said
+
+
 JOBS_SHOWN = 30
 #: Signs of a node's bar, in its order: those of the map, and "#" for a GPU that a run holds.
-BAR_SIGNS: dict[GpuState, str] = {"held": "#", **rows.SIGNS, "closed": "-"}
+BAR_SIGNS: dict[GpuState, str] = {"held": "#", **cluster_map.SIGNS, "closed": "-"}
 
 
 class Sort(StrEnum):
@@ -63,9 +120,9 @@ def top(
     """
     with connect() as client:
         if output in (Format.json, Format.yaml):
-            render.write(render.document(client.cluster(), output))
-        elif once or not render.is_terminal():
-            render.write(look(client, sort))
+            terminal.write(terminal.document(client.cluster(), output))
+        elif once or not terminal.is_terminal():
+            terminal.write(look(client, sort))
         else:
             _live(client, interval, sort)
 
@@ -93,8 +150,8 @@ def look(client: Client, sort: Sort = Sort.new) -> str:
     bars = "".join(f"{node_bar(node)}\n" for node in nodes.items)
     shown: list[Job] = sorted(page.items, key=_KEYS[sort])[:JOBS_SHOWN]
     uses, remarks = _measured(client, [job for job in shown if _gpus(job)])
-    shape = use_words.table_columns(uses)
-    table = render.table([[c.text(job) for c in shape] for job in shown], shape)
+    shape = table_columns(uses)
+    table = terminal.table([[c.text(job) for c in shape] for job in shown], shape)
     more = f"… and {len(page.items) - JOBS_SHOWN} more\n" if len(page.items) > JOBS_SHOWN else ""
     return f"{head}\n{bars}\n{table if shown else 'no open jobs'}\n{more}{''.join(f'{said}\n' for said in remarks)}"
 
@@ -105,7 +162,7 @@ def _measured(client: Client, jobs: list[Job]) -> tuple[dict[str, JobUse], list[
         uses = {use.job: use for use in client.use([job.id for job in jobs]).items}
     except FairleadError as error:
         return {}, [f"GPU%, GPU-MEM and POWER are not known: {error}"]
-    return uses, use_words.remarks(jobs, uses)
+    return uses, use_remarks(jobs, uses)
 
 
 def node_bar(node: Node) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client import Client
-from fairlead.errors import Conflict, FairleadError, Refused, Unreachable
-from fairlead.stack import conditions, lock, nats_server, state
+from fairlead.errors import Conflict, FairleadError, InputRefused, Unreachable
+from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid, say
 from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.core.lease import NAME as LEASE
@@ -47,7 +47,7 @@ DAMAGE: tuple[ConditionCode, ...] = ("log_damaged", "commands_lost")
 type Say = Callable[[str, str], None]
 
 
-class Options(NamedTuple):
+class StackOptions(NamedTuple):
     """Options of `up`. Port 0 means any free port."""
 
     data: Path
@@ -60,14 +60,14 @@ class Options(NamedTuple):
     racks_per_block: int = 4
 
 
-def node_names(options: Options, real_gpus: int = 0) -> list[str]:
+def node_names(options: StackOptions, real_gpus: int = 0) -> list[str]:
     """Names of the local nodes; a machine with real GPUs joins as one more."""
     prefix = "hollow" if options.runtime == "hollow" else "sim"
     names = [f"{prefix}-{i}" for i in range(1, options.nodes + 1)]
     return [*names, "gpu-local"] if real_gpus and options.runtime != "hollow" else names
 
 
-def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base: dict[str, str]) -> list[Spec]:
+def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0, base: dict[str, str]) -> list[Spec]:
     """Every process but nats-server, in starting order. `base` is the environment that all share."""
     shared = {**base, "FAIRLEAD_NATS": nats_url, "FAIRLEAD_HTTP_PORT": str(port), "FAIRLEAD_DATA": str(options.data)}
     shared.pop("NATS_URL", None)
@@ -95,7 +95,7 @@ def plan(options: Options, *, nats_url: str, port: int, real_gpus: int = 0, base
     return [*specs, Spec("guard", _module("fairlead_agent.guard"), shared, GROUP_NODES)]
 
 
-def _labels(options: Options, number: int | None, given: str) -> str:
+def _labels(options: StackOptions, number: int | None, given: str) -> str:
     """Return a simulated node's topology labels, then the labels given for all nodes: later ones take precedence."""
     where = {} if number is None else rack_labels(number, options.nodes_per_rack, options.racks_per_block)
     return ",".join([*(f"{key}={value}" for key, value in where.items()), *filter(None, [given])])
@@ -120,7 +120,7 @@ def count_real_gpus() -> int:
 class Stack:
     """Stack that runs in one data directory. Use `up`, then `down`."""
 
-    def __init__(self, options: Options, say: Say = lambda what, text: None) -> None:
+    def __init__(self, options: StackOptions, say: Say = lambda what, text: None) -> None:
         self.options = options
         self.url = ""
         self.nats_url = ""
@@ -141,7 +141,7 @@ class Stack:
         try:
             # What a killed supervisor left behind would write to the same store.
             end_leftovers(self.options.data)
-            conditions.save(self.options.data, [])
+            state.save_conditions(self.options.data, [])
             port = self._http_port()
             self.url = f"http://127.0.0.1:{port}"
             self._start_nats()
@@ -247,7 +247,7 @@ class Stack:
             self._raise_damage()
             if time.monotonic() > deadline:
                 if held := why():
-                    raise conditions.error_of(held, self._data_word())
+                    raise state.error_of(held, self._data_word())
                 raise FairleadError(
                     f"{name} did not become ready within {READY_S:g} s: {_tail(self.options.data, name)}",
                     hint="fairlead doctor",
@@ -263,14 +263,14 @@ class Stack:
         names = self._supervisor.damaged()
         if not damage_only:
             names += self._supervisor.unfit()
-        return conditions.logged(self.options.data / "logs", names)
+        return state.logged(self.options.data / "logs", names)
 
     def _raise_damage(self) -> None:
         """Raise FairleadError once a service has ended because the log is damaged or commands are lost."""
         found = self._logged(damage_only=True)
         if found:
-            conditions.save(self.options.data, found)
-            raise conditions.error_of(found, self._data_word())
+            state.save_conditions(self.options.data, found)
+            raise state.error_of(found, self._data_word())
 
     def _is_ready(self, client: Client) -> bool:
         """True once `/readyz` is. Raises FairleadError when it reports damage: waiting does not mend that."""
@@ -278,8 +278,8 @@ class Stack:
         damage = [each for each in readiness.conditions if each.code in DAMAGE] if readiness is not None else []
         if damage:
             self._reported = damage
-            conditions.save(self.options.data, damage)
-            raise conditions.error_of(damage, self._data_word())
+            state.save_conditions(self.options.data, damage)
+            raise state.error_of(damage, self._data_word())
         return readiness is not None and readiness.ready
 
     def _joined(self, client: Client) -> bool:
@@ -300,11 +300,11 @@ class Stack:
     def _say_refusals(self) -> None:
         """Name the nodes whose agents refuse to work. Raises FairleadError where that is every node."""
         refusing = sorted(self._refusing())
-        found = conditions.logged(self.options.data / "logs", [f"agent-{name}" for name in refusing])
+        found = state.logged(self.options.data / "logs", [f"agent-{name}" for name in refusing])
         if found and len(refusing) == len(node_names(self.options, self._real_gpus)):
-            raise conditions.error_of(found, self._data_word())
+            raise state.error_of(found, self._data_word())
         for name in refusing:
-            for each in conditions.logged(self.options.data / "logs", [f"agent-{name}"]):
+            for each in state.logged(self.options.data / "logs", [f"agent-{name}"]):
                 self._say("note", f"{name} takes no work, its agent refuses to start: {each.message}; {each.hint()}")
 
     def _nodes_line(self, client: Client) -> str:
@@ -336,14 +336,14 @@ class Stack:
             )
             state.save(self.options.data, now)
             # Replaced as a whole: what was mended meanwhile must not be found by doctor.
-            conditions.save(self.options.data, list(dict.fromkeys([*self._logged(), *self._reported])))
+            state.save_conditions(self.options.data, list(dict.fromkeys([*self._logged(), *self._reported])))
 
 
 def _server_reserve() -> int:
     try:
         return reserve_bytes(os.environ)
     except BadSetting as error:
-        raise Refused(str(error)) from error
+        raise InputRefused(str(error)) from error
 
 
 def forget_leases(data: Path) -> None:

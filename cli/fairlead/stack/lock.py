@@ -20,7 +20,7 @@ from fairlead.stack.processes import end_pid
 FILE = "lock"
 
 
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
+class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
     """Last holder of the lock, and the server that it started to read the store, if any."""
 
     command: str
@@ -37,7 +37,7 @@ class Lock:
 
     def name(self, server: state.Running | None) -> None:
         """Write down who holds the lock; `server` is ended by the next holder if we cannot."""
-        text = msgspec.json.encode(Holder(command=self._command, pid=os.getpid(), server=server))
+        text = msgspec.json.encode(LockHolder(command=self._command, pid=os.getpid(), server=server))
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, text, 0)
 
@@ -76,9 +76,9 @@ def held(data: Path, command: str) -> Iterator[Lock]:
         lock.release()
 
 
-def _holder(data: Path) -> Holder | None:
+def _holder(data: Path) -> LockHolder | None:
     try:
-        return msgspec.json.decode((data / FILE).read_bytes(), type=Holder)
+        return msgspec.json.decode((data / FILE).read_bytes(), type=LockHolder)
     except (OSError, msgspec.MsgspecError):  # taken a moment ago, and not yet written
         return None
 

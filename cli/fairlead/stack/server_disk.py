@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_bus.reserve import Reserve
+from fairlead_bus.disk_reserve import Reserve
 from fairlead_bus.settings import whole
 
 MIB = 2**20
@@ -39,7 +39,7 @@ def reserve_bytes(env: Mapping[str, str]) -> int:
     return mib * MIB
 
 
-class Look(NamedTuple):
+class DiskReading(NamedTuple):
     """Observations at one time."""
 
     #: Free bytes on the disk of the server's store.
@@ -50,7 +50,7 @@ class Look(NamedTuple):
     unstored: bool
 
 
-class Step(Enum):
+class DiskStep(Enum):
     """Next action for the server's disk."""
 
     NOTHING = "nothing"
@@ -58,7 +58,7 @@ class Step(Enum):
     RESTART = "restart the server"
 
 
-class Judge:
+class DiskPolicy:
     """Decides, look by look. `room` is the free bytes from which the disk counts as having room again."""
 
     def __init__(self, room: int) -> None:
@@ -67,24 +67,24 @@ class Judge:
         self._pause_s = AGAIN_FIRST_S
         self._restarted: float | None = None
 
-    def step(self, look: Look, now: float) -> Step:
+    def step(self, look: DiskReading, now: float) -> DiskStep:
         """The step to take upon this look."""
         if not look.unstored:
             self._unstored_since = None
         elif self._unstored_since is None:
             self._unstored_since = now
         if look.free < FULL_BYTES:
-            return Step.GIVE_RESERVE
+            return DiskStep.GIVE_RESERVE
         if look.free < self._room or not self._is_refusing(look, now):
-            return Step.NOTHING
+            return DiskStep.NOTHING
         if self._restarted is not None:
             if now - self._restarted < self._pause_s:
-                return Step.NOTHING
+                return DiskStep.NOTHING
             self._pause_s = min(self._pause_s * 2, AGAIN_LAST_S)
         self._restarted, self._unstored_since = now, None
-        return Step.RESTART
+        return DiskStep.RESTART
 
-    def _is_refusing(self, look: Look, now: float) -> bool:
+    def _is_refusing(self, look: DiskReading, now: float) -> bool:
         lasting = self._unstored_since is not None and now - self._unstored_since >= UNSTORED_S
         return bool(look.write_error) or lasting
 
@@ -122,7 +122,7 @@ class ServerDisk:
         self._folder, self._monitor = folder, monitor
         self._reserve = Reserve(folder, reserve)
         self._unstored, self._restart, self._say = unstored, restart, say
-        self._judge = Judge(2 * reserve)
+        self._judge = DiskPolicy(2 * reserve)
         self._is_full = False
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -151,9 +151,9 @@ class ServerDisk:
 
     def _once(self) -> bool:
         """Observe once and act on the result. Returns False while there is a fault."""
-        look = Look(self._free(), write_error(self._monitor), self._unstored())
+        look = DiskReading(self._free(), write_error(self._monitor), self._unstored())
         step = self._judge.step(look, time.monotonic())
-        if step is Step.GIVE_RESERVE:
+        if step is DiskStep.GIVE_RESERVE:
             self._reserve.give()
             if not self._is_full:
                 self._is_full = True
@@ -161,7 +161,7 @@ class ServerDisk:
         elif self._reserve.take() and self._is_full:
             self._is_full = False
             self._say(f"the disk of {self._folder} has room again")
-        if step is Step.RESTART:
+        if step is DiskStep.RESTART:
             why = look.write_error or "commands are not stored"
             self._say(f"nats-server refuses although its disk has room ({why}): it is restarted")
             self._restart()

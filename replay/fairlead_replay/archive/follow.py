@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from fairlead_bus import damage
+from fairlead_bus import bus_faults
 from fairlead_bus.log import RETRY_S
 from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
 from fairlead_bus.settings import BadSetting, seconds, whole
@@ -54,7 +54,7 @@ class Archiver:
         try:
             await self._follow()
         except LogDamaged as error:
-            return damage.end("archiver", error)
+            return bus_faults.end_service("archiver", error)
         except OSError as error:
             log.critical("archiver_refused", reason=f"{type(error).__name__}: {error}", sequence=self._store.size)
             return 1

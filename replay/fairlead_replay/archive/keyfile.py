@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-from fairlead_bus.secret_file import BadSecretFile, read_secret
+from fairlead_bus.nkey import BadSecretFile, read_secret
 from fairlead_replay.archive.notes import SEED_BYTES, BadNote, Signer, read_signer
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fairlead_bus.log import Head
+from fairlead_bus.log import LogHead
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
 from fairlead_replay.archive import durable
 from fairlead_replay.export import HeadDoc
@@ -70,9 +70,9 @@ class SegmentManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     #: The Merkle tree's peaks at `last`, in hex, largest first.
     peaks: list[str]
 
-    def chain_heads(self) -> dict[str, Head]:
+    def chain_heads(self) -> dict[str, LogHead]:
         """The heads as the chain check takes them."""
-        return {writer: Head(head.n, head.hash, head.sequence) for writer, head in self.heads.items()}
+        return {writer: LogHead(head.n, head.hash, head.sequence) for writer, head in self.heads.items()}
 
     def tree_peaks(self) -> list[bytes]:
         """The peaks as the tree takes them. Raises ValueError."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_bus.log import Chain, Head
+from fairlead_bus.log import Chain, LogHead
 from fairlead_bus.port import LogDamaged, Stored
 from fairlead_replay.archive import checkpoints, durable, segments, shelf
 from fairlead_replay.archive.checkpoints import Checkpoint, open_checkpoint
@@ -98,7 +98,7 @@ class Store:
         return self.tree.size
 
     @property
-    def heads(self) -> dict[str, Head]:
+    def heads(self) -> dict[str, LogHead]:
         """Every writer's newest commit in it."""
         return self.chain.heads
 

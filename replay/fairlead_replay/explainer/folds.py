@@ -14,7 +14,7 @@ import structlog
 
 from fairlead_bus import snapshots
 from fairlead_bus.core import Core
-from fairlead_bus.log import Head, LogReader, identity
+from fairlead_bus.log import LogHead, LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged, Stored, Unavailable
 from fairlead_schemas.wire import subjects
 
@@ -38,7 +38,7 @@ class NotYet(Exception):
 class Fold[C: Core]:
     """A core at a sequence of the log, and the way on from there."""
 
-    def __init__(self, bus: Bus, core: C, sequence: int = 0, heads: dict[str, Head] | None = None) -> None:
+    def __init__(self, bus: Bus, core: C, sequence: int = 0, heads: dict[str, LogHead] | None = None) -> None:
         self.core = core
         self.sequence = sequence
         self._bus = bus

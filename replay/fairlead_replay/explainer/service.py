@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_bus import damage
+from fairlead_bus import bus_faults
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
 from fairlead_bus.settings import number
 from fairlead_placer.core import PlacerCore
@@ -98,7 +98,7 @@ class Explainer:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()  # the work ends by a fault of its own only
-            return damage.end(NAME, self._damage) if self._damage is not None else 0
+            return bus_faults.end_service(NAME, self._damage) if self._damage is not None else 0
         finally:
             for subscription in served:
                 await subscription.close()

@@ -16,10 +16,10 @@ from fairlead_bus.port import (
     Entry,
     Message,
     OutcomeUnknown,
+    ServerTimes,
     Stored,
     StreamState,
     Tail,
-    Times,
     Unavailable,
 )
 from fairlead_replay.sim.faults import ANSWER_S, Fate, Faults
@@ -161,7 +161,7 @@ class FaultyBus:
         await self._trip()
         return await self.client.state(stream)
 
-    async def times(self, stream: str, subject: str = "") -> Times:
+    async def times(self, stream: str, subject: str = "") -> ServerTimes:
         await self._trip()
         return await self.client.times(stream, subject)
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fairlead_agent.core.ledger import Record
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.port import Bus
-from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
 from fairlead_placer.sources import ReportSource
 from fairlead_replay.sim.agent import SimAgent, new_journal

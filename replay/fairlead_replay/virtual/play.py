@@ -16,7 +16,7 @@ from operator import attrgetter
 import msgspec
 
 from fairlead_bus.core import Decision, Input
-from fairlead_bus.log import NO_HEAD, Head
+from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
@@ -59,7 +59,7 @@ class Log:
         self.cluster = Cluster()
         #: {event type: how many}
         self.counts: Counter[str] = Counter()
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, LogHead] = {}
         self._record = record
 
     def decide(self, core: QueueCore | PlacerCore, inputs: list[Input], now_ns: int) -> Decision | None:
@@ -81,7 +81,7 @@ class Log:
             payload = encode_commit(commit)
             own_hash = commit_hash(payload)
             self._record(Stored(sequence, subjects.log(writer), payload))
-        self._heads[writer] = Head(head.n + 1, own_hash, sequence)
+        self._heads[writer] = LogHead(head.n + 1, own_hash, sequence)
         self.cluster.evolve(sequence, commit)
         self.counts.update(type(event).__name__ for event in decision.events)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import structlog
 
 from fairlead_bus import snapshots
-from fairlead_bus.log import Folded, Head, LogReader, built_upon, identity
-from fairlead_bus.patience import patiently
+from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.log import Folded, LogHead, LogReader, built_upon, identity
 from fairlead_bus.port import Bus, StreamState, Unavailable
 from fairlead_gateway.views.fold import SCHEMA, Views
 from fairlead_schemas.wire import subjects
@@ -51,7 +51,7 @@ class Folding:
         #: Called with each batch of commits after they are folded.
         self.on_folded: Callable[[list[Folded]], None] | None = None
         self._log_id = ""
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, LogHead] = {}
         self._turn = 0
         self._events = 0
         self._saved_at = 0.0
@@ -62,8 +62,8 @@ class Folding:
         kept = await snapshots.load_or_fold(self._bus, NAME, schema=f"views-{SCHEMA}")
         found = next(iter(kept), None)
         # Asked afterwards: a gateway on its way out may have stored a snapshot of what was committed meanwhile.
-        state = await patiently(lambda: self._bus.state(subjects.LOG))
-        self._log_id = await patiently(lambda: identity(self._bus))
+        state = await retry_until_available(lambda: self._bus.state(subjects.LOG))
+        self._log_id = await retry_until_available(lambda: identity(self._bus))
         snapshots.check(kept, log_id=self._log_id, last=state.last)
         self._note_end(state)
         self.caught_up = not state.last
@@ -71,7 +71,7 @@ class Folding:
             return
         self._turn = found.turn  # the next one goes into the other slot
         for head in found.heads.values():
-            await patiently(lambda head=head: built_upon(self._bus, head))
+            await retry_until_available(lambda head=head: built_upon(self._bus, head))
         views = Views.restore(found.state)
         if views is None:
             log.warning("snapshot is of another shape, folding the log instead", sequence=found.sequence)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import structlog
 
-from fairlead_bus import damage
+from fairlead_bus import bus_faults
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import registries, seconds
@@ -215,7 +215,7 @@ class Gateway:
         if isinstance(inner, KeyError):
             inner = LogDamaged(self.folding.views.sequence, f"not valid: {inner}")
         if isinstance(inner, LogDamaged):
-            return damage.end("gateway", inner)
+            return bus_faults.end_service("gateway", inner)
         log.critical("gateway failed", exc_info=inner)
         return 1
 

@@ -7,8 +7,7 @@ anything else comes, or anybody looks at the state meanwhile, it is taken back (
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
-from fairlead_bus.core import NOTHING, Decision, Input
-from fairlead_bus.undo import UndoFailed
+from fairlead_bus.core import NOTHING, Decision, Input, UndoFailed
 from fairlead_placer import reports, snapshot
 from fairlead_placer.cutting import planning
 from fairlead_placer.decide import decide

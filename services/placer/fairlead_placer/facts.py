@@ -8,7 +8,7 @@ that a snapshot is made of. Each function sets them to what they were, whether o
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairlead_bus.undo import UndoFailed
+from fairlead_bus.core import UndoFailed
 from fairlead_placer.cutting.plans import LayoutPlan
 from fairlead_placer.entities import Node, Offer, OfferClass, Reservation, Run
 from fairlead_placer.packing.policies import DEFAULT

@@ -6,7 +6,7 @@ Nothing that decides may depend on the order of a dict: an undone removal comes 
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from fairlead_bus.undo import UndoLog
+from fairlead_bus.core import UndoLog
 
 
 class Journal(UndoLog):

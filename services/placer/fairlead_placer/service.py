@@ -3,10 +3,10 @@
 import os
 import time
 
-from fairlead_bus.other_clocks import skew_from
+from fairlead_bus.input_source import CommandSource
+from fairlead_bus.log_time import skew_from
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.relay import Relay

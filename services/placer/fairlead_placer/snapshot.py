@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_bus.state_schema import schema_of
+from fairlead_bus.core import schema_of
 from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
 from fairlead_placer.entities import (
     Claim,

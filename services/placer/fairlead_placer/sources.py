@@ -74,7 +74,7 @@ def quiet_from(env: Mapping[str, str], lease_ns: int) -> int:
 
 
 class ReportSource:
-    """`fairlead_bus.source.Source` for everything that agents say."""
+    """`fairlead_bus.input_source.Source` for everything that agents say."""
 
     def __init__(
         self, actor: Actor, lease_ns: int = DEFAULT_LEASE_NS, monotonic_ns: Callable[[], int] | None = None,

@@ -9,7 +9,7 @@ part. It is taken once for a decision, not once for a change: a thousand charges
     line        a lane's first job, and the counts of its lane, class and pool
 """
 
-from fairlead_bus.undo import UndoLog
+from fairlead_bus.core import UndoLog
 from fairlead_queue.fairness.tree import Node
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Leaf

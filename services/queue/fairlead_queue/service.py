@@ -2,11 +2,11 @@
 
 import os
 
+from fairlead_bus.input_source import CommandSource
+from fairlead_bus.log_time import skew_from
 from fairlead_bus.main import instance
-from fairlead_bus.other_clocks import skew_from
 from fairlead_bus.port import Bus
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_queue.core import QueueCore
 
 

@@ -7,7 +7,7 @@ knows no event and no rule: here it is written what follows from "this job now w
 
 from bisect import bisect_left, insort
 
-from fairlead_bus.undo import UndoLog
+from fairlead_bus.core import UndoLog
 from fairlead_queue import before_images
 from fairlead_queue.budgets import Account
 from fairlead_queue.fairness import users

@@ -12,7 +12,7 @@ from fairlead_telemetry.idle.watch import Watch
 
 
 class ActivitySource:
-    """Implements `fairlead_bus.source.Source`: one input every CHECK_NS, while there are policies."""
+    """Implements `fairlead_bus.input_source.Source`: one input every CHECK_NS, while there are policies."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

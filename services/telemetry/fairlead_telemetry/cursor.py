@@ -5,7 +5,7 @@ from typing import NamedTuple
 import duckdb
 import msgspec
 
-from fairlead_bus.log import Head
+from fairlead_bus.log import LogHead
 
 
 class Cursor(NamedTuple):
@@ -16,7 +16,7 @@ class Cursor(NamedTuple):
     #: The log's identity (`fairlead_bus.log.identity`); "" while it was empty. Older versions stored the time when the
     #: stream was created, which says nothing.
     log_id: str
-    heads: dict[str, Head]
+    heads: dict[str, LogHead]
     events: int
     samples_lost: int
 
@@ -37,7 +37,7 @@ def read_cursor(db: duckdb.DuckDBPyConnection) -> Cursor:
     if row is None:
         return NOWHERE
     sequence, at_ns, log_id, heads, events, lost = row
-    return Cursor(sequence, at_ns, log_id, msgspec.json.decode(heads, type=dict[str, Head]), events, lost)
+    return Cursor(sequence, at_ns, log_id, msgspec.json.decode(heads, type=dict[str, LogHead]), events, lost)
 
 
 def write_cursor(db: duckdb.DuckDBPyConnection, new: Cursor) -> None:

@@ -15,8 +15,8 @@ import duckdb
 import msgspec
 import structlog
 
+from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.log import LogReader, identity
-from fairlead_bus.patience import patiently
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import commit_hash
@@ -108,8 +108,8 @@ class Ingest:
     async def same_log(self) -> None:
         """Raises WarehouseRefused for a log that is not the one in the warehouse: mixing two would be worse than having
         none. Raises LogDamaged for the same log that has lost or changed commits of the warehouse."""
-        state, cursor = await patiently(lambda: self._bus.state(subjects.LOG)), self.cursor
-        self._log_id = await patiently(lambda: identity(self._bus))
+        state, cursor = await retry_until_available(lambda: self._bus.state(subjects.LOG)), self.cursor
+        self._log_id = await retry_until_available(lambda: identity(self._bus))
         if not cursor.sequence:
             return
         folder = self._warehouse.measured.folder
@@ -124,7 +124,7 @@ class Ingest:
         """Raise LogDamaged unless the log still holds the commit at the cursor."""
         if last < cursor.sequence:
             raise LogDamaged(last, f"the log went back to {last}, the warehouse is at {cursor.sequence}: {cure}")
-        stored = await patiently(lambda: self._bus.read(subjects.LOG, cursor.sequence))
+        stored = await retry_until_available(lambda: self._bus.read(subjects.LOG, cursor.sequence))
         known = {head.sequence: head.hash for head in cursor.heads.values()}
         if stored is None or commit_hash(stored.payload) != known[cursor.sequence]:
             raise LogDamaged(cursor.sequence, f"the commit is not the one in the warehouse: {cure}")
@@ -139,7 +139,7 @@ class Ingest:
     async def _read_samples(self) -> None:
         """Always from the start of what the stream keeps: its sequences mean nothing after a server's crash."""
         while True:
-            first = (await patiently(lambda: self._bus.state(subjects.SAMPLE))).first
+            first = (await retry_until_available(lambda: self._bus.state(subjects.SAMPLE))).first
             tail = await self._bus.tail(subjects.SAMPLE, after=max(0, first - 1))
             try:
                 while True:
@@ -205,7 +205,7 @@ class Ingest:
         heads = dict(self._reader.chain.heads)
         started = time.perf_counter()
         if commits and not self._log_id:  # the log was empty at the start
-            self._log_id = await patiently(lambda: identity(self._bus))
+            self._log_id = await retry_until_available(lambda: identity(self._bus))
         cursor = await self.on_thread(self._warehouse.store, commits, heads, self._log_id, samples)
         self.delays.add((batch.at_ns for batch in samples.batches), self._clock())
         log.debug(

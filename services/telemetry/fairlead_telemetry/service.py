@@ -16,13 +16,13 @@ from typing import Any
 import duckdb
 import structlog
 
-from fairlead_bus import damage as log_damage
+from fairlead_bus import bus_faults as log_damage
+from fairlead_bus.input_source import CommandSource
+from fairlead_bus.log_time import skew_from
 from fairlead_bus.main import instance
-from fairlead_bus.other_clocks import skew_from
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
-from fairlead_bus.source import CommandSource
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.answers import Answers
@@ -119,7 +119,7 @@ class Telemetry:
             self._refused(errors, ingest)
             return_code = EXIT_REFUSED
         except* LogDamaged as errors:
-            return_code = log_damage.end(IdleCore.writer, log_damage.leaf(errors))
+            return_code = log_damage.end_service(IdleCore.writer, log_damage.first_error(errors))
         except* (duckdb.Error, OSError) as errors:
             self._refused(errors, ingest)
             return_code = EXIT_REFUSED

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from fairlead_bus.log import Head
+from fairlead_bus.log import LogHead
 from fairlead_telemetry import eventrows, migration, schema
 from fairlead_telemetry.cursor import NOWHERE, Cursor, read_cursor, write_cursor
 from fairlead_telemetry.database import FILE, SHARED, Database, Means
@@ -121,7 +121,7 @@ class Warehouse:
         return accounts.heads(self._db)
 
     def store(
-        self, commits: Sequence[CommitBytes], heads: dict[str, Head], log_id: str, samples: SampleIntake
+        self, commits: Sequence[CommitBytes], heads: dict[str, LogHead], log_id: str, samples: SampleIntake
     ) -> Cursor:
         """Store these commits' events and these samples, and move the cursor, together or not at all.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_bus.nats_bus import NatsBus, connect
+from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import LogDamaged
 from fairlead_replay.archive import keyfile
 from fairlead_replay.archive.follow import Archiver

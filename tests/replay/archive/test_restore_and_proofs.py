@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.service import Service
-from fairlead_bus.source import CommandSource
 from fairlead_queue.core import QueueCore
 from fairlead_replay.archive import proofs
 from fairlead_replay.archive.proofs import BadProof

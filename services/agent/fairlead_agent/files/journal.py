@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_agent.core.ledger import FORMAT, Ledger, Opened, Record
-from fairlead_bus.reserve import FULL, Reserve
+from fairlead_bus.disk_reserve import FULL, Reserve
 
 COMPACT_BYTES = 8 * 2**20
 

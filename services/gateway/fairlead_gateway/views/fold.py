@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fairlead_bus.state_schema import schema_of
+from fairlead_bus.core import schema_of
 from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.nodes import NodesView

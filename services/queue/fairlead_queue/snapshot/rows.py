@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_bus.state_schema import schema_of
+from fairlead_bus.core import schema_of
 from fairlead_queue.fairness.past_use import Row
 from fairlead_queue.waiting.idle import Idle
 from fairlead_queue.waiting.jobs import End

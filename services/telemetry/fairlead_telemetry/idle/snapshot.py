@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_bus.state_schema import schema_of
+from fairlead_bus.core import schema_of
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_telemetry.idle.state import Birth, Run, State
 

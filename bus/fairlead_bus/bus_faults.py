@@ -1,0 +1,82 @@
+"""Waiting for a bus that does not answer: repeated calls that report what they wait for.
+
+A cluster of servers elects leaders for several seconds after one of them has died; until then calls fail or time out. A
+wait is logged once it is longer than a moment, now and then while it lasts, and when it ends.
+
+Ends of services upon damaged streams: exit codes that supervisors know, and one form of log line.
+
+A service that finds its log damaged must not be started again: it would find the same. One that cannot trust the
+stream of commands is started again with a pause, because the stream can be mended while the cluster runs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import structlog
+
+from fairlead_bus.port import CommandsLost, LogDamaged, Unavailable
+from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
+
+RETRY_S = 0.2
+#: A shorter wait is not logged.
+MOMENT_S = 1.0
+#: Between two lines about the same wait.
+REPEAT_S = 10.0
+
+log = structlog.get_logger()
+
+
+async def retry_until_available[T](ask: Callable[[], Awaitable[T]], *, limit_s: float | None = None) -> T:
+    """The answer to a call that changes nothing or may be repeated. Raises what `ask` raises; Unavailable only after
+    `limit_s` seconds (None: never)."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    report_at = began + MOMENT_S
+    reported = False
+    while True:
+        try:
+            answer = await ask()
+        except Unavailable as error:
+            now = loop.time()
+            if limit_s is not None and now - began >= limit_s:
+                raise
+            if now >= report_at:
+                log.warning("waiting for the bus", waited_s=round(now - began, 1), reason=str(error))
+                report_at, reported = now + REPEAT_S, True
+        else:
+            if reported:
+                log.info("the bus answers again", waited_s=round(loop.time() - began, 1))
+            return answer
+        await asyncio.sleep(RETRY_S)
+
+
+#: Errors that end a service by `end`.
+DAMAGES = (LogDamaged, CommandsLost)
+
+
+def condition_of(error: BaseException | None) -> Condition | None:
+    """Return the condition that corresponds to an error, None for every other error."""
+    if isinstance(error, LogDamaged):
+        return Condition(code="log_damaged", message=str(error))
+    if isinstance(error, CommandsLost):
+        return Condition(code="commands_lost", message=str(error))
+    return None
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the first error within nested groups that is no group itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
+    return error
+
+
+def end_service(service: str, error: BaseException) -> int:
+    """Log why a service ends, in the form that `fairlead up` reads, and return its exit code. Raises the error where
+    it is no damage."""
+    condition = condition_of(error)
+    if condition is None:
+        raise error
+    words = {"log_damaged": "log damaged, stopped", "commands_lost": "commands lost, stopped"}[condition.code]
+    log.critical(words, service=service, condition=condition.code, reason=condition.message, hint=condition.hint())
+    return EXIT_DAMAGED if condition.code == "log_damaged" else EXIT_COMMANDS_LOST

@@ -1,0 +1,1 @@
+"""Adapter of `port.Bus` for a real nats-server: connection, tail, stream setup and server checks."""

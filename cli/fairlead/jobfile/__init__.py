@@ -1,0 +1,1 @@
+"""Job files from YAML, Kubernetes Jobs, Slurm scripts and command-line options."""

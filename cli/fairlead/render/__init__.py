@@ -1,0 +1,1 @@
+"""Rendering of answers: tables, columns, pictures and explanations. Only `terminal.py` writes."""
