@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_gateway.folding import Folding
-from fairlead_gateway.service import Gateway, Settings
+from fairlead_gateway.service import Gateway, GatewaySettings
+from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_schemas.http import asyncapi, json_schema
 from fairlead_schemas.wire import conditions, events, health, lifecycle
 from fairlead_telemetry import schema
@@ -53,7 +53,7 @@ def documents() -> dict[Path, str]:
 def openapi_document() -> dict[str, Any]:
     """The document that a gateway serves at /openapi.json."""
     bus = MemoryHub().connect()
-    return Gateway(bus, Settings(), Folding(bus)).api.openapi()
+    return Gateway(bus, GatewaySettings(), LiveViews(bus)).api.openapi()
 
 
 def lifecycle_page() -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from bench.fairness import traces
 from bench.table import percentile
 from fairlead_replay.virtual import figures
-from fairlead_replay.virtual.load import Job, Setting, machines
+from fairlead_replay.virtual.load import Setting, TraceJob, machines
 from fairlead_replay.virtual.play import play
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, QueueEntry, QueueSettings
 from fairlead_schemas.units.quantities import SECOND_NS
@@ -77,7 +77,7 @@ def setting(variant: Variant, queues: Sequence[str] = traces.PHILLY) -> Setting:
     )
 
 
-def alone(jobs: Sequence[Job], nodes: int, queue: str) -> dict[int, int]:
+def alone(jobs: Sequence[TraceJob], nodes: int, queue: str) -> dict[int, int]:
     """{place of the job in `jobs`: its completion time in ns} of one queue's jobs on so many nodes of their own, first
     come, first served. Jobs that do not fit there are not played."""
     places = [at for at, job in enumerate(jobs) if job.queue == queue and job.request.nodes <= nodes]
@@ -85,7 +85,7 @@ def alone(jobs: Sequence[Job], nodes: int, queue: str) -> dict[int, int]:
     return {at: life.jct_ns for at, life in zip(places, played.lives, strict=True)}
 
 
-def row(jobs: Sequence[Job], variant: Variant, isolated: dict[int, int]) -> Row:
+def row(jobs: Sequence[TraceJob], variant: Variant, isolated: dict[int, int]) -> Row:
     """Play one row."""
     played = play(jobs, setting(variant))
     lives = played.lives

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bench.fairness import traces
 from fairlead_replay.virtual import figures
-from fairlead_replay.virtual.load import Job, Setting, machines
+from fairlead_replay.virtual.load import Setting, TraceJob, machines
 from fairlead_replay.virtual.play import play
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.units.quantities import SECOND_NS
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 HEAD = ("order", "makespan", "mean JCT", "worst FTF", "jobs above 1", "GPUs in use", "starts")
 
 
-def setting(variant: Variant, jobs: Sequence[Job]) -> Setting:
+def setting(variant: Variant, jobs: Sequence[TraceJob]) -> Setting:
     """The cluster of a row. Runs are safe for their slice and no longer; past use counts half after an hour."""
     settings = QueueSettings(preemption=Preemption(protect_ns=0))
     pool = PoolSettings(sequencer=variant.sequencer, half_life_ns=3600 * SECOND_NS)

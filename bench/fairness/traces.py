@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_replay.virtual.load import Job, request_of
+from fairlead_replay.virtual.load import TraceJob, request_of
 from fairlead_schemas.units.quantities import SECOND_NS
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "traces"
@@ -29,25 +29,25 @@ class Published(NamedTuple):
     worst: float
 
 
-def philly(first_days: int | None = None) -> list[Job]:
+def philly(first_days: int | None = None) -> list[TraceJob]:
     """4,091 jobs of four virtual clusters, each from its own first job on, in the order of their submits."""
-    jobs: list[Job] = []
+    jobs: list[TraceJob] = []
     for queue in PHILLY:
         for row in _rows(f"philly_vc_{queue}.csv"):
             submit_s, work_s = int(float(row["submit_s"])), int(float(row["duration_s"]))
             if first_days is None or submit_s < first_days * 86_400:
-                jobs.append(Job(queue, submit_s * SECOND_NS, work_s * SECOND_NS, request_of(int(row["num_gpus"]))))
+                jobs.append(TraceJob(queue, submit_s * SECOND_NS, work_s * SECOND_NS, request_of(int(row["num_gpus"]))))
     return sorted(jobs, key=lambda job: job.submit_ns)
 
 
-def shockwave() -> list[Job]:
+def shockwave() -> list[TraceJob]:
     """120 jobs in queue "jobs". A job states the time that it needs if it has to start again after every slice."""
-    jobs: list[Job] = []
+    jobs: list[TraceJob] = []
     for row in _rows("shockwave_tacc32_120.csv"):
         work_s = int(row["duration_s"])
         starts = 1 + -(-work_s // (SLICE_S - RESTART_S))
         jobs.append(
-            Job(
+            TraceJob(
                 "jobs", int(row["submit_s"]) * SECOND_NS, work_s * SECOND_NS, request_of(int(row["num_gpus"])),
                 declared_ns=(work_s + starts * RESTART_S) * SECOND_NS, slice_ns=SLICE_S * SECOND_NS,
             )

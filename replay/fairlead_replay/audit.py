@@ -15,13 +15,13 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import identity
 from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, LogDamaged, Stored
-from fairlead_replay.chain import Audit, Verdict
+from fairlead_replay.chain import Audit, LogVerdict
 from fairlead_replay.export import (
     LINES_FILE,
     LOG_FILE,
     Exporter,
     ExportError,
-    Manifest,
+    ExportManifest,
     decode_line,
     digest_line,
     read_manifest,
@@ -34,7 +34,7 @@ STALL_S = 10.0
 SNAPSHOTS = (*subjects.WRITERS, "gateway")
 
 
-def verify_export(path: str | Path) -> Verdict:
+def verify_export(path: str | Path) -> LogVerdict:
     """Check an exported log: chain, contiguity, contracts, every job's moves, and agreement with its manifest."""
     directory, audit = Path(path), Audit()
     try:
@@ -42,7 +42,7 @@ def verify_export(path: str | Path) -> Verdict:
         audit = Audit(manifest.chain_heads())
         sha256 = _take_lines(directory, audit)
     except (ExportError, OSError) as error:
-        return Verdict(False, audit.commits, audit.events, 0, str(error))
+        return LogVerdict(False, audit.commits, audit.events, 0, str(error))
     if sha256 != manifest.sha256:
         _find_changed_line(directory, audit)
     verdict = audit.verdict(first=manifest.first, last=manifest.last)
@@ -78,7 +78,7 @@ def _find_changed_line(directory: Path, audit: Audit) -> None:
                 return
 
 
-async def verify_live(bus: Bus) -> Verdict:
+async def verify_live(bus: Bus) -> LogVerdict:
     """Check the log on the bus, up to what it holds when asked. Raises Unavailable.
 
     A log that was cut is whole by itself; the services' snapshots stand where it once ended.
@@ -106,7 +106,7 @@ async def _hold_against(found: list[snapshots.Snapshot], bus: Bus, last: int, au
         audit.find(error.sequence, str(error))
 
 
-async def export(bus: Bus, directory: str | Path) -> Manifest:
+async def export(bus: Bus, directory: str | Path) -> ExportManifest:
     """Write the log on the bus into a directory, up to what it holds when asked. Raises LogDamaged where the
     log's chain is broken (there is nothing to vouch for then), Unavailable."""
     last = (await bus.state(subjects.LOG)).last
@@ -146,11 +146,11 @@ async def _read_through(bus: Bus, last: int) -> AsyncIterator[Stored]:
         await tail.close()
 
 
-def verify_url(url: str) -> Verdict:
+def verify_url(url: str) -> LogVerdict:
     """`verify_live` for callers without an event loop."""
     return with_bus(url, "audit", verify_live)
 
 
-def export_url(url: str, directory: str | Path) -> Manifest:
+def export_url(url: str, directory: str | Path) -> ExportManifest:
     """`export` for callers without an event loop."""
     return with_bus(url, "audit", lambda bus: export(bus, directory))

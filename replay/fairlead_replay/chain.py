@@ -22,14 +22,14 @@ FINDINGS_MAX = 1000
 PLACE_CHARS_MAX = 40
 
 
-class Finding(NamedTuple):
+class LogFinding(NamedTuple):
     """Fault of the log, and its sequence."""
 
     sequence: int
     what: str
 
 
-class Verdict(NamedTuple):
+class LogVerdict(NamedTuple):
     """The outcome of an audit. `first_bad` is 0 where no sequence is to blame (a manifest that cannot be read)."""
 
     ok: bool
@@ -69,8 +69,8 @@ class Audit:
         self.heads = heads
         self.commits = 0
         self.events = 0
-        self.findings: list[Finding] = []
-        self._first: Finding | None = None
+        self.findings: list[LogFinding] = []
+        self._first: LogFinding | None = None
         self.links: dict[str, Links] = {}
         self.newest: dict[str, Commit] = {}
         #: {writer: {input: consumed up to here}}; a commit names only those that it moved.
@@ -113,13 +113,13 @@ class Audit:
 
     def find(self, sequence: int, what: str) -> None:
         """Something is wrong with a sequence (one below 1 is only named where there is no other to name)."""
-        finding = Finding(sequence, what)
+        finding = LogFinding(sequence, what)
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(finding)
         if self._first is None or (sequence < 1, finding) < (self._first.sequence < 1, self._first):
             self._first = finding
 
-    def verdict(self, *, first: int = 1, last: int | None = None) -> Verdict:
+    def verdict(self, *, first: int = 1, last: int | None = None) -> LogVerdict:
         """The outcome; `first` and `last` are what a manifest says about the ends of the log."""
         if first != 1:
             self.find(1, f"the manifest says that the log begins at sequence {first}")
@@ -133,8 +133,8 @@ class Audit:
             if writer not in self.links:
                 self.find(head.sequence, f"{writer}'s commit {head.n} is missing")
         if self._first is None:
-            return Verdict(True, self.commits, self.events, 0, "whole")
-        return Verdict(False, self.commits, self.events, self._first.sequence, self._first.what)
+            return LogVerdict(True, self.commits, self.events, 0, "whole")
+        return LogVerdict(False, self.commits, self.events, self._first.sequence, self._first.what)
 
     # ------------------------------------------------------------------ a commit by itself
 

@@ -14,7 +14,7 @@ from fairlead_bus.log import identity
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import read_export
-from fairlead_replay.fold import CORES, Cluster, Placed, commits_of, fold_from, fold_to, state_hash
+from fairlead_replay.fold import CORES, FoldedCluster, PlacedCommit, commits_of, fold_from, fold_to, state_hash
 from fairlead_schemas.wire import subjects
 
 ASK_TIMEOUT_S = 5.0
@@ -71,7 +71,7 @@ async def _ask(bus: Bus, writer: str) -> LiveState | None:
     return msgspec.json.decode(answer, type=LiveState)
 
 
-def _compare(writer: str, answer: LiveState | None, commits: list[Placed]) -> Comparison:
+def _compare(writer: str, answer: LiveState | None, commits: list[PlacedCommit]) -> Comparison:
     if answer is None:
         return Comparison(writer, 0, "", "", "did not answer")
     if answer.schema != CORES[writer].schema:
@@ -88,12 +88,12 @@ def _of_another_version(what: str, sequence: int, schema: str) -> Comparison:
     return Comparison(what, sequence, "", "", message, of_another_version=True)
 
 
-async def compare_snapshots(bus: Bus, commits: list[Placed]) -> list[Comparison]:
+async def compare_snapshots(bus: Bus, commits: list[PlacedCommit]) -> list[Comparison]:
     """fold(snapshot + tail) against fold(log), for the newest snapshot of every service that has one. A newest one of
     another version is reported, not read: services fold the log instead."""
     log_id = await identity(bus)
     last = commits[-1].sequence if commits else 0
-    whole: Cluster | None = None
+    whole: FoldedCluster | None = None
     found: list[Comparison] = []
     for writer in CORES:
         kept = next((one for one in await snapshots.stored(bus, writer) if one.is_of(log_id)), None)
@@ -112,12 +112,12 @@ async def compare_snapshots(bus: Bus, commits: list[Placed]) -> list[Comparison]
     return found
 
 
-def fold_export(path: str | Path, sequence: int | None = None) -> Cluster:
+def fold_export(path: str | Path, sequence: int | None = None) -> FoldedCluster:
     """The cluster as an exported log has it. Raises ExportError, LogDamaged; ValueError beyond its end."""
     return fold_to(commits_of(read_export(Path(path))), sequence)
 
 
-async def fold_live(bus: Bus, sequence: int | None = None) -> Cluster:
+async def fold_live(bus: Bus, sequence: int | None = None) -> FoldedCluster:
     """The cluster as the log on the bus has it. Raises LogDamaged, Unavailable; ValueError beyond its end."""
     stored = [message async for message in read_log(bus)]
     return fold_to(commits_of(stored), sequence)

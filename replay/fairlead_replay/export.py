@@ -37,7 +37,7 @@ class HeadDoc(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExportManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Contents of an export."""
 
     v: int
@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {writer: LogHead(head.n, head.hash, head.sequence) for writer, head in self.heads.items()}
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExportLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Line of log.jsonl."""
 
     sequence: int
@@ -63,8 +63,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 _encoder = msgspec.json.Encoder()
-_line = msgspec.json.Decoder(Line)
-_manifest = msgspec.json.Decoder(Manifest)
+_line = msgspec.json.Decoder(ExportLine)
+_manifest = msgspec.json.Decoder(ExportManifest)
 
 
 class Exporter:
@@ -92,13 +92,13 @@ class Exporter:
         self._log.write(line)
         self._lines.write(digest_line(line))
 
-    def finish(self) -> Manifest:
+    def finish(self) -> ExportManifest:
         """Make it durable, manifest last."""
         for file in (self._log, self._lines):
             _sync(file)
             file.close()
         heads = {w: HeadDoc(n=h.n, hash=h.hash, sequence=h.sequence) for w, h in sorted(self._chain.heads.items())}
-        manifest = Manifest(
+        manifest = ExportManifest(
             v=VERSION, commits=self._chain.last, first=1, last=self._chain.last, heads=heads,
             sha256=self._sha256.hexdigest(), created=self.created,
         )  # fmt: skip
@@ -118,7 +118,7 @@ class Exporter:
         self._lines.close()
 
 
-def write_export(directory: Path, stored: Iterable[Stored], *, created: str = "") -> Manifest:
+def write_export(directory: Path, stored: Iterable[Stored], *, created: str = "") -> ExportManifest:
     """Export commits that are at hand. Raises LogDamaged."""
     exporter = Exporter(directory, created)
     try:
@@ -132,7 +132,7 @@ def write_export(directory: Path, stored: Iterable[Stored], *, created: str = ""
 
 def encode_line(stored: Stored) -> bytes:
     """Return one line of log.jsonl, newline included."""
-    line = Line(sequence=stored.sequence, subject=stored.subject, commit=msgspec.Raw(stored.payload))
+    line = ExportLine(sequence=stored.sequence, subject=stored.subject, commit=msgspec.Raw(stored.payload))
     return _encoder.encode(line) + b"\n"
 
 
@@ -150,7 +150,7 @@ def digest_line(line: bytes) -> bytes:
     return hashlib.sha256(line).hexdigest()[:LINE_DIGEST_CHARS].encode() + b"\n"
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> ExportManifest:
     """Raises ExportError where there is none, or none that can be read."""
     try:
         manifest = _manifest.decode((directory / MANIFEST_FILE).read_bytes())

@@ -25,14 +25,14 @@ CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore]] = {
 }  # fmt: skip
 
 
-class Placed(NamedTuple):
+class PlacedCommit(NamedTuple):
     """Commit with its place in the log."""
 
     sequence: int
     commit: Commit
 
 
-class Cluster:
+class FoldedCluster:
     """Every core that folds the log, at one sequence."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def state_hash(snapshot: bytes) -> str:
 
 def commits_of(
     stored: Iterable[Stored], *, after: int = 0, heads: dict[str, LogHead] | None = None
-) -> Iterator[Placed]:
+) -> Iterator[PlacedCommit]:
     """Decode and check commits in order: contiguous, chained. `after` and `heads` say what came before the first.
     Raises LogDamaged at whatever does not fit."""
     chain = Chain(after, heads)
@@ -76,13 +76,13 @@ def commits_of(
         except CommitUndecodable as error:
             raise LogDamaged(message.sequence, str(error)) from error
         chain.extend(message, commit)
-        yield Placed(message.sequence, commit)
+        yield PlacedCommit(message.sequence, commit)
 
 
-def fold_to(commits: Iterable[Placed], sequence: int | None = None) -> Cluster:
+def fold_to(commits: Iterable[PlacedCommit], sequence: int | None = None) -> FoldedCluster:
     """Fold from the first commit up to a sequence, that one included (None: all there is). Raises ValueError
     where the log ends before it."""
-    cluster = Cluster()
+    cluster = FoldedCluster()
     for placed in commits:
         if sequence is not None and placed.sequence > sequence:
             break
@@ -92,9 +92,9 @@ def fold_to(commits: Iterable[Placed], sequence: int | None = None) -> Cluster:
     return cluster
 
 
-def fold_to_time(commits: Iterable[Placed], at_ns: int) -> Cluster:
+def fold_to_time(commits: Iterable[PlacedCommit], at_ns: int) -> FoldedCluster:
     """Fold up to the last commit before the first one that is later than a Unix time in nanoseconds."""
-    cluster = Cluster()
+    cluster = FoldedCluster()
     for placed in commits:
         if placed.commit.at_ns > at_ns:
             break
@@ -102,7 +102,7 @@ def fold_to_time(commits: Iterable[Placed], at_ns: int) -> Cluster:
     return cluster
 
 
-def fold_from(writer: str, snapshot: bytes, after: int, commits: Iterable[Placed], sequence: int) -> Core:
+def fold_from(writer: str, snapshot: bytes, after: int, commits: Iterable[PlacedCommit], sequence: int) -> Core:
     """Return one writer's core from a snapshot at sequence `after`, folded on to `sequence`. Skips earlier commits of
     `commits`.
     """

@@ -28,7 +28,7 @@ class IllegalMove(ValueError):
     """The event cannot follow the events before it in the log."""
 
 
-class Attempt:
+class AttemptProgress:
     """Authorised run with the progress of its ranks. Ranks are bits."""
 
     __slots__ = ("ended", "number", "over", "ranks", "running", "started")
@@ -48,7 +48,7 @@ class Lives:
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
         #: The newest run of each job that was placed at least once.
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, AttemptProgress] = {}
         #: First and last index of each array.
         self.arrays: dict[str, tuple[int, int]] = {}
         self.submitted = 0
@@ -133,7 +133,7 @@ class Lives:
         nodes = [part.node for part in event.parts]
         if not nodes or len(set(nodes)) != len(nodes):
             raise IllegalMove(f"job {job}: placed on {nodes}: each part needs a node of its own")
-        self.attempts[job] = Attempt(event.attempt, (1 << len(nodes)) - 1)
+        self.attempts[job] = AttemptProgress(event.attempt, (1 << len(nodes)) - 1)
 
     def _requeued(self, job: str, event: JobRequeued) -> None:
         run = self.attempts.get(job)
@@ -142,7 +142,7 @@ class Lives:
         if run is not None and not run.over:
             raise IllegalMove(f"job {job}: requeued while attempt {run.number} is not over")
 
-    def _current(self, job: str, number: int) -> Attempt:
+    def _current(self, job: str, number: int) -> AttemptProgress:
         attempt = self.attempts.get(job)
         if attempt is None or attempt.number != number:
             found = "none" if attempt is None else f"attempt {attempt.number}"

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from fairlead_gateway.views.poolroom import pool_rooms
+from fairlead_gateway.views.cluster_map import pool_rooms
 from fairlead_schemas.queries.cluster_map import WHOLE_MILLI, ClusterMap, GpuHolder, GpuState, MapGpu, MapJob, MapNode
 
 SIGNS: dict[str, GpuState] = {

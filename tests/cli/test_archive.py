@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_replay.archive import keyfile
-from fairlead_replay.archive.shelf import BOOK
+from fairlead_replay.archive import archiver
+from fairlead_replay.archive.contents import BOOK
 from tests.cli.conftest import Run
 from tests.replay.archive.scenes import LOG, SIGNER, fill, store_at
 
@@ -90,6 +90,6 @@ def test_what_cannot_be_is_refused_by_name(
 def test_a_key_is_made_for_its_owner(run: Run, tmp_path: Path) -> None:
     """The public half is printed, the secret one is in the file alone."""
     ran = run("audit", "key", str(tmp_path / "k"), "--name", "fairlead.log/x")
-    made = keyfile.read(tmp_path / "k")
+    made = archiver.read_key_file(tmp_path / "k")
     assert ran.out == f"{made.verifier.spelled}\n"
     assert made.verifier.name == "fairlead.log/x"

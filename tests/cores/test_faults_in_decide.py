@@ -11,8 +11,8 @@ import pytest
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.sim import idleness
-from fairlead_replay.sim.many import quiet
-from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.people import Restless
+from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import WORK_S
 from fairlead_telemetry.idle.core import IdleCore
 from tests.cores.injection import Injector, Replay, record

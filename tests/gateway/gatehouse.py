@@ -9,10 +9,10 @@ import httpx
 
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.service import Service
-from fairlead_gateway.folding import Folding
-from fairlead_gateway.http_server import HttpSettings
-from fairlead_gateway.pulse import NOBODY
-from fairlead_gateway.service import Gateway, Settings
+from fairlead_gateway.monitoring.probes import NOBODY
+from fairlead_gateway.server.http_server import HttpSettings
+from fairlead_gateway.service import Gateway, GatewaySettings
+from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import subjects
 
@@ -31,7 +31,9 @@ class Gatehouse:
         http: HttpSettings | None = None,
     ) -> None:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
-        self.settings = Settings(http=http or HttpSettings(), decision_wait_s=decision_wait_s, identities=identities)
+        self.settings = GatewaySettings(
+            http=http or HttpSettings(), decision_wait_s=decision_wait_s, identities=identities
+        )
         self._tasks: list[asyncio.Task[Any]] = []
         self.services: list[Service[Any] | Explainer] = []
 
@@ -47,7 +49,7 @@ class Gatehouse:
     async def start_gateway(self) -> None:
         """A gateway (another one, after a restart) and a client for it."""
         self.bus = self.hub.connect()
-        folding = Folding(self.bus)
+        folding = LiveViews(self.bus)
         await folding.restore()
         self.gateway = Gateway(self.bus, self.settings, folding)
         self.background = asyncio.create_task(self.gateway.background())

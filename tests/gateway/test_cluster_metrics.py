@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead_gateway import clustermetrics
-from fairlead_gateway.clustermetrics import NODES_AT_ONCE, ClusterCollector
-from fairlead_gateway.views.clustermap import map_node
+from fairlead_gateway.monitoring import metrics
+from fairlead_gateway.monitoring.metrics import NODES_AT_ONCE, ClusterCollector
+from fairlead_gateway.views.cluster_map import map_node
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.gpushares import fair_shares
+from fairlead_gateway.views.queue_documents import fair_shares
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import VERSION, Commit
@@ -84,7 +84,7 @@ async def test_a_large_cluster_is_looked_at_in_pieces(monkeypatch: pytest.Monkey
             turn = looked
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(clustermetrics, "map_node", look)
+    monkeypatch.setattr(metrics, "map_node", look)
     collector = ClusterCollector(book.views)
     await asyncio.gather(others(), collector.look())
     assert (looked, most) == (nodes, NODES_AT_ONCE)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_gateway.why.yielding import might_yield
+from fairlead_gateway.why.preemption import might_yield
 from fairlead_schemas.queries.explainer import COMMANDS_MAX
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire.events import Victim

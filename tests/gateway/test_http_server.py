@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from fairlead_bus.settings import BadSetting
-from fairlead_gateway.http_server import FILES_KEPT, HttpServer, HttpSettings, listen, make_server, raise_file_limit
-from fairlead_gateway.request_guard import HEAD_BYTES_MAX
+from fairlead_gateway.server.http_server import (
+    FILES_KEPT,
+    HttpServer,
+    HttpSettings,
+    listen,
+    make_server,
+    raise_file_limit,
+)
+from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX
 from tests.gateway.world import World
 
 SHORT_S = 0.4

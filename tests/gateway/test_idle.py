@@ -8,10 +8,10 @@ import pytest
 from fairlead_bus.core import NOTHING, Decision
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.service import Service
-from fairlead_gateway.clustermetrics import ClusterCollector
-from fairlead_gateway.views.documents import job_document
+from fairlead_gateway.monitoring.metrics import ClusterCollector
+from fairlead_gateway.routes.documents import job_document
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.idledocs import idle_document
+from fairlead_gateway.views.idle_documents import idle_document
 from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy

@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead_agent.devices.profiles import played_inside
-from fairlead_gateway.views.documents import node_document
+from fairlead_gateway.routes.documents import node_document, topology_summary
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.insides import summary
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, MigInstance, NodeTopology, NumaNode
 from tests.gateway.world import inventory
@@ -24,15 +23,15 @@ from tests.gateway.world import inventory
 )
 def test_machines(profile: str, line: str) -> None:
     """What tells them apart."""
-    assert summary(played_inside(profile)) == line
+    assert topology_summary(played_inside(profile)) == line
 
 
 def test_what_is_not_known_is_not_said() -> None:
     """Nothing at all; a node without GPUs; one GPU on the only NUMA node that was told."""
-    assert summary(UNKNOWN_TOPOLOGY) == ""
-    assert summary(NodeTopology(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
-    assert summary(NodeTopology(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
-    assert summary(NodeTopology(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
+    assert topology_summary(UNKNOWN_TOPOLOGY) == ""
+    assert topology_summary(NodeTopology(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
+    assert topology_summary(NodeTopology(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
+    assert topology_summary(NodeTopology(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
 
 
 def test_mig_instances_are_told_by_gpu() -> None:

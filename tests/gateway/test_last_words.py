@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from fairlead_gateway.lastwords import FAILED_LINES
-from fairlead_gateway.logs import last_lines
+from fairlead_gateway.routes.job_logs import last_lines
+from fairlead_gateway.routes.why import FAILED_LINES
 from tests.gateway.test_logs import TEXT, pieces, running, send
 from tests.gateway.world import World, gpus
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import Message
-from fairlead_gateway.logs import TAIL_BYTES_MAX, Assembly, Output, Source, wanted
+from fairlead_gateway.routes.job_logs import TAIL_BYTES_MAX, OutputReader, OutputSource, StreamAssembly, output_source
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
@@ -29,14 +29,14 @@ def test_any_order_and_repetition_give_the_text(seed: int) -> None:
     chance = random.Random(seed)
     sent = pieces(TEXT, chance.randrange(1, 50)) + pieces(TEXT, chance.randrange(1, 50))
     chance.shuffle(sent)
-    assembly = Assembly()
+    assembly = StreamAssembly()
     assert b"".join(assembly.add(piece) for piece in sent) == TEXT
     assert assembly.ended and assembly.hole is None
 
 
 def test_a_hole_is_known_and_can_be_given_up() -> None:
     """What is missing is told exactly; after giving up, the rest follows."""
-    assembly = Assembly()
+    assembly = StreamAssembly()
     assert assembly.add(OutputPiece(stream="stdout", offset=0, data=b"ab")) == b"ab"
     assert assembly.add(OutputPiece(stream="stdout", offset=5, data=b"fg")) == b""
     assert assembly.hole == (2, 5)
@@ -69,10 +69,10 @@ async def put(world: World, node: str, job: str, sent: list[OutputPiece], rank: 
         await world.bus.append(subjects.OUTPUT, subjects.output(node, shard or job), encode(own))
 
 
-def whole(world: World, job: str) -> Source:
+def whole(world: World, job: str) -> OutputSource:
     """All of a job's newest attempt."""
     row = world.gateway.views.jobs.rows[job]
-    return wanted(job, row.attempt, tuple(part.node for part in row.parts), None, "stdout")
+    return output_source(job, row.attempt, tuple(part.node for part in row.parts), None, "stdout")
 
 
 async def serve_file(world: World, node: str, text: bytes) -> list[int]:
@@ -80,13 +80,16 @@ async def serve_file(world: World, node: str, text: bytes) -> list[int]:
     asked: list[int] = []
 
     async def answer(message: Message) -> bytes:
-        wanted = msgspec.json.decode(message.payload, type=ReadOutput)
-        asked.append(wanted.offset)
-        body = text if wanted.stream == "stdout" else b""
-        data = body[wanted.offset : wanted.offset + wanted.bytes_max]
+        output_source = msgspec.json.decode(message.payload, type=ReadOutput)
+        asked.append(output_source.offset)
+        body = text if output_source.stream == "stdout" else b""
+        data = body[output_source.offset : output_source.offset + output_source.bytes_max]
         return encode(
             OutputPiece(
-                stream=wanted.stream, offset=wanted.offset, data=data, last=wanted.offset + len(data) >= len(body)
+                stream=output_source.stream,
+                offset=output_source.offset,
+                data=data,
+                last=output_source.offset + len(data) >= len(body),
             )
         )
 
@@ -127,12 +130,12 @@ async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | 
         sent = [cut[each] if isinstance(each, int) else each for each in held]
 
         async def answer(message: Message) -> bytes:
-            wanted = msgspec.json.decode(message.payload, type=ReadOutput)
-            body = TEXT if wanted.stream == "stdout" else b""
-            start = max(wanted.offset, 100) if body else wanted.offset
-            data = body[start : start + wanted.bytes_max]
+            output_source = msgspec.json.decode(message.payload, type=ReadOutput)
+            body = TEXT if output_source.stream == "stdout" else b""
+            start = max(output_source.offset, 100) if body else output_source.offset
+            data = body[start : start + output_source.bytes_max]
             return encode(
-                OutputPiece(stream=wanted.stream, offset=start, data=data, last=start + len(data) >= len(body))
+                OutputPiece(stream=output_source.stream, offset=start, data=data, last=start + len(data) >= len(body))
             )
 
         await world.hub.connect().serve(subjects.rpc_node("n1", "output"), answer)
@@ -152,9 +155,15 @@ async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: s
         job = await running(world)
 
         async def answer(message: Message) -> bytes:
-            wanted = msgspec.json.decode(message.payload, type=ReadOutput)
+            output_source = msgspec.json.decode(message.payload, type=ReadOutput)
             return encode(
-                OutputPiece(stream=wanted.stream, offset=wanted.offset, data=b"", last=True, gone="it keeps 2 runs")
+                OutputPiece(
+                    stream=output_source.stream,
+                    offset=output_source.offset,
+                    data=b"",
+                    last=True,
+                    gone="it keeps 2 runs",
+                )
             )
 
         await world.hub.connect().serve(subjects.rpc_node("n1", "output"), answer)
@@ -326,7 +335,7 @@ async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prin
 
         talking, found = asyncio.create_task(talk()), b""
         async with asyncio.timeout(30):
-            async for chunk in Output(world.bus, world.gateway.views, whole(world, job), follow=True).text():
+            async for chunk in OutputReader(world.bus, world.gateway.views, whole(world, job), follow=True).text():
                 found += chunk
                 if len(found) > 80_000:
                     break

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_bus.command_stream import accept_loss
 from fairlead_bus.memory import MemoryHub
-from fairlead_gateway.commandwatch import CommandWatch
+from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Readiness
 from tests.gateway.gatehouse import until

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_gateway.views.clustermap import cluster_map
-from fairlead_gateway.views.documents import node_document
-from fairlead_gateway.views.poolroom import free_gpus, is_whole, pool_rooms
+from fairlead_gateway.routes.documents import node_document
+from fairlead_gateway.views.cluster_map import cluster_map, free_gpus, is_whole_node, pool_rooms
 from fairlead_schemas.queries.cluster_map import ClusterMap, GpuHolder, MapGang, MapGpu, MapInstance, MapNode, OneNode
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
@@ -236,7 +235,7 @@ def test_every_gpu_is_counted_once(found: list[MapNode]) -> None:
     for room in rooms:
         own = [node for node in found if node.pool == room.pool]
         assert sum(room.states.values()) == room.gpus
-        whole = [node for node in own if is_whole(node)]
+        whole = [node for node in own if is_whole_node(node)]
         assert room.states["free"] == room.gpus_fragmented + sum(len(node.gpus) for node in whole)
         assert (room.largest_on_one_node.gpus if room.largest_on_one_node else 0) == max(map(free_gpus, own))
         for level, gang in room.largest_of_whole_nodes.items():

@@ -9,7 +9,7 @@ import pytest
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.nats.adapter import connect
 from fairlead_bus.service import Service
-from fairlead_gateway.service import Gateway, Settings, build
+from fairlead_gateway.service import Gateway, GatewaySettings, build
 from fairlead_queue.core import QueueCore
 from tests.nats_server import NatsServer
 
@@ -32,7 +32,7 @@ async def test_submits_over_a_killed_server_and_a_restarted_gateway(
     queue_bus = await connect(fresh_nats.url, name="queue")
     queue = Service(queue_bus, QueueCore, writer="queue", sources=[CommandSource("queue")])
     serving = asyncio.create_task(queue.run())
-    gateway = await build(bus, Settings(decision_wait_s=1.0))
+    gateway = await build(bus, GatewaySettings(decision_wait_s=1.0))
     background = asyncio.create_task(gateway.background())
     answered: dict[str, str] = {}
 
@@ -60,7 +60,7 @@ async def test_submits_over_a_killed_server_and_a_restarted_gateway(
     background.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await background
-    again = await build(bus, Settings())
+    again = await build(bus, GatewaySettings())
     background = asyncio.create_task(again.background())
     async with asyncio.timeout(60):
         while not again.folding.caught_up:  # noqa: ASYNC110 -- any condition

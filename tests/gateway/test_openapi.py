@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_gateway.folding import Folding
-from fairlead_gateway.moments import rfc3339
-from fairlead_gateway.service import Gateway, Settings
+from fairlead_gateway.service import Gateway, GatewaySettings
+from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_schemas.units.timestamps import rfc3339
 from tests.gateway.world import World, gpus
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ LISTS = {
 def document() -> dict[str, Any]:
     """The document as a gateway serves it."""
     bus = MemoryHub().connect()
-    return json.loads(json.dumps(Gateway(bus, Settings(), Folding(bus)).api.openapi()))
+    return json.loads(json.dumps(Gateway(bus, GatewaySettings(), LiveViews(bus)).api.openapi()))
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -3,8 +3,8 @@
 import asyncio
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_gateway.presence import SILENT_AFTER_S, Presence
-from fairlead_gateway.views.documents import node_document
+from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence
+from fairlead_gateway.routes.documents import node_document
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import NodesHeard
@@ -28,7 +28,7 @@ class Listener:
     def __init__(self) -> None:
         self.book, self.hub, self.clock, self.connected = Logbook(), MemoryHub(), Clock(), True
         self.book.write(joined("n1", 1), joined("n2", 1))
-        self.presence = Presence(self.book.views, lambda: self.connected)
+        self.presence = NodePresence(self.book.views, lambda: self.connected)
         self.presence.monotonic = self.clock
 
     async def listen(self) -> None:

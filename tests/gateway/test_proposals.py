@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import Room
+from fairlead_gateway.views.rows import StarvationRow
 from tests.gateway.test_dryrun import tried
 from tests.gateway.test_why_explained import kinds_of
 from tests.gateway.world import World, gpus, until
@@ -138,11 +138,11 @@ async def test_a_node_that_is_kept_for_another_is_not_free() -> None:
         await full_but_for(world, 3)
         keeper = (await refused(world, resources=gpus(8)))["id"]
         views = world.gateway.views
-        views.jobs.rows[keeper].room = Room(1, nodes=("n1",))
+        views.jobs.rows[keeper].room = StarvationRow(1, nodes=("n1",))
         views.waiting.rooms.add(keeper)
         await world.in_state(await world.submit(resources=gpus(2)), "placed")
         on = max((row for row in views.jobs.rows.values() if row.parts), key=lambda row: int(row.id)).parts[0].node
-        views.jobs.rows[keeper].room = Room(1, nodes=("n1" if on == "n2" else "n2",))
+        views.jobs.rows[keeper].room = StarvationRow(1, nodes=("n1" if on == "n2" else "n2",))
         told = kinds_of(await refused(world, resources=gpus(4)))
         assert told["smaller"] == "could start now with 1 GPU instead of 4"
         assert kinds_of(await world.why(keeper))["smaller"] == "could start now with 3 GPUs instead of 8"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_gateway.views.documents import job_document, node_document
-from fairlead_gateway.views.queuedocs import period_end, pool_document, queue_document, queue_documents
+from fairlead_gateway.routes.documents import job_document, node_document
+from fairlead_gateway.views.queue_documents import period_end, pool_document, queue_document, queue_documents
 from fairlead_schemas.http import api
 from fairlead_schemas.queuefile.settings import Budget, PoolSettings, QueueSettings
 from fairlead_schemas.wire import events as ev

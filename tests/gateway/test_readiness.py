@@ -3,19 +3,19 @@
 import pytest
 
 from fairlead_bus.port import OutcomeUnknown
-from fairlead_gateway import pulse, readiness
-from fairlead_gateway.readiness import OTHERS, SILENT_S, STALLED_S, WRITERS, Evidence, Facts
+from fairlead_gateway.monitoring import probes, readiness
+from fairlead_gateway.monitoring.readiness import OTHERS, SILENT_S, STALLED_S, WRITERS, LogStatus, ReadinessEvidence
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Alive, Condition, Scrubbed
 from tests.gateway.gatehouse import Gatehouse, until
 from tests.gateway.world import World
 
-WELL = Facts(bus=True, near_end=True, has_room=True, sequence=7, log_end=7)
+WELL = LogStatus(bus=True, near_end=True, has_room=True, sequence=7, log_end=7)
 
 
-def well(now: float) -> Evidence:
+def well(now: float) -> ReadinessEvidence:
     """All services have answered, and a command was stored, at this time."""
-    evidence = Evidence(now)
+    evidence = ReadinessEvidence(now)
     for name in (*WRITERS, *OTHERS):
         evidence.answered(name, Alive(sequence=7), now, log_end=7)
         evidence.leased(name, now)
@@ -23,14 +23,14 @@ def well(now: float) -> Evidence:
     return evidence
 
 
-def codes(evidence: Evidence, now: float, facts: Facts = WELL) -> list[str]:
+def codes(evidence: ReadinessEvidence, now: float, facts: LogStatus = WELL) -> list[str]:
     return [each.code for each in evidence.conditions(facts, now)]
 
 
 def test_nothing_counts_as_well_before_it_has_answered() -> None:
     """At the gateway's start no service has shown life and no command was stored."""
     expected = ["commands_refused", "queue_silent", "placer_silent", "telemetry_silent", "explainer_silent"]
-    assert codes(Evidence(0.0), 0.0) == expected
+    assert codes(ReadinessEvidence(0.0), 0.0) == expected
     assert codes(well(0.0), 0.0) == []
 
 
@@ -97,7 +97,7 @@ def test_the_gateways_own_view_counts() -> None:
     """Behind the log, or a log without room; with the server away nothing else is known, so nothing else is said."""
     assert codes(well(0.0), 0.0, WELL._replace(near_end=False)) == ["views_behind"]
     assert codes(well(0.0), 0.0, WELL._replace(has_room=False)) == ["log_full"]
-    assert codes(Evidence(0.0), 99.0, WELL._replace(bus=False)) == ["bus_away"]
+    assert codes(ReadinessEvidence(0.0), 99.0, WELL._replace(bus=False)) == ["bus_away"]
 
 
 # ------------------------------------------------------------------------------- over HTTP, with real services
@@ -106,8 +106,8 @@ def test_the_gateways_own_view_counts() -> None:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short times for the tests with services; those of the pure tests are the defaults, imported above."""
-    monkeypatch.setattr(pulse, "ROUND_S", 0.02)
-    monkeypatch.setattr(pulse, "ROUND_UNREADY_S", 0.02)
+    monkeypatch.setattr(probes, "ROUND_S", 0.02)
+    monkeypatch.setattr(probes, "ROUND_UNREADY_S", 0.02)
 
 
 async def test_ready_once_queue_and_placer_have_answered() -> None:
@@ -147,7 +147,7 @@ async def test_a_queue_that_ends_makes_it_unready(monkeypatch: pytest.MonkeyPatc
 
 async def test_an_idle_gateway_notices_a_server_that_does_not_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody submits, so the gateway's own empty command finds it; the next one that is stored ends it."""
-    monkeypatch.setattr(pulse, "IDLE_S", 0.05)
+    monkeypatch.setattr(probes, "IDLE_S", 0.05)
     async with World() as world:
         await until(lambda: world.gateway.readiness().ready)
         stored = world.bus.append
@@ -181,7 +181,7 @@ async def test_probes_are_no_commands() -> None:
     async with World() as world:
         await until(lambda: world.gateway.pulse.evidence.stored_since(0.0))
         before = [each.subject for each in world.hub.streams[subjects.CMD].messages]
-        assert subjects.cmd(pulse.NOBODY) in before
+        assert subjects.cmd(probes.NOBODY) in before
         assert world.commands_stored() == 0
         await world.submit()
         assert world.commands_stored() == 1

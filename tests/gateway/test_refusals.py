@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from fairlead_gateway.http_server import HttpSettings
-from fairlead_gateway.refusal_limit import CLIENTS_MAX, RefusalLimit
+from fairlead_gateway.server.http_server import HttpSettings
+from fairlead_gateway.server.request_guard import CLIENTS_MAX, RefusalLimit
 from tests.gateway.gatehouse import WAIT_S
 from tests.gateway.world import World
 

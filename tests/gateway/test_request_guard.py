@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_gateway.request_guard import HEAD_BYTES_MAX, HEADERS_MAX, TARGET, RequestGuard, host_name
+from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, HEADERS_MAX, TARGET, RequestGuard, host_name
 
 GUARD = RequestGuard(["fairlead.example.org", "Gateway"], bound="10.0.0.7")
 

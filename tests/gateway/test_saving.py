@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_gateway.views.documents import job_document
+from fairlead_gateway.routes.documents import job_document
 from fairlead_schemas.http import api
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire import events as ev

@@ -13,10 +13,10 @@ from fairlead_bus import snapshots
 from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.settings import BadSetting
-from fairlead_gateway import submissions
-from fairlead_gateway.http_server import HttpSettings
-from fairlead_gateway.service import EXIT_OK, Settings, build
-from fairlead_gateway.submissions import Translator
+from fairlead_gateway.routes import job_translator
+from fairlead_gateway.routes.job_translator import JobTranslator
+from fairlead_gateway.server.http_server import HttpSettings
+from fairlead_gateway.service import EXIT_OK, GatewaySettings, build
 from fairlead_gateway.views.fold import SCHEMA
 from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
 from fairlead_schemas.jobfile.resolve import resolve
@@ -167,7 +167,7 @@ async def test_a_gateway_starts_without_the_snapshots(monkeypatch: pytest.Monkey
 def test_a_setting_that_cannot_be_is_named(name: str, value: str) -> None:
     """With what was expected and what was found."""
     with pytest.raises(BadSetting, match=f"{name}: expected .*{value}"):
-        Settings.from_environment({name: value})
+        GatewaySettings.from_environment({name: value})
 
 
 async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +176,7 @@ async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]
     bus = hub.connect()
     await bus.ensure()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        gateway = await build(bus, Settings(http=HttpSettings(port=taken.getsockname()[1])))
+        gateway = await build(bus, GatewaySettings(http=HttpSettings(port=taken.getsockname()[1])))
         assert await gateway.run() == 1
     told = capsys.readouterr().out
     assert "cannot listen" in told and "listening" not in told
@@ -295,7 +295,7 @@ async def test_a_restarted_gateway_shows_the_same() -> None:
 def test_kept_translations_are_the_commands_that_resolve_makes() -> None:
     """The quick way's bytes equal the slow way's, with and without a key, first and later times."""
     encode = msgspec.json.Encoder(order="deterministic").encode
-    translator = Translator()
+    translator = JobTranslator()
     for body in (
         b'{"command":["true"]}', b'{"command":["a","\\"id\\":\\""],"name":"\\"id\\":\\""}',
         b'{"command":["x"],"resources":{"nvidia.com/gpu":8,"memory":"1Gi"},"array":"1-9","retries":{"max":2}}',
@@ -346,7 +346,7 @@ async def test_a_damaged_log_stops_the_gateway() -> None:
     """One flipped byte: exit 70, no guess."""
     hub = MemoryHub()
     await hub.connect().append(subjects.LOG, subjects.log("queue"), b'{"v":2,"torn', expected=0)
-    gateway = await build(hub.connect(), Settings(http=HttpSettings(port=free_port())))
+    gateway = await build(hub.connect(), GatewaySettings(http=HttpSettings(port=free_port())))
     assert await asyncio.wait_for(gateway.run(), 60) == EXIT_DAMAGED
 
 
@@ -361,8 +361,8 @@ async def test_reads_answer_while_the_bus_is_away(path: str) -> None:
 
 def test_kept_translations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two generations at most, however many distinct bodies come; large bodies are not kept at all."""
-    monkeypatch.setattr(submissions, "GENERATION", 10)
-    translator = Translator()
+    monkeypatch.setattr(job_translator, "GENERATION", 10)
+    translator = JobTranslator()
     for number in range(100):
         translator.translate("ada", b'{"command":["true"],"name":"%d"}' % number)
     assert len(translator._young) + len(translator._old) <= 20

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead_bus.port import Message
 from fairlead_bus.settings import BadSetting
-from fairlead_gateway.identities import Identities
+from fairlead_gateway.routes.identities import Identities
 from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse, until
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from fairlead_gateway.routes.documents import job_document, node_document
 from fairlead_gateway.views import outcomes
-from fairlead_gateway.views.documents import job_document, node_document
 from fairlead_gateway.views.fold import SCHEMA, Views
-from fairlead_gateway.views.queuedocs import queue_document
+from fairlead_gateway.views.queue_documents import queue_document
 from fairlead_schemas.http.api import ATTEMPTS_MAX
 from fairlead_schemas.queuefile.settings import Budget, PoolSettings
 from fairlead_schemas.wire import events as ev

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from fairlead_gateway.views.documents import job_document, used
+from fairlead_gateway.routes.documents import job_document, used
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.queuedocs import queue_documents
+from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_queue.core import QueueCore
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.order import priority_of
 from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import Parts, run_seed
 from fairlead_schemas.queuefile.settings import RESOURCES

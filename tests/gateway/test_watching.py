@@ -8,14 +8,14 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from fairlead_gateway import watching
+from fairlead_gateway.routes import events
+from fairlead_gateway.routes.events import LogPosition
 from fairlead_gateway.service import Gateway
-from fairlead_gateway.watching import Place
 from fairlead_schemas.wire import subjects
 from tests.gateway.world import World, until
 
 
-async def watched(gateway: Gateway, place: Place, until_id: str, job: str = "") -> list[str]:
+async def watched(gateway: Gateway, place: LogPosition, until_id: str, job: str = "") -> list[str]:
     """Ids that a watch behind a place sends, up to one."""
     ids: list[str] = []
     async with asyncio.timeout(60):
@@ -68,23 +68,23 @@ async def test_pages_join() -> None:
 @pytest.mark.parametrize("ring", [8192, 3])
 async def test_a_watch_resumes_at_any_event(ring: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From every id, the rest follows once and in order: from the ring, and from the log where the ring is short."""
-    monkeypatch.setattr(watching, "RING_COMMITS", ring)
+    monkeypatch.setattr(events, "RING_COMMITS", ring)
     async with World() as world:
         for _ in range(4):
             await world.http.post("/v1/jobs", json=[{"command": ["true"]}] * 3)
         everything = await all_ids(world)
         assert len(everything) > 12
         for index, one in enumerate(everything[:-1]):
-            place = watching.parse_place(one, "Last-Event-ID")
+            place = events.parse_place(one, "Last-Event-ID")
             assert await watched(world.gateway, place, everything[-1]) == everything[index + 1 :]
-        assert await watched(world.gateway, Place(0), everything[-1]) == everything
+        assert await watched(world.gateway, LogPosition(0), everything[-1]) == everything
 
 
 async def test_a_watch_sees_what_comes_and_only_its_job() -> None:
     """Events after its start, of the one job and, for an array, of its elements."""
     async with World() as world:
         array = await world.submit(array=3)
-        watch = asyncio.create_task(watched(world.gateway, Place(0), "none", array))
+        watch = asyncio.create_task(watched(world.gateway, LogPosition(0), "none", array))
         other = await world.submit()
         await world.http.post(f"/v1/jobs/{array}:cancel")
         await world.in_state(array, "cancelled")
@@ -93,16 +93,16 @@ async def test_a_watch_sees_what_comes_and_only_its_job() -> None:
         assert jobs == {array, f"{array}_0", f"{array}_1", f"{array}_2"} and other not in jobs
         await asyncio.sleep(0.05)
         watch.cancel()
-        assert await watched(world.gateway, Place(0), everything[-1]["id"], array) == [
+        assert await watched(world.gateway, LogPosition(0), everything[-1]["id"], array) == [
             item["id"] for item in everything
         ]
 
 
 async def test_a_slow_watch_is_ended_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch whose place has left the ring after it began following says so and ends; nothing is skipped."""
-    monkeypatch.setattr(watching, "RING_COMMITS", 3)
+    monkeypatch.setattr(events, "RING_COMMITS", 3)
     async with World() as world:
-        watch = world.gateway.feed.watch(Place(world.gateway.views.sequence), "")
+        watch = world.gateway.feed.watch(LogPosition(world.gateway.views.sequence), "")
         assert b"behind" in await anext(watch)
         following = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0.01)
@@ -117,21 +117,21 @@ async def test_a_slow_watch_is_ended_with_a_word(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_watch_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step is bounded by bytes, not by commits: from the log and from the ring."""
-    monkeypatch.setattr(watching, "STEP_BYTES", 4000)
+    monkeypatch.setattr(events, "STEP_BYTES", 4000)
     async with World() as world:
         for _ in range(6):
             await world.http.post("/v1/jobs", json=[{"command": ["true"]}] * 4)
         feed = world.gateway.feed
-        assert 1 <= len(feed.since(Place(0))) < feed.last
+        assert 1 <= len(feed.since(LogPosition(0))) < feed.last
         feed._ring.clear()  # as after a restart: only the log has it
-        steps = [step async for step in feed.history(Place(0))]
+        steps = [step async for step in feed.history(LogPosition(0))]
         assert len(steps) > 1 and [sequence for step in steps for sequence, _ in step] == list(range(1, feed.last + 1))
 
 
 async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stalled client gives back its tail and its place among the watches."""
-    monkeypatch.setattr(watching, "SEND_S", 0.05)
-    monkeypatch.setattr(watching, "TAILS_MAX", 1)
+    monkeypatch.setattr(events, "SEND_S", 0.05)
+    monkeypatch.setattr(events, "TAILS_MAX", 1)
     async with World() as world:
         await world.submit()
         feed, sent = world.gateway.feed, 0
@@ -143,14 +143,14 @@ async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
             if sent > 2:
                 await asyncio.Event().wait()
 
-        await asyncio.wait_for(watching.WatchResponse(feed.watch(Place(0), "")).stream_response(send), 5)
+        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0), "")).stream_response(send), 5)
         assert feed.watches == 0 and not feed._tails.locked()
 
 
 async def test_pages_of_the_past_wait_their_turn_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all tails are taken a page is refused, and a page of what is at hand is not."""
-    monkeypatch.setattr(watching, "TAIL_WAIT_S", 0.05)
-    monkeypatch.setattr(watching, "TAILS_MAX", 1)
+    monkeypatch.setattr(events, "TAIL_WAIT_S", 0.05)
+    monkeypatch.setattr(events, "TAILS_MAX", 1)
     async with World() as world:
         await world.submit()
         feed = world.gateway.feed
@@ -172,7 +172,7 @@ async def test_a_forged_past_is_not_shown() -> None:
         told = next(message.sequence for message in stored if b"honest" in message.payload)
         world.hub.damage(subjects.LOG, told, lambda payload: payload.replace(b"honest", b"forged"))
         assert (await world.http.get("/v1/events")).json()["type"].endswith("log_damaged")
-        chunks = [chunk async for chunk in world.gateway.feed.watch(Place(1), "")]
+        chunks = [chunk async for chunk in world.gateway.feed.watch(LogPosition(1), "")]
         assert b"the log is damaged" in chunks[-1]
 
 
@@ -204,7 +204,7 @@ async def test_a_thousand_watches_open_no_consumers(monkeypatch: pytest.MonkeyPa
             return await tail(*args, **named)
 
         monkeypatch.setattr(world.bus, "tail", counted)
-        place = Place(world.gateway.views.sequence)
+        place = LogPosition(world.gateway.views.sequence)
         target = f"{place.sequence + 1}.0"
         watches = [asyncio.create_task(watched(world.gateway, place, target)) for _ in range(1000)]
         await until(lambda: world.gateway.feed.watches == 1000)

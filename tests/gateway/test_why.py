@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_gateway.views.rows import Refusal
-from fairlead_gateway.why.nodes import kept_back, over_nodes
+from fairlead_gateway.views.rows import PlacementRefusal
+from fairlead_gateway.why.nodes import node_refusals, over_nodes
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.reasons import CAUSES
 from fairlead_schemas.policies.partitions import OnPartition
@@ -155,7 +155,7 @@ def test_why(events: list[ev.Event], code: str, message: str, detail: dict[str, 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_cause_of_the_placer_has_words(cause: str) -> None:
     """For one node and for several; none is shown as the log spells it."""
-    one, several = kept_back({cause: 1}), kept_back({cause: 2})
+    one, several = node_refusals({cause: 1}), node_refusals({cause: 2})
     assert one.startswith("1 ") and several.startswith("2 ") and one[2:] != several[2:]
     assert f" by {cause.replace('_', ' ')}" not in one
 
@@ -163,7 +163,7 @@ def test_every_cause_of_the_placer_has_words(cause: str) -> None:
 def test_nodes_of_a_pool_are_not_the_cluster() -> None:
     """A job of a pool is refused by the nodes of that pool."""
     request = Request(nodes=2, gpu_milli=0, cpu_milli=1000, memory_mib=2048, pool="l40s")
-    refusal = Refusal(request, "1", 1, 1, 1, {}, 0, 0, 0, 0)
+    refusal = PlacementRefusal(request, "1", 1, 1, 1, {}, 0, 0, 0, 0)
     assert over_nodes(refusal, request) == "pool l40s has no nodes"
     assert needs(request) == "1 CPU and 2Gi of memory on each of 2 nodes"
 

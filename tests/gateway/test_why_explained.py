@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead_bus.port import Message
-from fairlead_gateway import explaining
-from fairlead_gateway.explaining import Explaining
+from fairlead_gateway.sources import service_queries
+from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer, Explanation, decode_ask, encode
 from fairlead_schemas.wire import subjects
 from tests.gateway.world import PlayedNode, World, gpus, until
@@ -175,7 +175,7 @@ async def test_an_explanation_of_an_earlier_state_is_not_used() -> None:
 
 async def test_a_busy_explainer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """While there is time; then it is said that it was busy."""
-    monkeypatch.setattr(explaining, "AGAIN_S", 0.01)
+    monkeypatch.setattr(service_queries, "AGAIN_S", 0.01)
     async with World() as world:
         _, job = await crowded(world)
         busy = ExplainerAnswer(error="busy", message="many were asked before it; ask again")
@@ -183,10 +183,10 @@ async def test_a_busy_explainer_is_asked_again(monkeypatch: pytest.MonkeyPatch) 
         explainer = await scripted(world, busy, busy, told)
         assert (await world.why(job))["reason"]["message"] == "waits for its turn; it is next"
         assert len(explainer.asked) == 3
-        always = await Explaining(world.bus, wait_s=0.1).ask(AskWhy(job=job))
+        always = await ExplainerClient(world.bus, wait_s=0.1).ask(AskWhy(job=job))
         assert always == told
         explainer.answers = [busy]
-        assert await Explaining(world.bus, wait_s=0.1).ask(AskWhy(job=job)) == busy
+        assert await ExplainerClient(world.bus, wait_s=0.1).ask(AskWhy(job=job)) == busy
 
 
 async def test_an_answer_that_cannot_be_read_is_none() -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fairlead_gateway.views.clustermap import cluster_map
+from fairlead_gateway.views.cluster_map import cluster_map
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import START_NS, Logbook, ended, joined, offered, placed, submitted, unplaceable

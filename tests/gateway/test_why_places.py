@@ -6,7 +6,7 @@ import pytest
 
 from bench.vectors.allocation import descriptions
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.why.proposals import proposals
+from fairlead_gateway.why.explanation import proposed_changes
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_schemas.http.api import Reason
@@ -80,7 +80,7 @@ def test_fragmentation_proposes_what_would_fit() -> None:
         world.offer(request(5, cpu=60))
     refused(world, request(8, cpu=4))
     views = views_of(world)
-    told = proposals(views, views.jobs.rows["3"], Explanation(reason="place"))
+    told = proposed_changes(views, views.jobs.rows["3"], Explanation(reason="place"))
     assert [(change.kind, change.amount) for change in told] == [("wait", 8000), ("smaller", 3000)]
     assert told[1].message == "could start now with 3 GPUs instead of 8"
 
@@ -145,7 +145,7 @@ def test_a_taint() -> None:
     assert (reason.detail["taint"], reason.detail["tainted"]) == ("team=vision:NoSchedule", 2)
     assert "--toleration team=vision:NoSchedule" in str(reason.detail["next"])
     views = views_of(world)
-    told = proposals(views, views.jobs.rows["1"], Explanation(reason="place"))
+    told = proposed_changes(views, views.jobs.rows["1"], Explanation(reason="place"))
     assert [change.kind for change in told] == ["request"], "waiting ends no taint"
     assert "--toleration team=vision:NoSchedule" in told[0].message
 
@@ -194,7 +194,7 @@ def test_a_rack_that_is_large_enough_may_come_free() -> None:
         world.offer(request(5, selector=(f"fairlead/rack={rack}",)))
     reason = refused(world, request(8, nodes=2, require=("rack",)))
     views = views_of(world)
-    told = proposals(views, views.jobs.rows["3"], Explanation(reason="place"))
+    told = proposed_changes(views, views.jobs.rows["3"], Explanation(reason="place"))
     assert told[0].message == "starts when 8 GPUs are free on each of 2 nodes of one rack"
     assert "no rack takes 2 nodes: the best takes 1; of 4 nodes 2 lack free GPUs, 2 could take part" in reason.message
     assert str(reason.detail["next"]).startswith("ask for 1 node, or only prefer one rack")
@@ -208,7 +208,7 @@ def test_no_rack_is_large_enough() -> None:
     world.offer(request(8))
     refused(world, request(8, nodes=3, require=("rack",)))
     views = views_of(world)
-    (told,) = proposals(views, views.jobs.rows["2"], Explanation(reason="place"))
+    (told,) = proposed_changes(views, views.jobs.rows["2"], Explanation(reason="place"))
     assert told.kind == "request" and told.message.startswith("ask for 2 nodes, or only prefer one rack")
 
 
@@ -284,7 +284,7 @@ def test_a_share_of_which_less_is_left() -> None:
     assert "the most that is left of one GPU is 0.300, on n1" in reason.message
     assert reason.detail["most_left_gpu_milli"] == 300
     views = views_of(world)
-    told = proposals(views, views.jobs.rows["3"], Explanation(reason="place"))
+    told = proposed_changes(views, views.jobs.rows["3"], Explanation(reason="place"))
     assert [(change.kind, change.amount) for change in told] == [("wait", 500), ("smaller", 300)]
     assert told[1].message == "could start now with 0.300 GPUs instead of 0.500"
     events = world.offer(Request(gpu_milli=300, gpu_parts=1))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.why.reason import likeness, reason_of
+from fairlead_gateway.why.reason import reason_of, request_class
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
@@ -193,10 +193,10 @@ def test_those_of_one_likeness_have_one_reason(events: list[ev.Event]) -> None:
     rows = book.views.jobs.rows
     likes: dict[object, Reason] = {}
     for row in rows.values():
-        reason, like = reason_of(book.views, row, book.now_ns, count_ahead=False), likeness(row)
+        reason, like = reason_of(book.views, row, book.now_ns, count_ahead=False), request_class(row)
         if like is not None:
             assert likes.setdefault(like, reason) == reason, row.id
-    assert first.array is not None or likeness(rows["91"]) == likeness(rows["92"]) in likes
+    assert first.array is not None or request_class(rows["91"]) == request_class(rows["92"]) in likes
 
 
 def test_a_word_counts_for_those_that_are_alike() -> None:

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_gateway.views.documents import node_document
+from fairlead_gateway.routes.documents import node_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import NodeRow
-from fairlead_gateway.why import room
+from fairlead_gateway.why import free_resources
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
@@ -22,8 +22,8 @@ WHOLE = st.builds(request, st.integers(1, 2), cpu=st.sampled_from((1, 20)), node
 WANTED = st.one_of(SHARES, PAIRS, WHOLE)
 
 
-def rooms(views: Views, wanted: Request) -> list[room.Room]:
-    return [room.room(node, wanted, node.held) for node in views.nodes.rows.values()]
+def rooms(views: Views, wanted: Request) -> list[free_resources.NodeFreeResources]:
+    return [free_resources.free_on_node(node, wanted, node.held) for node in views.nodes.rows.values()]
 
 
 def placed(events: list[ev.Event]) -> bool:
@@ -37,7 +37,7 @@ def test_room_for_it_is_a_place(before: list[Request], wanted: Request) -> None:
     world = cluster(2, 2)
     for each in before:
         world.offer(each)
-    expected = room.fits(wanted, rooms(views_of(world), wanted))
+    expected = free_resources.fits(wanted, rooms(views_of(world), wanted))
     assert expected == placed(world.offer(wanted))
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryBus
 from fairlead_bus.service import Service
-from fairlead_gateway.http_server import HttpSettings
+from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.lease import DEFAULT_LEASE_NS

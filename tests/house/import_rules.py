@@ -23,7 +23,15 @@ SHELLS: dict[str, dict[str, str]] = {
 
 #: {other package: its pure modules, with all below them}
 CORES: dict[str, tuple[str, ...]] = {
-    "fairlead_gateway": ("moments", "page", "problems", "ranktags", "submissions", "views", "why"),
+    "fairlead_gateway": (
+        "errors",
+        "monitoring.readiness",
+        "routes.documents",
+        "routes.job_translator",
+        "routes.rank_tags",
+        "views",
+        "why",
+    ),
     "fairlead_agent": (
         "core",
         "devices.labels",
@@ -68,13 +76,11 @@ CORES: dict[str, tuple[str, ...]] = {
     "fairlead_replay": (
         "archive.checkpoints",
         "archive.merkle",
-        "archive.notes",
-        "explainer.questions",
+        "explainer.answers",
         "lives",
         "recount",
         "virtual.figures",
         "virtual.load",
-        "virtual.outcome",
     ),
 }
 

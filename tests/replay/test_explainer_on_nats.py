@@ -15,7 +15,7 @@ from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.explain import explain
 from fairlead_replay.audit import read_log
 from fairlead_replay.explainer.service import Explainer, build
-from fairlead_replay.fold import Cluster, commits_of, fold_to
+from fairlead_replay.fold import FoldedCluster, commits_of, fold_to
 from fairlead_schemas.queries.explainer import Ask, AskDryRun, AskWhy, ExplainerAnswer, decode_answer, encode
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import QueueCommand, SubmitJob, encode_commands
@@ -95,7 +95,7 @@ class Site:
                     await asyncio.sleep(0.1)
 
 
-async def folded(bus: Bus, sequence: int) -> Cluster:
+async def folded(bus: Bus, sequence: int) -> FoldedCluster:
     """The whole log, read and folded to there."""
     return fold_to(commits_of([stored async for stored in read_log(bus)]), sequence)
 

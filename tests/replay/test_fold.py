@@ -16,7 +16,7 @@ from fairlead_bus.port import Message
 from fairlead_queue.core import QueueCore
 from fairlead_replay.audit import verify_export
 from fairlead_replay.compare import compare_live, compare_snapshots, fold_export
-from fairlead_replay.fold import CORES, Placed, commits_of, fold_from, fold_to, fold_to_time, state_hash
+from fairlead_replay.fold import CORES, PlacedCommit, commits_of, fold_from, fold_to, fold_to_time, state_hash
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas.wire import subjects
 from tests.replay.worlds import GOLDEN, GOLDEN_QUEUES, hub_of, log_of
@@ -86,7 +86,7 @@ def test_a_moment_is_the_last_sequence_before_it() -> None:
     assert fold_to_time(commits, commits[0].commit.at_ns - 1).sequence == 0
 
 
-def _latest(commits: list[Placed]) -> int:
+def _latest(commits: list[PlacedCommit]) -> int:
     return max(each.commit.at_ns for each in commits)
 
 

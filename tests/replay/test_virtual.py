@@ -11,9 +11,8 @@ from fairlead_replay.audit import verify_export
 from fairlead_replay.compare import fold_export
 from fairlead_replay.export import write_export
 from fairlead_replay.virtual import figures
-from fairlead_replay.virtual.load import BEGIN_NS, Job, Setting, machines, request_of
-from fairlead_replay.virtual.outcome import Life, Played
-from fairlead_replay.virtual.play import Player, Stalled, play
+from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, machines, request_of
+from fairlead_replay.virtual.play import TracePlayer, TraceStalled, play
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.units.quantities import SECOND_NS
 
@@ -29,17 +28,17 @@ def setting(sequencer: str = "drf", *, nodes: int = 1, gpus: int = 4, **more: An
     )
 
 
-def job(queue: str, at_s: int, gpus: int, work_s: int, *, on: int = 4, **more: Any) -> Job:
+def job(queue: str, at_s: int, gpus: int, work_s: int, *, on: int = 4, **more: Any) -> TraceJob:
     """A job in whole seconds, for nodes of `on` GPUs."""
-    return Job(queue, at_s * SECOND_NS, work_s * SECOND_NS, request_of(gpus, on), **more)
+    return TraceJob(queue, at_s * SECOND_NS, work_s * SECOND_NS, request_of(gpus, on), **more)
 
 
-def runs_s(life: Life) -> list[tuple[int, int]]:
+def runs_s(life: JobLife) -> list[tuple[int, int]]:
     """Start and end of each run, in seconds from the beginning."""
     return [((run.started_ns - BEGIN_NS) // SECOND_NS, (run.ended_ns - BEGIN_NS) // SECOND_NS) for run in life.runs]
 
 
-def mixed(count: int = 60) -> list[Job]:
+def mixed(count: int = 60) -> list[TraceJob]:
     """Jobs of one GPU to two nodes of 8, some in slices, in two queues."""
     return [
         job("ab"[at % 3 == 0], at * 37, (1, 2, 8, 16, 4)[at % 5], 20 + at * 53 % 900, on=8, slice_ns=at % 4 * 60 * SECOND_NS)
@@ -107,13 +106,13 @@ def test_a_job_ends_at_its_stated_limit() -> None:
 
 def test_a_job_that_never_fits_is_told() -> None:
     """Three nodes are asked for, and two are there."""
-    with pytest.raises(Stalled, match="nothing will start any more, and 1 jobs"):
+    with pytest.raises(TraceStalled, match="nothing will start any more, and 1 jobs"):
         play([job("a", 0, 12, 10), job("a", 5, 4, 10)], setting(nodes=2))
 
 
 def test_a_refused_command_is_told() -> None:
     """A queue that is not there."""
-    with pytest.raises(Stalled, match="refused"):
+    with pytest.raises(TraceStalled, match="refused"):
         play([job("c", 0, 1, 10)], setting())
 
 
@@ -142,7 +141,7 @@ def _held(played: Played) -> list[int]:
 def test_two_plays_are_one_and_their_log_is_a_log(tmp_path: Path) -> None:
     """Byte for byte; it can be exported, verified, and folded to the state that the cores had."""
     logs: list[list[Stored]] = [[], []]
-    players = [Player(mixed(), setting(nodes=3, gpus=8), log.append) for log in logs]
+    players = [TracePlayer(mixed(), setting(nodes=3, gpus=8), log.append) for log in logs]
     for player in players:
         player.play()
     assert logs[0] == logs[1]
@@ -155,7 +154,7 @@ def test_quiet_months_cost_nothing() -> None:
     """One job runs for two months while others of both queues wait: the cores are asked a few times, not every second."""
     asked = 0
 
-    class Counting(Player):
+    class Counting(TracePlayer):
         def _settle(self) -> None:
             nonlocal asked
             asked += 1

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from fairlead_replay.sim.many import quiet
+from fairlead_replay.sim.seeds import quiet
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_replay.sim.gangs import could_ever, whole
 from fairlead_replay.sim.invariants import Books
+from fairlead_replay.sim.run_books import could_ever, whole
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire.events import (
     JobOffered,

@@ -7,26 +7,26 @@ import pytest
 
 from fairlead_placer.state import State as PlacerState
 from fairlead_queue.state import State as QueueState
-from fairlead_replay.sim import mid_decision
+from fairlead_replay.sim import faults
 from fairlead_replay.sim.world import WORK_S, run_seed
 from tests.sim.test_planted import first_violation
 
 
 def struck_seed() -> int:
     """The first seed with many faults."""
-    return next(seed for seed in range(1, 100) if len(mid_decision.plan(seed, WORK_S)) > 5)
+    return next(seed for seed in range(1, 100) if len(faults.plan_decision_faults(seed, WORK_S)) > 5)
 
 
 def test_a_world_survives_exceptions_in_mid_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its log obeys every invariant, and the same seed gives the same log again, whatever the process has cached."""
     raised: list[str] = []
-    init = mid_decision.Defect.__init__
+    init = faults.Defect.__init__
 
-    def counted(defect: mid_decision.Defect, what: str) -> None:
+    def counted(defect: faults.Defect, what: str) -> None:
         raised.append(what)
         init(defect, what)
 
-    monkeypatch.setattr(mid_decision.Defect, "__init__", counted)
+    monkeypatch.setattr(faults.Defect, "__init__", counted)
     first, again = run_seed(struck_seed()), run_seed(struck_seed())
     assert first.violation is None
     assert first == again

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_replay.sim.operators import Operators
+from fairlead_replay.sim.people import Operators
 from fairlead_replay.sim.world import Parts, run_seed
 
 

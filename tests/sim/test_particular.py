@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_placer.capacity.instances import take
 from fairlead_placer.capacity.left import Left
-from fairlead_replay.sim.many import people_of
+from fairlead_replay.sim.seeds import people_of
 from fairlead_replay.sim.world import Parts, run_seed
 
 PARTICULAR = Parts(people=people_of(particular=True))

@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_queue.decide.preemption_candidates import Search
-from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.world import Parts, run_seed
 
 PARTS = Parts(people=Restless)

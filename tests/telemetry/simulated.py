@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead_bus.port import Stored
 from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.restless import Restless
+from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import Parts, run_seed
 from fairlead_schemas.wire import subjects

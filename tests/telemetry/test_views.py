@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_gateway.views.documents import job_document
+from fairlead_gateway.routes.documents import job_document
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.wire import events as ev

@@ -21,8 +21,8 @@ from fairlead.render.terminal import Format
 from fairlead.stack import state
 
 if TYPE_CHECKING:  # signing is loaded by the verbs that check signatures
-    from fairlead_replay.archive.notes import Verifier
-    from fairlead_replay.archive.verify import Report
+    from fairlead_replay.archive.checkpoints import Verifier
+    from fairlead_replay.archive.verify import ArchiveReport
 
 Directory = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The archive's directory.", show_default=False)]
 Key = Annotated[
@@ -35,7 +35,7 @@ Key = Annotated[
 
 def verifier_of(key: str) -> "Verifier | None":
     """The public key of an option, which is the key or a file that holds it; None where it was not given."""
-    from fairlead_replay.archive.notes import BadNote, read_verifier
+    from fairlead_replay.archive.checkpoints import BadNote, read_verifier
 
     if not key:
         return None
@@ -59,12 +59,12 @@ def key(
 
     fairlead audit key archive.key --name fairlead.log/berlin
     """
-    from fairlead_replay.archive import keyfile
+    from fairlead_replay.archive import archiver
 
     with refused():
-        made = keyfile.generate(name)
+        made = archiver.generate_key(name)
         try:
-            keyfile.write(file, made)
+            archiver.write_key_file(file, made)
         except FileExistsError:
             raise InputRefused(f"{file} is there already; a key is never written over") from None
     terminal.write(made.verifier.spelled + "\n")
@@ -94,13 +94,13 @@ def archive(
     fairlead audit archive ./archive --key-file archive.key
     """
     from fairlead_bus.main import configure_logging, with_bus
-    from fairlead_replay.archive import keyfile
-    from fairlead_replay.archive.follow import Archiver
+    from fairlead_replay.archive import archiver
+    from fairlead_replay.archive.archiver import Archiver
     from fairlead_replay.archive.store import Store
 
     configure_logging("warning")
     with bus_url((data or state.default_data()).absolute(), nats) as url, translated(), refused():
-        store = Store(directory.absolute(), keyfile.read(key_file), copy=copy)
+        store = Store(directory.absolute(), archiver.read_key_file(key_file), copy=copy)
         try:
             before = store.size
             last = with_bus(url, "archiver", lambda bus: Archiver(bus, store).catch_up())
@@ -170,7 +170,7 @@ def check(
     fairlead audit check proof.json --key fairlead.log+…
     """
     from fairlead_replay.archive import proofs
-    from fairlead_replay.archive.shelf import read_notes
+    from fairlead_replay.archive.contents import read_notes
 
     verifier = verifier_of(key)
     if verifier is None:
@@ -194,9 +194,9 @@ def verify_with(
 ) -> None:
     """`audit verify --archive`: log, archive and checkpoints together; exit code 1 where anything is wrong."""
     from fairlead_bus.main import with_bus
-    from fairlead_replay.archive import durable
+    from fairlead_replay.archive import segments
     from fairlead_replay.archive.checkpoints import entry
-    from fairlead_replay.archive.shelf import read_notes
+    from fairlead_replay.archive.contents import read_notes
     from fairlead_replay.archive.verify import verify_archive, verify_together, verify_with_export
 
     verifier = verifier_of(key)
@@ -205,7 +205,7 @@ def verify_with(
         if not book.exists():
             raise InputRefused(f"--known: there is no {book}")
 
-    def report() -> "Report":
+    def report() -> "ArchiveReport":
         if not nats and is_export(data):
             return verify_with_export(data, directory, key=verifier, known=books)
         if not nats and not (data / "nats" / "store").is_dir():
@@ -216,7 +216,7 @@ def verify_with(
     with translated(), refused():
         found = report()
         if remember and found.ok and found.newest and found.newest not in read_notes(remember):
-            durable.append(remember, entry(found.newest).encode())
+            segments.append(remember, entry(found.newest).encode())
     if output in (Format.json, Format.yaml):
         document = found._asdict() | {"found": [one._asdict() for one in found.found]}
         terminal.write(terminal.document(document, output))
@@ -233,7 +233,7 @@ def verify_with(
         raise typer.Exit(1)
 
 
-def _told(report: "Report") -> str:
+def _told(report: "ArchiveReport") -> str:
     """Return one line with the data that was read and the extent that signatures cover."""
     parts = [
         f"the log up to {report.log}" if report.log >= 0 else "no log (none was found; name one with --data or --nats)",

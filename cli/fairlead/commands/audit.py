@@ -29,13 +29,10 @@ from fairlead_bus.port import BusError, LogDamaged
 from fairlead_schemas.wire.conditions import Condition
 from fairlead_schemas.wire.lifecycle import STATES
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
     from fairlead_bus.command_stream import AcceptedLoss, CommandStreamReport
     from fairlead_replay.compare import Comparison
-    from fairlead_replay.fold import Cluster
-
-if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
-    pass
+    from fairlead_replay.fold import FoldedCluster
 
 app = typer.Typer(help="Check or export the log.", no_args_is_help=True)
 
@@ -256,7 +253,7 @@ def replay(
         raise typer.Exit(1)
 
 
-def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple[Cluster, list[Comparison]]":
+def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple[FoldedCluster, list[Comparison]]":
     """The log of a running cluster or of an export, folded; what the live services answered, where they were asked."""
     from fairlead_bus.main import with_bus
     from fairlead_replay.compare import compare_live, fold_export, fold_live
@@ -271,14 +268,14 @@ def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple
             return cluster, with_bus(url, "replay", compare_live) if compare else []
 
 
-def _lines(cluster: "Cluster", compared: "Sequence[Comparison]") -> Iterator[str]:
+def _lines(cluster: "FoldedCluster", compared: "Sequence[Comparison]") -> Iterator[str]:
     hashes = [(f"{service} state", digest) for service, digest in cluster.state_hashes().items()]
     yield terminal.fields([("sequence", str(cluster.sequence)), *summary(cluster), *hashes])
     for one in compared:
         yield f"{one.what}: {one.verdict} at {one.sequence} {one.message}".rstrip() + "\n"
 
 
-def summary(cluster: "Cluster") -> list[tuple[str, str]]:
+def summary(cluster: "FoldedCluster") -> list[tuple[str, str]]:
     """Return a summary of a folded cluster as (label, text) pairs: its time, its jobs, its nodes, its queues."""
     if not cluster.at_ns:
         return []

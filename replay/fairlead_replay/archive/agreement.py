@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from fairlead_bus.port import Stored
-from fairlead_replay.archive.checkpoints import Checkpoint
-from fairlead_replay.archive.merkle import HASH_BYTES, Tree, leaf_hash
-from fairlead_replay.chain import Audit, Verdict
+from fairlead_replay.archive.checkpoints import LogCheckpoint
+from fairlead_replay.archive.merkle import HASH_BYTES, MerkleTree, leaf_hash
+from fairlead_replay.chain import Audit, LogVerdict
 from fairlead_replay.export import encode_line
 
 Where = Literal["log", "archive", "checkpoint", "snapshot"]
@@ -28,11 +28,11 @@ class Disagreement(NamedTuple):
 class Signed(NamedTuple):
     """A checkpoint whose signature holds, and where it was found."""
 
-    checkpoint: Checkpoint
+    checkpoint: LogCheckpoint
     source: str
 
 
-class Marks:
+class SignedCheckpoints:
     """Every signed checkpoint by its size; two of one size that differ are a disagreement in themselves."""
 
     def __init__(self, signed: Iterable[Signed]) -> None:
@@ -51,17 +51,17 @@ class Marks:
         return self.by_size[max(self.by_size)] if self.by_size else None
 
 
-class Telling:
+class LogCopy:
     """Copy of the log as one place has it, read commit by commit; `found` lists its faults.
 
     `other`: a copy that was read to its end; the two must be equal up to the end of the shorter one.
     """
 
-    def __init__(self, where: Where, marks: Marks, other: "Telling | None" = None) -> None:
+    def __init__(self, where: Where, marks: SignedCheckpoints, other: "LogCopy | None" = None) -> None:
         self.where: Where = where
         self.marks, self.other = marks, other
         self.audit = Audit()
-        self.tree = Tree()
+        self.tree = MerkleTree()
         #: The leaves' hashes, one behind the other.
         self.leaves = bytearray()
         self.found: list[Disagreement] = []
@@ -98,7 +98,7 @@ class Telling:
         """Return the hash of the leaf of a sequence that was already read."""
         return bytes(self.leaves[(sequence - 1) * HASH_BYTES : sequence * HASH_BYTES])
 
-    def end(self) -> Verdict:
+    def end(self) -> LogVerdict:
         """There is no more: what the audit says, and whether anything is missing at the end."""
         verdict = self.audit.verdict()
         if not verdict.ok:

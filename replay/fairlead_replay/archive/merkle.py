@@ -23,7 +23,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
-class Tree:
+class MerkleTree:
     """Grows leaf by leaf and knows its root; keeps one hash per set bit of its size, so 20 for a million leaves."""
 
     def __init__(self, size: int = 0, peaks: Sequence[bytes] = ()) -> None:
@@ -54,7 +54,7 @@ class Tree:
 
 def root_of(leaves: Sequence[bytes]) -> bytes:
     """The root over leaf hashes."""
-    tree = Tree()
+    tree = MerkleTree()
     for leaf in leaves:
         tree.add(leaf)
     return tree.root()

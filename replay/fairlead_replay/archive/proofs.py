@@ -13,10 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_replay.archive.checkpoints import Checkpoint, open_checkpoint, size_of
+from fairlead_replay.archive.checkpoints import BadNote, LogCheckpoint, Verifier, open_checkpoint, size_of
+from fairlead_replay.archive.contents import ArchiveContents
 from fairlead_replay.archive.merkle import consistency_proof, grew, includes, inclusion_proof, leaf_hash
-from fairlead_replay.archive.notes import BadNote, Verifier
-from fairlead_replay.archive.shelf import Shelf
 from fairlead_replay.export import ExportError, decode_line
 
 VERSION = 1
@@ -47,7 +46,7 @@ def make(directory: Path, sequence: int, *, before: int = 0) -> Proof:
     also shows that this log continues the log of that checkpoint. Reads the whole archive. Raises BadProof, NoArchive,
     ArchiveDamaged.
     """
-    shelf = Shelf(directory)
+    shelf = ArchiveContents(directory)
     notes = shelf.notes()
     if not notes:
         raise BadProof(f"{directory} has no checkpoint yet")
@@ -70,7 +69,7 @@ def make(directory: Path, sequence: int, *, before: int = 0) -> Proof:
     )  # fmt: skip
 
 
-def check(proof: Proof, key: Verifier, earlier: str = "") -> Checkpoint:
+def check(proof: Proof, key: Verifier, earlier: str = "") -> LogCheckpoint:
     """The checkpoint that vouches for the line, if the proof holds; `earlier`: a checkpoint that the reader holds, whose log
     must be the beginning of this one. Raises BadProof."""
     try:
@@ -101,7 +100,7 @@ def read(encoded: bytes) -> Proof:
     return proof
 
 
-def _check_growth(proof: Proof, known: Checkpoint, checkpoint: Checkpoint) -> None:
+def _check_growth(proof: Proof, known: LogCheckpoint, checkpoint: LogCheckpoint) -> None:
     if known.size == checkpoint.size and known.root == checkpoint.root:
         return
     if proof.before != known.size:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fairlead_bus import snapshots
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Bus, BusError, LogDamaged, Stored
-from fairlead_replay.archive.shelf import Shelf, is_archive
+from fairlead_replay.archive.contents import ArchiveContents, is_archive
 from fairlead_replay.audit import SNAPSHOTS, verify_export
 from fairlead_replay.export import MANIFEST_FILE, decode_line, read_export
 from fairlead_replay.fold import commits_of
@@ -57,7 +57,7 @@ def _source(directory: Path) -> Callable[[], Iterator[Stored]]:
         if not verdict.ok:
             raise LogDamaged(verdict.first_bad, f"the export cannot be trusted: {verdict.what}")
         return lambda: read_export(directory)
-    shelf = Shelf(directory)
+    shelf = ArchiveContents(directory)
     return lambda: map(decode_line, shelf.lines())
 
 

@@ -7,9 +7,12 @@ A line without its newline is an entry of the Merkle tree: line n is leaf n - 1.
 SHA-256 of the previous manifest, so that they form a chain. The manifest is written last and makes the segment part of
 the archive. The manifest carries the state needed to continue (writers' heads, the tree's peaks), so that opening an
 archive reads one segment at most.
+
+Writing that has reached the disk when it returns: the file and, for new names, the directory that lists it.
 """
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,9 +22,47 @@ import msgspec
 
 from fairlead_bus.log import LogHead
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
-from fairlead_replay.archive import durable
 from fairlead_replay.export import HeadDoc
 from fairlead_schemas.wire.commit import GENESIS
+
+
+def write_new(path: Path, payload: bytes) -> None:
+    """A file in one step: it is there whole, or not at all, also after a crash. One that is there is replaced."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_directory(path.parent)
+
+
+def append(path: Path, payload: bytes) -> None:
+    """To the end of a file, which is made where it is missing. A crash may leave a beginning of `payload` there."""
+    new = not path.exists()
+    with path.open("ab") as file:
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        sync_directory(path.parent)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Drop everything behind the first `size` bytes."""
+    with path.open("r+b") as file:
+        file.truncate(size)
+        os.fsync(file.fileno())
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
 
 if TYPE_CHECKING or sys.version_info < (3, 14):
     from backports import zstd
@@ -126,9 +167,9 @@ def seal(directory: Path, lines: Sequence[bytes], manifest: SegmentManifest) -> 
         manifest, file_bytes=len(compressed), sha256=hashlib.sha256(compressed).hexdigest(), plain_bytes=len(plain)
     )
     path = directory / FOLDER / f"{manifest.first:016}.jsonl.zst"
-    durable.write_new(path, compressed)
+    write_new(path, compressed)
     encoded = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
-    durable.write_new(manifest_path(directory, manifest.first), encoded)
+    write_new(manifest_path(directory, manifest.first), encoded)
     return Segment(path, manifest, hashlib.sha256(encoded).hexdigest())
 
 

@@ -12,12 +12,11 @@ import msgspec
 
 from fairlead_bus.log import Chain, LogHead
 from fairlead_bus.port import LogDamaged, Stored
-from fairlead_replay.archive import checkpoints, durable, segments, shelf
-from fairlead_replay.archive.checkpoints import Checkpoint, open_checkpoint
-from fairlead_replay.archive.merkle import Tree, leaf_hash
-from fairlead_replay.archive.notes import BadNote, Signer
+from fairlead_replay.archive import checkpoints, contents, segments
+from fairlead_replay.archive.checkpoints import BadNote, LogCheckpoint, Signer, open_checkpoint
+from fairlead_replay.archive.contents import BOOK, IDENTITY, TAIL, ArchiveContents, ArchiveIdentity, NoArchive
+from fairlead_replay.archive.merkle import MerkleTree, leaf_hash
 from fairlead_replay.archive.segments import ArchiveDamaged, Segment, SegmentManifest
-from fairlead_replay.archive.shelf import BOOK, IDENTITY, TAIL, Identity, NoArchive, Shelf
 from fairlead_replay.export import ExportError, HeadDoc, decode_line, encode_line
 from fairlead_schemas.wire.commit import GENESIS, CommitUndecodable, Envelope, decode_envelope
 
@@ -63,9 +62,9 @@ class Store:
             raise
 
     def _open(self) -> None:
-        if not shelf.is_archive(self.directory):
-            durable.write_new(self.directory / IDENTITY, _identity(self._signer))
-        there = Shelf(self.directory)
+        if not contents.is_archive(self.directory):
+            segments.write_new(self.directory / IDENTITY, _identity(self._signer))
+        there = ArchiveContents(self.directory)
         if there.verifier.spelled != self._signer.verifier.spelled:
             raise NoArchive(
                 f"{self.directory} is signed by {there.verifier.spelled}, not by {self._signer.verifier.spelled}"
@@ -75,7 +74,7 @@ class Store:
         self._sealed: Segment | None = there.segments[-1] if there.segments else None
         before = self._sealed.manifest if self._sealed else None
         self.chain = Chain(before.last, before.chain_heads()) if before else Chain()
-        self.tree = Tree(before.last, before.tree_peaks()) if before else Tree()
+        self.tree = MerkleTree(before.last, before.tree_peaks()) if before else MerkleTree()
         self._begin_segment()
         marks = self._signed_marks()
         self._check_mark(marks)
@@ -114,7 +113,7 @@ class Store:
         finally:
             new = self._lines[taken:]
             if new:
-                durable.append(self.directory / TAIL, b"".join(new))
+                segments.append(self.directory / TAIL, b"".join(new))
         return len(new)
 
     def full(self) -> bool:
@@ -135,17 +134,17 @@ class Store:
             heads=heads, peaks=[peak.hex() for peak in self.tree.peaks],
         )  # fmt: skip
         self._sealed = segments.seal(self.directory, self._lines, manifest)
-        durable.truncate(self.directory / TAIL, 0)
+        segments.truncate(self.directory / TAIL, 0)
         self._begin_segment()
         return self._sealed
 
-    def sign(self, now_ns: int) -> Checkpoint | None:
+    def sign(self, now_ns: int) -> LogCheckpoint | None:
         """Put a signed checkpoint of all there is into the book; None where the newest one says it already. Call `spread`
         after it."""
         if self.signed == self.size:
             return None
         note = checkpoints.sign(self._signer, self.size, self.tree.root(), now_ns)
-        durable.append(self.directory / BOOK, checkpoints.entry(note).encode())
+        segments.append(self.directory / BOOK, checkpoints.entry(note).encode())
         self.signed = self.size
         return open_checkpoint(note, self._signer.verifier)
 
@@ -158,7 +157,7 @@ class Store:
             book.seek(self.copy.stat().st_size if self.copy.exists() else 0)
             missing = book.read()
         if missing:
-            durable.append(self.copy, missing)
+            segments.append(self.copy, missing)
 
     def close(self) -> None:
         """Let another process have it."""
@@ -187,7 +186,7 @@ class Store:
         self._first = self._first or envelope
         self._newest = envelope
 
-    def _signed_marks(self) -> dict[int, Checkpoint]:
+    def _signed_marks(self) -> dict[int, LogCheckpoint]:
         """Return {size: checkpoint} for checkpoints of the book that end behind the sealed segments (`verify` checks all of them).
         Raises ArchiveDamaged for a checkpoint that was not signed by this archive's key, and where the copy of the book
         differs.
@@ -199,7 +198,7 @@ class Store:
                 f"{self.copy} has checkpoints that {self.directory / BOOK} has not: an older archive was put in its place, or"
                 " the copy is another archive's; bring the newer archive back",
             )
-        marks: dict[int, Checkpoint] = {}
+        marks: dict[int, LogCheckpoint] = {}
         for note in checkpoints.read_book(book.decode(errors="replace")):
             try:
                 if checkpoints.size_of(note) >= self.size:
@@ -209,7 +208,7 @@ class Store:
                 raise ArchiveDamaged(0, f"{self.directory / BOOK}: {error}") from error
         return marks
 
-    def _check_mark(self, marks: dict[int, Checkpoint]) -> None:
+    def _check_mark(self, marks: dict[int, LogCheckpoint]) -> None:
         mark = marks.get(self.size)
         if mark is not None and mark.root != self.tree.root():
             raise ArchiveDamaged(
@@ -218,28 +217,31 @@ class Store:
 
 
 def _identity(signer: Signer) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(Identity(v=shelf.VERSION, key=signer.verifier.spelled))) + b"\n"
+    return (
+        msgspec.json.format(msgspec.json.encode(ArchiveIdentity(v=contents.VERSION, key=signer.verifier.spelled)))
+        + b"\n"
+    )
 
 
-def _whole_tail(there: Shelf) -> list[bytes]:
+def _whole_tail(there: ArchiveContents) -> list[bytes]:
     """The tail's whole lines that are not sealed; what a broken write left behind them is cut off."""
     path = there.directory / TAIL
     if not path.exists():
-        durable.append(path, b"")
+        segments.append(path, b"")
     lines = list(there.unsealed())
-    durable.truncate(path, sum(len(line) + 1 for _, line in lines))
+    segments.truncate(path, sum(len(line) + 1 for _, line in lines))
     return [line for number, line in lines if number > there.sealed]
 
 
 def _mended(book: Path) -> bytes:
     """A book's bytes, after what a broken write has left at its end was cut off."""
     if not book.exists():
-        durable.append(book, b"")
+        segments.append(book, b"")
     found = book.read_bytes()
     text = found.decode(errors="replace")
     keep = text[: checkpoints.whole(text)].encode()
     if found.startswith(keep) and len(keep) < len(found):
-        durable.truncate(book, len(keep))
+        segments.truncate(book, len(keep))
         return keep
     return found
 

@@ -6,23 +6,87 @@
     verify_with_export(export, directory, ...) -> Report   and an exported log
 
 Damage never raises: it is part of the report.
+
+Check of the services' snapshots against the log: each state from which a service would start must equal the fold.
+
+An attacker with control of the bus's server can put an older or another state into the store, and a service would
+continue from it. A fold of the log from its beginning detects that.
 """
 
 from pathlib import Path
 from typing import NamedTuple
 
+from fairlead_bus import snapshots
+from fairlead_bus.log import identity
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_replay.archive.agreement import Disagreement, Marks, Signed, Telling
-from fairlead_replay.archive.checkpoints import open_checkpoint
-from fairlead_replay.archive.kept_states import KeptStates
-from fairlead_replay.archive.notes import BadNote, Verifier
+from fairlead_bus.snapshots import Snapshot
+from fairlead_replay.archive.agreement import Disagreement, LogCopy, Signed, SignedCheckpoints
+from fairlead_replay.archive.checkpoints import BadNote, Verifier, open_checkpoint
+from fairlead_replay.archive.contents import BOOK, ArchiveContents, read_notes
 from fairlead_replay.archive.segments import ArchiveDamaged, Segment
-from fairlead_replay.archive.shelf import BOOK, Shelf, read_notes
 from fairlead_replay.audit import read_log
 from fairlead_replay.export import ExportError, decode_line, read_export
+from fairlead_replay.fold import CORES, FoldedCluster, state_hash
+from fairlead_schemas.wire.commit import decode_commit
 
 
-class Report(NamedTuple):
+class KeptStates:
+    """Comparison of kept states with the log: takes commits in order, and compares each state when the fold reaches its
+    sequence.
+    """
+
+    def __init__(self, kept: list[tuple[str, Snapshot]]) -> None:
+        self._kept = kept
+        self._cluster = FoldedCluster()
+        self._found: list[Disagreement] = []
+        self._broken = False
+        self.checked = 0
+
+    @classmethod
+    async def of(cls, bus: Bus) -> "KeptStates":
+        """All that belong to this log. Raises Unavailable."""
+        log_id = await identity(bus)
+        return cls(
+            [
+                (writer, kept)
+                for writer, core in CORES.items()
+                for kept in await snapshots.load_all(bus, writer, log_id=log_id, schema=core.schema)
+            ]
+        )
+
+    def take(self, sequence: int, payload: bytes) -> None:
+        """The next commit of the log."""
+        if self._broken or sequence > max((kept.sequence for _, kept in self._kept), default=0):
+            return
+        try:
+            self._cluster.evolve(sequence, decode_commit(payload))
+        except Exception:  # noqa: BLE001 -- a log that is not whole may break a fold in any way, and its own check says how
+            self._broken = True
+            return
+        for writer, kept in self._kept:
+            if kept.sequence == sequence:
+                self._check(writer, kept)
+
+    def end(self) -> list[Disagreement]:
+        """Return the disagreements found, including states beyond the log's end."""
+        for writer, kept in self._kept:
+            if kept.sequence > self._cluster.sequence and not self._broken:
+                what = f"{writer}'s state is of sequence {kept.sequence}, beyond the log's end: the log was cut or set back"
+                self._found.append(Disagreement("snapshot", kept.sequence, what))
+        return self._found
+
+    def _check(self, writer: str, kept: Snapshot) -> None:
+        self.checked += 1
+        try:
+            found = state_hash(CORES[writer].restore(kept.state).snapshot())
+        except Exception:  # noqa: BLE001 -- bytes that somebody else wrote; whatever they break, they are no state
+            found = ""
+        if found != self._cluster.state_hashes()[writer]:
+            what = f"{writer}'s state that is kept for sequence {kept.sequence} is not what the log amounts to there"
+            self._found.append(Disagreement("snapshot", kept.sequence, what))
+
+
+class ArchiveReport(NamedTuple):
     """The outcome. `found` is empty where everything agrees; sorted by place and sequence."""
 
     ok: bool
@@ -41,12 +105,12 @@ class Report(NamedTuple):
 
 
 class _Notes(NamedTuple):
-    marks: Marks
+    marks: SignedCheckpoints
     found: list[Disagreement]
     by_size: dict[int, str]
 
 
-def verify_archive(directory: Path, *, key: Verifier | None = None, known: tuple[Path, ...] = ()) -> Report:
+def verify_archive(directory: Path, *, key: Verifier | None = None, known: tuple[Path, ...] = ()) -> ArchiveReport:
     """Check an archive by itself and against checkpoints. `key`: the public key that the auditor was given (None: the one
     that the archive names itself). `known`: books of checkpoints from elsewhere. Raises NoArchive."""
     notes, archive = _read_archive(directory, key, known)
@@ -55,10 +119,10 @@ def verify_archive(directory: Path, *, key: Verifier | None = None, known: tuple
 
 async def verify_together(
     bus: Bus, directory: Path, *, key: Verifier | None = None, known: tuple[Path, ...] = ()
-) -> Report:
+) -> ArchiveReport:
     """Verify like `verify_archive`, and also the log on the bus and its snapshots. Raises NoArchive, Unavailable."""
     notes, archive = _read_archive(directory, key, known)
-    live = Telling("log", notes.marks, archive)
+    live = LogCopy("log", notes.marks, archive)
     states = await KeptStates.of(bus)
     try:
         async for stored in read_log(bus):
@@ -72,10 +136,10 @@ async def verify_together(
 
 def verify_with_export(
     export: Path, directory: Path, *, key: Verifier | None = None, known: tuple[Path, ...] = ()
-) -> Report:
+) -> ArchiveReport:
     """`verify_archive`, and an exported log in the place of the one on the bus. Raises NoArchive, ExportError."""
     notes, archive = _read_archive(directory, key, known)
-    told = Telling("log", notes.marks, archive)
+    told = LogCopy("log", notes.marks, archive)
     try:
         for stored in read_export(export):
             told.take(stored)
@@ -85,10 +149,10 @@ def verify_with_export(
     return _report(directory, key, notes, archive, told, [])
 
 
-def _read_archive(directory: Path, key: Verifier | None, known: tuple[Path, ...]) -> tuple[_Notes, Telling]:
-    shelf = Shelf(directory)
+def _read_archive(directory: Path, key: Verifier | None, known: tuple[Path, ...]) -> tuple[_Notes, LogCopy]:
+    shelf = ArchiveContents(directory)
     notes = _read_all_notes(directory, key or shelf.verifier, known)
-    archive = Telling("archive", notes.marks)
+    archive = LogCopy("archive", notes.marks)
     if key is not None and key.spelled != shelf.verifier.spelled:
         archive.found.append(
             Disagreement("archive", 0, f"archive.json names the key {shelf.verifier.spelled}, expected {key.spelled}")
@@ -104,7 +168,7 @@ def _read_archive(directory: Path, key: Verifier | None, known: tuple[Path, ...]
     return notes, archive
 
 
-def _take_piece(piece: Segment | list[bytes], archive: Telling) -> None:
+def _take_piece(piece: Segment | list[bytes], archive: LogCopy) -> None:
     if isinstance(piece, Segment):
         for line in piece.lines():
             archive.take(decode_line(line), line[:-1])
@@ -114,7 +178,7 @@ def _take_piece(piece: Segment | list[bytes], archive: Telling) -> None:
             archive.take(decode_line(line), line)
 
 
-def _check_manifest(segment: Segment, archive: Telling) -> None:
+def _check_manifest(segment: Segment, archive: LogCopy) -> None:
     """Check that the state in a manifest for the next start equals the state computed from its lines. Raises ArchiveDamaged."""
     manifest = segment.manifest
     heads = {writer: links.newest for writer, links in archive.audit.links.items()}
@@ -138,7 +202,7 @@ def _read_all_notes(directory: Path, key: Verifier, known: tuple[Path, ...]) -> 
             else:
                 signed.append(Signed(checkpoint, str(path)))
                 by_size.setdefault(checkpoint.size, note)
-    marks = Marks(signed)
+    marks = SignedCheckpoints(signed)
     return _Notes(marks, found + marks.found, by_size)
 
 
@@ -146,15 +210,15 @@ def _report(
     directory: Path,
     key: Verifier | None,
     notes: _Notes,
-    archive: Telling,
-    live: Telling | None,
+    archive: LogCopy,
+    live: LogCopy | None,
     more: list[Disagreement],
-) -> Report:
+) -> ArchiveReport:
     found = [*notes.found, *archive.found, *(live.found if live else []), *more]
     covered = max(archive.covered, live.covered if live else 0)
     newest = notes.marks.by_size.get(covered)
-    return Report(
+    return ArchiveReport(
         ok=not found, archived=archive.size, events=archive.audit.events, log=live.size if live else -1,
         checkpoints=len(notes.marks.by_size), covered=covered, signed_at=newest.checkpoint.signed_at if newest else "",
-        key=(key or Shelf(directory).verifier).spelled, found=found, newest=notes.by_size.get(covered, ""),
+        key=(key or ArchiveContents(directory).verifier).spelled, found=found, newest=notes.by_size.get(covered, ""),
     )  # fmt: skip

@@ -81,7 +81,7 @@ class Fold[C: Core]:
         await self._reader.close()
 
 
-class Kind[C: Core](NamedTuple):
+class CoreKind[C: Core](NamedTuple):
     """Kind of core: its writer, and the functions that create one."""
 
     writer: str
@@ -94,7 +94,7 @@ class Kind[C: Core](NamedTuple):
 class Folds[C: Core]:
     """Folds kept between questions. Not for two callers at once."""
 
-    def __init__(self, bus: Bus, kind: Kind[C]) -> None:
+    def __init__(self, bus: Bus, kind: CoreKind[C]) -> None:
         self._bus, self._kind = bus, kind
         self._live: Fold[C] | None = None
         self._past: Fold[C] | None = None

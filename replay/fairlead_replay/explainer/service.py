@@ -1,5 +1,5 @@
 """Service that receives questions and answers them one at a time, in order. The shell around `folds.py` and
-`questions.py`.
+`answers.py`.
 
 Any number of explainers may run: each question goes to one of them. Without questions, an explainer holds a
 connection and the scrub (`scrub.py`), and no state. Start at `Explainer`.
@@ -21,10 +21,8 @@ from fairlead_bus.settings import number
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run
-from fairlead_replay.explainer.folds import Folds, Kind, NotYet
-from fairlead_replay.explainer.moves import defrag
-from fairlead_replay.explainer.pools import packing
-from fairlead_replay.explainer.questions import why
+from fairlead_replay.explainer.answers import defrag, packing, why
+from fairlead_replay.explainer.folds import CoreKind, Folds, NotYet
 from fairlead_replay.explainer.scrub import PERCENT, Scrub
 from fairlead_schemas.queries.explainer import (
     ANSWER_S,
@@ -53,7 +51,7 @@ ANSWER_BYTES_MAX = 1_000_000
 log = structlog.get_logger()
 
 
-class Question(NamedTuple):
+class PendingQuestion(NamedTuple):
     """Question that waits for its answer."""
 
     ask: Ask
@@ -74,9 +72,9 @@ class Explainer:
         scrub_percent: float = PERCENT,
     ) -> None:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
-        self._folds = Folds(bus, Kind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore))
-        self._placers = Folds(bus, Kind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore))
-        self._waiting: asyncio.Queue[Question] = asyncio.Queue(WAITING_MAX)
+        self._folds = Folds(bus, CoreKind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore))
+        self._placers = Folds(bus, CoreKind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore))
+        self._waiting: asyncio.Queue[PendingQuestion] = asyncio.Queue(WAITING_MAX)
         #: Everybody who has not been answered.
         self._unanswered: set[asyncio.Future[bytes]] = set()
         self._answered = self._refused = self._failed = 0
@@ -131,7 +129,7 @@ class Explainer:
         if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
             return _invalid(f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
         loop = asyncio.get_running_loop()
-        question = Question(ask, loop.time() + ANSWER_S, loop.create_future())
+        question = PendingQuestion(ask, loop.time() + ANSWER_S, loop.create_future())
         try:
             self._waiting.put_nowait(question)
         except asyncio.QueueFull:
@@ -179,7 +177,7 @@ class Explainer:
             if not question.answer.done():
                 question.answer.set_result(payload)
 
-    async def _answer(self, question: Question) -> bytes:
+    async def _answer(self, question: PendingQuestion) -> bytes:
         """Return an answer to a question in every case, errors included."""
         folds = self._placers if isinstance(question.ask, AskDefrag | AskPacking) else self._folds
         try:

@@ -25,10 +25,10 @@ from fairlead_agent.core.steps import (
     TerminateRun,
 )
 from fairlead_bus.port import Message, Unavailable
-from fairlead_replay.sim import ills
+from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
-from fairlead_replay.sim.machine import Machine, Truth
+from fairlead_replay.sim.machine import SimMachine, Truth
 from fairlead_replay.sim.workload import EPOCH_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
@@ -45,7 +45,9 @@ READ_EVERY_BEATS = 2
 class SimAgent:
     """Process of one agent. Its journal is a list that outlives it."""
 
-    def __init__(self, machine: Machine, journal: list[Record], bus: FaultyBus, faults: Faults, fence_ns: int) -> None:
+    def __init__(
+        self, machine: SimMachine, journal: list[Record], bus: FaultyBus, faults: Faults, fence_ns: int
+    ) -> None:
         self.machine, self.journal, self.bus, self.faults = machine, journal, bus, faults
         self.loop = asyncio.get_running_loop()
         ledger = Ledger()
@@ -195,10 +197,10 @@ class SimAgent:
 
     def _introduced(self) -> Inventory:
         self._closed = self.machine.unfit
-        return ills.introduced(self.machine)
+        return health.introduced(self.machine)
 
     def _look_after_health(self) -> None:
-        seen = ills.changes(self.machine, self.ledger.ailing)
+        seen = health.changes(self.machine, self.ledger.ailing)
         if seen:
             self._do(self.core.ailed(seen))
         if self._closed != self.machine.unfit:
@@ -239,7 +241,7 @@ class SimAgent:
                 if not self.core.may_start(key, self._now()):
                     self._do(self.core.not_started(key, 0))
                     return
-                if found := ills.unfit(self.machine, self.faults.seed, key, len(order.hosts)):
+                if found := health.unfit(self.machine, self.faults.seed, key, len(order.hosts)):
                     self._do(self.core.unfit(key, "the machine is not fit", 0, found.blames))
                     return
                 refused = self.machine.start(order)

@@ -1,22 +1,130 @@
-"""Day of runs on scripted devices under idle policies: reclaimed runs, runs that were alive then, and idle time
+"""`python -m fairlead_replay.sim.idle_day [--seed N] [--profiles DIR]`: a day of scripted runs under idle policies, as a table.
+
+Played twice: under policies that look at several signals, at three scopes, and under one that looks at the GPU alone. Exits with 1
+where the first asked a run back that was alive. Nothing in it is measured.
+
+Scripted devices: a run's samples over time and the times when it is alive, from tables (tests/data/README.md).
+
+A table's row holds from its second to the next row's. The last row ends the table, and playback starts over.
+
+Day of runs on scripted devices under idle policies: reclaimed runs, runs that were alive then, and idle time
 that remained.
 
-The telemetry service's own core and watch decide (idle_cell.py). This module plays the queue (a reclaimed run
+The telemetry service's own core and watch decide (virtual/telemetry.py). This module plays the queue (a reclaimed run
 ends, on demand when other work waits) and the owners (some extend once), and keeps the books. Everything is
 drawn from a seed, nothing is measured.
 """
 
+import argparse
+import csv
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import msgspec
 
-from fairlead_replay.sim.idle_cell import Cell
-from fairlead_replay.sim.idle_profiles import SECOND_NS, Player, Profile
+from fairlead_replay.virtual.telemetry import VirtualTelemetry
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies
 from fairlead_schemas.wire.resources import Request
+from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch
+
+SECOND_NS = 1_000_000_000
+#: Numbers are not as smooth as a table.
+JITTER = 0.15
+
+
+class ProfileMoment(NamedTuple):
+    """Row of a profile's table."""
+
+    second: int
+    gpu_pct: int
+    memory_pct: int
+    power_w: int
+    links_kb_s: int
+    cpu_milli: int
+    network_kb_s: int
+    disk_kb_s: int
+    typing: int
+    alive: int
+
+
+class DeviceProfile:
+    """Scripted behaviour of one kind of run."""
+
+    def __init__(self, name: str, moments: list[ProfileMoment]) -> None:
+        self.name, self.moments = name, moments
+        self.length_s = moments[-1].second
+        self._seconds = [each.second for each in moments]
+
+    def at(self, second: float) -> ProfileMoment:
+        """Return the row that holds this many seconds after the run's start."""
+        return self.moments[bisect_right(self._seconds, second % self.length_s) - 1]
+
+
+def load(directory: Path) -> dict[str, DeviceProfile]:
+    """{name: profile} of all tables in a directory. Raises ValueError that names the file and the field."""
+    found: dict[str, DeviceProfile] = {}
+    for path in sorted(directory.glob("*.csv")):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        try:
+            moments = [ProfileMoment(**{field: int(row[field]) for field in ProfileMoment._fields}) for row in rows]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path}: expected whole numbers in the columns {', '.join(ProfileMoment._fields)}: {error}"
+            ) from error
+        if len(moments) < 2 or moments[0].second or [m.second for m in moments] != sorted({m.second for m in moments}):
+            raise ValueError(f"{path}: second: expected two or more rows that rise from 0")
+        found[path.stem] = DeviceProfile(path.stem, moments)
+    if not found:
+        raise ValueError(f"{directory}: expected tables (*.csv) of devices, found none")
+    return found
+
+
+class ProfilePlayer:
+    """Run on one GPU of its own node, and the samples of the node's agent."""
+
+    def __init__(self, job: str, profile: DeviceProfile, began_ns: int, rng: Random) -> None:
+        self.job, self.profile, self.began_ns, self.rng = job, profile, began_ns, rng
+        self.node, self.uuid = f"n{job}", f"GPU-n{job}-0"
+        self._n = self._at_ns = self._cpu_ms = self._network = self._disk = self._typed_ns = 0
+
+    def at(self, now_ns: int) -> ProfileMoment:
+        """Return the profile's row that holds at this time."""
+        return self.profile.at((now_ns - self.began_ns) / SECOND_NS)
+
+    def sample(self, now_ns: int) -> SampleBatch:
+        """Return the node's sample batch for this time. Counters have risen since the previous sample."""
+        self._n += 1
+        moment, passed_s = self.at(now_ns), max(0, now_ns - (self._at_ns or now_ns)) / SECOND_NS
+        self._at_ns = now_ns
+        self._cpu_ms += int(self._about(moment.cpu_milli) * passed_s)
+        self._network += int(self._about(moment.network_kb_s * 1000) * passed_s)
+        self._disk += int(self._about(moment.disk_kb_s * 1000) * passed_s)
+        if moment.typing:
+            self._typed_ns = now_ns
+        run = f"{self.job}.1"
+        gpu = GpuSample(
+            uuid=self.uuid, run=run, utilization_pct=min(100, self._about(moment.gpu_pct)), memory_used_mib=20_000,
+            memory_busy_pct=min(100, self._about(moment.memory_pct)), power_mw=self._about(moment.power_w * 1000),
+            pcie_tx_bytes_s=self._about(moment.links_kb_s * 500), pcie_rx_bytes_s=self._about(moment.links_kb_s * 500),
+        )  # fmt: skip
+        rank = RunResources(
+            run=run, cpu_ms=self._cpu_ms, network_rx_bytes=self._network, network_tx_bytes=0, disk_read_bytes=self._disk,
+            disk_written_bytes=0, terminal_ns=self._typed_ns,
+        )  # fmt: skip
+        return SampleBatch(
+            node=self.node, incarnation="sim", n=self._n, at_ns=now_ns, gpus=[gpu], resources=[rank], simulated=True
+        )
+
+    def _about(self, value: int) -> int:
+        return round(value * self.rng.uniform(1 - JITTER, 1 + JITTER))
+
 
 MINUTE_NS, HOUR_NS = 60 * SECOND_NS, 3600 * SECOND_NS
 DAY_NS = 24 * HOUR_NS
@@ -28,11 +136,11 @@ DEMAND_NS = tuple(hour * HOUR_NS for hour in (10, 14, 18, 22))
 type Policies = dict[str, tuple[IdlePolicy, ...]]
 
 
-class Wish(NamedTuple):
+class ScriptedRun(NamedTuple):
     """A run of the day: whose it is, what it does, when it starts, and whether its owner extends it once."""
 
     job: str
-    profile: Profile
+    profile: DeviceProfile
     user: str
     project: str
     kind: str
@@ -40,10 +148,10 @@ class Wish(NamedTuple):
     extends: bool
 
 
-class Row(msgspec.Struct, kw_only=True):
+class DayRow(msgspec.Struct, kw_only=True):
     """Outcome of one run."""
 
-    wish: Wish
+    wish: ScriptedRun
     held_ns: int = 0
     idle_ns: int = 0  # held, and not alive
     told: int = 0
@@ -60,16 +168,16 @@ class Row(msgspec.Struct, kw_only=True):
 class Day:
     """Day under one set of policies."""
 
-    def __init__(self, wishes: list[Wish], policies: Policies, seed: int) -> None:
+    def __init__(self, wishes: list[ScriptedRun], policies: Policies, seed: int) -> None:
         self.wishes, self.policies = sorted(wishes, key=lambda wish: wish.starts_ns), policies
-        self.rows = {wish.job: Row(wish=wish) for wish in wishes}
+        self.rows = {wish.job: DayRow(wish=wish) for wish in wishes}
         self._rng = Random(f"idle day {seed}")  # noqa: S311 -- repeatable is what it must be
-        self._cell = Cell(EPOCH_NS, self._hear, is_careful=False)
-        self._players: dict[str, Player] = {}
+        self._cell = VirtualTelemetry(EPOCH_NS, self._hear, is_careful=False)
+        self._players: dict[str, ProfilePlayer] = {}
         self._asked: list[ev.ReclaimRequested] = []
         self._wants: list[str] = []
 
-    def play(self) -> list[Row]:
+    def play(self) -> list[DayRow]:
         """Live through it; a row for each run."""
         for scope, policies in self.policies.items():
             [answer] = self._cell.ask(SetIdlePolicies(id=scope, user="root", scope=scope, policies=policies))
@@ -86,8 +194,8 @@ class Day:
             demands = [each for each in demands if EPOCH_NS + each > now_ns]
         return list(self.rows.values())
 
-    def _start(self, wish: Wish, now_ns: int) -> None:
-        player = self._players[wish.job] = Player(wish.job, wish.profile, now_ns, self._rng)
+    def _start(self, wish: ScriptedRun, now_ns: int) -> None:
+        player = self._players[wish.job] = ProfilePlayer(wish.job, wish.profile, now_ns, self._rng)
         request = Request(nodes=1, gpu_milli=1000, cpu_milli=8000, memory_mib=65536)
         self._cell.fold("queue", ev.JobSubmitted(
             cause="clock", job=wish.job, name=wish.profile.name, queue="day", user=wish.user, project=wish.project,
@@ -97,7 +205,7 @@ class Day:
         self._cell.fold("placer", ev.JobPlaced(cause="clock", job=wish.job, attempt=1, parts=(part,)))
         self._cell.fold("placer", ev.RunStarted(cause="clock", job=wish.job, attempt=1))
 
-    def _book(self, player: Player, now_ns: int) -> None:
+    def _book(self, player: ProfilePlayer, now_ns: int) -> None:
         row = self.rows[player.job]
         row.held_ns += SAMPLE_NS
         row.idle_ns += 0 if player.at(now_ns).alive else SAMPLE_NS
@@ -141,3 +249,135 @@ class Day:
         since_ns = now_ns if event.rule == "lifetime" else event.since_ns + SAMPLE_NS
         row.was_alive = any(player.at(at_ns).alive for at_ns in range(since_ns, now_ns + 1, SAMPLE_NS))
         self._cell.fold("placer", ev.RunEnded(cause="clock", job=event.job, attempt=1, outcome="stopped"))
+
+
+PROFILES = Path("tests/data/idle")
+#: {profile: kind of job}; all others are batch jobs.
+KINDS = {
+    "notebook_left_in_the_evening": "session", "abandoned_notebook": "session", "typing_session": "session",
+    "forgotten_loop": "session", "spiky_inference": "service",
+}  # fmt: skip
+#: Kinds without an end of their own that a lifetime would cut off: a lifetime does not check for a present
+#: user.
+_UNATTENDED = ("notebook_left_in_the_evening", "abandoned_notebook", "forgotten_loop")
+
+_QUIET = IdlePolicy(
+    rule="utilization", action="stop", mode="always",
+    below={"gpu": 50, "memory_traffic": 30, "gpu_links": 5_000_000, "cpu": 500, "network": 200_000, "disk": 500_000,
+           "terminal": 30 * MINUTE_NS},
+    after_ns=45 * MINUTE_NS, notice_ns=15 * MINUTE_NS, extend_ns=HOUR_NS, extensions_max=1, after_max_ns=12 * HOUR_NS,
+    may_soften=True,
+)  # fmt: skip
+SEVERAL_SIGNALS: Policies = {
+    "global": (_QUIET,),
+    # A classroom: on demand, and by whether anybody is at the terminal.
+    "project:teaching": (
+        IdlePolicy(rule="interaction", action="stop", mode="on_demand", after_ns=2 * HOUR_NS, notice_ns=15 * MINUTE_NS, kinds=("session",)),
+    ),
+    # One who wants her own sessions to end, and one who only wants to know.
+    "user:kim": (
+        IdlePolicy(rule="lifetime", action="requeue", mode="always", after_ns=12 * HOUR_NS, notice_ns=30 * MINUTE_NS, kinds=("session",)),
+    ),
+    "user:lee": (
+        IdlePolicy(rule="utilization", action="stop", below={"gpu": 50, "cpu": 500, "terminal": 30 * MINUTE_NS},
+                   after_ns=2 * HOUR_NS, notice_ns=15 * MINUTE_NS),
+    ),
+}  # fmt: skip
+#: As the usual "below 5 % for 10 minutes" goes.
+GPU_ALONE: Policies = {
+    "global": (
+        IdlePolicy(
+            rule="utilization", action="stop", mode="always", below={"gpu": 50}, after_ns=10 * MINUTE_NS, notice_ns=0
+        ),
+    ),
+}
+
+
+def runs_of(profiles: dict[str, DeviceProfile], seed: int) -> list[ScriptedRun]:
+    """Every profile four times, from the night to the forenoon: of ann's, lee's and kim's, and in the classroom."""
+    rng = Random(f"idle wishes {seed}")  # noqa: S311 -- repeatable is what it must be
+    wishes: list[ScriptedRun] = []
+    for profile in profiles.values():
+        for user, project in (("ann", "hep"), ("lee", "hep"), ("kim", "hep"), ("eve", "teaching")):
+            if user == "kim" and KINDS.get(profile.name) == "session" and profile.name not in _UNATTENDED:
+                continue
+            starts_ns = rng.randrange(0, 10 * 60) * MINUTE_NS
+            kind = KINDS.get(profile.name, "batch")
+            wishes.append(
+                ScriptedRun(str(len(wishes) + 1), profile, user, project, kind, starts_ns, extends=rng.random() < 0.5)
+            )
+    return wishes
+
+
+class DayResult(NamedTuple):
+    """Outcome of a day under some policies; GPU-hours."""
+
+    rows: list[DayRow]
+    false_positives: int
+    missed_idle: float
+    saved: float
+
+
+def play(profiles: dict[str, DeviceProfile], policies: Policies, seed: int) -> DayResult:
+    """Simulate one day and return its result."""
+    rows = Day(runs_of(profiles, seed), policies, seed).play()
+    return DayResult(
+        rows,
+        sum(row.was_alive for row in rows),
+        _hours(row.idle_ns for row in rows),
+        _hours(row.saved_ns for row in rows),
+    )
+
+
+HEADINGS = ("runs", "held h", "idle h", "told", "extended", "foreseen", "reclaimed", "alive", "saved h", "cut off h")
+
+
+def table(title: str, result: DayResult) -> str:
+    """The day by profile, and by the policy that ended runs."""
+    lines = [title, f"  {'profile':<30}" + "".join(f"{heading:>10}" for heading in HEADINGS)]
+    for name in sorted({row.wish.profile.name for row in result.rows}):
+        lines.append(_line(name, [row for row in result.rows if row.wish.profile.name == name]))
+    lines.append(_line("all", result.rows))
+    for by in sorted({row.reclaimed_by for row in result.rows if row.reclaimed_by}):
+        of = [row for row in result.rows if row.reclaimed_by == by]
+        alive, saved = sum(row.was_alive for row in of), _hours(row.saved_ns for row in of)
+        lines.append(f"  by {by}: {len(of)} reclaimed, {alive} of them alive, {saved:.1f} idle GPU-hours saved")
+    idle = result.missed_idle + result.saved
+    lines.append(
+        f"  false positives: {result.false_positives}; missed idle GPU-hours: {result.missed_idle:.1f} of {idle:.1f}"
+    )
+    return "\n".join(lines)
+
+
+def _line(name: str, rows: list[DayRow]) -> str:
+    cells = (
+        len(rows), _hours(row.held_ns for row in rows), _hours(row.idle_ns for row in rows), sum(row.told for row in rows),
+        sum(row.extended for row in rows), sum(row.foreseen for row in rows), sum(bool(row.reclaimed_by) for row in rows),
+        sum(row.was_alive for row in rows), _hours(row.saved_ns for row in rows), _hours(row.cut_off_ns for row in rows),
+    )  # fmt: skip
+    return f"  {name:<30}" + "".join(f"{cell:>10.1f}" if isinstance(cell, float) else f"{cell:>10}" for cell in cells)
+
+
+def _hours(spans_ns: Iterable[int]) -> float:
+    return sum(spans_ns) / HOUR_NS
+
+
+def main() -> int:
+    """Print the day; 1 where several signals asked back what was alive."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--profiles", type=Path, default=PROFILES, help=f"a directory of tables; default: {PROFILES}")
+    asked = parser.parse_args()
+    try:
+        profiles = load(asked.profiles)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    several = play(profiles, SEVERAL_SIGNALS, asked.seed)
+    sys.stdout.write(table(f"several signals, three scopes (simulated day, seed {asked.seed})", several) + "\n")
+    sys.stdout.write(table("the GPU alone, below 5 % for 10 minutes", play(profiles, GPU_ALONE, asked.seed)) + "\n")
+    return 1 if several.false_positives else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,7 +19,7 @@ from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, 
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 
 if TYPE_CHECKING:
-    from fairlead_replay.sim.machine import Machine, Process
+    from fairlead_replay.sim.machine import SimMachine, SimProcess
     from fairlead_replay.sim.world import World
 
 SCOPES = ("global", "user:a", "user:b")
@@ -29,7 +29,7 @@ type Policies = dict[str, tuple[IdlePolicy, ...]]
 TURN_S = 14
 
 
-class Plan(NamedTuple):
+class IdlePlan(NamedTuple):
     """The habits of one world."""
 
     #: (second, settings that a person makes then, all or none)
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     loss: float
 
 
-def plan(seed: int, until_s: float) -> Plan | None:
+def plan(seed: int, until_s: float) -> IdlePlan | None:
     """Return the plan of idle policies and extensions of this seed; None: there is no telemetry service."""
     rng = Random(f"idle {seed}")  # noqa: S311 -- repeatable is what it must be
     if rng.random() < 0.5:
@@ -47,7 +47,7 @@ def plan(seed: int, until_s: float) -> Plan | None:
     settings = [(rng.uniform(0.1, 3.0), {"global": _policies(rng)})]
     settings += [(rng.uniform(1.0, until_s), _change(rng)) for _ in range(rng.choice((0, 1, 3)))]
     wishes = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 12, 24))))
-    return Plan(sorted(settings, key=lambda each: each[0]), wishes, rng.choice((0.0, 0.1, 0.4)))
+    return IdlePlan(sorted(settings, key=lambda each: each[0]), wishes, rng.choice((0.0, 0.1, 0.4)))
 
 
 def _change(rng: Random) -> Policies:
@@ -81,7 +81,7 @@ def is_busy(job: str, age_s: float) -> bool:
 class Idleness:
     """Carries out the plan of one world, and remembers what it showed."""
 
-    def __init__(self, world: "World", planned: Plan) -> None:
+    def __init__(self, world: "World", planned: IdlePlan) -> None:
         self.world, self.planned = world, planned
         self.rng = Random(f"idle samples {world.seed}")  # noqa: S311 -- as all of a seed
         self._n = self._commands = 0
@@ -153,7 +153,7 @@ class Idleness:
         self._commands += 1
         return f"i{self._commands}"
 
-    def _measure(self, machine: "Machine", second: float) -> SampleBatch:
+    def _measure(self, machine: "SimMachine", second: float) -> SampleBatch:
         self._n += 1
         at_ns = EPOCH_NS + int(second * SECOND_NS)
         running = [process for process in machine.processes.values() if process.running]
@@ -168,7 +168,7 @@ class Idleness:
             resources=[self._rank(process, second, is_busy=busy[process.key]) for process in running],
         )  # fmt: skip
 
-    def _rank(self, process: "Process", second: float, *, is_busy: bool) -> RunResources:
+    def _rank(self, process: "SimProcess", second: float, *, is_busy: bool) -> RunResources:
         """Return a rank's resource sample. A busy rank uses two CPUs and has terminal input now; an agent always keeps the
         time of the last terminal input.
         """
@@ -197,7 +197,7 @@ class Idleness:
         return f"{job}.{attempt} counts as idle since {since_ns}, and was busy at {seen[0]}" if seen else ""
 
 
-def _gpu(uuid: str, process: "Process", *, is_busy: bool) -> GpuSample:
+def _gpu(uuid: str, process: "SimProcess", *, is_busy: bool) -> GpuSample:
     return GpuSample(
         uuid=uuid, run=f"{process.key.job}.{process.key.attempt}", utilization_pct=90 if is_busy else 0,
         memory_used_mib=1, memory_busy_pct=30 if is_busy else 0,

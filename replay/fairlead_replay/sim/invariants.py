@@ -13,12 +13,9 @@ from fairlead_bus.port import Stored
 from fairlead_placer import invariants as placer_invariants
 from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
-from fairlead_replay.fold import CORES, Cluster, state_hash
-from fairlead_replay.sim.gangs import whole
+from fairlead_replay.fold import CORES, FoldedCluster, state_hash
 from fairlead_replay.sim.idle_books import IdleBooks
-from fairlead_replay.sim.limits import LimitBooks
-from fairlead_replay.sim.savings import SavingBooks
-from fairlead_replay.sim.yielding import YieldBooks, amounts, held
+from fairlead_replay.sim.run_books import LimitBooks, SavingBooks, YieldBooks, amounts, held, whole
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, QueueSettings
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import subjects
@@ -166,7 +163,7 @@ class Observer:
     def __init__(self, idle: IdleBooks | None = None, limits: LimitBooks | None = None) -> None:
         self.idle = idle or IdleBooks()
         self.limits = limits or LimitBooks()
-        self.cluster = Cluster()
+        self.cluster = FoldedCluster()
         self.books = Books()
         self.yields = YieldBooks(self.books.settings, self.books.asked, self.books.guaranteed)
         self.savings = SavingBooks()

@@ -13,7 +13,7 @@ from typing import Any
 TURNS_MAX = 100_000
 
 
-class Stalled(RuntimeError):
+class LoopStalled(RuntimeError):
     """Nothing is ready and no timer is set: the simulated world waits for something that cannot come."""
 
 
@@ -28,9 +28,9 @@ class _Clock:
         """Instead of waiting for I/O, go to the time of the next timer."""
         self._turns = 0 if timeout else self._turns + 1
         if self._turns > TURNS_MAX:
-            raise Stalled(f"something spins: {TURNS_MAX} turns of the loop at {self._loop.time():.6f} s")
+            raise LoopStalled(f"something spins: {TURNS_MAX} turns of the loop at {self._loop.time():.6f} s")
         if timeout is None:
-            raise Stalled(f"nothing left to happen at {self._loop.time():.6f} s")
+            raise LoopStalled(f"nothing left to happen at {self._loop.time():.6f} s")
         if timeout > 0:
             self._loop.jump()
         return []

@@ -2,27 +2,102 @@
 
 It is the ground truth: whether a device had two processes, or a rank was started twice, is seen here and
 nowhere else, whatever the log says. It knows no log, no placer and no agent beyond two callbacks.
+
+Devices of one machine that processes hold, as the machine sees them; and GPUs repartitioned as a driver does it.
+
+The ground truth of I1 beyond whole GPUs: shares with a sum above one GPU, an instance that is missing or held by two
+processes, CPUs to which two processes are pinned.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import Literal
 
 import msgspec
 
 from fairlead_agent.core.runs import Exit, Found, RunKey, Word, key_of
-from fairlead_replay.sim import devices
-from fairlead_replay.sim.ills import UNFIT
+from fairlead_agent.devices.labels import mig_labels
+from fairlead_agent.devices.repartition import carry_out
+from fairlead_agent.devices.simulated_mig import SimulatedCutter
+from fairlead_replay.sim.health import UNFIT
+from fairlead_schemas.units.hardware import MIG_PREFIX, parse_cpus
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, Inventory
+
+MILLI = 1000
+
+
+def shared_devices(order: RunOrder, other: RunOrder) -> list[str]:
+    """Return the devices that both orders hold although only one may: instances, GPUs, CPUs."""
+    if instances := set(order.instances) & set(other.instances):
+        return sorted(instances)
+    gpus = set(order.gpus) & set(other.gpus)
+    if gpus and not (order.instances and other.instances) and not _are_shares(order, other):
+        return sorted(gpus)
+    if order.cpus and other.cpus:
+        return [f"CPU {cpu}" for cpu in sorted(set(parse_cpus(order.cpus)) & set(parse_cpus(other.cpus)))]
+    return []
+
+
+def _are_shares(*orders: RunOrder) -> bool:
+    return all(order.gpu_milli and not order.instances for order in orders)
+
+
+def misfit(order: RunOrder, others: Iterable[RunOrder], inventory: Inventory) -> str:
+    """Return a description of the devices that the machine lacks for the order in addition to the others, "" if none."""
+    there = {each.uuid: gpu.uuid for gpu in inventory.gpus for each in gpu.instances}
+    for gpu, instance in zip(order.gpus, order.instances, strict=False):
+        if there.get(instance) != gpu:
+            return f"there is no instance {instance} on {gpu}"
+    if not order.instances and (cut := {gpu.uuid for gpu in inventory.gpus if gpu.mig} & set(order.gpus)):
+        return f"{sorted(cut)} are in MIG mode"
+    used: dict[str, int] = {}
+    for each in (order, *others):
+        for gpu in each.gpus if _are_shares(each) else ():
+            used[gpu] = used.get(gpu, 0) + each.gpu_milli
+    over = {gpu: milli for gpu, milli in used.items() if milli > MILLI and gpu in order.gpus}
+    return f"shares of a GPU are more than all of it: {over}" if over else ""
+
+
+def in_use(order: LayoutOrder, others: Iterable[RunOrder]) -> str:
+    """Return a run that holds an instance or GPU that the layout removes, "" if there is none."""
+    going = {each.uuid for each in order.destroy}
+    for other in others:
+        if going & set(other.instances) or (order.mode and order.gpu in other.gpus):
+            return f"{other.job}.{other.attempt}"
+    return ""
+
+
+def cut(inventory: Inventory, order: LayoutOrder, refused: Collection[str] = ()) -> tuple[Inventory, str]:
+    """The inventory when a driver has carried out the order, and why it has not ("" if it has)."""
+    gpus, failure = list(inventory.gpus), f"there is no GPU {order.gpu}"
+    for at, gpu in enumerate(gpus):
+        if gpu.uuid == order.gpu:
+            cutter = SimulatedCutter(gpu, order.plan, refused)
+            failure = carry_out(cutter, order)
+            gpus[at] = cutter.gpu
+    return counted(inventory, tuple(gpus)), failure
+
+
+def counted(inventory: Inventory, gpus: tuple[Gpu, ...]) -> Inventory:
+    """The inventory with these GPUs, and labels that count their instances."""
+    labels = {key: value for key, value in inventory.labels.items() if not key.startswith(MIG_PREFIX)}
+    return msgspec.structs.replace(inventory, gpus=gpus, labels={**labels, **mig_labels(gpus)})
+
+
+def booted(inventory: Inventory) -> Inventory:
+    """MIG mode lasts over a boot, instances do not."""
+    if not any(gpu.instances for gpu in inventory.gpus):
+        return inventory
+    return counted(inventory, tuple(msgspec.structs.replace(gpu, instances=()) for gpu in inventory.gpus))
 
 
 class Truth(AssertionError):
     """Something happened on a machine that must never happen."""
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SimWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Behaviour of a simulated job, in the place of a job file."""
 
     run_ms: int = 1000
@@ -39,10 +114,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: Literal["exit", "save", ""] = ""
 
 
-class Process:
+class SimProcess:
     """Process of one rank; it stays listed until its devices are free."""
 
-    def __init__(self, order: RunOrder, work: Work, exit: Exit) -> None:
+    def __init__(self, order: RunOrder, work: SimWork, exit: Exit) -> None:
         self.key = key_of(order)
         self.order = order
         self.work = work
@@ -63,7 +138,7 @@ class Starts:
         self.times: dict[RunKey, tuple[float, float | None]] = {}
         #: {job: seconds of its work that are saved}, on a disk that all nodes have.
         self.saved: dict[str, float] = {}
-        self.machines: list[Machine] = []
+        self.machines: list[SimMachine] = []
         #: An agent that has lived for so long has had its chance to fence.
         self.settled_s = settled_s
 
@@ -96,7 +171,7 @@ class Starts:
                     raise Truth(f"I4: {key.name} was started on {node} while {other.key.name} runs on {machine.name}")
 
 
-class Machine:
+class SimMachine:
     """Hardware and kernel of one node. `exited` and `cleaned` are called while an agent listens."""
 
     def __init__(self, name: str, gpu_count: int, rng: Random, starts: Starts, linger_s: float) -> None:
@@ -105,7 +180,7 @@ class Machine:
         #: What is not well: {(GPU, or "" for the machine itself, code)}.
         self.ills: set[tuple[str, str]] = set()
         self.rng, self.starts, self.linger_s = rng, starts, linger_s
-        self.processes: dict[RunKey, Process] = {}
+        self.processes: dict[RunKey, SimProcess] = {}
         #: Of this boot: what was started, and how it ended.
         self.ended: dict[RunKey, Exit] = {}
         self.seen: set[RunKey] = set()
@@ -145,19 +220,19 @@ class Machine:
         has broken its word."""
         key = key_of(order)
         for process in self.processes.values():
-            if shared := devices.shared(order, process.order):
+            if shared := shared_devices(order, process.order):
                 what = "runs on" if process.running else "has not left"
                 raise Truth(f"I1: {key.name} was started on {shared}, which {process.key.name} still {what}")
-        if wrong := devices.misfit(order, [each.order for each in self.processes.values()], self.inventory):
+        if wrong := misfit(order, [each.order for each in self.processes.values()], self.inventory):
             raise Truth(f"I1: {key.name} was started on {self.name}: {wrong}")
-        work = msgspec.json.decode(order.spec, type=Work)
+        work = msgspec.json.decode(order.spec, type=SimWork)
         self.starts.add(key, self.name, strict=work.strict)
         self.seen.add(key)
         if self.rng.random() < 0.01:
             self.ended[key] = Exit(message="the runtime refused")
             return "the runtime refused"
         fails = self.rng.random() * 100 < work.fails_pct
-        process = Process(order, work, Exit(code=1 if fails else 0))
+        process = SimProcess(order, work, Exit(code=1 if fails else 0))
         self.processes[key] = process
         process.since, process.began_with = asyncio.get_running_loop().time(), self.starts.saved.get(key.job, 0.0)
         self._end_after(process, max(0.001, work.run_ms / 1000 - process.began_with))
@@ -168,10 +243,10 @@ class Machine:
         """Repartition a GPU and return the reason of a failure, "" if none. Raises Truth if an instance that is removed is
         in use.
         """
-        if user := devices.in_use(order, [each.order for each in self.processes.values()]):
+        if user := in_use(order, [each.order for each in self.processes.values()]):
             raise Truth(f"I1: {order.gpu} of {self.name} was cut anew under {user}")
         refused = {place.profile for place in order.create} if refuses else ()
-        self.inventory, failure = devices.cut(self.inventory, order, refused)
+        self.inventory, failure = cut(self.inventory, order, refused)
         return failure
 
     def notice(self, key: RunKey) -> None:
@@ -180,24 +255,24 @@ class Machine:
         if process is not None and process.running and process.work.answer and key.rank == 0:
             asyncio.get_running_loop().call_later(self.rng.uniform(0.05, 1.5), self._answer, process)
 
-    def _answer(self, process: Process) -> None:
+    def _answer(self, process: SimProcess) -> None:
         if process.running:
             self._save(process)
             if process.work.answer == "exit":
                 process.exit = Exit(code=0)
                 self._end_after(process, 0.01)
 
-    def _save_later(self, process: Process) -> None:
+    def _save_later(self, process: SimProcess) -> None:
         if process.work.saves_ms and process.order.checkpoint is not None and process.key.rank == 0:
             wait_s = process.work.saves_ms / 1000 * self.rng.uniform(0.5, 1.5)
             process.saver = asyncio.get_running_loop().call_later(wait_s, self._save_and_go_on, process)
 
-    def _save_and_go_on(self, process: Process) -> None:
+    def _save_and_go_on(self, process: SimProcess) -> None:
         if process.running:
             self._save(process)
             self._save_later(process)
 
-    def _save(self, process: Process) -> None:
+    def _save(self, process: SimProcess) -> None:
         now = asyncio.get_running_loop().time()
         done = process.began_with + now - process.since
         self.starts.saved[process.key.job] = done
@@ -252,15 +327,15 @@ class Machine:
         self.ended.clear()
         self.words.clear()
         self.seen.clear()
-        self.inventory = devices.booted(self.inventory)
+        self.inventory = booted(self.inventory)
         self.boot += 1
 
-    def _end_after(self, process: Process, delay_s: float) -> None:
+    def _end_after(self, process: SimProcess, delay_s: float) -> None:
         if process.timer is not None:
             process.timer.cancel()
         process.timer = asyncio.get_running_loop().call_later(delay_s, self._end, process)
 
-    def _end(self, process: Process) -> None:
+    def _end(self, process: SimProcess) -> None:
         process.running = False
         self.starts.over(process.key)
         self.ended[process.key] = process.exit
@@ -272,7 +347,7 @@ class Machine:
         if self.exited is not None:
             self.exited(process.key, process.exit, linger_s == 0.0)
 
-    def _free(self, process: Process) -> None:
+    def _free(self, process: SimProcess) -> None:
         del self.processes[process.key]
         if self.cleaned is not None:
             self.cleaned(process.key)

@@ -14,11 +14,11 @@ from zlib import crc32
 import msgspec
 
 from fairlead_bus.port import BusError
-from fairlead_replay.sim import ills
+from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Faults
-from fairlead_replay.sim.gangs import could_ever
-from fairlead_replay.sim.machine import Work
+from fairlead_replay.sim.machine import SimWork
+from fairlead_replay.sim.run_books import could_ever
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.policies.launchers import GangRule
 from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
@@ -124,7 +124,7 @@ class People:
         for job in held:
             await self.send("queue", [ReleaseJob(id=self.new_id(), job=job)])
         await self.send("placer", [ResetBreaker(id=self.new_id())])
-        await self.send("placer", ills.restored(self.nodes, self.new_id))
+        await self.send("placer", health.restored(self.nodes, self.new_id))
         for kind in (UncordonNode, UnquarantineNode):
             await self.send("placer", [kind(id=self.new_id(), node=node) for node in self.nodes])
 
@@ -174,7 +174,7 @@ class People:
             gpu_milli=1000 * rng.choice((1, 1, 2, 4) if gang else (0, 1, 1, 2, 3, 4)),
             cpu_milli=rng.choice((100, 1000, 6000)), memory_mib=rng.choice((64, 4096)),
         )  # fmt: skip
-        work = Work(
+        work = SimWork(
             run_ms=rng.choice((1, 400, 3000, 15_000, 45_000, 45_000)), fails_pct=rng.choice((0, 0, 0, 30, 100)),
             stubborn=rng.random() < 0.1,
         )  # fmt: skip

@@ -19,18 +19,17 @@ from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.sim import idleness, ills, mid_decision
+from fairlead_replay.sim import faults, health, idleness
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.disasters import Strikes
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
-from fairlead_replay.sim.limits import LimitBooks
-from fairlead_replay.sim.machine import Machine, Starts, Truth
-from fairlead_replay.sim.processes import Node, Replica
+from fairlead_replay.sim.machine import SimMachine, Starts, Truth
+from fairlead_replay.sim.processes import Replica, SimNode, Strikes
+from fairlead_replay.sim.run_books import LimitBooks
 from fairlead_replay.sim.workload import EPOCH_NS, People
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.wire import subjects
@@ -60,10 +59,10 @@ class Parts(NamedTuple):
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
-    idle: Callable[[int, float], idleness.Plan | None] = idleness.plan
+    idle: Callable[[int, float], idleness.IdlePlan | None] = idleness.plan
 
 
-class Outcome(NamedTuple):
+class SeedOutcome(NamedTuple):
     """Outcome of a seed. `digest` is the SHA-256 over the whole log's bytes."""
 
     seed: int
@@ -92,7 +91,7 @@ class World:
         self.idleness = Idleness(self, planned) if planned is not None else None
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.strikes = Strikes(self)
-        self.decisions = mid_decision.Faults()
+        self.decisions = faults.DecisionFaults()
         self._tasks: set[asyncio.Task[None]] = set()
         rng = self.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
@@ -100,8 +99,8 @@ class World:
         books = self.idleness.books() if self.idleness is not None else IdleBooks()
         self.observer = Observer(books, LimitBooks(starts.ran_ns))
         counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
-        machines = [Machine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
-        self.nodes = [Node(self, machine) for machine in machines]
+        machines = [SimMachine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
+        self.nodes = [SimNode(self, machine) for machine in machines]
         names = ["a", "b"] if rng.random() < 0.6 else ["a"]
         self.replicas = [Replica(self, writer, f"{writer}-{name}") for name in names for writer in WRITERS]
         if self.idleness is not None:
@@ -180,8 +179,8 @@ class World:
         for node in self.nodes:
             await node.start()
         self.spawn(self.strikes.carry_out(self.faults.plan(WORK_S)))
-        self.spawn(ills.carry_out(self, ills.plan(self.seed, WORK_S)))
-        self.spawn(self.decisions.carry_out(self, mid_decision.plan(self.seed, WORK_S)))
+        self.spawn(health.carry_out(self, health.plan(self.seed, WORK_S)))
+        self.spawn(self.decisions.carry_out(self, faults.plan_decision_faults(self.seed, WORK_S)))
         await self.people.configure()
         if self.idleness is not None:
             self.spawn(self.idleness.carry_out())
@@ -197,7 +196,7 @@ class World:
                 self.observer.take(folded)
 
     async def _recover(self) -> None:
-        """The faults stop; what is down comes back by itself (`disasters.py`), links and server at once."""
+        """The faults stop; what is down comes back by itself (`processes.py`), links and server at once."""
         loop, self.faults.quiet = asyncio.get_running_loop(), True
         await asyncio.sleep(max(0.0, WORK_S - loop.time()))
         if not self.hub.up:
@@ -274,7 +273,7 @@ class World:
             raise Violation(f"I8: sequence {verdict.first_bad}: {verdict.what}")
 
 
-def run_seed(seed: int, *, parts: Parts | None = None, commands: int = COMMANDS) -> Outcome:
+def run_seed(seed: int, *, parts: Parts | None = None, commands: int = COMMANDS) -> SeedOutcome:
     """Live through one seed. Deterministic: equal arguments give equal outcomes, `digest` included."""
     worlds: list[World] = []
     ended: list[float] = []
@@ -302,11 +301,11 @@ def run_seed(seed: int, *, parts: Parts | None = None, commands: int = COMMANDS)
     return _outcome(worlds[0], violation, ended[0])
 
 
-def _outcome(world: World, violation: str | None, virtual_s: float) -> Outcome:
+def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutcome:
     digest = hashlib.sha256()
     for message in world.hub.streams[subjects.LOG].messages:
         digest.update(message.payload)
-    return Outcome(
+    return SeedOutcome(
         seed=world.seed, violation=violation, sequence=world.observer.cluster.sequence, events=world.observer.events,
         jobs=world.observer.lives.submitted, disasters=world.strikes.struck, virtual_s=virtual_s, digest=digest.hexdigest(),
         idle=dict(world.observer.idle.counts),

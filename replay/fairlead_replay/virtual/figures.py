@@ -8,26 +8,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fairlead_replay.virtual.outcome import Life, Played
+from fairlead_replay.virtual.load import JobLife, Played
 from fairlead_schemas.units.quantities import SECOND_NS
 
 
-def waits_s(lives: Iterable[Life]) -> list[float]:
+def waits_s(lives: Iterable[JobLife]) -> list[float]:
     """Return each job's wait from its submit to its first start, in seconds."""
     return [(life.runs[0].started_ns - life.job.submitted_ns) / SECOND_NS for life in lives]
 
 
-def waits_in_all_s(lives: Iterable[Life]) -> list[float]:
+def waits_in_all_s(lives: Iterable[JobLife]) -> list[float]:
     """Return each job's time between submit and end in which it held no GPU, in seconds."""
     return [(life.jct_ns - life.held_ns) / SECOND_NS for life in lives]
 
 
-def jcts_s(lives: Iterable[Life]) -> list[float]:
+def jcts_s(lives: Iterable[JobLife]) -> list[float]:
     """Return each job's time from its submit to its end, in seconds."""
     return [life.jct_ns / SECOND_NS for life in lives]
 
 
-def makespan_s(lives: Sequence[Life]) -> float:
+def makespan_s(lives: Sequence[JobLife]) -> float:
     """From the first submit to the last end."""
     return (max(life.ended_ns for life in lives) - min(life.job.submitted_ns for life in lives)) / SECOND_NS
 
@@ -68,7 +68,7 @@ def share_above(values: Sequence[float], bound: float) -> float:
 # ------------------------------------------------------------------ between queues
 
 
-class Service(NamedTuple):
+class QueueService(NamedTuple):
     """GPU time that one queue held of its entitlement, in GPU-ns."""
 
     received: float
@@ -80,7 +80,7 @@ class Service(NamedTuple):
         return self.received / self.entitled if self.entitled else 1.0
 
 
-def service(played: Played, weights: Mapping[str, int]) -> dict[str, Service]:
+def service(played: Played, weights: Mapping[str, int]) -> dict[str, QueueService]:
     """Return the part of its entitlement that each queue held, moment by moment.
 
     At each moment a queue wants the GPUs of all its jobs that are submitted and not ended. It is entitled to its
@@ -98,7 +98,7 @@ def service(played: Played, weights: Mapping[str, int]) -> dict[str, Service]:
         for queue, share in fair.items():
             entitled[queue] += share * (next_ns - at_ns)
             received[queue] += min(share, holds[queue]) * (next_ns - at_ns)
-    return {queue: Service(received[queue], entitled[queue]) for queue in weights}
+    return {queue: QueueService(received[queue], entitled[queue]) for queue in weights}
 
 
 def jain(values: Sequence[float]) -> float:
@@ -124,7 +124,7 @@ def max_min(wants: Mapping[str, int], weights: Mapping[str, int], capacity: int)
 type _Change = tuple[str, int, int]
 
 
-def _changes(lives: Sequence[Life]) -> list[tuple[int, list[_Change]]]:
+def _changes(lives: Sequence[JobLife]) -> list[tuple[int, list[_Change]]]:
     """Return (time in ns, changes) for each moment with changes, in order of time."""
     changes: dict[int, list[_Change]] = {}
     for life in lives:

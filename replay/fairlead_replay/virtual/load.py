@@ -1,4 +1,7 @@
-"""Input of a play: jobs with their work, the machines, and the queues' settings."""
+"""Input of a play: jobs with their work, the machines, and the queues' settings.
+
+Outcome of each job. Times are Unix ns.
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +13,7 @@ from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 BEGIN_NS = 1_700_000_000 * SECOND_NS
 
 
-class Job(NamedTuple):
+class TraceJob(NamedTuple):
     """A job of a trace."""
 
     queue: str
@@ -71,3 +74,54 @@ def request_of(gpus: int, gpus_per_node: int = 8) -> Request:
         raise ValueError(f"expected GPUs that {nodes} nodes share evenly, found {gpus}")
     each = gpus // nodes
     return Request(nodes=nodes, gpu_milli=each * 1000, cpu_milli=each * 1000, memory_mib=each * 1024)
+
+
+class TraceRun:
+    """Attempt on its GPUs."""
+
+    __slots__ = ("ended_ns", "started_ns")
+
+    def __init__(self, started_ns: int) -> None:
+        self.started_ns = started_ns
+        #: 0: it has not.
+        self.ended_ns = 0
+
+
+class JobLife:
+    """Job from its submit to its end."""
+
+    __slots__ = ("done_ns", "end", "ended_ns", "id", "job", "runs")
+
+    def __init__(self, id: str, job: TraceJob) -> None:
+        self.id, self.job = id, job
+        self.runs: list[TraceRun] = []
+        #: Useful work of the runs that have ended.
+        self.done_ns = 0
+        #: "JobSucceeded", "JobFailed", "JobCancelled", and when; "", 0: not yet.
+        self.end, self.ended_ns = "", 0
+
+    @property
+    def left_ns(self) -> int:
+        """Work that is not done."""
+        return max(0, self.job.work_ns - self.done_ns)
+
+    @property
+    def jct_ns(self) -> int:
+        """From submit to end."""
+        return self.ended_ns - self.job.submitted_ns
+
+    @property
+    def held_ns(self) -> int:
+        """On its GPUs, over all runs."""
+        return sum(run.ended_ns - run.started_ns for run in self.runs)
+
+
+class Played(NamedTuple):
+    """Outcome of a played load."""
+
+    lives: list[JobLife]
+    #: GPUs of the cluster.
+    gpus: int
+    commits: int
+    #: {event type: how many}
+    events: dict[str, int]

@@ -7,10 +7,17 @@ or the next wake-up time of a core. Nothing happens in between, so a quiet month
 
 Two plays of the same load give the same commits. With `record`, every commit is chained and passed on as a
 stored message. These messages make a log that can be exported and verified like any other.
+
+Simulated nodes: a placed run starts at once, lasts as long as its work takes, and keeps its finished work.
+
+A run that is asked to stop continues for the notice, then ends; the next run of its job continues from there.
+Every start costs the setting's restart time. Each node numbers its reports as an agent does, and repeats those
+that were not consumed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
 from operator import attrgetter
 
 import msgspec
@@ -19,11 +26,10 @@ from fairlead_bus.core import Decision, Input
 from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.evolve import REPORT_CURSOR
 from fairlead_queue.core import QueueCore
-from fairlead_replay.fold import Cluster
-from fairlead_replay.virtual.agents import Agents
-from fairlead_replay.virtual.load import BEGIN_NS, Job, Setting
-from fairlead_replay.virtual.outcome import Life, Played
+from fairlead_replay.fold import FoldedCluster
+from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, TraceRun
 from fairlead_schemas.units.quantities import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import ApplyQueues, QueueCommand, SubmitJob
@@ -33,10 +39,132 @@ from fairlead_schemas.wire.events import (
     Event,
     JobCancelled,
     JobFailed,
+    JobPlaced,
     JobRejected,
+    JobStopRequested,
     JobSubmitted,
     JobSucceeded,
+    PreemptionStarted,
 )
+from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
+
+#: Reports that one decision is asked to take up.
+REPORTS_MAX = 400
+_BOOT, _JOURNAL = "boot", "journal"
+
+
+class _Execution:
+    """Run of one attempt, on all its nodes."""
+
+    __slots__ = ("attempt", "life", "nodes", "over", "stopped")
+
+    def __init__(self, life: JobLife, attempt: int, nodes: tuple[str, ...]) -> None:
+        self.life, self.attempt, self.nodes = life, attempt, nodes
+        #: It was asked to end; it has ended.
+        self.stopped = self.over = False
+
+
+class Agents:
+    """All nodes, their runs, and what they have to report."""
+
+    def __init__(self, setting: Setting, lives: dict[str, JobLife]) -> None:
+        self._setting = setting
+        #: {job: its life}; the owner adds to it as jobs are accepted.
+        self._lives = lives
+        self._running: dict[str, _Execution] = {}
+        #: (when, serial, run) of what ends by itself or after its notice.
+        self._ends: list[tuple[int, int, _Execution]] = []
+        self._serial = 0
+        self._reported = dict.fromkeys(setting.nodes, 0)
+        #: {node: reports not taken up yet}
+        self._waiting: dict[str, list[Report]] = {}
+        for node, inventory in setting.nodes.items():
+            self._report(node, InventorySeen(n=0, boot_id=_BOOT, inventory=inventory))
+
+    # ------------------------------------------------------------------ what happens to runs
+
+    def see(self, events: Iterable[Event], now_ns: int) -> None:
+        """Do what a commit asks for."""
+        for event in events:
+            match event:
+                case JobPlaced():
+                    self._start(event, now_ns)
+                case PreemptionStarted() | JobStopRequested():
+                    execution = self._running.get(event.job)
+                    if execution is not None and execution.attempt == event.attempt and not execution.stopped:
+                        execution.stopped = True
+                        self._end_at(execution, now_ns + self._setting.notice_ns)
+                case _:
+                    pass
+
+    def _start(self, placed: JobPlaced, now_ns: int) -> None:
+        life = self._lives[placed.job]
+        execution = _Execution(life, placed.attempt, tuple(part.node for part in placed.parts))
+        self._running[placed.job] = execution
+        life.runs.append(TraceRun(now_ns))
+        for rank, node in enumerate(execution.nodes):
+            self._report(node, StartSeen(n=0, job=placed.job, attempt=placed.attempt, rank=rank))
+        self._end_at(execution, now_ns + self._setting.restart_ns + life.left_ns)
+
+    def _end_at(self, execution: _Execution, at_ns: int) -> None:
+        self._serial += 1
+        heappush(self._ends, (at_ns, self._serial, execution))
+
+    def next_ns(self) -> int | None:
+        """Return the time of the next end of a run in ns, None if no run is active."""
+        while self._ends and self._ends[0][2].over:
+            heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def pass_time(self, now_ns: int) -> None:
+        """End what has come to its end."""
+        while self._ends and self._ends[0][0] <= now_ns:
+            _, _, execution = heappop(self._ends)
+            if not execution.over:
+                self._end(execution, now_ns)
+
+    def _end(self, execution: _Execution, now_ns: int) -> None:
+        life = execution.life
+        execution.over = True
+        del self._running[life.id]
+        run = life.runs[-1]
+        run.ended_ns = now_ns
+        life.done_ns += max(0, now_ns - run.started_ns - self._setting.restart_ns)
+        outcome, code = ("stopped", None) if life.left_ns else ("exited", 0)
+        for rank, node in enumerate(execution.nodes):
+            self._report(
+                node,
+                ExitSeen(
+                    n=0, job=life.id, attempt=execution.attempt, rank=rank, outcome=outcome, exit_code=code, clean=True
+                ),
+            )  # fmt: skip
+
+    # ------------------------------------------------------------------ reports
+
+    def _report(self, node: str, report: Report) -> None:
+        number = self._reported[node] = self._reported[node] + 1
+        self._waiting.setdefault(node, []).append(msgspec.structs.replace(report, n=number))
+
+    def reports(self) -> list[Input]:
+        """Return the next reports for the placer, from the longest waiting nodes first."""
+        inputs: list[Input] = []
+        count = 0
+        for node, waiting in self._waiting.items():
+            count += len(waiting)
+            if inputs and count > REPORTS_MAX:
+                break
+            inputs.append(Input("report", waiting[-1].n, ReportBatch(node=node, incarnation=_JOURNAL, reports=waiting)))
+        return inputs
+
+    def taken(self, cursors: dict[str, int]) -> None:
+        """The placer has taken up reports up to these numbers."""
+        for source, number in cursors.items():
+            if source.startswith(REPORT_CURSOR):
+                node = source[len(REPORT_CURSOR) :]
+                left = [report for report in self._waiting.pop(node) if report.n > number]
+                if left:
+                    self._waiting[node] = left
+
 
 #: Submits in one message.
 SUBMITS_MAX = 400
@@ -48,7 +176,7 @@ _SPEC = msgspec.Raw(b'{"command":["true"]}')
 _submit_ns = attrgetter("submit_ns")
 
 
-class Stalled(Exception):
+class TraceStalled(Exception):
     """A load cannot be played to its end: a command is refused, some job can never end, or the cores do not rest."""
 
 
@@ -56,7 +184,7 @@ class Log:
     """Both cores over one imagined log."""
 
     def __init__(self, record: Callable[[Stored], None] | None) -> None:
-        self.cluster = Cluster()
+        self.cluster = FoldedCluster()
         #: {event type: how many}
         self.counts: Counter[str] = Counter()
         self._heads: dict[str, LogHead] = {}
@@ -86,16 +214,18 @@ class Log:
         self.counts.update(type(event).__name__ for event in decision.events)
 
 
-class Player:
+class TracePlayer:
     """Play of one load on one cluster."""
 
-    def __init__(self, jobs: Sequence[Job], setting: Setting, record: Callable[[Stored], None] | None = None) -> None:
+    def __init__(
+        self, jobs: Sequence[TraceJob], setting: Setting, record: Callable[[Stored], None] | None = None
+    ) -> None:
         self.log = Log(record)
         self._queue, self._placer = self.log.cluster.queue, self.log.cluster.placer
         #: Queues and nodes are there a second before the first job can be.
         self.now_ns = BEGIN_NS - SECOND_NS
         self._happened_ns = BEGIN_NS
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, JobLife] = {}
         self._coming = sorted(jobs, key=_submit_ns)
         self._submitted = self._ended = self._messages = 0
         self._agents = Agents(setting, self.lives)
@@ -111,7 +241,7 @@ class Player:
             at_ns = self._next_ns()
             if at_ns is None or at_ns > self._happened_ns + IDLE_MAX_NS:
                 left = [life.id for life in self.lives.values() if not life.end]
-                raise Stalled(f"nothing will start any more, and {len(left)} jobs have not ended: {left[:10]}")
+                raise TraceStalled(f"nothing will start any more, and {len(left)} jobs have not ended: {left[:10]}")
             self.now_ns = max(self.now_ns, at_ns)
             self._agents.pass_time(self.now_ns)
             self._settle()
@@ -139,7 +269,7 @@ class Player:
                 self._agents.see(placer.events, self.now_ns)
             if queue is None and placer is None:
                 return
-        raise Stalled(f"the cores do not come to rest at {self.now_ns}")
+        raise TraceStalled(f"the cores do not come to rest at {self.now_ns}")
 
     def _see(self, decision: Decision) -> None:
         for event in decision.events:
@@ -149,13 +279,13 @@ class Player:
     def _tell(self, event: Event) -> None:
         match event:
             case JobSubmitted():
-                self.lives[event.job] = Life(event.job, self._coming[int(event.name)])
+                self.lives[event.job] = JobLife(event.job, self._coming[int(event.name)])
             case JobSucceeded() | JobFailed() | JobCancelled():
                 life = self.lives[event.job]
                 life.end, life.ended_ns = type(event).__name__, self.now_ns
                 self._ended += 1
             case JobRejected() | CommandRejected():
-                raise Stalled(f"a command was refused: {event}")
+                raise TraceStalled(f"a command was refused: {event}")
             case _:
                 pass
 
@@ -180,14 +310,14 @@ def _earliest(*times: int | None) -> int | None:
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 
-def _command(at: int, job: Job) -> SubmitJob:
+def _command(at: int, job: TraceJob) -> SubmitJob:
     return SubmitJob(
         id=f"s{at}", user="play", name=str(at), queue=job.queue, request=job.request, spec=_SPEC, priority=job.priority,
         total_ns=job.declared_ns, slice_ns=job.slice_ns,
     )  # fmt: skip
 
 
-def play(jobs: Sequence[Job], setting: Setting, *, record: Callable[[Stored], None] | None = None) -> Played:
+def play(jobs: Sequence[TraceJob], setting: Setting, *, record: Callable[[Stored], None] | None = None) -> Played:
     """Play a load to its end; lives come in the order of submits. Raises Stalled when some job can never end, or a
     command is refused."""
-    return Player(jobs, setting, record).play()
+    return TracePlayer(jobs, setting, record).play()

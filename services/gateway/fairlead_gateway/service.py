@@ -12,41 +12,23 @@ from fairlead_bus import bus_faults
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_bus.settings import registries, seconds
-from fairlead_gateway import (
-    idleverbs,
-    logs,
-    metricsroute,
-    nodeverbs,
-    poolroutes,
-    queueverbs,
-    reading,
-    sqlroute,
-    usageroute,
-    useroute,
-    verbs,
-    watching,
-    whyroute,
-)
-from fairlead_gateway.app import build_app
-from fairlead_gateway.asking import Asking
-from fairlead_gateway.commands import CommandGate
-from fairlead_gateway.commandwatch import CommandWatch
-from fairlead_gateway.deciding import Decisions
-from fairlead_gateway.door import Door
-from fairlead_gateway.dryrun import DryRuns
-from fairlead_gateway.explaining import Explaining
-from fairlead_gateway.folding import Folding
-from fairlead_gateway.http_server import HttpServer, HttpSettings, listen, make_server
-from fairlead_gateway.identities import SETTING, Identities
-from fairlead_gateway.intake import Intake
-from fairlead_gateway.metrics import Metrics
-from fairlead_gateway.past import Past
-from fairlead_gateway.presence import SILENT_AFTER_S, Presence
-from fairlead_gateway.pulse import Pulse
-from fairlead_gateway.refusal_limit import RefusalLimit
-from fairlead_gateway.request_guard import RequestGuard
-from fairlead_gateway.views.rows import Outcome
-from fairlead_gateway.watching import Feed
+from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
+from fairlead_gateway.monitoring.command_watch import CommandWatch
+from fairlead_gateway.monitoring.metrics import Metrics
+from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
+from fairlead_gateway.routes import events, gpu_usage, idle, job_logs, jobs, nodes, query, queues, sql, why
+from fairlead_gateway.routes.command_client import CommandClient
+from fairlead_gateway.routes.events import EventFeed
+from fairlead_gateway.routes.identities import SETTING, Identities
+from fairlead_gateway.routes.submit import DryRunRoutes, SubmitRoutes
+from fairlead_gateway.server.app import build_app
+from fairlead_gateway.server.fast_path import FastPath
+from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
+from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
+from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_gateway.sources.service_queries import ExplainerClient
+from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.wire.conditions import Condition, Readiness
 
@@ -57,12 +39,12 @@ EXIT_OK = 0
 NAMES_SHOWN = 10
 
 
-class Settings(NamedTuple):
+class GatewaySettings(NamedTuple):
     """Settings from the environment (docs/reference/settings.md)."""
 
     http: HttpSettings = HttpSettings()
     decision_wait_s: float = 2.0
-    #: A file of those who may see rows of the warehouse (identities.py); "": everybody is `anonymous-admin`.
+    #: A file of those who may see rows of the warehouse (routes/identities.py); "": everybody is `anonymous-admin`.
     identities: str = ""
     #: The registries that images may come from; None: each node's agent checks its own list.
     registries: Registries | None = None
@@ -81,63 +63,65 @@ class Settings(NamedTuple):
 class Gateway:
     """All parts, wired. `app` is the ASGI callable; `background` keeps it alive without a web server (tests)."""
 
-    def __init__(self, bus: Bus, settings: Settings, folding: Folding) -> None:
+    def __init__(self, bus: Bus, settings: GatewaySettings, folding: LiveViews) -> None:
         self.settings = settings
         self.folding = folding
         self._bus = bus
         views = self.views = folding.views
         self.watch = CommandWatch(bus)
-        self.pulse = Pulse(bus, folding, self.watch)
+        self.pulse = ServiceProbes(bus, folding, self.watch)
         self.queue, self.placer, self.telemetry = (
-            CommandGate(bus, name, self.watch, self.pulse.appended) for name in ("queue", "placer", "telemetry")
+            CommandPublisher(bus, name, self.watch, self.pulse.appended) for name in ("queue", "placer", "telemetry")
         )
         self.metrics = Metrics(views, bus, self.readiness)
-        self.feed = Feed(bus, views, self.metrics)
-        decisions = Decisions(
+        self.feed = EventFeed(bus, views, self.metrics)
+        decisions = ResultWaiter(
             views, wait_s=settings.decision_wait_s,
             is_ready=lambda: folding.caught_up, has_room=lambda: folding.has_room,
         )  # fmt: skip
         decisions.on_decided = self.metrics.decision_seconds.observe
-        intake = Intake(views, self.queue, decisions, settings.registries)
-        past = Past(bus, views)
-        asking = Asking(views, decisions)
+        intake = SubmitRoutes(views, self.queue, decisions, settings.registries)
+        past = HistoricalViews(bus, views)
+        asking = CommandClient(views, decisions)
         identities = Identities.read(settings.identities)
-        explaining = Explaining(bus)
+        explaining = ExplainerClient(bus)
         routers = [
-            verbs.routes(verbs.Verbs(views, self.queue, self.placer, asking)),
-            nodeverbs.routes(nodeverbs.NodeVerbs(views, self.placer, asking), views),
-            queueverbs.routes(queueverbs.QueueVerbs(views, self.queue, asking)),
-            idleverbs.routes(idleverbs.IdleVerbs(views, self.telemetry, asking), views),
-            watching.routes(self.feed),
-            logs.routes(views, bus),
-            whyroute.routes(whyroute.Whys(views, bus, past, explaining)),
-            poolroutes.routes(views, past, explaining),
-            usageroute.routes(bus),
-            sqlroute.routes(sqlroute.SqlRoute(bus, identities)),
-            metricsroute.routes(bus, identities),
-            useroute.routes(bus, identities),
-            reading.routes(views, bus, past),
+            jobs.routes(jobs.JobRoutes(views, self.queue, self.placer, asking)),
+            nodes.routes(nodes.NodeRoutes(views, self.placer, asking), views),
+            queues.queue_routes(queues.QueueRoutes(views, self.queue, asking)),
+            idle.routes(idle.IdleRoutes(views, self.telemetry, asking), views),
+            events.routes(self.feed),
+            job_logs.routes(views, bus),
+            why.routes(why.WhyRoutes(views, bus, past, explaining)),
+            queues.pool_routes(views, past, explaining),
+            gpu_usage.usage_routes(bus),
+            sql.routes(sql.SqlRoutes(bus, identities)),
+            gpu_usage.job_metrics_routes(bus, identities),
+            gpu_usage.current_use_routes(bus, identities),
+            query.routes(views, bus, past),
         ]
         hot = {
             ("POST", "/v1/jobs"): intake.jobs,
             ("POST", "/v1/events"): intake.events,
-            ("POST", "/v1/jobs:dryrun"): DryRuns(views, decisions, explaining, registries=settings.registries).answer,
+            ("POST", "/v1/jobs:dryrun"): DryRunRoutes(
+                views, decisions, explaining, registries=settings.registries
+            ).answer,
         }
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         #: Behind the door: every route that is not hot, and the OpenAPI document of all.
         self.api = build_app(folding, self.metrics, routers, hot, self.readiness)
         limit = RefusalLimit(settings.http.refusals_per_minute)
-        self.app = Door(views, hot, self.api, guard, limit, self.metrics.count_refusal)
+        self.app = FastPath(views, hot, self.api, guard, limit, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
         views.outcomes.on_outcome = self._decided
         folding.on_folded = self._folded
-        self.presence = Presence(views, lambda: folding.bus_answers)
+        self.presence = NodePresence(views, lambda: folding.bus_answers)
         views.silent_s = self.presence.silent_s
         self._server: HttpServer | None = None
 
-    def _decided(self, command_id: str, outcome: Outcome) -> None:
+    def _decided(self, command_id: str, outcome: OutcomeRow) -> None:
         self.queue.decided(command_id, outcome)
         self.placer.decided(command_id, outcome)
         self.telemetry.decided(command_id, outcome)
@@ -226,13 +210,13 @@ class Gateway:
             self._server.should_exit = True
 
 
-def _statistic(gate: CommandGate, what: str) -> Callable[[], float]:
+def _statistic(gate: CommandPublisher, what: str) -> Callable[[], float]:
     return lambda: gate.statistics()[what]
 
 
-async def build(bus: Bus, settings: Settings | None = None) -> Gateway:
+async def build(bus: Bus, settings: GatewaySettings | None = None) -> Gateway:
     """A gateway on a connected bus, its views restored from the newest snapshot. Raises BadSetting."""
-    settings = settings or Settings.from_environment(os.environ)
-    folding = Folding(bus)
+    settings = settings or GatewaySettings.from_environment(os.environ)
+    folding = LiveViews(bus)
     await folding.restore()
     return Gateway(bus, settings, folding)

@@ -8,10 +8,10 @@ import msgspec
 
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Stored
-from fairlead_replay.archive.follow import Archiver
-from fairlead_replay.archive.notes import Signer
+from fairlead_replay.archive.archiver import Archiver
+from fairlead_replay.archive.checkpoints import Signer
 from fairlead_replay.archive.store import Store
-from fairlead_replay.archive.verify import Report, verify_together
+from fairlead_replay.archive.verify import ArchiveReport, verify_together
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, Commit, commit_hash, decode_commit, encode_commit
 from tests.replay.worlds import log_of
@@ -59,7 +59,7 @@ async def archive(hub: MemoryHub, directory: Path, *, copy: Path | None = None) 
         store.close()
 
 
-async def verified(hub: MemoryHub, directory: Path, *known: Path) -> Report:
+async def verified(hub: MemoryHub, directory: Path, *known: Path) -> ArchiveReport:
     """What an auditor is told who has the public key, and perhaps checkpoints from elsewhere."""
     return await asyncio.wait_for(verify_together(hub.connect(), directory, key=SIGNER.verifier, known=known), 60)
 

@@ -4,28 +4,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_bus.port import Stored
-from fairlead_replay.archive.agreement import Marks, Signed, Telling
-from fairlead_replay.archive.checkpoints import Checkpoint
-from fairlead_replay.archive.merkle import Tree, leaf_hash
+from fairlead_replay.archive.agreement import LogCopy, Signed, SignedCheckpoints
+from fairlead_replay.archive.checkpoints import LogCheckpoint
+from fairlead_replay.archive.merkle import MerkleTree, leaf_hash
 from fairlead_replay.export import encode_line
 from tests.replay.archive.scenes import LOG, chained, later
 
 SHORT = LOG[:60]
 
 
-def marks_at(sizes: list[int]) -> Marks:
+def marks_at(sizes: list[int]) -> SignedCheckpoints:
     """Checkpoints of the true log at these sizes."""
-    tree, signed = Tree(), list[Signed]()
+    tree, signed = MerkleTree(), list[Signed]()
     for stored in SHORT:
         tree.add(leaf_hash(encode_line(stored)[:-1]))
         if tree.size in sizes:
-            signed.append(Signed(Checkpoint("test", tree.size, tree.root(), ""), "book"))
-    return Marks(signed)
+            signed.append(Signed(LogCheckpoint("test", tree.size, tree.root(), ""), "book"))
+    return SignedCheckpoints(signed)
 
 
-def told(log: list[Stored], marks: Marks, other: Telling | None = None) -> Telling:
+def told(log: list[Stored], marks: SignedCheckpoints, other: LogCopy | None = None) -> LogCopy:
     """A telling that was heard to its end."""
-    telling = Telling("archive" if other is None else "log", marks, other)
+    telling = LogCopy("archive" if other is None else "log", marks, other)
     for stored in log:
         telling.take(stored)
     telling.end()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead_replay.archive.merkle import (
     EMPTY,
-    Tree,
+    MerkleTree,
     consistency_proof,
     grew,
     includes,
@@ -39,10 +39,10 @@ def leaves_of(count: int) -> list[bytes]:
 def test_roots_are_the_published_ones(size: int) -> None:
     """Leaf by leaf, and opened again from its peaks in the middle."""
     assert root_of(LEAVES[:size]).hex() == ROOTS[size - 1]
-    half = Tree()
+    half = MerkleTree()
     for leaf in LEAVES[: size // 2]:
         half.add(leaf)
-    again = Tree(half.size, half.peaks)
+    again = MerkleTree(half.size, half.peaks)
     for leaf in LEAVES[size // 2 : size]:
         again.add(leaf)
     assert again.root().hex() == ROOTS[size - 1]
@@ -50,9 +50,9 @@ def test_roots_are_the_published_ones(size: int) -> None:
 
 def test_an_empty_tree_has_the_hash_of_nothing() -> None:
     """RFC 6962: MTH({}) = SHA-256()."""
-    assert Tree().root() == EMPTY
+    assert MerkleTree().root() == EMPTY
     with pytest.raises(ValueError, match="has 2 peaks, found 1"):
-        Tree(5, [EMPTY])
+        MerkleTree(5, [EMPTY])
 
 
 @given(size=st.integers(1, 70), data=st.data())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_replay.archive import checkpoints, keyfile
+from fairlead_replay.archive import archiver, checkpoints
+from fairlead_replay.archive.checkpoints import BadNote, Signer, open_note, read_note, read_signer, read_verifier
 from fairlead_replay.archive.merkle import EMPTY
-from fairlead_replay.archive.notes import BadNote, Signer, open_note, read_note, read_signer, read_verifier
 
 #: The example in the documentation of golang.org/x/mod/sumdb/note.
 THEIR_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
@@ -85,16 +85,16 @@ def test_a_book_gives_its_whole_checkpoints() -> None:
 
 def test_a_key_file_is_for_its_owner(tmp_path: Path) -> None:
     """It comes back, is never written over, and is refused where others may read it."""
-    path, made = tmp_path / "archive.key", keyfile.generate("fairlead.log/test")
-    keyfile.write(path, made)
+    path, made = tmp_path / "archive.key", archiver.generate_key("fairlead.log/test")
+    archiver.write_key_file(path, made)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert keyfile.read(path).spelled == made.spelled
+    assert archiver.read_key_file(path).spelled == made.spelled
     with pytest.raises(FileExistsError):
-        keyfile.write(path, made)
+        archiver.write_key_file(path, made)
     path.chmod(0o640)
     with pytest.raises(BadNote, match="has mode 0640, expected 0600"):
-        keyfile.read(path)
+        archiver.read_key_file(path)
     path.chmod(0o600)
     path.write_text("# nothing\n")
     with pytest.raises(BadNote, match="found 0 lines"):
-        keyfile.read(path)
+        archiver.read_key_file(path)

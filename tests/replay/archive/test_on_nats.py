@@ -14,12 +14,12 @@ import pytest
 
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import LogDamaged
-from fairlead_replay.archive import keyfile
-from fairlead_replay.archive.follow import Archiver
+from fairlead_replay.archive import archiver
+from fairlead_replay.archive.archiver import Archiver
+from fairlead_replay.archive.contents import ArchiveContents
 from fairlead_replay.archive.restore import restore
-from fairlead_replay.archive.shelf import Shelf
 from fairlead_replay.archive.store import Store
-from fairlead_replay.archive.verify import Report, verify_together
+from fairlead_replay.archive.verify import ArchiveReport, verify_together
 from fairlead_replay.export import decode_line
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
@@ -48,7 +48,7 @@ async def append(bus: NatsBus, writers: dict[str, NatsBus], log: Any) -> None:
 
 def lines(directory: Path) -> int:
     try:
-        return sum(1 for _ in Shelf(directory).lines())
+        return sum(1 for _ in ArchiveContents(directory).lines())
     except ValueError:
         return 0  # not begun yet
 
@@ -59,7 +59,7 @@ async def until(directory: Path, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def verify(bus: NatsBus, directory: Path) -> Report:
+async def verify(bus: NatsBus, directory: Path) -> ArchiveReport:
     return await asyncio.wait_for(verify_together(bus, directory, key=SIGNER.verifier), 60)
 
 
@@ -67,7 +67,7 @@ async def verify(bus: NatsBus, directory: Path) -> Report:
 async def test_it_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_path: Path) -> None:
     """With the key of `archiver` alone. After every kill it goes on behind what is on the disk."""
     await keyed.make_streams()
-    keyfile.write(tmp_path / "archive.key", SIGNER)
+    archiver.write_key_file(tmp_path / "archive.key", SIGNER)
     directory = tmp_path / "archive"
     env = os.environ | {
         "FAIRLEAD_NATS": keyed.server.url, "FAIRLEAD_NATS_NKEY_FILE": str(keyed.seed_file("archiver")),
@@ -86,7 +86,7 @@ async def test_it_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_
         await until(directory, len(LOG) * number // KILLS)
         process.send_signal(signal.SIGKILL if number < KILLS else signal.SIGTERM)
         assert await process.wait() == (-signal.SIGKILL if number < KILLS else 0)
-    assert [decode_line(line) for line in Shelf(directory).lines()] == LOG
+    assert [decode_line(line) for line in ArchiveContents(directory).lines()] == LOG
     report = await asyncio.wait_for(
         verify_together(auditor, directory, key=SIGNER.verifier, known=(tmp_path / "copy",)), 60
     )

@@ -11,12 +11,12 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.service import Service
 from fairlead_queue.core import QueueCore
 from fairlead_replay.archive import proofs
+from fairlead_replay.archive.contents import ArchiveContents
 from fairlead_replay.archive.proofs import BadProof
 from fairlead_replay.archive.restore import NotEmpty, restore
 from fairlead_replay.archive.segments import ArchiveDamaged
-from fairlead_replay.archive.shelf import Shelf
 from fairlead_replay.audit import read_log
-from fairlead_replay.fold import Cluster, commits_of, fold_to
+from fairlead_replay.fold import FoldedCluster, commits_of, fold_to
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import SubmitJob, encode_commands
 from fairlead_schemas.wire.commit import decode_commit
@@ -37,7 +37,7 @@ async def test_a_restored_log_is_the_old_one(tmp_path: Path) -> None:
     assert fold_to(commits_of(LOG)).state_hashes() == (await folded(hub)).state_hashes()
 
 
-async def folded(hub: MemoryHub) -> Cluster:
+async def folded(hub: MemoryHub) -> FoldedCluster:
     return fold_to(commits_of([one async for one in read_log(hub.connect())]))
 
 
@@ -76,7 +76,7 @@ async def test_only_an_empty_log_is_restored_into(tmp_path: Path) -> None:
 async def test_a_damaged_archive_writes_nothing(tmp_path: Path) -> None:
     """All of it is read before the first commit is stored."""
     await archive(await hub_with(LOG), tmp_path)
-    last = Shelf(tmp_path).segments[-1].path
+    last = ArchiveContents(tmp_path).segments[-1].path
     last.write_bytes(last.read_bytes()[:-1])
     hub = MemoryHub()
     with pytest.raises(ArchiveDamaged, match="is not the file that its manifest names"):
@@ -94,7 +94,7 @@ def kept(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("sequence", [1, 2, 77, len(LOG)])
 def test_a_commit_is_proved(kept: Path, sequence: int) -> None:
     """With the line alone, from an earlier checkpoint on as well; it comes back from JSON."""
-    earlier = Shelf(kept).notes()[0]
+    earlier = ArchiveContents(kept).notes()[0]
     before = proofs.size_of(earlier)
     proof = proofs.read(msgspec.json.encode(proofs.make(kept, sequence, before=before)))
     assert proofs.check(proof, KEY).size == proofs.check(proof, KEY, earlier).size == len(LOG)
@@ -104,7 +104,7 @@ def test_a_commit_is_proved(kept: Path, sequence: int) -> None:
 
 def test_a_proof_of_something_else_is_refused(kept: Path) -> None:
     """Another line, place, key, checkpoint or beginning; and what is not covered yet has none."""
-    notes = Shelf(kept).notes()
+    notes = ArchiveContents(kept).notes()
     proof = proofs.make(kept, 30, before=proofs.size_of(notes[0]))
     other = proofs.make(kept, 31)
     replace = msgspec.structs.replace

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fairlead_bus.port import LogDamaged, Stored
-from fairlead_replay.archive import durable, segments
-from fairlead_replay.archive.notes import Signer
+from fairlead_replay.archive import segments
+from fairlead_replay.archive.checkpoints import Signer
+from fairlead_replay.archive.contents import BOOK, TAIL, ArchiveContents, NoArchive
 from fairlead_replay.archive.segments import ArchiveDamaged
-from fairlead_replay.archive.shelf import BOOK, TAIL, NoArchive, Shelf
 from fairlead_replay.archive.store import ArchiveBusy, Store
 from fairlead_replay.archive.verify import verify_archive
 from fairlead_replay.export import decode_line
@@ -25,14 +25,14 @@ def filled(directory: Path, log: list[Stored] = LOG, *, copy: Path | None = None
 
 
 def held(directory: Path) -> list[Stored]:
-    return [decode_line(line) for line in Shelf(directory).lines()]
+    return [decode_line(line) for line in ArchiveContents(directory).lines()]
 
 
 def test_it_holds_the_very_commits(tmp_path: Path) -> None:
     """Over segments and tail, byte for byte, in order; every segment begins where the one before ended."""
     archive = filled(tmp_path)
     assert held(archive) == LOG
-    found = Shelf(archive).segments
+    found = ArchiveContents(archive).segments
     assert len(found) > 2
     assert 0 < found[-1].manifest.last < len(LOG)
     assert sum(one.manifest.file_bytes for one in found) < sum(one.manifest.plain_bytes for one in found)
@@ -105,7 +105,7 @@ def test_a_full_disk_ends_it_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(durable, "append", half)
+        patched.setattr(segments, "append", half)
         with pytest.raises(OSError, match="No space left"):
             store.add(LOG[5:9])
         with pytest.raises(OSError, match="No space left"):
@@ -206,4 +206,4 @@ def test_manifests_fit_together_or_are_refused(tmp_path: Path, kind: str) -> Non
 def test_a_directory_that_is_no_archive_is_named(tmp_path: Path) -> None:
     """With the file that was expected."""
     with pytest.raises(NoArchive, match=r"archive\.json"):
-        Shelf(tmp_path)
+        ArchiveContents(tmp_path)

@@ -14,14 +14,14 @@ from fairlead_bus.port import LogDamaged, Stored
 from fairlead_bus.snapshots import Snapshot
 from fairlead_queue.core import QueueCore
 from fairlead_replay.archive import segments
-from fairlead_replay.archive.follow import Archiver
-from fairlead_replay.archive.notes import Signer
+from fairlead_replay.archive.archiver import Archiver
+from fairlead_replay.archive.checkpoints import Signer
+from fairlead_replay.archive.contents import BOOK, TAIL, ArchiveContents, NoArchive
 from fairlead_replay.archive.segments import ArchiveDamaged
-from fairlead_replay.archive.shelf import BOOK, TAIL, NoArchive, Shelf
 from fairlead_replay.archive.verify import verify_archive, verify_with_export
 from fairlead_replay.audit import verify_live
 from fairlead_replay.export import write_export
-from fairlead_replay.fold import Cluster
+from fairlead_replay.fold import FoldedCluster
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit, encode_commit
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
@@ -55,7 +55,7 @@ async def test_what_is_whole_agrees(good: Path) -> None:
     assert report.ok, report.found
     assert (report.archived, report.log, report.covered, report.found) == (END, END, END, [])
     assert report.checkpoints > 2
-    assert report.newest == Shelf(good).notes()[-1]
+    assert report.newest == ArchiveContents(good).notes()[-1]
     assert verify_archive(good, key=SIGNER.verifier)._replace(log=END) == report
 
 
@@ -95,7 +95,7 @@ async def test_an_exported_log_is_held_against_the_archive(good: Path, tmp_path:
 async def test_an_archive_that_is_sealed_while_it_is_read_is_whole(tmp_path: Path) -> None:
     """Whatever the archiver does between two reads: every line comes once."""
     fill(store_at(tmp_path), LOG[:40])
-    shelf, store, found = Shelf(tmp_path), store_at(tmp_path), 0
+    shelf, store, found = ArchiveContents(tmp_path), store_at(tmp_path), 0
     for piece in shelf.pieces():
         found += len(list(piece.lines())) if isinstance(piece, segments.Segment) else len(piece)
         if store.size == 40:  # after the first piece: the list of segments is known by now
@@ -129,12 +129,12 @@ async def test_a_server_that_was_set_back_and_went_on_is_named(good: Path) -> No
     hub = await hub_with(other)
     report = await verified(hub, good)
     assert report.found[0][:2] == ("log", 41)
-    before = Shelf(good).notes()
+    before = ArchiveContents(good).notes()
     with pytest.raises(LogDamaged, match="is not the one in the archive"):
         await archive(hub, good)
     with pytest.raises(LogDamaged, match="was cut or set back"):
         await archive(await hub_with(LOG[:40]), good)
-    assert Shelf(good).notes() == before
+    assert ArchiveContents(good).notes() == before
 
 
 async def test_log_and_archive_rewritten_alike_are_found_by_a_checkpoint(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ async def test_an_archive_that_does_not_say_whose_it_is_is_refused(good: Path, a
 
 async def test_a_segment_that_is_gone_is_named(good: Path) -> None:
     """File and manifest, file alone, the last one, the tail: by the first sequence that is missing."""
-    second, last = sorted((good / segments.FOLDER).glob("*.zst"))[1], Shelf(good).segments[-1]
+    second, last = sorted((good / segments.FOLDER).glob("*.zst"))[1], ArchiveContents(good).segments[-1]
     for gone, first in (((second,), None), ((good / TAIL,), last.manifest.last + 1)):
         directory = good.with_name(f"without-{gone[0].name}")
         shutil.copytree(good, directory)
@@ -233,7 +233,7 @@ async def test_a_manifest_that_lies_about_where_to_go_on_is_found(good: Path) ->
 
 async def with_snapshot(kept_at: int, folded_to: int) -> MemoryHub:
     """The log, and the queue's state as of one sequence kept as that of another."""
-    hub, cluster = await hub_with(LOG), Cluster()
+    hub, cluster = await hub_with(LOG), FoldedCluster()
     for stored in LOG[:folded_to]:
         cluster.evolve(stored.sequence, decode_commit(stored.payload))
     bus = hub.connect()
@@ -270,7 +270,7 @@ async def test_the_archiver_follows_and_signs_what_came(tmp_path: Path) -> None:
     for stored in LOG[20:]:
         await bus.append(subjects.LOG, stored.subject, stored.payload)
     async with asyncio.timeout(20):
-        while sum(1 for _ in Shelf(tmp_path).lines()) < END:  # noqa: ASYNC110 -- a file tells nobody
+        while sum(1 for _ in ArchiveContents(tmp_path).lines()) < END:  # noqa: ASYNC110 -- a file tells nobody
             await asyncio.sleep(0.01)
     await archiver.stop()
     assert await asyncio.wait_for(running, 10) == 0
@@ -285,7 +285,7 @@ async def test_the_archiver_ends_at_a_log_that_breaks(tmp_path: Path) -> None:
     store = store_at(tmp_path)
     hub = await hub_with(broken)  # the memory bus numbers anew: the chain breaks at 31
     assert await Archiver(hub.connect(), store, clock=lambda: NOW_NS).run() == EXIT_DAMAGED
-    assert sum(1 for _ in Shelf(tmp_path).lines()) == next(
+    assert sum(1 for _ in ArchiveContents(tmp_path).lines()) == next(
         at
         for at, one in enumerate(broken[30:], start=30)
         if decode_commit(one.payload).writer == decode_commit(LOG[30].payload).writer

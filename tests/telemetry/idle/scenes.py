@@ -1,6 +1,6 @@
 """Small builders: a cell with policies and runs, and what a node says of them."""
 
-from fairlead_replay.sim.idle_cell import Cell
+from fairlead_replay.virtual.telemetry import VirtualTelemetry
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies
@@ -30,7 +30,7 @@ class Scene:
     """A cell, and nodes that say every five seconds how their runs are: `Scene.now["1"] = {"gpu": 80}`."""
 
     def __init__(self, *policies: IdlePolicy, scope: str = "global") -> None:
-        self.cell = Cell(START)
+        self.cell = VirtualTelemetry(START)
         self.placed: dict[str, tuple[int, dict[str, int]]] = {}
         #: {job: its signals from now on}; of those that are not named a node says 0, and a terminal was never used.
         self.now: dict[str, dict[str, int | None]] = {}

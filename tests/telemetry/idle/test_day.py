@@ -4,19 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_replay.sim.idle import GPU_ALONE, SEVERAL_SIGNALS, Result, play, table
-from fairlead_replay.sim.idle_profiles import Profile, load
+from fairlead_replay.sim.idle_day import GPU_ALONE, SEVERAL_SIGNALS, DayResult, DeviceProfile, load, play, table
 
 PROFILES = Path(__file__).parents[2] / "data/idle"
 #: Alive all day, each in a way that its GPU does not show.
 ALIVE = ("badly_coded_simulation", "input_bound_training", "spiky_inference", "typing_session")
 
 
-def some(*names: str) -> dict[str, Profile]:
+def some(*names: str) -> dict[str, DeviceProfile]:
     return {name: profile for name, profile in load(PROFILES).items() if name in names}
 
 
-def reclaimed(result: Result) -> set[str]:
+def reclaimed(result: DayResult) -> set[str]:
     return {row.wish.profile.name for row in result.rows if row.reclaimed_by}
 
 

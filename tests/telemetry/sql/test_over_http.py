@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_gateway.http_server import HttpSettings
-from fairlead_gateway.service import Settings, build
+from fairlead_gateway.server.http_server import HttpSettings
+from fairlead_gateway.service import GatewaySettings, build
 from fairlead_telemetry.service import Telemetry
 from tests.telemetry.sql.asking import ENDLESS, eventually
 from tests.telemetry.story import morning
@@ -65,7 +65,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     telemetry = Telemetry(hub.connect(), tmp_path / "telemetry", sql_deadline_s=60.0)
     port = _port()
     gateway = await build(
-        hub.connect(), Settings(http=HttpSettings(port=port), identities=_identities(tmp_path / "who.json"))
+        hub.connect(), GatewaySettings(http=HttpSettings(port=port), identities=_identities(tmp_path / "who.json"))
     )
     running = [asyncio.create_task(telemetry.run()), asyncio.create_task(gateway.run())]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:

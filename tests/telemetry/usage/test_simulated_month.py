@@ -12,7 +12,7 @@ from fairlead_bus.port import Stored
 from fairlead_queue.core import QueueCore
 from fairlead_replay import recount
 from fairlead_replay.export import LOG_FILE, write_export
-from fairlead_replay.virtual.load import Job, Setting, machines, request_of
+from fairlead_replay.virtual.load import Setting, TraceJob, machines, request_of
 from fairlead_replay.virtual.play import play
 from fairlead_schemas.queuefile.settings import (
     GPU_HOUR_MILLI_S,
@@ -62,11 +62,11 @@ def setting() -> Setting:
     )  # fmt: skip
 
 
-def load(seed: int) -> list[Job]:
+def load(seed: int) -> list[TraceJob]:
     """Jobs of minutes to days, at moments that are no whole seconds."""
     rng = Random(seed)
     return [
-        Job(
+        TraceJob(
             queue=rng.choice(("lab/a", "lab/b", "others")), submit_ns=rng.randrange(DAYS * 86_400 * SECOND_NS),
             work_ns=rng.randrange(60 * SECOND_NS, rng.choice((1, 10, 40)) * 3600 * SECOND_NS),
             request=request_of(rng.choice((1, 1, 2, 4, 8, 16))), slice_ns=rng.choice((0, 3600 * SECOND_NS)),

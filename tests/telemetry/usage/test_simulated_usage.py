@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from fairlead_queue.core import QueueCore
-from fairlead_replay.sim.many import people_of, quiet
+from fairlead_replay.sim.seeds import people_of, quiet
 from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.usage.meter import METERED, Meter
 from fairlead_telemetry.usage.statement import month_at

@@ -10,26 +10,24 @@ import msgspec
 
 from fairlead_bus.core import schema_of
 from fairlead_gateway.views.idle import IdleView
-from fairlead_gateway.views.jobs import JobsView
-from fairlead_gateway.views.nodes import NodesView
+from fairlead_gateway.views.jobs import JobsView, RunsView
+from fairlead_gateway.views.nodes import NodesView, PlansView
 from fairlead_gateway.views.outcomes import OutcomesView
-from fairlead_gateway.views.plans import PlansView
 from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import (
     BreakerRow,
-    Deferral,
+    DeferralRow,
+    DryRunSavings,
     IdlePolicies,
     JobRow,
     NodeRow,
-    Outcome,
+    OutcomeRow,
+    PlacementRefusal,
     PoolRow,
     QueueRow,
-    Refusal,
     RolloutRow,
-    Saved,
     WindowRow,
 )
-from fairlead_gateway.views.runs import RunsView
 from fairlead_gateway.views.waiting import WaitingView
 from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import Event
@@ -48,8 +46,8 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     at_ns: int
     born: int
     jobs: list[JobRow]
-    refusals: list[Refusal]
-    deferrals: list[tuple[str, Request, str, Deferral]]
+    refusals: list[PlacementRefusal]
+    deferrals: list[tuple[str, Request, str, DeferralRow]]
     queues: list[QueueRow]
     pools: list[PoolRow]
     nodes: list[NodeRow]
@@ -58,9 +56,9 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     rollouts: list[RolloutRow]
     tripped: list[BreakerRow]
     idle_policies: list[IdlePolicies]
-    savings: list[Saved]
-    outcomes_old: dict[str, Outcome]
-    outcomes_young: dict[str, Outcome]
+    savings: list[DryRunSavings]
+    outcomes_old: dict[str, OutcomeRow]
+    outcomes_young: dict[str, OutcomeRow]
 
 
 #: Name of the rows' shape: a snapshot of another one is ignored, and the log folded from its start.
@@ -85,7 +83,7 @@ class Views:
         self.plans = PlansView()
         self.idle = IdleView(self.jobs)
         self.outcomes = OutcomesView()
-        #: Seconds for which a node has been silent, 0 for none: the live gateway's (presence.py). The log does not know.
+        #: Seconds for which a node has been silent, 0 for none: the live gateway's (monitoring/probes.py). The log does not know.
         self.silent_s: Callable[[str], int] = lambda _node: 0
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.

@@ -8,7 +8,7 @@ A run's idle state ends with its attempt. The request by which a run was taken b
 import msgspec
 
 from fairlead_gateway.views.jobs import JobsView
-from fairlead_gateway.views.rows import Foreseen, IdlePolicies, IdleSeen, JobRow, Saved
+from fairlead_gateway.views.rows import DryRunSavings, IdlePolicies, IdleReport, JobRow, SimulatedReclaim
 from fairlead_schemas.wire import events as ev
 
 _TELLS_ONLY = ("note", "warn")
@@ -21,7 +21,7 @@ class IdleView:
         self._jobs = jobs
         self.policies: dict[str, IdlePolicies] = {}
         #: By scope, rule and action, in the order in which they were seen first.
-        self.savings: dict[tuple[str, str, str], Saved] = {}
+        self.savings: dict[tuple[str, str, str], DryRunSavings] = {}
         #: Jobs that lie idle or are foreseen as such (derived).
         self.idle: dict[str, None] = {}
         self.handlers = {
@@ -38,7 +38,7 @@ class IdleView:
             ev.JobRequeued: self._requeued,
         }
 
-    def restore(self, policies: list[IdlePolicies], savings: list[Saved]) -> None:
+    def restore(self, policies: list[IdlePolicies], savings: list[DryRunSavings]) -> None:
         """From a snapshot; rows have been read already."""
         self.policies.update((each.scope, each) for each in policies)
         self.savings.update(((each.scope, each.rule, each.action), each) for each in savings)
@@ -57,7 +57,7 @@ class IdleView:
     def _idle(self, e: ev.JobIdle, seq: int, at_ns: int) -> None:
         row = self._row(e.job, e.attempt)
         if row is not None:
-            seen = IdleSeen(seq, e.scope, e.rule, e.action, e.mode, e.since_ns, at_ns, e.reclaim_at_ns, 0, e.evidence)
+            seen = IdleReport(seq, e.scope, e.rule, e.action, e.mode, e.since_ns, at_ns, e.reclaim_at_ns, 0, e.evidence)
             self._set(row, (*_others(row, e.rule), seen))
 
     def _lease_shrunk(self, e: ev.LeaseShrunk, _seq: int, _at_ns: int) -> None:
@@ -76,7 +76,7 @@ class IdleView:
         before = next((seen for seen in row.idle if seen.rule == e.rule), None)
         reclaim_at_ns = before.reclaim_at_ns if before is not None else at_ns
         mode = "on_demand" if e.on_demand else "always"
-        seen = IdleSeen(seq, e.scope, e.rule, e.action, mode, e.since_ns, at_ns, reclaim_at_ns, at_ns, e.evidence)
+        seen = IdleReport(seq, e.scope, e.rule, e.action, mode, e.since_ns, at_ns, reclaim_at_ns, at_ns, e.evidence)
         self._set(row, (*_others(row, e.rule), seen))
 
     def _active(self, e: ev.JobActive, _seq: int, at_ns: int) -> None:
@@ -128,13 +128,13 @@ class IdleView:
         row = self._row(e.job, e.attempt)
         if row is None or any(each.rule == e.rule for each in row.foreseen):
             return
-        row.foreseen = (*row.foreseen, Foreseen(e.scope, e.rule, e.action, at_ns))
+        row.foreseen = (*row.foreseen, SimulatedReclaim(e.scope, e.rule, e.action, at_ns))
         self.idle[row.id] = None
         saved = self._saved(e.scope, e.rule, e.action)
         saved.runs += 1
 
-    def _saved(self, scope: str, rule: str, action: str) -> Saved:
-        return self.savings.setdefault((scope, rule, action), Saved(scope, rule, action))
+    def _saved(self, scope: str, rule: str, action: str) -> DryRunSavings:
+        return self.savings.setdefault((scope, rule, action), DryRunSavings(scope, rule, action))
 
     def _save(self, row: JobRow, at_ns: int, rule: str = "", *, came_alive: bool = False) -> None:
         """The time from where a policy would have acted until now counts as saved (""; of every rule)."""
@@ -145,7 +145,7 @@ class IdleView:
                 saved.came_alive += came_alive
         row.foreseen = tuple(each for each in row.foreseen if rule not in ("", each.rule))
 
-    def _set(self, row: JobRow, seen: tuple[IdleSeen, ...]) -> None:
+    def _set(self, row: JobRow, seen: tuple[IdleReport, ...]) -> None:
         row.idle = seen
         if seen or row.foreseen:
             self.idle[row.id] = None
@@ -153,21 +153,21 @@ class IdleView:
             self.idle.pop(row.id, None)
 
 
-def _others(row: JobRow, rule: str) -> tuple[IdleSeen, ...]:
+def _others(row: JobRow, rule: str) -> tuple[IdleReport, ...]:
     return tuple(seen for seen in row.idle if seen.rule != rule)
 
 
-def held_milli_s(row: JobRow, each: Foreseen, at_ns: int) -> int:
+def held_milli_s(row: JobRow, each: SimulatedReclaim, at_ns: int) -> int:
     """milli-GPU-seconds that a run has held since a policy would have taken it back."""
     return row.holds.gpu_milli_total * max(0, at_ns - each.at_ns) // 10**9
 
 
-def decisive(row: JobRow) -> IdleSeen | None:
+def decisive(row: JobRow) -> IdleReport | None:
     """Return the policy to name first: one that has asked the run back, "always" before "on_demand"; else the one that
     acts first. None where there is none.
     """
     return min(row.idle, key=_urgency, default=None)
 
 
-def _urgency(seen: IdleSeen) -> tuple[bool, bool, int]:
+def _urgency(seen: IdleReport) -> tuple[bool, bool, int]:
     return not seen.asked_ns, seen.mode == "on_demand" and bool(seen.asked_ns), seen.reclaim_at_ns or 1 << 62

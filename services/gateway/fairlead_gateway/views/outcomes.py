@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_gateway.views.rows import Outcome
+from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.wire import events as ev
 
 #: Outcomes of this many commands make a generation; two generations are kept.
@@ -28,14 +28,14 @@ class OutcomesView:
     """The first event that a command caused decides its outcome; parts of an applied change are none."""
 
     def __init__(self) -> None:
-        self._young: dict[str, Outcome] = {}
-        self._old: dict[str, Outcome] = {}
+        self._young: dict[str, OutcomeRow] = {}
+        self._old: dict[str, OutcomeRow] = {}
         #: {key of a keyed command: its id}, for those that are remembered (derived).
         self._keyed: dict[str, str] = {}
         #: Called with (command id, outcome) as outcomes come in.
-        self.on_outcome: Callable[[str, Outcome], None] | None = None
+        self.on_outcome: Callable[[str, OutcomeRow], None] | None = None
 
-    def get(self, command: str) -> Outcome | None:
+    def get(self, command: str) -> OutcomeRow | None:
         """Return the outcome of a command. None: it is not decided yet, unknown, or too old."""
         return self._young.get(command) or self._old.get(command)
 
@@ -60,25 +60,25 @@ class OutcomesView:
         if self.on_outcome is not None:
             self.on_outcome(command, outcome)
 
-    def rows(self) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    def rows(self) -> tuple[dict[str, OutcomeRow], dict[str, OutcomeRow]]:
         """Both generations, older first, for a snapshot."""
         return self._old, self._young
 
-    def fill(self, old: dict[str, Outcome], young: dict[str, Outcome]) -> None:
+    def fill(self, old: dict[str, OutcomeRow], young: dict[str, OutcomeRow]) -> None:
         """The inverse of `rows`."""
         self._old, self._young = old, young
         self._keyed = {key_in(command): command for command in (*old, *young) if command.startswith(KEYED)}
 
 
-def _outcome(event: Any, seq: int) -> Outcome:
+def _outcome(event: Any, seq: int) -> OutcomeRow:
     if type(event) is ev.JobSubmitted:
-        return Outcome(seq, event.job)
+        return OutcomeRow(seq, event.job)
     if type(event) is ev.JobRejected:
-        return Outcome(seq, "", event.code, event.message, event.field)
+        return OutcomeRow(seq, "", event.code, event.message, event.field)
     if type(event) is ev.CommandRepeated:
-        return Outcome(seq, event.job, repeated=True)
+        return OutcomeRow(seq, event.job, repeated=True)
     if type(event) is ev.QueuesApplied:
-        return Outcome(seq, applied=(event.configured, event.removed, event.unchanged))
+        return OutcomeRow(seq, applied=(event.configured, event.removed, event.unchanged))
     if isinstance(event, _REFUSED):
-        return Outcome(seq, "", event.code, event.message)
-    return Outcome(seq, getattr(event, "job", ""))
+        return OutcomeRow(seq, "", event.code, event.message)
+    return OutcomeRow(seq, getattr(event, "job", ""))

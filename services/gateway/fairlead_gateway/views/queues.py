@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from fairlead_gateway.views.rows import PoolRow, QueueRow, Reached
+from fairlead_gateway.views.rows import BudgetUse, PoolRow, QueueRow
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
     MODEL_LABEL,
@@ -141,7 +141,7 @@ class QueuesView:
 
     def _budget_reached(self, event: ev.BudgetReached, _seq: int, _at_ns: int) -> None:
         row = self.of(event.queue)
-        row.reached = Reached(event.percent, event.spent, event.budget, event.period_ns)
+        row.reached = BudgetUse(event.percent, event.spent, event.budget, event.period_ns)
 
     def pool_rows(self) -> list[PoolRow]:
         """Return pools by name; the default one is there even when it was never configured."""

@@ -11,7 +11,7 @@ from fairlead_schemas.wire.resources import Inventory, Request
 NO_SPEC = msgspec.Raw(b"null")
 
 
-class Deferral(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeferralRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """The queue's newest reason not to offer a job, or other jobs of its queue with the same request."""
 
     job: str
@@ -30,7 +30,7 @@ class Deferral(msgspec.Struct, frozen=True, omit_defaults=True):
     array: str = ""
 
 
-class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
+class PreemptionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Request to a run to yield: the job that made it, the rule, and the facts that made the rule hold then."""
 
     attempt: int
@@ -47,7 +47,7 @@ class Yielding(msgspec.Struct, frozen=True, omit_defaults=True):
     beneficiary_queue: str = ""
 
 
-class Room(msgspec.Struct, omit_defaults=True):
+class StarvationRow(msgspec.Struct, omit_defaults=True):
     """Room being made for a starving job's attempt."""
 
     attempt: int
@@ -66,7 +66,7 @@ class Room(msgspec.Struct, omit_defaults=True):
     guests: tuple[str, ...] = ()
 
 
-class IdleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+class IdleReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """A policy's finding on a run: since when it is idle, when that was seen, what follows when, and on what evidence.
     Unix ns.
     """
@@ -85,7 +85,7 @@ class IdleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: tuple[IdleEvidence, ...]
 
 
-class Foreseen(msgspec.Struct, frozen=True):
+class SimulatedReclaim(msgspec.Struct, frozen=True):
     """A policy in dry run would have taken the run back at a time (Unix ns)."""
 
     scope: str
@@ -94,7 +94,7 @@ class Foreseen(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-class Saved(msgspec.Struct):
+class DryRunSavings(msgspec.Struct):
     """Savings of a policy in dry run: runs, and what these held afterwards until they were used again or ended."""
 
     scope: str
@@ -206,17 +206,17 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     runs_since_ns: int = 0
     #: How often it has yielded, and to whom and why the last time (or is asked to now).
     preempted: int = 0
-    yielding: Yielding | None = None
+    yielding: PreemptionRow | None = None
     #: Reason why the queue does not offer it, if the queue gave one for this very job.
-    deferral: Deferral | None = None
-    room: Room | None = None
+    deferral: DeferralRow | None = None
+    room: StarvationRow | None = None
     #: What policies say of the run, one for each rule; what those in dry run would have done; until when none of them acts, and
     #: how often it was extended; by which the last run was taken back.
-    idle: tuple[IdleSeen, ...] = ()
-    foreseen: tuple[Foreseen, ...] = ()
+    idle: tuple[IdleReport, ...] = ()
+    foreseen: tuple[SimulatedReclaim, ...] = ()
     extended_until_ns: int = 0
     extensions: int = 0
-    reclaimed: IdleSeen | None = None
+    reclaimed: IdleReport | None = None
     #: Jobs that were asked to yield to this attempt because they lay idle.
     idle_from: tuple[str, ...] = ()
 
@@ -232,7 +232,7 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
         return self.request.without(self.missing)
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class PlacementRefusal(msgspec.Struct, frozen=True):
     """The placer's newest refusal of a class of equal requests: the decision's own words."""
 
     request: Request
@@ -254,7 +254,7 @@ class Refusal(msgspec.Struct, frozen=True):
     windows: tuple[str, ...] = ()
 
 
-class Reached(msgspec.Struct, frozen=True):
+class BudgetUse(msgspec.Struct, frozen=True):
     """Use of a budget when the queue last reported it. milli-GPU-seconds, weighted; Unix ns."""
 
     percent: int
@@ -280,7 +280,7 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     unborn: int = 0
     #: Attempts of its own jobs that ended by yielding.
     preempted: int = 0
-    reached: Reached | None = None
+    reached: BudgetUse | None = None
 
 
 class PoolRow(msgspec.Struct, gc=False):
@@ -290,7 +290,7 @@ class PoolRow(msgspec.Struct, gc=False):
     settings: PoolSettings
 
 
-class Ailment(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class HealthIssueRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Something that is not well about a node (gpu "") or a GPU of it, as its agent saw it, since a Unix time."""
 
     gpu: str
@@ -325,13 +325,13 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     taints: list[tuple[str, str]] = []
     faulted: dict[str, str] = {}
     #: What is not well, with the evidence, oldest first. Jobs that failed fast there, where it is suspect or in quarantine for it.
-    ailments: list[Ailment] = []
+    ailments: list[HealthIssueRow] = []
     blamed_by: tuple[str, ...] = ()
     held: dict[str, Part] = {}
     changed_seq: int = 0
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class OutcomeRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Outcome of a command. `code` is "" when it was carried out."""
 
     sequence: int

@@ -7,7 +7,7 @@ A reason counts for the job that it names and for all that are like it: of the s
 
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.queues import QueuesView
-from fairlead_gateway.views.rows import Deferral, JobRow, Refusal, Room, Yielding
+from fairlead_gateway.views.rows import DeferralRow, JobRow, PlacementRefusal, PreemptionRow, StarvationRow
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
@@ -18,15 +18,15 @@ REFUSALS_MAX = 10_000
 GUESTS_MAX = 64
 
 #: Queue, request, and whom of these it is about ("": all; else one user's, or one array's).
-Class = tuple[str, Request, str]
+DeferralClass = tuple[str, Request, str]
 
 
 class WaitingView:
     """The newest refusal of each refused class, the newest deferral of each deferred one, and rooms in the making."""
 
     def __init__(self, jobs: JobsView, queues: QueuesView) -> None:
-        self.refusals: dict[Request, Refusal] = {}
-        self.deferrals: dict[Class, Deferral] = {}
+        self.refusals: dict[Request, PlacementRefusal] = {}
+        self.deferrals: dict[DeferralClass, DeferralRow] = {}
         #: Jobs for which room was made since they waited, some of them long placed or ended (derived).
         self.rooms: set[str] = set()
         self._jobs = jobs
@@ -48,7 +48,7 @@ class WaitingView:
             ev.RunEnded: self._run_ended,
         }
 
-    def deferral_of(self, row: JobRow) -> Deferral | None:
+    def deferral_of(self, row: JobRow) -> DeferralRow | None:
         """The queue's newest word on this job, or on one like it."""
         if row.deferral is not None:
             return row.deferral
@@ -64,7 +64,7 @@ class WaitingView:
             raise KeyError(f"job {e.job!r} was deferred but never submitted")
         user = row.user if e.reason == "user_limit" else ""
         array = (row.array_id or row.id) if e.reason == "array_limit" else ""
-        deferral = Deferral(
+        deferral = DeferralRow(
             e.job, seq, at_ns, e.reason, e.queue, e.resource, e.held, e.needed, e.ceiling, e.holder, user, array
         )
         if row.id == e.job:
@@ -92,7 +92,7 @@ class WaitingView:
     def _unplaceable(self, e: ev.JobUnplaceable, seq: int, at_ns: int) -> None:
         request = self._jobs.rows[e.job].request
         self.refusals.pop(request, None)
-        self.refusals[request] = Refusal(
+        self.refusals[request] = PlacementRefusal(
             request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total,
             e.near, e.level, e.best, e.windows,
         )  # fmt: skip
@@ -111,14 +111,14 @@ class WaitingView:
 
     # ------------------------------------------------------------------ room in the making
 
-    def _room(self, job: str, attempt: int) -> Room:
+    def _room(self, job: str, attempt: int) -> StarvationRow:
         """Return the room of a job's attempt. For a job that is unknown, or known no longer, return a new one that no row
         keeps.
         """
         row = self._jobs.rows.get(job)
         room = row.room if row is not None else None
         if room is None or room.attempt != attempt:
-            room = Room(attempt)
+            room = StarvationRow(attempt)
             if row is not None:
                 row.room = room
                 self.rooms.add(job)
@@ -166,7 +166,7 @@ class WaitingView:
             room.named, room.asked = 0, (*room.asked, e.job)
         resource = "gpu" if row.request.gpu_milli_total else "cpu"
         queue, over = self.over(row.queue, other.queue if other is not None else "", resource)
-        row.yielding = Yielding(
+        row.yielding = PreemptionRow(
             e.attempt, seq, e.beneficiary, e.rule, row.priority, other.priority if other is not None else 0, queue, over,
             resource, other.queue if other is not None else "",
         )  # fmt: skip
@@ -188,7 +188,7 @@ class WaitingView:
         """Record that a queue takes back what it holds over its maximum: the run yields to no particular job."""
         if e.reason == "reclaimed":
             row = self._jobs.rows[e.job]
-            row.yielding = Yielding(e.attempt, seq, "", "reclaimed", row.priority, queue=row.queue)
+            row.yielding = PreemptionRow(e.attempt, seq, "", "reclaimed", row.priority, queue=row.queue)
 
     def over(self, own: str, other: str, resource: str) -> tuple[str, int]:
         """Return the queue where the paths to two queues part, on the path to `own`, and its placed use beyond its guarantee."""
@@ -208,7 +208,7 @@ def _of_array(array: str) -> str:
     return f"array {array}"
 
 
-def _classes(row: JobRow) -> tuple[Class, Class, Class]:
+def _classes(row: JobRow) -> tuple[DeferralClass, DeferralClass, DeferralClass]:
     """The classes whose deferral may be about this job, the narrowest first."""
     queue, request = row.queue, row.request
     return (

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead_gateway.moments import rfc3339
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.queuedocs import period_end
+from fairlead_gateway.views.queue_documents import period_end
 from fairlead_gateway.views.queues import charge_of
-from fairlead_gateway.views.rows import Deferral, JobRow, QueueRow
-from fairlead_gateway.why.amounts import given_back, numbers
+from fairlead_gateway.views.rows import DeferralRow, JobRow, QueueRow
+from fairlead_gateway.why.sentences import given_back, numbers
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
 from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
 Detail = dict[str, int | str]
@@ -47,7 +47,7 @@ def explained(views: Views, row: JobRow, told: Explanation) -> Reason | None:
     text, whole = _texts(told.numbers), _wholes(told.numbers)
     return tell(
         views, row,
-        Deferral(
+        DeferralRow(
             row.id, 0, 0, told.reason, text.get("queue", ""), text.get("resource", ""), whole.get("held", 0),
             whole.get("needed", 0), whole.get("ceiling", 0), text.get("holder", ""),
         ),
@@ -62,11 +62,11 @@ def _wholes(numbers: Detail) -> dict[str, int]:
     return {name: value for name, value in numbers.items() if isinstance(value, int)}
 
 
-def _is_same(said: Deferral, now: Deferral) -> bool:
+def _is_same(said: DeferralRow, now: DeferralRow) -> bool:
     return (said.reason, said.queue, said.resource) == (now.reason, now.queue, now.resource)
 
 
-def _full(views: Views, row: JobRow) -> Deferral | None:
+def _full(views: Views, row: JobRow) -> DeferralRow | None:
     """Return a maximum that the job would break by what is charged now. It is used when the queue has not reached this job
     yet, or when the log is from before the queue recorded its reasons.
     """
@@ -76,7 +76,7 @@ def _full(views: Views, row: JobRow) -> Deferral | None:
             ceiling = _ceiling(views, queue, resource)
             held = queue.charged.get(resource, 0)
             if ceiling is not None and held + needed > ceiling:
-                return Deferral(row.id, 0, 0, "maximum", queue.path, resource, held, needed, ceiling)
+                return DeferralRow(row.id, 0, 0, "maximum", queue.path, resource, held, needed, ceiling)
     return None
 
 
@@ -89,7 +89,7 @@ def _ceiling(views: Views, queue: QueueRow, resource: str) -> int | None:
     return beyond if most is None else min(most, beyond)
 
 
-def _detail(deferral: Deferral, **more: int | str) -> Detail:
+def _detail(deferral: DeferralRow, **more: int | str) -> Detail:
     queue: Detail = {"queue": deferral.queue} if deferral.queue else {}
     if not deferral.resource:
         return {**queue, **more}
@@ -97,7 +97,7 @@ def _detail(deferral: Deferral, **more: int | str) -> Detail:
     return {**queue, **amounts, **more}
 
 
-def _or_less(row: JobRow, deferral: Deferral) -> str:
+def _or_less(row: JobRow, deferral: DeferralRow) -> str:
     """Return a smaller request that would fit by these numbers; "" where they show none."""
     resource, nodes = deferral.resource, row.request.nodes
     asked = dict(charge_of(row.request)).get(resource, 0)
@@ -116,7 +116,7 @@ def _or_less(row: JobRow, deferral: Deferral) -> str:
 # --------------------------------------------------------------------------------- one of each
 
 
-def _maximum(views: Views, row: JobRow, d: Deferral) -> Reason:
+def _maximum(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
     if d.needed > d.ceiling:
         return Reason(
@@ -133,7 +133,7 @@ def _maximum(views: Views, row: JobRow, d: Deferral) -> Reason:
     )
 
 
-def _borrowed(views: Views, d: Deferral) -> str:
+def _borrowed(views: Views, d: DeferralRow) -> str:
     """Return the parts of a ceiling that is a limit on borrowing; "" for other ceilings."""
     row = views.queues.rows.get(d.queue)
     settings = row.settings if row is not None and row.settings else QueueSettings()
@@ -144,7 +144,7 @@ def _borrowed(views: Views, d: Deferral) -> str:
     return f" ({number(d.resource, guaranteed)} guaranteed, {number(d.resource, borrowing)} borrowed at most)"
 
 
-def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
+def _user_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     queue = views.queues.rows.get(d.queue)
     users = queue.settings.users if queue is not None and queue.settings else {}
     whom = row.user if row.user in users else "one user"
@@ -165,7 +165,7 @@ def _user_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     )
 
 
-def _reserved(views: Views, row: JobRow, d: Deferral) -> Reason:
+def _reserved(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     """Return the reason that unused capacity is kept for queues (below `d.queue`, or anywhere) that do not lend it."""
     whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
     if not d.resource:
@@ -183,7 +183,7 @@ def _reserved(views: Views, row: JobRow, d: Deferral) -> Reason:
     )
 
 
-def _claimed(_views: Views, _row: JobRow, d: Deferral) -> Reason:
+def _claimed(_views: Views, _row: JobRow, d: DeferralRow) -> Reason:
     holder = f"job {d.holder}" if d.holder else "a job"
     detail = _detail(d, next=f"starts after it: fairlead why {d.holder}" if d.holder else "starts after it")
     if d.holder:
@@ -191,7 +191,7 @@ def _claimed(_views: Views, _row: JobRow, d: Deferral) -> Reason:
     return Reason(code="claimed", message=f"what is free is kept for {holder}, which has waited longer", detail=detail)
 
 
-def _budget(views: Views, _row: JobRow, d: Deferral) -> Reason:
+def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
     queue = views.queues.rows.get(d.queue)
     settings = queue.settings if queue is not None else None
     reached = queue.reached if queue is not None else None
@@ -210,7 +210,7 @@ def _budget(views: Views, _row: JobRow, d: Deferral) -> Reason:
     return Reason(code="budget", message=f"the budget of {d.queue} is spent{told}", detail=detail)
 
 
-def _array_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
+def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     array = views.jobs.rows.get(row.array_id, row)
     limit = d.ceiling or array.array_limit
     at_work = sum(count for state, count in (array.elements or {}).items() if state in CHARGED_STATES)
@@ -224,7 +224,7 @@ def _array_limit(views: Views, row: JobRow, d: Deferral) -> Reason:
     )  # fmt: skip
 
 
-_TELL: dict[str, Callable[[Views, JobRow, Deferral], Reason]] = {
+_TELL: dict[str, Callable[[Views, JobRow, DeferralRow], Reason]] = {
     "maximum": _maximum, "user_limit": _user_limit, "reserved": _reserved, "claimed": _claimed, "budget": _budget,
     "array_limit": _array_limit,
 }  # fmt: skip

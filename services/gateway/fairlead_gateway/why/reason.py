@@ -1,14 +1,59 @@
-"""The one dominant reason of a job, in whatever state it is. Pure. Start at `reason_of`; waiting is `waiting.py`."""
+"""The one dominant reason of a job, in whatever state it is. Pure. Start at `reason_of`; waiting is `waiting.py`.
 
-from fairlead_gateway.moments import rfc3339
+Reason of a job that is stuck because its node is silent: what is known of it, when it continues elsewhere, and who
+may permit that. Pure.
+
+Elements of an array that have not come into being: they have no row, and wait as their array does. Pure.
+"""
+
+from fairlead_gateway.errors import HttpError, not_found
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import JobRow
-from fairlead_gateway.why import idle, silence, waiting, yielding
-from fairlead_gateway.why.amounts import these
+from fairlead_gateway.views.nodes import run_name
+from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_gateway.why import preemption, waiting
+from fairlead_gateway.why.sentences import name_list
 from fairlead_schemas.http.api import Reason
+from fairlead_schemas.policies.partitions import OnPartition
 from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES
 from fairlead_schemas.wire.resources import Request
+
+
+def unreachable_node(views: Views, row: JobRow) -> Reason | None:
+    """Return the reason of a job that is placed on a lost node; None where none of its nodes is lost."""
+    run = run_name(row.id, row.attempt)
+    for part in row.parts:
+        node = views.nodes.rows.get(part.node)
+        if node is not None and node.lost and not node.dead and run in node.held and not row.run_ended:
+            return _silent(views, row, node)
+    return None
+
+
+def _silent(views: Views, row: JobRow, node: NodeRow) -> Reason:
+    policy, since = row.on_partition, rfc3339(node.heard_ns)
+    told, then = _what_follows(views, policy, node)
+    return Reason(
+        code="node_silent", message=f"its node {node.id} is silent since {since}; {told}",
+        detail={"node": node.id, "silent_since": since, "strict": int(policy.strict), "next": then},
+    )  # fmt: skip
+
+
+def _what_follows(views: Views, policy: OnPartition, node: NodeRow) -> tuple[str, str]:
+    """In words, and what a person can do."""
+    if "loss" in views.plans.tripped:
+        return (
+            "so many nodes are at once that nothing is started elsewhere before somebody has looked",
+            "fairlead breaker",
+        )
+    if policy.strict:
+        told = "strict: it is not started elsewhere before its node, or an admin, says that it has ended there"
+        return told, f"fairlead declare-dead {node.id}, once you have seen that nothing runs there"
+    if policy.replace_after_ns:
+        return f"it is started elsewhere at {rfc3339(node.heard_ns + policy.replace_after_ns)} at the earliest", "wait"
+    return "it is about to be started elsewhere", "wait"
+
 
 _FAILURES = {
     "idle": "it lay idle",
@@ -42,11 +87,11 @@ def reason_of(
         case "offered":
             return waiting.offered(views, row, count_ahead=count_ahead, told=told)
         case "placed":
-            return silence.of_a_node(views, row) or _placed(row)
+            return unreachable_node(views, row) or _placed(row)
         case "running":
-            return silence.of_a_node(views, row) or _running(views, row)
+            return unreachable_node(views, row) or _running(views, row)
         case "stopping":
-            return silence.of_a_node(views, row) or _stopping(row)
+            return unreachable_node(views, row) or _stopping(row)
         case "succeeded":
             return Reason(code="succeeded", message=_ended(row, "ended with exit code 0"))
         case "failed":
@@ -56,7 +101,7 @@ def reason_of(
             return Reason(code="cancelled", message=_ended(row, f"was cancelled{by}"), detail=_only(by=row.by))
 
 
-def likeness(row: JobRow) -> tuple[str, str, int, Request] | None:
+def request_class(row: JobRow) -> tuple[str, str, int, Request] | None:
     """Return a key that queued jobs with one common reason share. None: this job has a history or conditions of its own."""
     plain = (
         row.state == "queued" and row.attempt == 1 and row.elements is None
@@ -81,14 +126,14 @@ def _held(row: JobRow) -> Reason:
 
 
 def _where(row: JobRow) -> str:
-    return these([part.node for part in row.parts])
+    return name_list([part.node for part in row.parts])
 
 
 def _placed(row: JobRow) -> Reason:
     since = rfc3339(row.placed_ns)
     where = f"has its place on {_where(row)} since {since}"
-    if yielding.is_asked(row):
-        return yielding.asked(row, where)
+    if preemption.is_asked_to_yield(row):
+        return preemption.preemption_reason(row, where)
     return Reason(
         code="placed", message=f"{where}; starting",
         detail={"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"},
@@ -97,10 +142,10 @@ def _placed(row: JobRow) -> Reason:
 
 def _running(views: Views, row: JobRow) -> Reason:
     since = rfc3339(row.started_ns or row.placed_ns)
-    where = f"runs on {_where(row)} since {since}{idle.got(views, row)}"
-    if yielding.is_asked(row):
-        return yielding.asked(row, where)
-    if (lying := idle.lying(row, where)) is not None:
+    where = f"runs on {_where(row)} since {since}{preemption.reclaimed_for_it(views, row)}"
+    if preemption.is_asked_to_yield(row):
+        return preemption.preemption_reason(row, where)
+    if (lying := preemption.idle_reason(row, where)) is not None:
         return lying
     return Reason(
         code="running", message=where,
@@ -109,13 +154,13 @@ def _running(views: Views, row: JobRow) -> Reason:
 
 
 def _stopping(row: JobRow) -> Reason:
-    numbers = idle.evidence(row) if row.reason == "idle" else {}
+    numbers = preemption.idle_evidence(row) if row.reason == "idle" else {}
     if row.reason == "time_limit":
         message = "its time is up; it is being stopped"
     elif row.reason == "idle":
-        message = idle.stopping(row)
+        message = preemption.idle_stop(row)
     elif row.reason == "reclaimed":
-        message = f"{yielding.LOWERED} so it is being stopped, and queued again"
+        message = f"{preemption.LOWERED} so it is being stopped, and queued again"
     else:
         message = f"cancelled{f' by {row.by}' if row.by else ''}; it is being stopped"
     return Reason(
@@ -135,8 +180,8 @@ def _failed(views: Views, row: JobRow) -> Reason:
     message = _ended(row, how) + (f": {row.message}" if row.message else "")
     numbers: dict[str, int | str] = {"reason": row.reason, "attempt": row.attempt}
     if row.reason == "idle":
-        message = _ended(row, f"was taken back because {idle.taken_back(row)}; ended")
-        numbers |= idle.evidence(row)
+        message = _ended(row, f"was taken back because {preemption.reclaim_cause(row)}; ended")
+        numbers |= preemption.idle_evidence(row)
     if row.exit_code is not None:
         numbers["exit_code"] = row.exit_code
     if row.signal is not None:
@@ -177,3 +222,44 @@ def _next_of_failed(row: JobRow) -> str:
     if row.elements is not None:  # an array has no output of its own
         return f"fairlead jobs --state failed, then fairlead logs {row.id}_N"
     return f"fairlead logs {row.id}"
+
+
+#: Of an array in any other state nothing more comes into being.
+WAITING = frozenset({"scheduled", "queued", "held"})
+
+
+def row_or_array(views: Views, job: str) -> JobRow | None:
+    """The job's row; its array's where it is an element that has not been offered yet."""
+    row = views.jobs.rows.get(job)
+    if row is not None:
+        return row
+    array = _array(views, job)
+    if array is None or array.array is None or array.elements is None or array.state not in WAITING:
+        return None
+    last = array.array[1]
+    return array if last - array.elements["waiting"] < _index(job) <= last else None
+
+
+def no_such_element(views: Views, job: str) -> HttpError | None:
+    """The answer where the array is there and has no such element."""
+    array = _array(views, job)
+    if array is None or array.array is None or array.array[0] <= _index(job) <= array.array[1]:
+        return None
+    first, last = array.array
+    return not_found("job", job[:80], hint=f"array {array.id} has the elements {array.id}_{first} to {array.id}_{last}")
+
+
+def element_reason(array: JobRow, reason: Reason) -> Reason:
+    """Return the array's reason, worded for an element."""
+    message = f"comes into being when it is offered, by its array {array.id}; of that: {reason.message}"
+    return Reason(code=reason.code, message=message, detail=reason.detail)
+
+
+def _array(views: Views, job: str) -> JobRow | None:
+    return views.jobs.rows.get(array_of(job) or "")
+
+
+def _index(job: str) -> int:
+    """-1 for what is no index."""
+    index = job.partition("_")[2]
+    return int(index) if index.isascii() and index.isdecimal() and len(index) <= 9 else -1

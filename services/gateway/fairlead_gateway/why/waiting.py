@@ -1,18 +1,102 @@
-"""Reasons that a job waits: its start time, other jobs, a limit of its queue, a place, or its turn. Pure."""
+"""Reasons that a job waits: its start time, other jobs, a limit of its queue, a place, or its turn. Pure.
 
-from fairlead_gateway.moments import rfc3339
+The dominant cause of a refusal with its numbers, and what would end it. Pure.
+
+The counts are the placer's own (JobUnplaceable); the other numbers are of the nodes as the views have them. Start
+at `dominant`.
+"""
+
+from collections.abc import Callable
+
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import JobRow, Refusal
-from fairlead_gateway.why.causes import NOTHING, dominant, no_domain
-from fairlead_gateway.why.kept import kept_from_it, maintained, nearly
+from fairlead_gateway.views.rows import JobRow, PlacementRefusal
+from fairlead_gateway.why import free_resources, permanent_causes, transient_causes
+from fairlead_gateway.why.free_resources import MILLI, units_min
 from fairlead_gateway.why.limits import deferred, explained
-from fairlead_gateway.why.nodes import not_cut, over_nodes, where
-from fairlead_gateway.why.yielding import after_yielding, with_room
+from fairlead_gateway.why.nodes import (
+    maintenance_windows,
+    near_misses,
+    no_repartition,
+    over_nodes,
+    reserved_for_others,
+    where,
+)
+from fairlead_gateway.why.preemption import after_preemption, with_preemptions
+from fairlead_gateway.why.sentences import NO_CAUSE, CauseMessage
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.amounts import counted, number
+from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.events import Dependency
 from fairlead_schemas.wire.resource_requests import needs
+
+#: Causes that no end of any run mends.
+LASTING = frozenset({
+    "taint", "gpu_model", "selector", "sharing", "mig_profile", "mig_mode", "gpus", "gpu_memory", "compute_capability",
+    "topology", "nics", "cpu", "memory", "pool",
+})  # fmt: skip
+
+
+def dominant(views: Views, row: JobRow, refusal: PlacementRefusal) -> CauseMessage:
+    """The cause of most nodes; nothing where enough nodes fit, and lie in no one domain."""
+    asked = row.request
+    if refusal.level and refusal.fitting >= units_min(asked):
+        return NO_CAUSE
+    cause = ordered(refusal.reasons)[0] if refusal.reasons else ""
+    tell = _TELL.get(cause)
+    if tell is None or (asked.also and cause not in _OF_ALL_KINDS):
+        return NO_CAUSE
+    return tell(views, row)
+
+
+def ordered(reasons: dict[str, int]) -> list[str]:
+    """The causes, that of most nodes first."""
+    return sorted(reasons, key=lambda cause: (-reasons[cause], cause))
+
+
+def no_domain(views: Views, refusal: PlacementRefusal) -> CauseMessage:
+    """Return the cause for a gang that must fit in one domain: how many units the best domain takes, or that all domains
+    are too small, which waiting for runs to end cannot change.
+    """
+    asked, level = refusal.request, refusal.level
+    if not level or asked.units == 1:
+        return NO_CAUSE
+    units, unit = units_min(asked), "task" if asked.tasks else "node"
+    largest = free_resources.largest_domain(views, asked, level)
+    too_small = not asked.tasks and largest < units
+    most = largest if too_small else refusal.best
+    prefer = f"only prefer one {level} (topology.prefer: {level})"
+    return CauseMessage(
+        f"no {level} takes {units} {unit}s: the {f'largest has {most}' if too_small else f'best takes {most}'}",
+        {"level": level, "needed": units, "best": refusal.best},
+        f"ask for {most} {unit}{'' if most == 1 else 's'}, or {prefer}" if most else prefer, too_small,
+    )  # fmt: skip
+
+
+_WAIT_FOR_IT = "it is tried when they take work again: fairlead nodes"
+_TELL: dict[str, Callable[[Views, JobRow], CauseMessage]] = {
+    "gpu_model": permanent_causes.gpu_model, "selector": permanent_causes.selector, "taint": permanent_causes.taint, "sharing": permanent_causes.sharing, "topology": permanent_causes.topology,
+    "gpus": permanent_causes.largest("on a node", lambda r: r.gpu_milli, lambda n: len(n.inventory.gpus) * MILLI, lambda m: counted("gpu", m)),
+    "nics": permanent_causes.largest("network devices on a node", lambda r: r.nics, lambda n: len(n.inventory.inside.nics), str),
+    "cpu": permanent_causes.largest("on a node", lambda r: r.cpu_milli, lambda n: n.inventory.cpu_milli, lambda m: counted("cpu", m)),
+    "memory": permanent_causes.largest("on a node", lambda r: r.memory_mib, lambda n: n.inventory.memory_mib, lambda m: counted("memory", m)),
+    "gpu_memory": permanent_causes.largest(
+        "of each GPU", lambda r: r.gpu_memory_mib, lambda n: max((gpu.memory_mib for gpu in n.inventory.gpus), default=0),
+        lambda m: counted("memory", m),
+    ),
+    "compute_capability": permanent_causes.largest(
+        "as compute capability", lambda r: r.compute_capability,
+        lambda n: max((gpu.compute_capability for gpu in n.inventory.gpus), default=0), lambda m: f"{m // 10}.{m % 10}",
+    ),
+    "free_cpu": transient_causes.most_left("cpu", lambda left: left.cpu_milli), "free_memory": transient_causes.most_left("memory", lambda left: left.memory_mib),
+    "free_gpus": transient_causes.free_gpus, "free_links": transient_causes.apart, "free_numa": transient_causes.apart, "not_empty": transient_causes.not_empty, "gpu_faulted": transient_causes.faulted,
+    "draining": transient_causes.in_state("draining", "drained", then=_WAIT_FOR_IT), "cordoned": transient_causes.in_state("cordoned", then=_WAIT_FOR_IT),
+    "quarantined": transient_causes.in_state("quarantined", then="a person releases them: fairlead nodes"),
+    "suspect": transient_causes.in_state("suspect", then="it is tried when the run that a suspect node has does well"),
+    "lost": transient_causes.in_state("lost", then="it is tried when they are heard of again: fairlead doctor"),
+}  # fmt: skip
+_OF_ALL_KINDS = frozenset({"taint", "draining", "cordoned", "quarantined", "suspect", "lost"})
+
 
 #: What a job is waited for to do.
 TO = {"succeeded": "to succeed", "failed": "to fail", "ended": "to end"}
@@ -67,19 +151,19 @@ def queued(
     if row.start_at_ns > now_ns:
         return _start_time(row, now_ns)
     if row.not_before_ns > now_ns:
-        return after_yielding(row, _backoff(row, now_ns))
+        return after_preemption(row, _backoff(row, now_ns))
     limit = deferred(views, row) if told is None else explained(views, row, told)
     # A job without obstacles has not been tried yet: an older refusal concerned other jobs, before capacity was
     # freed.
     refused = _no_place(views, row, count_ahead) if told is None or told.reason != "next" else None
     now = limit or refused or _waiting_turn(views, row, count_ahead, told)
-    return after_yielding(row, with_room(row, now))
+    return after_preemption(row, with_preemptions(row, now))
 
 
 def offered(views: Views, row: JobRow, *, count_ahead: bool = True, told: Explanation | None = None) -> Reason:
     """Return the reason of a job that has been offered and waits for a place."""
     now = _no_place(views, row, count_ahead) or _waiting_turn(views, row, count_ahead, told)
-    return after_yielding(row, with_room(row, now))
+    return after_preemption(row, with_preemptions(row, now))
 
 
 def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
@@ -88,9 +172,14 @@ def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
     if refusal is None:
         return None
     now = _refused(views, refusal, row)
-    told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NOTHING
+    told = dominant(views, row, refusal) if at_length and now.code == "no_place" else NO_CAUSE
     message = f"{now.message}; {told.message}" if told.message else now.message
-    more = nearly(refusal) + kept_from_it(views, row, refusal) + maintained(views, refusal) + not_cut(refusal)
+    more = (
+        near_misses(refusal)
+        + reserved_for_others(views, row, refusal)
+        + maintenance_windows(views, refusal)
+        + no_repartition(refusal)
+    )
     detail = {**now.detail, **told.detail}
     if told.next:
         detail["next"] = told.next
@@ -109,7 +198,7 @@ def _backoff(row: JobRow, now_ns: int) -> Reason:
     )  # fmt: skip
 
 
-def _refused(views: Views, refusal: Refusal, row: JobRow) -> Reason:
+def _refused(views: Views, refusal: PlacementRefusal, row: JobRow) -> Reason:
     """The placer's refusal of this job or of one that asks for exactly the same."""
     numbers: dict[str, int | str] = {
         **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},

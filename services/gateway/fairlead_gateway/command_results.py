@@ -1,0 +1,296 @@
+"""Path of commands to the bus and of their answers back.
+
+Commands that arrive while one publish is in flight go into the next message (nats-server does one fsync per
+message: docs/reference/facts.md). A message keeps its id over resends, so that the server drops a repetition.
+Answers are the outcomes that the views fold; `decided` hands them to the waiting requests.
+
+Waiting for decisions: send commands, wait a bounded time, say honestly what is known when it is over.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+import structlog
+
+from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StreamFull, TooLarge, Unavailable
+from fairlead_gateway.errors import HttpError
+from fairlead_gateway.monitoring.command_watch import CommandWatch
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.outcomes import KEYED
+from fairlead_gateway.views.rows import OutcomeRow
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX, digest_of
+
+log = structlog.get_logger()
+
+#: Commands that wait to be published, per service; more are refused with 503.
+PENDING_MAX = 50_000
+#: A message is resent under the same id for this long; the server remembers ids for two minutes.
+RESEND_S = 30.0
+RESEND_PAUSE_S = 0.2
+
+encode_command = msgspec.json.Encoder(order="deterministic").encode
+
+
+class PendingResults:
+    """Request that waits for the outcomes of one or more commands, in order."""
+
+    __slots__ = ("future", "left", "outcomes", "stored", "unstored")
+
+    def __init__(self, commands: int) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outcomes: list[OutcomeRow | None] = [None] * commands
+        self.left = commands
+        #: Commands that the bus has not acknowledged yet, and whether it has acknowledged all.
+        self.unstored = commands
+        self.stored = False
+
+    def decided(self, index: int, outcome: OutcomeRow) -> None:
+        """Record the outcome of one of the commands. The last one ends the wait."""
+        self.outcomes[index] = outcome
+        self.left -= 1
+        if not self.left and not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, error: HttpError) -> None:
+        """End the wait with a refusal, unless it has ended."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Pending:
+    __slots__ = ("body", "id", "waiter")
+
+    def __init__(self, command_id: str, body: bytes, waiter: PendingResults) -> None:
+        self.id = command_id
+        self.body = body
+        self.waiter = waiter
+
+
+class CommandPublisher:
+    """Publishes commands to one service and keeps who waits for which."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        service: str,
+        watch: CommandWatch,
+        on_append: Callable[[BusError | None], None] = lambda error: None,
+    ) -> None:
+        """`on_append` is called with each append's outcome; None: stored."""
+        self._bus = bus
+        self._watch = watch
+        self._on_append = on_append
+        self._subject = subjects.cmd(service)
+        self._pending: deque[_Pending] = deque()
+        self._wake = asyncio.Event()
+        #: {command: its waiters, with the command's position among each one's}; a repeated command may have several.
+        self._waiting: dict[str, list[tuple[PendingResults, int]]] = {}
+        self._prefix = os.urandom(6).hex()
+        self._ids = count(1)
+        self._messages = count(1)
+        self.published = 0
+
+    def new_id(self) -> str:
+        """A command id that no other gateway process makes."""
+        return f"{self._prefix}-{next(self._ids):x}"
+
+    def send(self, commands: list[tuple[str, bytes]], known: dict[str, OutcomeRow]) -> PendingResults:
+        """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
+        again. Raises Refused (503) when too many wait or commands are lost, (413) when one is larger than a message
+        may be."""
+        largest = max(len(body) for _, body in commands)
+        if largest + 2 > MESSAGE_BYTES_MAX:
+            told = f"the command has {largest} bytes, at most {MESSAGE_BYTES_MAX - 2} are taken"
+            raise HttpError(413, "too_large", told, hint="keep scripts and data in files")
+        if len(self._pending) + len(commands) > PENDING_MAX:
+            raise HttpError(503, "busy", f"{len(self._pending)} commands wait for the bus already", retry_after_s=1)
+        if any(command_id not in known for command_id, _ in commands):
+            self._watch.require()
+        waiter = PendingResults(len(commands))
+        for index, (command_id, body) in enumerate(commands):
+            if command_id in known:
+                waiter.unstored -= 1
+                waiter.decided(index, known[command_id])
+                continue
+            self._waiting.setdefault(command_id, []).append((waiter, index))
+            self._pending.append(_Pending(command_id, body, waiter))
+        self._wake.set()
+        return waiter
+
+    def decided(self, command_id: str, outcome: OutcomeRow) -> None:
+        """An outcome came in with the log."""
+        for waiter, index in self._waiting.pop(command_id, ()):
+            waiter.decided(index, outcome)
+
+    async def wait(self, waiter: PendingResults, ids: list[str], timeout_s: float) -> bool:
+        """Wait for all outcomes; False when some are missing in time. Raises Refused when the bus refused."""
+        timer = asyncio.get_running_loop().call_later(timeout_s, _give_up, waiter.future)
+        try:
+            await waiter.future
+            return True
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return False
+        finally:
+            timer.cancel()
+            if waiter.left:
+                for command_id in ids:
+                    self._forget(command_id, waiter)
+
+    def _forget(self, command_id: str, waiter: PendingResults) -> None:
+        others = [entry for entry in self._waiting.pop(command_id, ()) if entry[0] is not waiter]
+        if others:
+            self._waiting[command_id] = others
+
+    # -- publication
+
+    async def run(self) -> None:
+        """Publish without end: one message is in flight, and commands that arrive meanwhile go into the next."""
+        while True:
+            await self._wake.wait()
+            while self._pending:
+                await self._publish(self._next_message())
+            self._wake.clear()
+
+    def _next_message(self) -> list[_Pending]:
+        batch: list[_Pending] = []
+        size = 2
+        while self._pending and len(batch) < MESSAGE_COMMANDS_MAX:
+            size += len(self._pending[0].body) + 1
+            if batch and size > MESSAGE_BYTES_MAX:
+                break
+            batch.append(self._pending.popleft())
+        return batch
+
+    async def _publish(self, batch: list[_Pending]) -> None:
+        payload = b"[" + b",".join([pending.body for pending in batch]) + b"]"
+        msg_id = f"{self._prefix}.{next(self._messages)}"
+        refusal = await self._store(payload, msg_id)
+        for pending in batch:
+            waiter = pending.waiter
+            if refusal is None:
+                waiter.unstored -= 1
+                waiter.stored = not waiter.unstored
+            else:
+                self._waiting.pop(pending.id, None)
+                waiter.fail(refusal)
+        self.published += len(batch)
+
+    async def _store(self, payload: bytes, msg_id: str) -> HttpError | None:
+        """Store one message; the refusal to answer with when it cannot be."""
+        deadline = asyncio.get_running_loop().time() + RESEND_S
+        seen: int | None = None
+        while True:
+            try:
+                if not self._watch.is_fresh:
+                    await self._watch.until_fresh(deadline)
+                if seen is None:
+                    self._watch.require()
+                    seen = self._watch.seen
+                sequence = await self._bus.append(subjects.CMD, self._subject, payload, msg_id=msg_id)
+                self._on_append(None)
+                return self._watch.stored(sequence, seen)
+            except HttpError as refusal:
+                return refusal
+            except StreamFull as error:
+                self._on_append(error)
+                return HttpError(
+                    503, "commands_full", "the stream of commands is full; nothing was stored", retry_after_s=10
+                )
+            except TooLarge as error:
+                return HttpError(413, "too_large", str(error))
+            except (OutcomeUnknown, Unavailable) as error:
+                self._on_append(error)
+                if asyncio.get_running_loop().time() >= deadline:
+                    log.error("command message not stored", message=msg_id, reason=str(error))
+                    return HttpError(503, "bus_away", f"the bus does not answer: {error}", retry_after_s=5)
+                await asyncio.sleep(RESEND_PAUSE_S)
+
+    def statistics(self) -> dict[str, int]:
+        """{"pending", "waiting", "published"}."""
+        return {"pending": len(self._pending), "waiting": len(self._waiting), "published": self.published}
+
+
+def _give_up(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.cancel()
+
+
+#: Added to the wait for each command of a list.
+LIST_WAIT_S = 0.002
+
+
+class ResultWaiter:
+    """The outcomes of commands, waited for."""
+
+    def __init__(
+        self, views: Views, *, wait_s: float, is_ready: Callable[[], bool], has_room: Callable[[], bool]
+    ) -> None:
+        self._views = views
+        self._wait_s = wait_s
+        self._is_ready = is_ready
+        self._has_room = has_room
+        #: Called with the seconds that each decision took.
+        self.on_decided: Callable[[float], None] | None = None
+
+    def require_ready(self) -> None:
+        """Raises Refused (503) until the views have caught up with the log."""
+        if not self._is_ready():
+            raise HttpError(503, "catching_up", f"reading the log, at sequence {self._views.sequence}", retry_after_s=1)
+
+    def require_room(self) -> None:
+        """Raise Refused (503) for new jobs when the log nears its limit. Cancels and similar commands are still accepted."""
+        if not self._has_room():
+            raise HttpError(
+                503, "log_full", "the log is full: no new jobs are taken; running jobs go on",
+                hint="raise FAIRLEAD_LOG_MAX_BYTES and restart the services, then send it again", retry_after_s=30,
+            )  # fmt: skip
+
+    def keyed_id(self, key: str, *content: str) -> str:
+        """Return the id (hex) of a command sent under a key. Raise Refused (409) where the key was used for another command."""
+        command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}"
+        if self._views.outcomes.keyed(key) not in ("", command_id):
+            raise HttpError(
+                409, "idempotency_conflict", "this key was used before, for something else",
+                hint="a new wish needs a new key (a CloudEvent: a new id)",
+            )  # fmt: skip
+        return command_id
+
+    async def outcome(self, gate: CommandPublisher, command_id: str, body: bytes) -> OutcomeRow | None:
+        """The outcome of one command, or None: stored, not decided in time. Raises Refused."""
+        return (await self.outcomes(gate, [(command_id, body)])).outcomes[0]
+
+    async def outcomes(self, gate: CommandPublisher, commands: list[tuple[str, bytes]]) -> PendingResults:
+        """Wait for every command's outcome; those missing in time stay None. Raises Refused when the
+        commands were not stored."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        ids = [command_id for command_id, _ in commands]
+        waiter = gate.send(commands, self._known(ids))
+        done = await gate.wait(waiter, ids, self._wait_s + LIST_WAIT_S * len(commands))
+        if not done:
+            self._explain(waiter, ids)
+        elif self.on_decided is not None:
+            self.on_decided(loop.time() - began)
+        return waiter
+
+    def _known(self, ids: list[str]) -> dict[str, OutcomeRow]:
+        """Outcomes of ids made from an idempotency key that were decided earlier: repeating changes nothing."""
+        get = self._views.outcomes.get
+        return {one: outcome for one in ids if one[0] == KEYED and (outcome := get(one)) is not None}
+
+    def _explain(self, waiter: PendingResults, ids: list[str]) -> None:
+        """Nothing was decided in time: a silent bus is an error, a slow queue is not."""
+        if not waiter.stored:
+            raise HttpError(
+                503, "bus_away", "the bus has not confirmed the command; it may be stored or not",
+                hint=f"see GET /v1/commands/{ids[0]}, or send it again with an Idempotency-Key",
+                retry_after_s=2, instance=f"/v1/commands/{ids[0]}",
+            )  # fmt: skip

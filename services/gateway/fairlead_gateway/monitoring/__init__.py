@@ -1,0 +1,1 @@
+"""Conditions behind `/readyz`, the probes that collect them, and Prometheus metrics."""

@@ -1,0 +1,1 @@
+"""HTTP routes by resource, and the request bodies, checks and command client that they share."""

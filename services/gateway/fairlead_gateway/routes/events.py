@@ -1,0 +1,375 @@
+"""GET /v1/events: the log as CloudEvents, as pages or as a watch (server-sent events).
+
+One feed serves every watch: the newest commits are kept in a ring, and a watch is nothing but a place in
+the log. A watch that starts further back reads the log by a tail of its own until it meets the ring, so that
+1,000 watches are not 1,000 consumers. A watch that falls out of the ring is too slow and is ended with a word.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
+
+from fairlead_bus.log import Folded, LogReader
+from fairlead_bus.port import Bus, LogDamaged
+from fairlead_gateway.errors import HttpError, bad_parameter
+from fairlead_gateway.http_messages import encode
+from fairlead_gateway.monitoring.metrics import Metrics
+from fairlead_gateway.routes.query import JsonResponse, Limit
+from fairlead_gateway.views.fold import Views
+from fairlead_schemas.http import cloudevents as ce
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.wire.commit import Envelope, decode_envelope
+
+RING_COMMITS = 8192
+RING_BYTES = 16 * 1024 * 1024
+HEARTBEAT_S = 10.0
+WATCHES_MAX = 4000
+#: Tails of own (history of watches, pages) that may be open at once: each may have some MiB on the way.
+TAILS_MAX = 16
+#: A page waits so long for one of them.
+TAIL_WAIT_S = 5.0
+#: Commits are rendered and sent in steps of about so many bytes: a commit may have 256 KiB, a watch needs no more.
+STEP_BYTES = 256 * 1024
+#: A client that takes nothing for so long is cut off: it resumes where it stood.
+SEND_S = 10.0
+#: A place as parameters have it; `parse_place` reads it. "": none.
+PLACE_PATTERN = r"^([0-9]{1,18}(\.[0-9]{0,6})?)?$"
+#: Commits that one page reads at most, so that a rare job's page ends.
+PAGE_COMMITS_MAX = 20_000
+
+
+class LogPosition(NamedTuple):
+    """A place in the log: everything up to and including this event has been seen."""
+
+    sequence: int
+    #: Offset of the last event seen within commit `sequence`; -1: all of it.
+    offset: int = -1
+
+
+class _About(msgspec.Struct):
+    """Fields of an event that decide which watches receive it."""
+
+    type: str
+    cause: str = ""
+    job: str = ""
+    node: str = ""
+    path: str = ""
+    queue: str = ""
+    pool: str = ""
+
+
+class RenderedEvent(NamedTuple):
+    """Event that is ready to send."""
+
+    offset: int
+    job: str
+    event: bytes
+
+
+_about = msgspec.json.Decoder(_About)
+
+
+def render(sequence: int, envelope: Envelope) -> list[RenderedEvent]:
+    """A commit's events as CloudEvents, encoded."""
+    time = rfc3339(envelope.at_ns)
+    rendered: list[RenderedEvent] = []
+    for index, raw in enumerate(envelope.events):
+        about = _about.decode(raw)
+        out = ce.CloudEventOut(
+            specversion=ce.SPECVERSION, id=f"{sequence}.{index}", source=f"{ce.SOURCE_OUT}/{envelope.writer}",
+            type=ce.type_of(about.type), time=time, datacontenttype="application/json", sequence=str(sequence),
+            data=raw, cause=about.cause, subject=_subject(about),
+        )  # fmt: skip
+        rendered.append(RenderedEvent(index, about.job, encode(out)))
+    return rendered
+
+
+def _subject(about: _About) -> str:
+    if about.job:
+        return f"job/{about.job}"
+    if about.node:
+        return f"node/{about.node}"
+    if about.pool:
+        return f"pool/{about.pool}"
+    queue = about.path or about.queue
+    return f"queue/{queue}" if queue else ""
+
+
+class EventFeed:
+    """The newest commits, and who watches."""
+
+    def __init__(self, bus: Bus, views: Views, metrics: Metrics) -> None:
+        self.bus = bus
+        self._views = views
+        self._metrics = metrics
+        self._ring: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        self._tails = asyncio.Semaphore(TAILS_MAX)
+        self._closed = False
+        self.watches = 0
+        self._rendered: dict[int, list[RenderedEvent]] = {}
+
+    @property
+    def first(self) -> int:
+        """The oldest sequence in the ring; one past the views' where it is empty."""
+        return self._ring[0][0] if self._ring else self._views.sequence + 1
+
+    @property
+    def last(self) -> int:
+        """The newest sequence that a watch can have seen."""
+        return self._views.sequence
+
+    def extend(self, batch: list[Folded]) -> None:
+        """Take up commits just folded."""
+        for folded in batch:
+            self._ring.append((folded.seq, folded.payload))
+            self._bytes += len(folded.payload)
+        while len(self._ring) > RING_COMMITS or self._bytes > RING_BYTES:
+            sequence, payload = self._ring.popleft()
+            self._bytes -= len(payload)
+            self._rendered.pop(sequence, None)
+        if self.watches:
+            arrived, self._arrived = self._arrived, asyncio.Event()
+            arrived.set()
+
+    def close(self) -> None:
+        """End every watch, once it has sent what is there."""
+        self._closed = True
+        self._arrived.set()
+
+    def _render(self, sequence: int, payload: bytes) -> list[RenderedEvent]:
+        """Return the events of a commit, rendered. They are rendered once, on first request, and kept until the last watch
+        ends.
+        """
+        found = self._rendered.get(sequence)
+        if found is None:
+            found = self._rendered[sequence] = render(sequence, decode_envelope(payload))
+        return found
+
+    def since(self, place: LogPosition) -> list[tuple[int, list[RenderedEvent]]]:
+        """Return one step of the ring's commits with events behind a place; the place must not be before the ring."""
+        start = max(0, place.sequence + (1 if place.offset < 0 else 0) - self.first)
+        found: list[tuple[int, list[RenderedEvent]]] = []
+        size = 0
+        for sequence, payload in islice(self._ring, start, None):
+            size += len(payload)
+            if found and size > STEP_BYTES:
+                break
+            found.append((sequence, self._render(sequence, payload)))
+        return found
+
+    async def history(self, place: LogPosition) -> AsyncGenerator[list[tuple[int, list[RenderedEvent]]]]:
+        """Commits behind a place up to the ring or the views' end, by a tail of its own, a step at a time; checked
+        like every reading of the log, from the first commit of each writer on. Raises LogDamaged."""
+        async with self._tails:
+            after = place.sequence - (0 if place.offset < 0 else 1)
+            reader = LogReader(self.bus, after=after, anchored=False)
+            try:
+                reached, step, size = place.sequence, list[tuple[int, list[RenderedEvent]]](), 0
+                while reached < self.last and reached + 1 < self.first:
+                    for one in await reader.next_checked():
+                        if step and size + len(one.payload) > STEP_BYTES:
+                            yield step
+                            step, size = [], 0
+                            await asyncio.sleep(0)
+                        step.append((one.seq, render(one.seq, one.envelope)))
+                        size += len(one.payload)
+                        reached = one.seq
+                    yield step
+                    step, size = [], 0
+            finally:
+                await reader.close()
+
+    async def watch(self, place: LogPosition, job: str) -> AsyncGenerator[bytes]:
+        """Yield server-sent events behind a place, without end."""
+        self.watches += 1
+        self._metrics.watchers.set(self.watches)
+        try:
+            yield b"retry: 1000\n: fairlead events behind %d\n\n" % place.sequence
+            async with aclosing(self._follow(place, job)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self.watches -= 1
+            self._metrics.watchers.set(self.watches)
+            if not self.watches:
+                self._rendered.clear()
+
+    async def _follow(self, place: LogPosition, job: str) -> AsyncGenerator[bytes]:
+        if place.sequence + 1 < self.first:
+            try:
+                async with aclosing(self.history(place)) as steps:
+                    async for commits in steps:
+                        chunk, place = _chunk(commits, place, job)
+                        if chunk:
+                            yield chunk
+            except LogDamaged as error:
+                yield b": the log is damaged: %b\n\n" % str(error).encode()
+                return
+        while True:
+            if place.sequence + 1 < self.first and place.sequence < self.last:
+                yield b": too slow: events behind %d have left the feed; resume with Last-Event-ID\n\n" % place.sequence
+                return
+            arrived = self._arrived
+            commits = self.since(place)
+            chunk, place = _chunk(commits, place, job)
+            if chunk:
+                yield chunk
+            if commits:
+                continue
+            if self._closed:
+                return
+            try:
+                await asyncio.wait_for(arrived.wait(), HEARTBEAT_S)
+            except TimeoutError:
+                yield b": at %d\n\n" % self.last
+
+    async def page(self, place: LogPosition, job: str, limit: int) -> tuple[list[msgspec.Raw], LogPosition | None]:
+        """Return up to `limit` events behind a place, and the place to continue from (None: the end was reached)."""
+        items: list[msgspec.Raw] = []
+        end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
+        if self._tails.locked() and place.sequence + 1 < self.first:
+            await self._turn()
+        async with aclosing(self._commits(place, end)) as steps:
+            async for commits in steps:
+                for sequence, one in _wanted(commits, place, job):
+                    if sequence > end:
+                        return items, None
+                    if len(items) == limit:
+                        return items, place
+                    items.append(msgspec.Raw(one.event))
+                    place = LogPosition(sequence, one.offset)
+                if commits and commits[-1][0] >= budget:
+                    return items, LogPosition(commits[-1][0])
+        return items, None
+
+    async def _turn(self) -> None:
+        """Wait for a tail to come free. Raises Refused (503) when none does."""
+        try:
+            async with asyncio.timeout(TAIL_WAIT_S), self._tails:
+                return
+        except TimeoutError:
+            raise HttpError(503, "busy", "too many read the history of the log at once", retry_after_s=5) from None
+
+    async def _commits(self, place: LogPosition, end: int) -> AsyncGenerator[list[tuple[int, list[RenderedEvent]]]]:
+        reached = place.sequence
+        if reached + 1 < self.first and reached < end:
+            async with aclosing(self.history(place)) as steps:
+                async for commits in steps:
+                    yield commits
+                    reached = commits[-1][0]
+                    place = LogPosition(reached)
+        while reached < end or place.offset >= 0:
+            if not (commits := self.since(place)):
+                return
+            yield commits
+            reached = commits[-1][0]
+            place = LogPosition(reached)
+
+
+class WatchResponse(StreamingResponse):
+    """A stream that ends when its client takes nothing any more: what it holds is others', too."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the response like the base class, with a time limit on each send."""
+
+        async def limited(message: Message) -> None:
+            async with asyncio.timeout(SEND_S):
+                await send(message)
+
+        async with aclosing(self.body_iterator):  # type: ignore[type-var] -- it is the generator of `Feed.watch`
+            with suppress(TimeoutError):
+                await super().stream_response(limited)
+
+
+def _wanted(
+    commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str
+) -> Iterator[tuple[int, RenderedEvent]]:
+    for sequence, events in commits:
+        for one in events:
+            seen = sequence < place.sequence or (
+                sequence == place.sequence and (place.offset < 0 or one.offset <= place.offset)
+            )
+            if not seen and (not job or one.job == job or one.job.startswith(job + "_")):
+                yield sequence, one
+
+
+def _chunk(commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str) -> tuple[bytes, LogPosition]:
+    """Server-sent events of what is wanted, and the new place."""
+    lines = [
+        b"id: %d.%d\nevent: fairlead\ndata: %b\n\n" % (sequence, one.offset, one.event)
+        for sequence, one in _wanted(commits, place, job)
+    ]
+    return b"".join(lines), LogPosition(commits[-1][0]) if commits else place
+
+
+def parse_place(text: str, field: str) -> LogPosition:
+    """The place of an event id ("12.3") or of a whole commit ("12"). Raises Refused."""
+    sequence, _, index = text.partition(".")
+    if not (sequence.isdecimal() and len(sequence) <= 18 and (not index or (index.isdecimal() and len(index) <= 6))):
+        raise bad_parameter(field, f'expected a log sequence or an event id such as "812.0", found "{text[:40]}"')
+    return LogPosition(int(sequence), int(index) if index else -1)
+
+
+def routes(feed: EventFeed) -> APIRouter:
+    """GET /v1/events."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/events", summary="Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        responses={200: {
+            "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}},
+                "text/event-stream": {"schema": {"type": "string"}},
+            },
+        }},
+    )  # fmt: skip
+    async def list_events(
+        request: Request,
+        start: Annotated[str, Query(alias="from", json_schema_extra={"pattern": PLACE_PATTERN}, description="First sequence (page: default 1; watch: default now).")] = "",
+        follow: bool = False, job: str = "", limit: Limit = 100,
+        next: Annotated[str, Query(alias="continue", json_schema_extra={"pattern": PLACE_PATTERN}, description="The `next` of the page before.")] = "",
+    ) -> Response:  # fmt: skip
+        if job and not is_job_id(job):
+            raise bad_parameter("job", f'expected a job id such as "812", found "{job[:40]}"')
+        resumed = request.headers.get("last-event-id", "") or next
+        place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)
+        if follow:
+            if feed.watches >= WATCHES_MAX:
+                raise HttpError(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
+            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+            return WatchResponse(feed.watch(place, job), media_type="text/event-stream", headers=headers)
+        try:
+            items, rest = await feed.page(place, job, limit)
+        except LogDamaged as error:
+            raise HttpError(503, "log_damaged", str(error), hint="fairlead audit verify") from error
+        token = None if rest is None else f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
+        document: dict[str, Any] = {"items": items, "next": token, "sequence": feed.last}
+        return JsonResponse(document)
+
+    return router
+
+
+def _start(feed: EventFeed, start: str, resumed: str, field: str, follow: bool) -> LogPosition:
+    if resumed:
+        place = parse_place(resumed, field)
+    elif start:
+        first = parse_place(start, "from")
+        place = LogPosition(max(0, first.sequence - 1))
+    else:
+        place = LogPosition(feed.last if follow else 0)
+    if place.sequence > feed.last:
+        found = place.sequence if resumed else place.sequence + 1
+        raise bad_parameter(field if resumed else "from", f"the log is at sequence {feed.last}, found {found}")
+    return place

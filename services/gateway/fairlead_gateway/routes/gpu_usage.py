@@ -1,0 +1,153 @@
+"""GET /v1/jobs/{id}/metrics: a job's GPUs over time, as the telemetry service has measured them.
+
+GET /v1/use: current use of running jobs' GPUs, as the telemetry service has received it.
+
+GET /v1/usage: statements of GPU time, as the telemetry service has them.
+"""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from fairlead_bus.port import Bus
+from fairlead_gateway.errors import HttpError, bad_parameter, not_found
+from fairlead_gateway.http_messages import encode
+from fairlead_gateway.routes.identities import Identities
+from fairlead_gateway.routes.query import JsonResponse, answers_with
+from fairlead_gateway.routes.sql import caller_of
+from fairlead_gateway.sources.service_queries import document_of, fault_of, query_telemetry
+from fairlead_schemas.queries.telemetry import BYS, JOBS_MAX, JobMetricsRequest, JobUseRequest
+from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.units.quantities import SECOND_NS, QuantityError, parse_duration
+from fairlead_schemas.units.timestamps import parse_rfc3339
+
+From = Annotated[str, Query(alias="from", description="RFC 3339 with zone; none: when the attempt was placed.")]
+To = Annotated[str, Query(description="RFC 3339 with zone; none: when its devices came back, or now.")]
+Step = Annotated[
+    str,
+    Query(
+        description='Length of a step: seconds up to 60, whole minutes, whole hours ("30s", "5m"); none: one that suits.'
+    ),
+]
+Attempt = Annotated[int, Query(ge=0, description="Which attempt; none: the newest that was placed.")]
+
+
+def job_metrics_routes(bus: Bus, identities: Identities) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/jobs/{job}/metrics", summary="A job's GPUs over time, in equal steps; null where nothing was measured",
+        responses=answers_with("JobMetrics"),
+    )  # fmt: skip
+    async def get_job_metrics(
+        job: str, request: Request, begin: From = "", to: To = "", step: Step = "", attempt: Attempt = 0
+    ) -> Response:
+        caller = caller_of(identities, request)
+        if not is_job_id(job):
+            raise not_found("job", job[:80])
+        wish = JobMetricsRequest(
+            caller=caller, job=job, attempt=attempt, from_ns=_moment("from", begin), to_ns=_moment("to", to), step_s=_step(step)
+        )  # fmt: skip
+        return JsonResponse(msgspec.Raw(_checked_metrics(job, await query_telemetry(bus, "metrics", encode(wish)))))
+
+    return router
+
+
+def _moment(name: str, text: str) -> int:
+    try:
+        return parse_rfc3339(text.replace(" ", "+")) if text else 0
+    except ValueError:
+        raise bad_parameter(name, f'expected an RFC 3339 time with zone, found "{text[:40]}"') from None
+
+
+def _step(text: str) -> int:
+    try:
+        step_ns = parse_duration(int(text) if text.isascii() and text.isdecimal() else text) if text else 0
+    except QuantityError as error:
+        raise bad_parameter("step", str(error)) from None
+    if step_ns % SECOND_NS or (text and not step_ns):
+        raise bad_parameter("step", f'expected whole seconds, at least one, found "{text[:40]}"')
+    return step_ns // SECOND_NS
+
+
+def _checked_metrics(job: str, answer: bytes) -> bytes:
+    """Return telemetry's answer. Raise the Refused that matches its fault."""
+    fault = fault_of(document_of(answer))
+    if fault is None:
+        return answer
+    if fault.code == "not_found":
+        raise not_found("job", job, hint="it never held a GPU, or it is not one of yours")
+    if fault.code == "bad_request":
+        raise bad_parameter(fault.message.partition(":")[0], fault.message)
+    raise HttpError(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1)
+
+
+#: Short, so that a client that polls every second soon learns that there is nothing to see.
+TIMEOUT_S = 2.0
+
+Jobs = Annotated[str, Query(min_length=1, description=f"Ids joined by commas, {JOBS_MAX} at most.")]
+
+
+def current_use_routes(bus: Bus, identities: Identities) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/use", summary="What running jobs' GPUs do now, by the newest samples; null where nobody knows",
+        responses=answers_with("JobUses"),
+    )  # fmt: skip
+    async def get_use(request: Request, jobs: Jobs) -> Response:
+        caller = caller_of(identities, request)
+        asked = encode(JobUseRequest(caller=caller, jobs=_ids(jobs)))
+        answer = await query_telemetry(bus, "use", asked, TIMEOUT_S)
+        fault = fault_of(document_of(answer))
+        if fault is not None:
+            raise HttpError(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1)
+        return JsonResponse(msgspec.Raw(answer))
+
+    return router
+
+
+def _ids(text: str) -> list[str]:
+    ids = list(dict.fromkeys(text.split(",")))
+    for job in ids:
+        if not is_job_id(job):
+            raise bad_parameter("jobs", f'expected ids of jobs joined by commas, found "{job[:40]}"')
+    if len(ids) > JOBS_MAX:
+        raise bad_parameter("jobs", f"expected {JOBS_MAX} jobs at most, found {len(ids)}; ask in several requests")
+    return ids
+
+
+Month = Annotated[str, Query(alias="statement", description='A month of UTC, "2026-11"; none: the one that it is.')]
+By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
+
+
+def usage_routes(bus: Bus) -> APIRouter:
+    """All of them, for the app."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/usage", summary="Who had how many GPU-hours of which model in a month, and what they cost",
+        responses=answers_with("UsageStatement"),
+    )  # fmt: skip
+    async def get_usage(month: Month = "", by: By = "user") -> Response:
+        if by not in BYS:
+            raise bad_parameter("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
+        asked = encode({"month": month[:80], "by": by})
+        return JsonResponse(msgspec.Raw(_checked_statement(await query_telemetry(bus, "usage", asked))))
+
+    return router
+
+
+def _checked_statement(answer: bytes) -> bytes:
+    """Return telemetry's statement. Raise the Refused that matches its fault."""
+    fault = fault_of(document_of(answer))
+    if fault is None:
+        return answer
+    if fault.code == "bad_request":
+        raise bad_parameter("statement", fault.message)
+    if fault.code == "too_many":
+        raise HttpError(422, fault.code, fault.message, hint=fault.hint)
+    raise HttpError(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1 if fault.code == "busy" else 0)

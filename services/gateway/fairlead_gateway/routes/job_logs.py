@@ -1,0 +1,446 @@
+"""GET /v1/jobs/{id}/logs: a job's output as text, streamed, whole and in order.
+
+Pieces carry byte offsets per (rank, stream); the bus may have dropped old ones and may repeat or reorder. Missing
+bytes are requested from the agent's own file; bytes that are lost for good are reported in a line of their own.
+Start at `Assembly` (pure: pieces in, text out) and then `follow`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated, NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+from starlette.responses import StreamingResponse
+
+from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
+from fairlead_gateway.errors import bad_parameter, not_found
+from fairlead_gateway.routes import rank_tags
+from fairlead_gateway.routes.query import retired_job
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.lifecycle import END_STATES
+from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
+
+STREAMS = ("stdout", "stderr")
+#: A hole is waited for this long before the agent is asked: pieces may come out of order.
+HOLE_S = 0.5
+AGENT_TIMEOUT_S = 2.0
+#: Without news for this long, a follower looks whether the job has ended.
+IDLE_S = 0.5
+#: After the job's end, output that is still on its way gets this long.
+AFTER_END_S = 1.5
+HELD_PIECES_MAX = 4096
+#: Of a text's last lines.
+TAIL_LINES_MAX, TAIL_BYTES_MAX = 10_000, 2**20
+#: How often a follower looks whether the job has got its place.
+PLACE_LOOK_S = 0.1
+
+_piece = msgspec.json.Decoder(OutputPiece)
+
+
+class OutputStream(NamedTuple):
+    """Output stream of one rank."""
+
+    rank: int
+    stream: str
+
+
+class StreamAssembly:
+    """Puts pieces of one lane in order. Pure."""
+
+    def __init__(self, offset: int = 0) -> None:
+        #: Bytes given out so far.
+        self.offset = offset
+        self.ended = False
+        self._held: dict[int, OutputPiece] = {}
+
+    def add(self, piece: OutputPiece) -> bytes:
+        """Take a piece; what can now be given out, in order."""
+        end = piece.offset + len(piece.data)
+        if end > self.offset or piece.last:
+            held = self._held.get(piece.offset)
+            if held is None or len(held.data) <= len(piece.data):
+                self._held[piece.offset] = piece
+        return self._drain()
+
+    def _drain(self) -> bytes:
+        out: list[bytes] = []
+        while self._held:
+            start = min(self._held)
+            if start > self.offset:
+                break
+            piece = self._held.pop(start)
+            fresh = piece.data[self.offset - start :]
+            out.append(fresh)
+            self.offset += len(fresh)
+            self.ended = self.ended or (piece.last and start + len(piece.data) <= self.offset)
+        return b"".join(out)
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """(from, to): bytes missing before the next piece that is here."""
+        if not self._held:
+            return None
+        start = min(self._held)
+        return (self.offset, start) if start > self.offset else None
+
+    @property
+    def is_overfull(self) -> bool:
+        """True when too much waits behind a hole."""
+        return len(self._held) > HELD_PIECES_MAX
+
+    def skip_to(self, offset: int) -> None:
+        """Leave out what comes before an offset within the hole."""
+        self.offset = max(self.offset, offset)
+
+    def skip_hole(self) -> tuple[int, bytes]:
+        """Give the hole up: (bytes lost, what follows it)."""
+        hole = self.hole
+        if hole is None:
+            return 0, b""
+        self.offset = hole[1]
+        return hole[1] - hole[0], self._drain()
+
+
+class OutputSource(NamedTuple):
+    """Run and lanes of the requested output."""
+
+    job: str
+    attempt: int
+    #: Node of each rank.
+    nodes: tuple[str, ...]
+    lanes: tuple[OutputStream, ...]
+    #: Lines carry their rank (rank_tags.py): only this rank's are wanted, or all.
+    tagged: bool = False
+    only: int | None = None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Bus subjects of the run's output; output of other jobs shares them."""
+        return subjects.outputs_of_job(self.job, (node for lane in self.lanes for node in self.nodes[lane.rank :][:1]))
+
+
+class OutputReader:
+    """Request for output: reads the stream, fills holes, prefixes lines of gangs with their rank."""
+
+    def __init__(self, bus: Bus, views: Views, source: OutputSource, follow: bool) -> None:
+        self._bus = bus
+        self._views = views
+        self._source = source
+        self._follow = follow
+        self._lanes = {lane: StreamAssembly() for lane in source.lanes}
+        self._partial: dict[OutputStream, bytes] = {}
+        #: Only the last lines are wanted.
+        self._brief = False
+        #: Since when each lane with a hole has had one.
+        self._hole_since: dict[OutputStream, float] = {}
+        #: True once a line has reported that output is kept no longer.
+        self._told = False
+        #: Nodes that did not answer, and of each of their ranks the first stream whose end was asked of them.
+        self._silent: set[str] = set()
+        self._cut: dict[int, OutputStream] = {}
+        self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
+
+    async def text_with_notes(self, tail: int = 0) -> AsyncIterator[bytes]:
+        """Yield the text, then a line for each node that has not answered: its output may continue there."""
+        async for chunk in self.text(tail):
+            yield chunk
+        for lane in self._cut.values():
+            yield _silent(self._source, lane, self._lanes[lane].offset)
+
+    async def text(self, tail: int = 0) -> AsyncIterator[bytes]:
+        """The output; with `tail` so many last lines of what there is now; with follow then until every lane has ended."""
+        if tail:
+            follow, self._follow, self._brief = self._follow, False, True
+            yield await last_lines(self.text(), tail)
+            self._follow, self._brief = follow, False
+            if not follow:
+                return
+            self._silent.clear()
+            self._cut.clear()
+        async for chunk in self._from_stream():
+            yield chunk
+        for lane in self._source.lanes:
+            async for chunk in self._rest(lane):
+                yield chunk
+        for lane in self._source.lanes:
+            if rest := self._partial.pop(lane, b""):
+                yield self._line(lane.rank, rest)
+
+    async def _from_stream(self) -> AsyncIterator[bytes]:
+        until = None if self._follow else await self._newest()
+        if until == 0:
+            return
+        tail = await self._tail()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Task[list[Stored]] | None = None
+        news_at = loop.time()
+        try:
+            while not all(assembly.ended for assembly in self._lanes.values()):
+                waiting = waiting or asyncio.create_task(tail.next())
+                done, _ = await asyncio.wait((waiting,), timeout=IDLE_S)
+                if done:
+                    finished, waiting = waiting, None
+                    try:
+                        stored = finished.result()
+                    except LogDamaged:
+                        # The stream went back, as it may: a crash loses its newest, and the agent sends again.
+                        await tail.close()
+                        tail = await self._tail()
+                        continue
+                    own = [chunk for one in stored if (chunk := self._take(one)) is not None]
+                    news_at = loop.time() if own else news_at
+                    if chunk := b"".join(own):
+                        yield chunk
+                    if until is not None and stored[-1].sequence >= until:
+                        break
+                if self._waits_too_long(loop.time()):
+                    async for chunk in self._fill_holes():
+                        yield chunk
+                idle_s = loop.time() - news_at
+                if idle_s > AFTER_END_S and (until is not None or self._has_ended()):
+                    break
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await waiting
+            await tail.close()
+        async for chunk in self._fill_holes():
+            yield chunk
+
+    def _waits_too_long(self, now: float) -> bool:
+        """Return True if a hole has been there for HOLE_S, or too much is held behind one."""
+        holes = {lane for lane, assembly in self._lanes.items() if assembly.hole is not None}
+        self._hole_since = {lane: self._hole_since.get(lane, now) for lane in holes}
+        overfull = any(self._lanes[lane].is_overfull for lane in holes)
+        return overfull or any(now - since > HOLE_S for since in self._hole_since.values())
+
+    async def _tail(self) -> Tail:
+        return await self._bus.tail(subjects.OUTPUT, after=0, subject=self._source.subjects)
+
+    async def _newest(self) -> int:
+        """The newest sequence now under the subjects that have the job's output; 0 where the bus holds none."""
+        newest = 0
+        for subject in self._source.subjects:
+            with contextlib.suppress(Unavailable):
+                stored = await self._bus.last(subjects.OUTPUT, subject)
+                newest = max(newest, stored.sequence if stored else 0)
+        return newest
+
+    def _take(self, stored: Stored) -> bytes | None:
+        """Return the text that a message adds; None for a message of another run."""
+        try:
+            piece = _piece.decode(stored.payload)
+        except msgspec.MsgspecError:
+            return None
+        source, rank = self._source, piece.rank
+        if (piece.job, piece.attempt) != (source.job, source.attempt):
+            return None
+        if rank < 0 or subjects.node_of_output(stored.subject) not in source.nodes[rank : rank + 1]:
+            return None  # a node may say what its own ranks have printed, and nothing for others
+        lane = OutputStream(rank, piece.stream)
+        assembly = self._lanes.get(lane)
+        return self._dress(lane, assembly.add(piece)) if assembly is not None else b""
+
+    async def _fill_holes(self) -> AsyncIterator[bytes]:
+        for lane, assembly in self._lanes.items():
+            if self._brief and assembly.hole is not None:
+                assembly.skip_to(assembly.hole[1] - TAIL_BYTES_MAX)
+            while (hole := assembly.hole) is not None:
+                piece = await self._ask(lane, hole[0], hole[1] - hole[0])
+                if piece is not None and piece.data and piece.offset < hole[1]:  # the head of its file may be gone
+                    yield self._dress(lane, assembly.add(piece))
+                else:
+                    lost, rest = assembly.skip_hole()
+                    yield self._dress(lane, self._missing(lane, lost) + rest)
+
+    async def _rest(self, lane: OutputStream) -> AsyncIterator[bytes]:
+        """Yield the output that the bus never had, from the agent's file."""
+        assembly = self._lanes[lane]
+        while not assembly.ended:
+            piece = await self._ask(lane, assembly.offset, 65536)
+            if piece is not None and piece.gone:
+                if not self._told:
+                    yield _gone(self._source, lane, assembly.offset, piece.gone)
+                self._told = True
+                return
+            if piece is None and self._is_silent(lane):
+                self._cut.setdefault(lane.rank, lane)
+            if piece is None or (not piece.data and not piece.last):
+                return
+            before = assembly.offset
+            if chunk := self._dress(lane, assembly.add(piece)):
+                yield chunk
+            if assembly.hole is not None:  # its file begins later: its head is not kept
+                lost, rest = assembly.skip_hole()
+                yield self._dress(lane, self._missing(lane, lost) + rest)
+            if assembly.offset == before and not assembly.ended:
+                return
+
+    def _missing(self, lane: OutputStream, lost: int) -> bytes:
+        """Return the line that replaces bytes missing both on the bus and in the node's file."""
+        missing = f"{lost} bytes of {lane.stream}"
+        if self._is_silent(lane):
+            return f"[fairlead: {missing} are missing: {self._source.nodes[lane.rank]}, which may have them, does not answer]\n".encode()
+        return f"[fairlead: {missing} are gone]\n".encode()
+
+    def _is_silent(self, lane: OutputStream) -> bool:
+        return self._source.nodes[lane.rank] in self._silent
+
+    async def _ask(self, lane: OutputStream, offset: int, size: int) -> OutputPiece | None:
+        """A piece from the file of the rank's node; None where it gives none. A silent node is asked once."""
+        if self._is_silent(lane):
+            return None
+        output_source = ReadOutput(
+            job=self._source.job, attempt=self._source.attempt, rank=lane.rank, stream=lane.stream, offset=offset,
+            bytes_max=min(size, 65536),
+        )  # fmt: skip
+        subject = subjects.rpc_node(self._source.nodes[lane.rank], "output")
+        try:
+            return _piece.decode(await self._bus.request(subject, encode(output_source), timeout_s=AGENT_TIMEOUT_S))
+        except Unavailable:
+            self._silent.add(self._source.nodes[lane.rank])
+            return None
+        except msgspec.MsgspecError:
+            return None
+
+    def _dress(self, lane: OutputStream, data: bytes) -> bytes:
+        """Whole lines with their rank in front, for gangs and where one rank's are wanted; as it is for others."""
+        if not data or not (self._prefixed or self._source.tagged):
+            return data
+        *lines, rest = (self._partial.get(lane, b"") + data).split(b"\n")
+        self._partial[lane] = rest
+        return b"".join(self._line(lane.rank, line) for line in lines)
+
+    def _line(self, node_rank: int, line: bytes) -> bytes:
+        """Return a line as it is shown; b"" for a line that was not requested."""
+        if self._source.tagged:
+            rank, rest = rank_tags.split(line)
+            if rank is not None and self._source.only in (None, rank):
+                return b"[rank %d] %b\n" % (rank, rest)
+            if rank is not None or self._source.only is not None:
+                return b""
+        return b"[%d] %b\n" % (node_rank, line) if self._prefixed else line + b"\n"
+
+    def _has_ended(self) -> bool:
+        row = self._views.jobs.rows.get(self._source.job)
+        return row is None or row.state in END_STATES or row.attempt != self._source.attempt or row.run_ended
+
+
+def _gone(source: OutputSource, lane: OutputStream, offset: int, why: str) -> bytes:
+    what = f"nothing after byte {offset} of {lane.stream}" if offset else "no output of this attempt"
+    return f"[fairlead: {source.nodes[lane.rank]} has {what}: {why}]\n".encode()
+
+
+def _silent(source: OutputSource, lane: OutputStream, offset: int) -> bytes:
+    since = f"after byte {offset} of {lane.stream}" if offset else "of this attempt"
+    return f"[fairlead: {source.nodes[lane.rank]} does not answer: output {since} may be missing]\n".encode()
+
+
+async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:
+    """The last lines of a text, in bounded memory: of more than a megabyte, its last."""
+    kept = b""
+    async for chunk in text:
+        kept += chunk
+        if len(kept) > 2 * TAIL_BYTES_MAX:
+            kept = kept[-TAIL_BYTES_MAX:]
+    lines = kept[-TAIL_BYTES_MAX:].splitlines(keepends=True)
+    return b"".join(lines[-count:])
+
+
+def routes(views: Views, bus: Bus) -> APIRouter:
+    """GET /v1/jobs/{id}/logs."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/jobs/{job}/logs", summary="A job's output", response_class=Response,
+        responses={200: {"description": "Lines as they were printed", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )  # fmt: skip
+    async def get_job_logs(
+        job: str, follow: bool = False, rank: Annotated[int | None, Query(ge=0)] = None,
+        stream: Annotated[str, Query(json_schema_extra={"enum": ["", *STREAMS]}, description="stdout or stderr; default both.")] = "",
+        attempt: Annotated[int | None, Query(ge=1)] = None,
+        tail: Annotated[int, Query(ge=0, le=TAIL_LINES_MAX, description="Only so many last lines (and what follows).")] = 0,
+    ) -> Response:  # fmt: skip
+        if stream and stream not in STREAMS:
+            raise bad_parameter("stream", f'expected stdout or stderr, found "{stream[:20]}"')
+        row = views.jobs.rows.get(job)
+        headers = {"cache-control": "no-store"}
+        if row is None:
+            source = await _retired(bus, job, rank, stream, attempt)
+            text = OutputReader(bus, views, source, follow).text_with_notes(tail)
+        else:
+            _check(views, row, rank, attempt)
+            text = _live(bus, views, row, _Asked(rank, stream, attempt, follow, tail))
+        return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)
+
+    return router
+
+
+class _Asked(NamedTuple):
+    rank: int | None
+    stream: str
+    attempt: int | None
+    follow: bool
+    tail: int
+
+
+async def _live(bus: Bus, views: Views, row: JobRow, asked: _Asked) -> AsyncIterator[bytes]:
+    """A known job's output. A follower of a job that still waits gets it once the job has a place; the wait is
+    inside the answer, so that it ends when the client goes away."""
+    attempt = asked.attempt
+    earlier = attempt is not None and attempt != row.attempt
+    while asked.follow and not earlier and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
+        await asyncio.sleep(PLACE_LOOK_S)
+    nodes = row.past.get(str(attempt), ()) if earlier else tuple(part.node for part in row.parts)
+    tagged = None if earlier else _tagged(views, row)
+    source = output_source(row.id, attempt or row.attempt, nodes, asked.rank, asked.stream, tagged is not None)
+    async for chunk in OutputReader(bus, views, source, asked.follow).text_with_notes(asked.tail):
+        yield chunk
+
+
+def _tagged(views: Views, row: JobRow) -> int | None:
+    """Return the number of ranks that tag the lines of the row's attempt; None where lines carry no tags."""
+    return rank_tags.tagged_ranks(views.jobs.spec_of(row), row.parts, row.request.tasks)
+
+
+def _check(views: Views, row: JobRow, rank: int | None, attempt: int | None) -> None:
+    """Raises Refused before anything is sent."""
+    if row.elements is not None:
+        first = row.array[0] if row.array else 0
+        raise bad_parameter("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
+    if attempt is not None and attempt > row.attempt:
+        raise not_found("attempt", str(attempt), hint=f"job {row.id} is in attempt {row.attempt}")
+    ranks = (_tagged(views, row) if row.parts and attempt in (None, row.attempt) else None) or _ranks(row, attempt)
+    if rank is not None and rank >= ranks:
+        raise not_found("rank", str(rank), hint=f"job {row.id} has {ranks} ranks")
+
+
+def _ranks(row: JobRow, attempt: int | None) -> int:
+    """Return the number of parts of the attempt's placement; before it is placed, the most that it may have."""
+    if attempt is not None and attempt != row.attempt:
+        return len(row.past.get(str(attempt), ())) or row.request.units
+    return len(row.parts) or row.request.units
+
+
+async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: int | None) -> OutputSource:
+    document = msgspec.json.decode(await retired_job(bus, job))
+    nodes = tuple(document.get("nodes") or ())
+    if rank is not None and rank >= max(1, len(nodes)):
+        raise not_found("rank", str(rank), hint=f"job {job} has {len(nodes)} ranks")
+    last = document.get("attempt", 1)
+    if attempt not in (None, last):
+        raise not_found("attempt", str(attempt), hint=f"of a retired job the last attempt's output is found: {last}")
+    return output_source(job, last, nodes, rank, stream)
+
+
+def output_source(
+    job: str, attempt: int, nodes: tuple[str, ...], rank: int | None, stream: str, tagged: bool = False
+) -> OutputSource:
+    ranks = range(len(nodes)) if rank is None or tagged else (rank,)
+    lanes = tuple(OutputStream(one, name) for one in ranks for name in ((stream,) if stream else STREAMS))
+    return OutputSource(job, attempt, nodes, lanes, tagged, rank if tagged else None)

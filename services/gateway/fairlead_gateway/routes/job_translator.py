@@ -1,0 +1,111 @@
+"""Job files turned into the bytes of submit commands, quickly. Pure.
+
+Equal bodies from one user mean equal commands except for id and key. The translation is kept as the two halves
+around the id, so that a body seen before costs one lookup instead of a decode and a resolve. The halves are exactly
+what `encode_command(resolve(decode_job(body)))` gives; a test holds that.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
+from fairlead_schemas.jobfile.resolve import resolve
+from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.units.validation import FieldError, InvalidJob
+from fairlead_schemas.wire.commands import digest_of
+
+#: Translations in a generation (two are kept), and the largest body worth keeping.
+GENERATION = 2048
+KEPT_BODY_BYTES_MAX = 4096
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_RawList = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Submission(NamedTuple):
+    """A submit command's bytes around its id, and the digest of its spec."""
+
+    before: bytes
+    after: bytes
+    digest: str
+    #: The job file names an image.
+    has_image: bool = False
+    #: The first field of the job file that only containers can give; "" for none.
+    needs_container: str = ""
+
+    def command(self, command_id: str, key: str = "") -> bytes:
+        """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user."""
+        if not key:
+            return b"".join((self.before, command_id.encode(), self.after))
+        tail = f',"key":"{key}","digest":"{self.digest}"}}'
+        return b"".join((self.before, command_id.encode(), self.after[:-1], tail.encode()))
+
+
+class JobTranslator:
+    """Bodies in, submissions out; remembers the newest distinct ones, in two generations."""
+
+    def __init__(self, registries: Registries | None = None) -> None:
+        """`registries`: as for `resolve`."""
+        self._registries = registries
+        self._young: dict[tuple[str, bytes], Submission] = {}
+        self._old: dict[tuple[str, bytes], Submission] = {}
+
+    def translate(self, user: str, body: bytes) -> Submission:
+        """Translate one job file (JSON). Raise InvalidJob naming each bad field."""
+        found = self._young.get((user, body))
+        if found is None:
+            found = self._old.get((user, body)) or _translate(user, body, self._registries)
+            if len(body) <= KEPT_BODY_BYTES_MAX:
+                self._keep(user, body, found)
+        return found
+
+    def _keep(self, user: str, body: bytes, submission: Submission) -> None:
+        if len(self._young) >= GENERATION:
+            self._old, self._young = self._young, {}
+        self._young[user, body] = submission
+
+
+def _translate(user: str, body: bytes, registries: Registries | None) -> Submission:
+    spec = decode_job(body)
+    command = resolve(spec, command_id="", user=user, registries=registries)
+    before, marker, after = _encode(command).partition(b'"id":"')
+    return Submission(
+        before + marker, after, digest_of(bytes(command.spec))[:16], bool(spec.image), container_field(spec)
+    )
+
+
+def container_field(spec: JobSpec) -> str:
+    """Return the first field of a job file that only nodes with containers can follow, "" for none."""
+    return "volumes" if spec.volumes else "secrets" if spec.secrets else ""
+
+
+def runtime_error(has_image: bool, needs_container: str, runtimes: frozenset[str]) -> FieldError | None:
+    """Return the error of a job that no node that has joined could begin: one without an image where all run containers,
+    one with volumes or secrets where all run plain processes."""
+    if not has_image and runtimes == {"docker"}:
+        message = (
+            "expected an image: every node of this cluster runs containers; --image NAME of fairlead submit names one"
+        )
+        return FieldError(field="image", message=message)
+    if needs_container and runtimes == {"process"}:
+        message = (
+            f"expected none: {needs_container} need containers, and every node of this cluster runs plain processes"
+        )
+        return FieldError(field=needs_container, message=message)
+    return None
+
+
+def image_warning(has_image: bool, runtimes: frozenset[str]) -> str:
+    """Return the warning about an image that no node that has joined would use, else ""."""
+    if not has_image or not runtimes or "docker" in runtimes or "hollow" in runtimes:
+        return ""
+    return "image is ignored: every node of this cluster runs plain processes with the node's own files"
+
+
+def split_list(body: bytes) -> list[bytes]:
+    """The elements of a JSON list, undecoded. Raises InvalidJob."""
+    try:
+        return [bytes(raw) for raw in _RawList.decode(body)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidJob([FieldError(field="", message=f"expected a JSON list of jobs: {error}")]) from error

@@ -1,0 +1,304 @@
+"""GET routes over the views: jobs, nodes, queues, commands, cluster, its map (`why`: `why.py`). They never wait for the bus,
+except for jobs that have left the views, which the telemetry service still knows.
+
+The filter of job lists: states, queues with everything below them, users; each one name or several joined by commas.
+
+A name that does not exist is refused: an empty list would read as "there are no such jobs". Pure.
+"""
+
+import base64
+import time
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from fairlead_bus.port import Bus, Unavailable
+from fairlead_gateway.errors import HttpError, bad_parameter, invalid, not_found, unknown_choice
+from fairlead_gateway.http_messages import encode
+from fairlead_gateway.routes.documents import job_document, node_document, node_documents
+from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.views.cluster_map import cluster_map, known_places
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queue_documents import pool_document, queue_document, queue_documents
+from fairlead_gateway.views.rows import JobRow
+from fairlead_schemas.http import api, json_schema
+from fairlead_schemas.units.ids import is_job_id, is_queue_path, is_token
+from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.lifecycle import END_STATES, STATES
+
+
+class JobFilter(NamedTuple):
+    """Conditions that all must hold; an empty one holds for every job."""
+
+    states: frozenset[str]
+    #: Paths, with every path below them that any job or queue has.
+    queues: frozenset[str]
+    users: frozenset[str]
+
+    def matches(self, row: JobRow) -> bool:
+        """Return True if the job meets every condition."""
+        return (
+            (not self.states or row.state in self.states)
+            and (not self.queues or row.queue in self.queues)
+            and (not self.users or row.user in self.users)
+        )
+
+
+def job_filter(views: Views, *, state: str, queue: str, user: str) -> JobFilter:
+    """Read the query's texts. Raises Refused (422) naming the parameter, for a name that cannot be or is not there."""
+    return JobFilter(_states(state), _queues(views, queue), _users(user))
+
+
+def _states(text: str) -> frozenset[str]:
+    wanted = _names(text)
+    for name in sorted(wanted - STATES.keys()):
+        raise bad_parameter("state", f'unknown state "{name[:40]}"; expected some of {", ".join(STATES)}')
+    return wanted
+
+
+def _queues(views: Views, text: str) -> frozenset[str]:
+    wanted = _names(text)
+    if not wanted:
+        return wanted
+    # Jobs that have ended may be of a queue that was removed since.
+    known = {row.path for row in views.queues.existing()} | {row.queue for row in views.jobs.rows.values()}
+    found = {path for path in known if any(path == name or path.startswith(f"{name}/") for name in wanted)}
+    for name in sorted(wanted):
+        if not any(path == name or path.startswith(f"{name}/") for path in found):
+            raise _unknown_queue(name, known)
+    return frozenset(found)
+
+
+def _unknown_queue(name: str, known: Iterable[str]) -> HttpError:
+    if not is_queue_path(name):
+        return bad_parameter("queue", f'expected names of a-z 0-9 _ - joined by "/", found "{name[:80]}"')
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else "GET /v1/queues lists them"
+    return invalid([FieldError(field="queue", message=f"there is no queue {name[:80]}")], hint=hint)
+
+
+def _users(text: str) -> frozenset[str]:
+    wanted = _names(text)
+    for name in sorted(wanted):
+        if not is_token(name):
+            raise bad_parameter("user", f'expected 1 to 63 of a-z 0-9 _ -, found "{name[:80]}"')
+    return wanted
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(part for part in text.split(",") if part)
+
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1000
+TELEMETRY_TIMEOUT_S = 2.0
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
+AnyLimit = Annotated[int | None, Query(ge=1, description="Items per page (default: all).")]
+Continue = Annotated[str, Query(alias="continue", description="The `next` of the page before.")]
+At = Annotated[str, Query(description="A log sequence or an RFC 3339 time: the answer as of then.")]
+OnePool = Annotated[str, Query(description="Only the nodes of this pool.")]
+OneRack = Annotated[str, Query(description="Only the nodes of this rack, as their label names it.")]
+
+
+class JsonResponse(Response):
+    """A document encoded by msgspec."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return encode(content)
+
+
+def routes(views: Views, bus: Bus, past: HistoricalViews, clock: Callable[[], int] = time.time_ns) -> APIRouter:
+    """All reading routes. `clock` (Unix ns) is compared with start and retry times."""
+    router = APIRouter()
+    _add_jobs(router, views, bus, clock)
+    _add_cluster(router, views, past)
+    _add_queues_and_commands(router, views)
+    return router
+
+
+def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int]) -> None:
+    @router.get("/v1/jobs", summary="List jobs, newest first", responses=answers_with("JobPage"))
+    async def list_jobs(
+        state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
+        queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
+        user: Annotated[str, Query(description="One user or several, joined by commas.")] = "",
+        limit: Limit = LIMIT_DEFAULT, next: Continue = "",
+    ) -> Response:  # fmt: skip
+        wanted = job_filter(views, state=state, queue=queue, user=user)
+        before = _born(next)
+        found = list(islice(_matching(views, wanted, before), limit + 1))
+        token = _token(str(found[limit - 1].born)) if len(found) > limit else None
+        items = [job_document(views, row, clock()) for row in found[:limit]]
+        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+
+    @router.get("/v1/jobs/{job}", summary="One job", responses=answers_with("Job"))
+    async def get_job(job: str, request: Request) -> Response:
+        row = views.jobs.rows.get(job)
+        if row is None:
+            return JsonResponse(msgspec.Raw(await retired_job(bus, job)))
+        tag = f'W/"{row.changed_seq if row.state in END_STATES else views.sequence}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        return JsonResponse(job_document(views, row, clock(), count_ahead=True), headers={"etag": tag})
+
+    @router.get("/v1/schemas/job", summary="JSON Schema of a job file")
+    async def job_schema() -> Response:
+        return JsonResponse(json_schema.document("job"))
+
+    @router.get("/v1/schemas/queues", summary="JSON Schema of a queue file")
+    async def queues_schema() -> Response:
+        return JsonResponse(json_schema.document("queues"))
+
+
+def _add_cluster(router: APIRouter, views: Views, past: HistoricalViews) -> None:
+    @router.get("/v1/cluster", summary="The whole cluster, now or at a past moment", responses=answers_with("Cluster"))
+    async def get_cluster(at: At = "") -> Response:
+        return JsonResponse(cluster_document(await past.views_at(at) if at else views))
+
+    @router.get(
+        "/v1/map", summary="Every GPU and who holds it, and what pools have left; now or at a past moment",
+        responses=answers_with("ClusterMap"),
+    )  # fmt: skip
+    async def get_map(at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
+        seen = await past.views_at(at) if at else views
+        pools, racks = known_places(seen)
+        for name, wanted, known in (("pool", pool, pools), ("rack", rack, racks)):
+            if wanted and wanted not in known:
+                raise unknown_choice(name, wanted, known)
+        return JsonResponse(cluster_map(seen, pool=pool, rack=rack))
+
+    @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
+    async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = page_by_name(views.nodes.rows, limit, next)
+        items = node_documents(views, rows)
+        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+
+    @router.get("/v1/nodes/{node}", summary="One node", responses=answers_with("Node"))
+    async def get_node(node: str) -> Response:
+        row = views.nodes.rows.get(node)
+        if row is None:
+            raise not_found("node", node, hint="GET /v1/nodes lists them")
+        return JsonResponse(node_document(views, row))
+
+
+def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
+    @router.get("/v1/queues", summary="List queues", responses=answers_with("QueuePage"))
+    async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = page_by_name({row.path: row for row in views.queues.existing()}, limit, next)
+        return JsonResponse(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
+
+    @router.get("/v1/pools", summary="List pools of nodes and queues", responses=answers_with("PoolPage"))
+    async def list_pools(limit: AnyLimit = None, next: Continue = "") -> Response:
+        rows, token = page_by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
+        items = [pool_document(views, row) for row in rows]
+        return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
+
+    @router.get("/v1/queues/{path:path}", summary="One queue", responses=answers_with("Queue"))
+    async def get_queue(path: str) -> Response:
+        row = views.queues.rows.get(path)
+        if row is None or not row.exists:
+            raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
+        return JsonResponse(queue_document(views, row))
+
+    @router.get("/v1/commands/{command}", summary="Outcome of a command", responses=answers_with("CommandOutcome"))
+    async def get_command(command: str) -> Response:
+        outcome = views.outcomes.get(command)
+        if outcome is None:
+            raise not_found(
+                "command", command, hint="not decided yet, never stored, or too old to be remembered; ask again"
+            )
+        found = api.CommandOutcome(
+            id=command, outcome="rejected" if outcome.code else "repeated" if outcome.repeated else "done",
+            job=outcome.job or None, code=outcome.code or None, message=outcome.message,
+            decided_at=outcome.sequence, sequence=views.sequence,
+        )  # fmt: skip
+        return JsonResponse(found)
+
+
+def answers_with(*names: str) -> dict[int | str, dict[str, Any]]:
+    """Describe an answer for OpenAPI by the name of its schema; several names: it is one of them."""
+    references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {200: {"description": " or ".join(names), "content": {"application/json": {"schema": schema}}}}
+
+
+# ---------------------------------------------------------------------------------------- jobs
+
+
+def _matching(views: Views, wanted: JobFilter, before: int) -> Iterable[JobRow]:
+    for row in reversed(views.jobs.rows.values()):
+        if not (before and row.born >= before) and wanted.matches(row):
+            yield row
+
+
+def page_by_name[R](rows: Mapping[str, R], limit: int | None, token: str) -> tuple[list[R], str | None]:
+    """Return one page of named rows in order of name, and the token of the next page (None: there is none).
+
+    A token is a name: the next page begins behind it, no matter which rows came or went meanwhile.
+    """
+    behind = _position(token)
+    names = sorted(name for name in rows if name > behind)
+    limit = limit or max(1, len(names))
+    return [rows[name] for name in names[:limit]], _token(names[limit - 1]) if len(names) > limit else None
+
+
+def _token(position: str) -> str:
+    return base64.urlsafe_b64encode(f"b{position}".encode()).decode().rstrip("=")
+
+
+def _position(token: str) -> str:
+    if not token:
+        return ""
+    try:
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    except ValueError:
+        text = ""
+    if text[:1] != "b":
+        raise _bad_token()
+    return text[1:]
+
+
+def _born(token: str) -> int:
+    try:
+        return int(_position(token) or "0")
+    except ValueError:
+        raise _bad_token() from None
+
+
+def _bad_token() -> HttpError:
+    return bad_parameter("continue", "expected the `next` of the page before, as it stands")
+
+
+async def retired_job(bus: Bus, job: str) -> bytes:
+    """A job that has left the views, as telemetry knows it. Raises Refused (404; the hint says when telemetry does not answer)."""
+    if not is_job_id(job):
+        raise not_found("job", job[:80])
+    try:
+        answer = await bus.request(subjects.rpc("telemetry", "job"), encode({"id": job}), timeout_s=TELEMETRY_TIMEOUT_S)
+    except Unavailable:
+        raise not_found(
+            "job", job, hint="it may have been retired; the telemetry service, which keeps history, does not answer"
+        ) from None
+    if not answer or answer == b"null" or b'"id"' not in answer:
+        raise not_found("job", job)
+    return answer
+
+
+def cluster_document(views: Views) -> api.Cluster:
+    """Return nodes, queues and job counts as of the views."""
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
+    return api.Cluster(
+        sequence=views.sequence, at=rfc3339(views.at_ns) if views.at_ns else None, jobs=views.job_counts(),
+        gpus=sum(node.gpus for node in nodes if node.state != "lost"),
+        gpus_free=sum(node.gpus_free for node in nodes), nodes=nodes,
+        queues=queue_documents(views, views.queues.existing()),
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""GET /v1/jobs/{job}/why: the views' one dominant reason; for a job that waits, also what the explainer knows.
+
+Both are of one sequence. For the past, both are folded to it. For the present, the views follow until they have
+what the explainer has seen. Without an explainer the views alone answer. Telemetry still knows jobs that have left
+the views.
+
+The last lines that a run has printed, as part of why its job failed, or is not running yet.
+
+They are no part of the log: output may hold content that its owner would not keep permanently. So they are looked
+up on request, on the bus and in the agent's own file, and are available as long as the output is.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Response
+
+from fairlead_bus.port import Bus, BusError
+from fairlead_gateway.errors import HttpError
+from fairlead_gateway.routes.documents import attempts_of
+from fairlead_gateway.routes.job_logs import OutputReader, output_source
+from fairlead_gateway.routes.query import At, JsonResponse, answers_with, retired_job
+from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.sources.service_queries import ExplainerClient
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why.explanation import proposed_changes, with_explanation
+from fairlead_gateway.why.reason import element_reason, no_such_element, reason_of, row_or_array
+from fairlead_schemas.http.api import Why
+from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import rfc3339
+
+#: Of a failed job; what Slurm and Kubernetes users look at first.
+FAILED_LINES = 200
+#: Of one that has its place: what its agent waits for.
+PLACED_LINES = 3
+BYTES_MAX = 64 * 1024
+#: A reason comes soon, with the output or without.
+WAIT_S = 3.0
+
+
+async def log_tail(bus: Bus, views: Views, row: JobRow) -> list[str]:
+    """The newest lines, both streams as they came, of the rank that decided the end; [] where they say nothing more."""
+    count = {"failed": FAILED_LINES, "placed": PLACED_LINES}.get(row.state, 0)
+    if not count or not row.parts or row.elements is not None:
+        return []
+    rank = row.end_rank if row.end_rank < len(row.parts) else 0
+    source = output_source(row.id, row.attempt, tuple(part.node for part in row.parts), rank, "")
+    text = b""
+    with contextlib.suppress(TimeoutError, BusError):
+        async with asyncio.timeout(WAIT_S):
+            async for chunk in OutputReader(bus, views, source, follow=False).text(count):
+                text += chunk
+    return text[-BYTES_MAX:].decode(errors="replace").splitlines()
+
+
+#: States in which a job may wait in the queue's line, or for a place.
+WAITING = frozenset({"queued", "offered"})
+#: The views get so long to fold what the explainer has seen, and look so often.
+FOLLOW_S = 1.0
+LOOK_S = 0.005
+#: Tries for a job that changes while its question is answered: it is asked about once more.
+TRIES = 2
+
+
+class WhyRoutes:
+    """Answers why. `clock` (Unix ns) is compared with start and retry times."""
+
+    def __init__(
+        self,
+        views: Views,
+        bus: Bus,
+        past: HistoricalViews,
+        explaining: ExplainerClient,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._views = views
+        self._bus = bus
+        self._past = past
+        self._explaining = explaining
+        self._clock = clock
+
+    async def now(self, job: str) -> Any:
+        """Return the reason as it is now. Raise Refused (404)."""
+        views = self._views
+        answer = ExplainerAnswer()
+        for _ in range(TRIES):
+            row = row_or_array(views, job)
+            if row is None or row.state not in WAITING:
+                break
+            answer = await self._explaining.ask(AskWhy(job=row.id))
+            if answer.error not in ("", "not_found"):
+                break
+            if not await self._follow(answer.sequence):
+                answer = ExplainerAnswer(error="behind", message="the gateway is behind the log")
+                break
+            row = row_or_array(views, job)
+            if not answer.error and row is not None and row.changed_seq <= answer.sequence:
+                break
+            answer = ExplainerAnswer()  # the answer describes another moment than the views
+        row = row_or_array(views, job)
+        if row is None:
+            if (refused := no_such_element(views, job)) is not None:
+                raise refused
+            return _retired(await retired_job(self._bus, job))
+        why = _why(views, job, row, self._clock(), answer)
+        why.output = await log_tail(self._bus, views, row) if job == row.id else []
+        return why
+
+    async def _follow(self, sequence: int) -> bool:
+        """Return True if the views have folded the sequence, or do so soon."""
+        deadline = asyncio.get_running_loop().time() + FOLLOW_S
+        # A wait is rare, and folding notifies no one of a sequence.
+        while self._views.sequence < sequence and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+        return self._views.sequence >= sequence
+
+    async def then(self, job: str, at: str) -> Any:
+        """Return the reason as it was at a log sequence or a time. Raise Refused."""
+        views = await self._past.views_at(at)
+        row = row_or_array(views, job)
+        if row is None:
+            array = array_of(job)
+            hint = f"ask for its array {array}" if array else "it was submitted later, or had left the views by then"
+            raise HttpError(404, "unknown_job", f"there was no job {job!r} at {at}", hint=hint)
+        answer = ExplainerAnswer()
+        if row.state in WAITING:
+            answer = await self._explaining.ask(AskWhy(job=row.id, at=views.sequence))
+        return _why(views, job, row, views.at_ns, answer)
+
+
+def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: ExplainerAnswer) -> Why:
+    """`row`: the job's, or that of the array by which it has yet to come into being."""
+    told = answer.why if row.state in WAITING and answer.why is not None and answer.why.reason else None
+    reason = reason_of(views, row, now_ns, told=told)
+    changes = proposed_changes(views, row, told) if told is not None else []
+    if told is not None:
+        reason = with_explanation(reason, row, told, changes)
+    return Why(
+        id=job, state=row.state, attempt=row.attempt, reason=reason if job == row.id else element_reason(row, reason), changes=changes,
+        note=f"what would change it is not known: {answer.message}" if answer.error and row.state in WAITING else "",
+        attempts=attempts_of(row), at=rfc3339(views.at_ns), changed_at=row.changed_seq,
+        sequence=views.sequence if told is None else answer.sequence,
+    )  # fmt: skip
+
+
+def _retired(found: bytes) -> dict[str, Any]:
+    job = msgspec.json.decode(found)
+    return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "attempts", "sequence")}
+
+
+def routes(whys: WhyRoutes) -> APIRouter:
+    """The one route, for the app."""
+    router = APIRouter()
+
+    @router.get("/v1/jobs/{job}/why", summary="Why a job is where it is", responses=answers_with("Why"))
+    async def why_job(job: str, at: At = "") -> Response:
+        return JsonResponse(await whys.then(job, at) if at else await whys.now(job))
+
+    return router

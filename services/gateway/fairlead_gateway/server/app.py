@@ -1,0 +1,214 @@
+"""Routes of the gateway: the list, in order, and the form of errors. No logic.
+
+The hot routes are answered by the door before they reach this application, which only knows of them for its 405s
+and its OpenAPI document.
+
+The first page: what this is, live counts, where to go. Plain HTML; the web pages proper come later.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection
+from functools import cache
+from html import escape
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from fairlead_gateway.errors import HttpError, bad_parameter
+from fairlead_gateway.monitoring import metrics
+from fairlead_gateway.monitoring.metrics import Metrics
+from fairlead_gateway.routes.documents import node_documents
+from fairlead_gateway.routes.query import JsonResponse, answers_with
+from fairlead_gateway.server.fast_path import REQUEST_ID
+from fairlead_gateway.server.openapi import install
+from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.queue_documents import queue_documents
+from fairlead_schemas.http import asyncapi
+from fairlead_schemas.http.api import Queue
+from fairlead_schemas.units.quantities import format_milli
+from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire.conditions import Readiness
+
+_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
+table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;padding:.2rem 1rem .2rem 0;border-bottom:1px solid #8884}
+td.n,th.n{text-align:right}code{background:#8882;padding:.1rem .3rem;border-radius:.2rem}"""
+
+_LINKS = (
+    ("/v1/jobs", "jobs"), ("/v1/nodes", "nodes"), ("/v1/queues", "queues"), ("/v1/pools", "pools"), ("/v1/cluster", "the whole cluster"),
+    ("/v1/map", "every GPU and who holds it"),
+    ("/v1/events?from=1", "events"), ("/v1/schemas/job", "JSON Schema of a job file"), ("/openapi.json", "OpenAPI"),
+    ("/asyncapi.json", "AsyncAPI"), ("/metrics", "metrics"), ("/readyz", "readiness"),
+)  # fmt: skip
+
+
+def render_index(views: Views) -> str:
+    """The page as of the views."""
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
+    queues = queue_documents(views, views.queues.existing())
+    simulated = sum(node.simulated for node in nodes)
+    told = f" ({simulated} simulated)" if simulated else ""
+    links = " · ".join(f'<a href="{escape(path)}">{escape(name)}</a>' for path, name in _LINKS)
+    return f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Fairlead</title><style>{_STYLE}</style>
+<h1>Fairlead</h1>
+<p>A GPU cluster you can question: submit jobs, share GPUs, and ask <em>why</em>. Every decision is an event
+in one log; this page is true for sequence <b>{views.sequence}</b>. There is no authentication yet.</p>
+<p>{links}</p>
+<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in views.job_counts().items()])}
+<h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:200]])}
+<h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:200]])}
+<p>Try: <code>fairlead submit -- echo hello</code>, then <code>fairlead why last</code>.</p></html>"""
+
+
+_QUEUE_HEADS = ("queue", "waiting", "running", "GPUs charged", "guaranteed", "maximum", "borrowed")
+
+
+def _queue(queue: Queue) -> tuple[str, ...]:
+    amounts = (queue.guaranteed.get("gpu"), queue.maximum.get("gpu"), queue.borrowed.get("gpu"))
+    told = ["–" if amount is None else format_milli(amount) for amount in amounts]
+    return queue.path, str(queue.waiting), str(queue.running), format_milli(queue.gpu_milli_charged), *told
+
+
+def _table(names: tuple[str, ...], rows: "list[tuple[str, ...]]") -> str:
+    if not rows:
+        return "<p>none</p>"
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+#: Built once: it is the same for every process of a version.
+log_document = cache(asyncapi.document)
+
+
+def build_app(
+    folding: LiveViews,
+    numbers: Metrics,
+    routers: list[APIRouter],
+    hot: Collection[tuple[str, str]],
+    readiness: Callable[[], Readiness],
+) -> FastAPI:
+    """The application behind the door. `hot`: (method, path) that the door answers itself. `readiness` returns the
+    body of `/readyz`."""
+    app = FastAPI(
+        title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None,
+        generate_unique_id_function=lambda route: route.name,
+    )  # fmt: skip
+    routers = [_own_routes(folding, numbers, readiness), *routers]
+    for router in routers:
+        app.include_router(router, dependencies=[Depends(_only_known_parameters)])
+    install(app)
+
+    def allowed(path: str) -> str:
+        """Return the methods of a path, for `Allow`; "" for an unknown path.
+
+        A path may have a route for each method, and Starlette names the first route's only. Of several templates that
+        match, the most literal one is meant: "/v1/jobs/{job}:cancel", not "/v1/jobs/{job}" with a job called "7:cancel".
+        """
+        found: dict[int, set[str]] = {len(path): {method for method, hot_path in hot if hot_path == path}}
+        for route in (route for router in (app.router, *routers) for route in router.routes):
+            if isinstance(route, APIRoute) and route.path_regex.match(path):
+                literal = len(re.sub(r"\{[^}]*\}", "", route.path))
+                found.setdefault(literal, set()).update(route.methods or ())
+        return next((", ".join(sorted(methods)) for _, methods in sorted(found.items(), reverse=True) if methods), "")
+
+    _errors(app, folding, allowed)
+    return app
+
+
+def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Readiness]) -> APIRouter:
+    router = APIRouter()
+    views = folding.views
+
+    @router.get("/healthz", summary="The process works")
+    async def healthz() -> Response:
+        return JsonResponse({"status": "ok", "sequence": views.sequence})
+
+    ready = answers_with("Readiness")
+
+    @router.get(
+        "/readyz", summary="Jobs are accepted and run; otherwise the conditions that hold",
+        responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
+    )  # fmt: skip
+    async def readyz() -> Response:
+        body = readiness()
+        return JsonResponse(body, status_code=200 if body.ready else 503)
+
+    @router.get(
+        "/metrics", summary="Prometheus metrics", response_class=Response,
+        responses={200: {"description": "Prometheus text format", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )  # fmt: skip
+    async def get_metrics() -> Response:
+        numbers.lag.set(max(0, folding.log_end - views.sequence))
+        await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())
+        return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
+
+    @router.get("/asyncapi.json", summary="AsyncAPI document of the event log")
+    async def get_asyncapi() -> Response:
+        return JsonResponse(log_document())
+
+    @router.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return Response(render_index(views), media_type="text/html; charset=utf-8")
+
+    return router
+
+
+def _only_known_parameters(request: Request) -> None:
+    """A misspelt filter would be answered as if it were not there: with everything."""
+    route = request.scope["route"]
+    known = [field.alias for field in route.dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            expected = f"expected {', '.join(known)}" if known else "this path takes none"
+            raise bad_parameter(name[:80], f"unknown query parameter; {expected}")
+
+
+def _errors(app: FastAPI, folding: LiveViews, allowed: Callable[[str], str]) -> None:
+    def answer(request: Request, refused: HttpError) -> Response:
+        request_id = request.scope.get(REQUEST_ID, "")
+        headers = {name.decode(): value.decode() for name, value in refused.headers(request_id, folding.views.sequence)}
+        return Response(refused.body(request_id), status_code=refused.status, headers=headers)
+
+    @app.exception_handler(HttpError)
+    async def refused(request: Request, error: HttpError) -> Response:
+        return answer(request, error)
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        methods = allowed(request.url.path)
+        if error.status_code == 404 and not methods:
+            return answer(
+                request,
+                HttpError(
+                    404, "unknown_path", f"there is no {request.url.path}", hint="GET /openapi.json lists all paths"
+                ),
+            )
+        # A path that the door answers has no route of its own for other methods: what looks like a 404 is a 405.
+        status, detail = (405, "Method Not Allowed") if error.status_code == 404 else (error.status_code, error.detail)
+        response = answer(
+            request, HttpError(status, f"http_{status}", f"{request.method} {request.url.path}: {detail}")
+        )
+        if status == 405:
+            response.headers["allow"] = methods
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def not_valid(request: Request, error: RequestValidationError) -> Response:
+        errors = [FieldError(field=str(one["loc"][-1]), message=str(one["msg"])) for one in error.errors()]
+        return answer(request, HttpError(422, "invalid", f"{errors[0].field}: {errors[0].message}", errors=errors))
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # no client reads it
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, _error: Exception) -> Response:
+        return answer(
+            request, HttpError(500, "internal", "the gateway failed on this request; its log names the request id")
+        )

@@ -1,0 +1,246 @@
+"""The gateway's web server: uvicorn, with bounds that it lacks.
+
+Owns sockets, connections and their deadlines; knows no routes. Three things are added to uvicorn's protocol class:
+a request must arrive whole within a time (a client that stops in the middle of a head would otherwise hold its
+connection without end), connections are bounded and those beyond are answered 503, and a head is bounded while it
+is still arriving. Deadlines are looked at by one task for all connections: a timer for each request would cost more
+than the request's parsing. Start at `make_server`.
+"""
+
+import asyncio
+import contextlib
+import resource
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self, cast
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fairlead_bus.settings import BadSetting, seconds, whole
+from fairlead_gateway.errors import HttpError
+from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, SETTING, TARGET, plain_name
+
+log = structlog.get_logger()
+
+#: Seconds that open requests (watches, followed logs) get to end after a stop was asked for.
+DRAIN_S = 2
+BACKLOG = 4096
+KEEP_ALIVE_S = 75
+#: Open files that are kept for everything but clients: the bus, snapshots, pages.
+FILES_KEPT = 128
+#: Refused connections whose client may still read its answer; those beyond are closed at once.
+LINGERING_MAX = 64
+LINGER_S = 1.0
+#: Seconds between two log lines about refused connections.
+REPORT_S = 10.0
+
+
+class HttpSettings(NamedTuple):
+    """Bounds of the web server (docs/reference/settings.md)."""
+
+    #: There is no authentication yet, so the default is loopback; a person must choose another address.
+    host: str = "127.0.0.1"
+    port: int = 8080
+    #: Names to which the gateway answers in addition to loopback and the bound address.
+    hosts: tuple[str, ...] = ()
+    #: Seconds for a request's head, and as many again for its body.
+    request_s: float = 30.0
+    connections_max: int = 4096
+    #: Refused changes of one client within a minute, beyond which further ones are answered 429; 0: no bound.
+    refusals_per_minute: int = 600
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> Self:
+        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _REQUEST_S, _CONNECTIONS and _REFUSALS. Raises BadSetting."""
+        hosts = tuple(name.strip() for name in (env.get(SETTING) or "").split(",") if name.strip())
+        for name in hosts:
+            if not plain_name(name):
+                raise BadSetting(f'{SETTING}: expected names or addresses separated by commas, found "{name}"')
+        return cls(
+            host=env.get("FAIRLEAD_HTTP_HOST") or "127.0.0.1",
+            port=whole(env, "FAIRLEAD_HTTP_PORT", 8080, unit="port number", least=0, most=65535),
+            hosts=hosts,
+            request_s=seconds(env, "FAIRLEAD_HTTP_REQUEST_S", 30.0),
+            connections_max=whole(env, "FAIRLEAD_HTTP_CONNECTIONS", 4096, unit="connections", least=1, most=1_000_000),
+            refusals_per_minute=whole(env, "FAIRLEAD_HTTP_REFUSALS", 600, unit="refusals", least=0, most=1_000_000),
+        )
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn's server with a bound on connections. Signals belong to `fairlead_bus.main`."""
+
+    def __init__(
+        self, config: uvicorn.Config, *, request_s: float, connections_max: int, on_refusal: Callable[[str], None]
+    ) -> None:
+        super().__init__(config)
+        self._on_refusal = on_refusal
+        self.request_s = request_s
+        self.connections_max = connections_max
+        self.lingering: set[_Connection] = set()
+        self._unreported = 0
+        self._reported_at = float("-inf")
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        """Leave signals alone."""
+        yield
+
+    def count_refused(self) -> None:
+        """Count one more connection over the bound, and log it at most every `REPORT_S`."""
+        self._on_refusal("too_many_connections")
+        self._unreported += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._reported_at >= REPORT_S:
+            log.warning("connections refused", refused=self._unreported, connections_max=self.connections_max)
+            self._unreported, self._reported_at = 0, now
+
+    async def watch_deadlines(self) -> None:
+        """Close connections whose request did not arrive in time; runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(self.request_s / 4, 5.0))
+            now = loop.time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, _Connection) and connection.is_late(now, self.request_s):
+                    self._on_refusal("request_timeout")
+                    connection.end_late()
+
+
+class _Connection(HttpToolsProtocol):
+    """Connection of one client."""
+
+    owner: HttpServer  # set on the subclass that `make_server` builds
+    #: Loop time since which the client owes the rest of a request; 0.0 while it owes nothing.
+    owes_since = 0.0
+    in_head = True
+    head_bytes = 0
+    is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) >= self.owner.connections_max:
+            self._refuse(transport)
+            return
+        super().connection_made(transport)
+        self.owes_since = self.loop.time()
+
+    def _refuse(self, transport: asyncio.Transport) -> None:
+        """Answer 503 and close. The client gets a moment to read: closing over unread data would reset it."""
+        self.is_refused = True
+        self.transport = transport
+        self.owner.count_refused()
+        transport.write(_OVER_BOUND)
+        if len(self.owner.lingering) >= LINGERING_MAX:
+            transport.close()
+            return
+        self.owner.lingering.add(self)
+        transport.write_eof()
+        self.loop.call_later(LINGER_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.is_refused:
+            self.owner.lingering.discard(self)
+            return
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_refused:
+            return
+        super().data_received(data)
+        if self.in_head:
+            self.head_bytes += len(data)
+            if self.head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+                self._end(_HEAD_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.in_head, self.head_bytes = True, 0
+        self.owes_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        self.in_head = False
+        if self.url[:1] != b"/":
+            self.scope[TARGET] = self.url  # type: ignore[typeddict-unknown-key]
+        super().on_headers_complete()
+        self.owes_since = self.loop.time()
+
+    def on_message_complete(self) -> None:
+        self.owes_since = 0.0
+        super().on_message_complete()
+
+    def is_late(self, now: float, request_s: float) -> bool:
+        """Return True if the client owes the rest of a head or body for longer than `request_s`."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if not self.owes_since and is_idle and self.timeout_keep_alive_task is None:
+            self.owes_since = now  # blank lines end uvicorn's own timer and begin no request
+        return bool(self.owes_since) and now - self.owes_since > request_s
+
+    def end_late(self) -> None:
+        """Answer 408 where no answer has begun, and close."""
+        has_begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        self._end(b"" if has_begun else _TOO_LATE)
+
+    def _end(self, answer: bytes) -> None:
+        self.owes_since = 0.0
+        if answer:
+            self.transport.write(answer)
+        self.transport.close()
+
+
+def make_server(app: Any, settings: HttpSettings, on_refusal: Callable[[str], None]) -> HttpServer:
+    """Build the server around an ASGI callable; `on_refusal` gets the problem code of what no route sees. The bound on connections stays below the limit of open files."""
+    files = raise_file_limit()
+    connections_max = max(1, min(settings.connections_max, files - FILES_KEPT))
+    if connections_max < settings.connections_max:
+        log.info("connections bounded by open files", connections_max=connections_max, open_files_max=files)
+    # uvicorn makes a protocol object per connection and gives it no way to reach its server, hence a class of its own.
+    protocol = cast(type[_Connection], type("Connection", (_Connection,), {}))
+    config = uvicorn.Config(
+        app, host=settings.host, port=settings.port, loop="none", http=protocol, ws="none", lifespan="off",
+        access_log=False, log_config=None, server_header=False, date_header=False, timeout_graceful_shutdown=DRAIN_S,
+        timeout_keep_alive=KEEP_ALIVE_S, backlog=BACKLOG,
+    )  # fmt: skip
+    server = HttpServer(config, request_s=settings.request_s, connections_max=connections_max, on_refusal=on_refusal)
+    protocol.owner = server
+    return server
+
+
+def listen(settings: HttpSettings) -> socket.socket:
+    """Open the listening socket. Raises OSError with the reason; uvicorn itself would only exit."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files to the hard one and return it; a usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = hard if hard != resource.RLIM_INFINITY else max(soft, 1_048_576)
+    if soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):
+            return soft
+    return most
+
+
+def _whole_answer(refused: HttpError) -> bytes:
+    body = refused.body("")
+    head = f"HTTP/1.1 {refused.status} {refused.title}\r\n".encode()
+    fields = [(b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+    if refused.retry_after_s:
+        fields.append((b"retry-after", b"%d" % refused.retry_after_s))
+    lines = b"".join(b"%s: %s\r\n" % field for field in [(b"content-type", b"application/problem+json"), *fields])
+    return head + lines + b"\r\n" + body
+
+
+_OVER_BOUND = _whole_answer(
+    HttpError(
+        503, "too_many_connections", "the gateway has as many connections as it takes", retry_after_s=5,
+        hint="close connections that are not used; FAIRLEAD_HTTP_CONNECTIONS of the gateway sets the bound",
+    )
+)  # fmt: skip
+_TOO_LATE = _whole_answer(
+    HttpError(408, "request_timeout", "the rest of the request did not arrive in time", hint="send the request again")
+)
+_HEAD_TOO_LARGE = _whole_answer(HttpError(431, "head_too_large", f"expected a head of at most {HEAD_BYTES_MAX} bytes"))
