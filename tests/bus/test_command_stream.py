@@ -237,10 +237,10 @@ async def test_a_loss_ends_only_what_reads_commands_and_is_looked_at_again_witho
     inspections = 0
     real = command_stream.inspect
 
-    async def counted(bus: Bus) -> command_stream.CommandStreamReport:
+    async def counted(bus: Bus, *, deep: bool = False) -> command_stream.CommandStreamReport:
         nonlocal inspections
         inspections += 1
-        return await real(bus)
+        return await real(bus, deep=deep)
 
     monkeypatch.setattr(command_stream, "inspect", counted)
     inspector = Inspector(bus)

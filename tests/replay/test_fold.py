@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 from fairlead_replay.compare import fold_export
-from fairlead_replay.sim.many import quiet
+from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas import subjects
 quiet()

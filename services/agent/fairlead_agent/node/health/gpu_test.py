@@ -1,7 +1,7 @@
 """Test of computing and memory of the GPUs that this process sees, and of copies between them. It is a program of its own,
 since a GPU that hangs must not hang any other process.
 
-    CUDA_VISIBLE_DEVICES=GPU-… python -m fairlead_agent.health.gputest --seconds 5
+    CUDA_VISIBLE_DEVICES=GPU-… python -m fairlead_agent.node.health.gpu_test --seconds 5
 
 Prints one line of JSON, {"gpus": [{"rounds": 12, "mib": 4096, "failure": ""}, …], "peers": ["…"]}, in the order of the
 GPUs; with --peers only the copies. Memory in use on a GPU is left alone: only free memory is tested.
