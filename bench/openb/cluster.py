@@ -2,12 +2,10 @@
 
 from collections import Counter
 
-from fairlead_placer.entities import DEFAULT_POOL, Node
-from fairlead_placer.packing.population import Machine, Population
-from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
-from fairlead_placer.packing.typical import ARRIVAL, Arrivals
-from fairlead_placer.placing import Found, find
-from fairlead_placer.state import State
+from fairlead_placer.cluster.entities import DEFAULT_POOL, ClusterNode
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.packing.policy import ARRIVAL, WHOLE_MILLI, Arrivals, EmptyNode, Population, RequestShape
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
@@ -16,14 +14,14 @@ from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 class Cluster:
     """Nodes are named by their numbers, GPUs by theirs on the node."""
 
-    def __init__(self, machines: list[Machine], policy: str, typical: list[Shape]) -> None:
+    def __init__(self, machines: list[EmptyNode], policy: str, typical: list[RequestShape]) -> None:
         """`typical`: work that the placer has seen before."""
-        self._state = State()
+        self._state = ClusterState()
         #: Jobs placed so far; {number of one that has not ended: its node, and what it holds}.
         self.placed = 0
-        self._running: dict[int, tuple[Node, Part]] = {}
+        self._running: dict[int, tuple[ClusterNode, Part]] = {}
         for number, machine in enumerate(machines):
-            self._state.add_node(Node(f"{number:04d}", "i", "b", _inventory(number, machine)))
+            self._state.add_node(ClusterNode(f"{number:04d}", "i", "b", _inventory(number, machine)))
         self._index = self._state.pools.of(Request())
         self._index.choose_by(policy)
         if typical:
@@ -37,13 +35,13 @@ class Cluster:
         """What is free."""
         return self._index.settled().rows
 
-    def place(self, pod: Shape) -> tuple[int, tuple[int, ...]] | None:
+    def place(self, pod: RequestShape) -> tuple[int, tuple[int, ...]] | None:
         """Learn from the pod, choose for it, and take what was chosen: the node, and GPUs; None when no node has room."""
         request = self._state.intern(request_of(pod))
         self._state.arrive(request)
         self._index.tidy(self._state.pools.version)
         found = find(self._state, request)
-        if not isinstance(found, Found):
+        if not isinstance(found, NodeSelection):
             return None
         node, part = found.nodes[0], found.parts[0]
         self.placed += 1
@@ -57,7 +55,7 @@ class Cluster:
         self._state.give(node, str(job), part)
 
 
-def request_of(pod: Shape) -> Request:
+def request_of(pod: RequestShape) -> Request:
     """As a person would submit it. A pod without GPUs goes to any node."""
     models = pod.models if pod.gpu_count else ()
     return Request(
@@ -67,7 +65,7 @@ def request_of(pod: Shape) -> Request:
     )  # fmt: skip
 
 
-def _inventory(number: int, machine: Machine) -> Inventory:
+def _inventory(number: int, machine: EmptyNode) -> Inventory:
     gpus = tuple(
         Gpu(uuid=f"{number}-{at}", index=at, model=machine.model, memory_mib=0, compute_capability=0)
         for at in range(machine.gpus)

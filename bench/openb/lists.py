@@ -18,8 +18,7 @@ from bench.openb import playing as openb
 from bench.openb import trace
 from bench.table import filled
 from fairlead_placer.packing.policies import DEFAULT
-from fairlead_placer.packing.population import Machine
-from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.policy import EmptyNode, RequestShape
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "packing.md"
 SEEDS = "42..44"
@@ -28,10 +27,10 @@ PLAYERS = ((DEFAULT, False), ("fgd", True), ("most_allocated", True))
 DRAWN_BY = 1
 
 type Kind = Literal["cpu", "share", "one", "several"]
-type Pods = list[Shape]
+type Pods = list[RequestShape]
 
 
-def kind_of(pod: Shape) -> Kind:
+def kind_of(pod: RequestShape) -> Kind:
     """No GPU, a part of one, one, or several."""
     if not pod.gpu_count:
         return "cpu"
@@ -55,7 +54,7 @@ def raised(pods: Pods, kind: Kind, share: float) -> Pods:
 def mixed(pods: Pods, mix: Mapping[Kind, float], without_gpus: float = 1.0) -> Pods:
     """As much GPU work as the list has, in this mix, drawn from its pods of each kind: all of them as often as they fit,
     then some at random. `without_gpus`: how many of the pods that ask for no GPU, 1 for all of them."""
-    chance, total, drawn = random.Random(DRAWN_BY), sum(pod.total_milli for pod in pods), list[Shape]()
+    chance, total, drawn = random.Random(DRAWN_BY), sum(pod.total_milli for pod in pods), list[RequestShape]()
     for kind, share in mix.items():
         some = [pod for pod in pods if kind_of(pod) == kind]
         whole = sum(pod.total_milli for pod in some)
@@ -73,9 +72,9 @@ def mixed(pods: Pods, mix: Mapping[Kind, float], without_gpus: float = 1.0) -> P
     return drawn + [plain[at % len(plain)] for at in range(count)]
 
 
-def picky(pods: Pods, share: float, machines: list[Machine]) -> Pods:
+def picky(pods: Pods, share: float, machines: list[EmptyNode]) -> Pods:
     """That share of the pods with GPUs asks for one of the cluster's models that can take it, common models more often."""
-    chance, made = random.Random(DRAWN_BY), list[Shape]()
+    chance, made = random.Random(DRAWN_BY), list[RequestShape]()
     kinds = sorted({(m.model, m.cpu_milli, m.memory_mib, m.gpus) for m in machines})
     gpus = {model: sum(m.gpus for m in machines if m.model == model) for model in {m.model for m in machines}}
     for pod in pods:
@@ -122,7 +121,7 @@ LISTS: dict[str, Change] = {
 }
 
 
-def drawn(pods: Pods, machines: list[Machine], change: Change) -> Pods:
+def drawn(pods: Pods, machines: list[EmptyNode], change: Change) -> Pods:
     """The list that comes of the default one on these machines."""
     if change.raised is not None:
         pods = raised(pods, *change.raised)

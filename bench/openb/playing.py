@@ -16,8 +16,7 @@ from typing import NamedTuple
 from bench.openb import trace
 from bench.openb.cluster import Cluster
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
-from fairlead_placer.packing.population import Machine
-from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.policy import EmptyNode, RequestShape
 
 #: In percent of all GPUs requested by the pods so far: where figures are taken; "until 100 %" is the guard's.
 POINTS_PCT = (95, 100, 110, 120, 130)
@@ -39,7 +38,7 @@ class Played(NamedTuple):
     seconds: float
 
 
-def arrivals(pods: list[Shape], capacity_milli: int, arrived_pct: int, seed: int) -> list[Shape]:
+def arrivals(pods: list[RequestShape], capacity_milli: int, arrived_pct: int, seed: int) -> list[RequestShape]:
     """The pods of one run, in order."""
     rng = random.Random(seed)
     arriving, asked = list(pods), sum(pod.total_milli for pod in pods)
@@ -51,7 +50,12 @@ def arrivals(pods: list[Shape], capacity_milli: int, arrived_pct: int, seed: int
 
 
 def play(
-    machines: list[Machine], pods: list[Shape], policy: str, seed: int, arrived_pct: int = 130, given: bool = False
+    machines: list[EmptyNode],
+    pods: list[RequestShape],
+    policy: str,
+    seed: int,
+    arrived_pct: int = 130,
+    given: bool = False,
 ) -> Played:
     """One run; `given`: the list's mix is known from the start."""
     cluster, typical = Cluster(machines, policy, pods if given else []), trace.typical(pods)
@@ -83,7 +87,7 @@ def play(
     return Played(allocated, fragmented, eights, dropped, refused, len(stream), seconds)
 
 
-def _checked(check: trace.Scan, pod: Shape, found: tuple[int, tuple[int, ...]] | None) -> int:
+def _checked(check: trace.Scan, pod: RequestShape, found: tuple[int, tuple[int, ...]] | None) -> int:
     """Thousandths of a GPU taken."""
     if found is None:
         return 0

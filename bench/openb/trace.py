@@ -4,31 +4,29 @@ import csv
 from collections import Counter
 from pathlib import Path
 
-from fairlead_placer.packing.figures import fragmentation
-from fairlead_placer.packing.population import Machine, Population
-from fairlead_placer.packing.shapes import Shape
-from fairlead_placer.packing.typical import ARRIVAL, TypicalWork
+from fairlead_placer.packing.policies import fragmentation
+from fairlead_placer.packing.policy import ARRIVAL, EmptyNode, Population, RequestShape, TypicalWork
 
 FOLDER = Path(__file__).parents[1] / "data" / "openb"
 NODES = FOLDER / "openb_node_list_gpu_node.csv"
 PODS = FOLDER / "openb_pod_list_default.csv"
 
 
-def machines(path: Path = NODES) -> list[Machine]:
+def machines(path: Path = NODES) -> list[EmptyNode]:
     """The nodes of a list, in the order of the file: by default the 1,213 with GPUs."""
     return [
-        Machine(int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"]) for row in _rows(path)
+        EmptyNode(int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"]) for row in _rows(path)
     ]
 
 
-def pods(path: Path) -> list[Shape]:
+def pods(path: Path) -> list[RequestShape]:
     """A list of the trace's form, in the order of the file; models are told apart by `|`."""
-    found: list[Shape] = []
+    found: list[RequestShape] = []
     for row in _rows(path):
         gpus = int(row["num_gpu"])
         milli = int(row["gpu_milli"]) if gpus else 0
         models = tuple(sorted(model for model in (row["gpu_spec"] or "").split("|") if model))
-        found.append(Shape(int(row["cpu_milli"]), int(row["memory_mib"]), gpus, milli, models))
+        found.append(RequestShape(int(row["cpu_milli"]), int(row["memory_mib"]), gpus, milli, models))
     return found
 
 
@@ -41,7 +39,7 @@ def published(policy: str, metric: str = "gpu_alloc_pct") -> dict[int, float]:
     }
 
 
-def typical(pods: list[Shape]) -> TypicalWork:
+def typical(pods: list[RequestShape]) -> TypicalWork:
     """All that the list has: what fragments are measured by, whatever a policy has learned."""
     return TypicalWork({pod: count * ARRIVAL for pod, count in Counter(pods).items()})
 
@@ -61,10 +59,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
 class Scan:
     """The same cluster, kept and looked through in the most obvious way."""
 
-    def __init__(self, machines: list[Machine]) -> None:
+    def __init__(self, machines: list[EmptyNode]) -> None:
         self._nodes = [[m.cpu_milli, m.memory_mib, [1000] * m.gpus, m.model] for m in machines]
 
-    def fits(self, pod: Shape) -> bool:
+    def fits(self, pod: RequestShape) -> bool:
         """True when some node has room for the pod."""
         for cpu, memory, gpus, model in self._nodes:
             if not pod.gpu_count or not pod.models or model in pod.models:
@@ -73,7 +71,7 @@ class Scan:
                     return True
         return False
 
-    def take(self, node: int, pod: Shape, gpus: tuple[int, ...]) -> None:
+    def take(self, node: int, pod: RequestShape, gpus: tuple[int, ...]) -> None:
         """The pod is there now. Asserts that it was allowed to be."""
         state = self._nodes[node]
         assert len(set(gpus)) == pod.gpu_count, f"{pod} got GPUs {gpus}"

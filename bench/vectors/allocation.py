@@ -12,9 +12,9 @@ import msgspec
 
 from bench.vectors.fairshare import Case, named
 from bench.vectors.gpu_policies import best_effort, simple
-from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.inside import Insides
-from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_placer.topology.device_selection import NodeDevicesTable
+from fairlead_placer.topology.gpu_choice import Shortage
+from fairlead_placer.topology.gpu_topology import mask_of, members_of
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, NodeTopology, NumaNode, PcieLevel
 
 NODES = Path(__file__).parents[2] / "tests" / "data" / "topology" / "node_topologies.json"
@@ -88,7 +88,7 @@ def allocate(node: str, policy: Policy, available: int, required: int, size: int
     """The GPUs (a mask) that the policy chooses, None where it refuses. Raises ValueError for what is not there."""
     if node not in descriptions():
         raise ValueError(f'no kind of node is called "{node}"')
-    inside = Insides().of(descriptions()[node])
+    inside = NodeDevicesTable().of(descriptions()[node])
     beyond = (available | required) & ~inside.all_gpus
     if beyond:
         raise ValueError(f"{node} has no GPU {members_of(beyond)[0]}")

@@ -6,8 +6,7 @@ Both take the free GPUs and those that must be among the answer as masks, and an
 
 from collections.abc import Iterable
 
-from fairlead_placer.topology.masks import mask_of, members_of, subsets
-from fairlead_placer.topology.shapes import Shape, link_score
+from fairlead_placer.topology.gpu_topology import GpuTopology, link_score, mask_of, members_of, subsets
 
 
 def simple(available: int, required: int, size: int) -> int | None:
@@ -17,7 +16,7 @@ def simple(available: int, required: int, size: int) -> int | None:
     return required | mask_of(members_of(available & ~required)[: size - required.bit_count()])
 
 
-def best_effort(shape: Shape, available: int, required: int, size: int) -> int | None:
+def best_effort(shape: GpuTopology, available: int, required: int, size: int) -> int | None:
     """The best set of the best partition of all free GPUs into sets of that size.
 
     The free GPUs are padded with blanks to a multiple of the size; a set holds no blanks or all of them. Of all
@@ -41,7 +40,7 @@ def _possible(available: int, required: int, size: int) -> bool:
 class _Partitions:
     """Partitions of ever fewer GPUs, each looked at once: 16 GPUs have 2 million of pairs, and 32,768 remainders."""
 
-    def __init__(self, shape: Shape, required: int, size: int) -> None:
+    def __init__(self, shape: GpuTopology, required: int, size: int) -> None:
         self._shape = shape
         self._required = required
         self._size = size

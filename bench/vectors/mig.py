@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import msgspec
 
 from bench.vectors.fairshare import Case, named
-from fairlead_placer.mig.choice import MigGpu
-from fairlead_placer.mig.finding import find_model
+from fairlead_placer.mig.instance_choice import MigGpu
 from fairlead_placer.mig.layouts import Layout, legal_fault
-from fairlead_placer.mig.models import BY_NAME, Model
-from fairlead_placer.mig.plans import WAITING_MAX, plan_for
+from fairlead_placer.mig.models import BY_NAME, Model, find_model
+from fairlead_placer.mig.repartition import WAITING_MAX, plan_for
 
 
 class StreamCase(msgspec.Struct, frozen=True):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.gpu_policies import best_effort, simple
-from fairlead_placer.topology.masks import mask_of, members_of
-from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_placer.topology.gpu_topology import GpuTopology, mask_of, members_of, shape_of
 from fairlead_schemas.wire.resources import NodeTopology
 from tests.placer.topology.nodes import any_description, shape
 
@@ -36,7 +35,7 @@ def partitions(gpus: tuple[int, ...], size: int) -> Iterator[list[Set]]:
             yield [first, *others_]
 
 
-def by_the_book(shape: Shape, available: int, required: int, size: int) -> int | None:
+def by_the_book(shape: GpuTopology, available: int, required: int, size: int) -> int | None:
     """The published rule, one partition after the other."""
     if size < 1 or available.bit_count() < size or required & ~available or required.bit_count() > size:
         return None

@@ -8,8 +8,7 @@ from pathlib import Path
 from bench.openb import playing as openb
 from bench.openb import trace
 from bench.openb.cluster import Cluster
-from fairlead_placer.packing.population import Machine
-from fairlead_placer.packing.shapes import Shape
+from fairlead_placer.packing.policy import EmptyNode, RequestShape
 
 
 def test_the_lists_are_whole() -> None:
@@ -54,16 +53,16 @@ def test_it_prints_a_line_per_seed_and_a_summary(tmp_path: Path) -> None:
 
 def test_drops_and_shares_of_a_run_that_is_known() -> None:
     """One node of 8 GPUs: a point has the pods that arrived before it was passed, the last one has all."""
-    one, eight = Shape(1, 1, 1, 1000), Shape(1, 1, 8, 1000)
-    run = openb.play([Machine(100, 100, 8)], [one], "fragmentation", 1)
+    one, eight = RequestShape(1, 1, 1, 1000), RequestShape(1, 1, 8, 1000)
+    run = openb.play([EmptyNode(100, 100, 8)], [one], "fragmentation", 1)
     assert (run.allocated[95], run.allocated[100], run.allocated[130]) == (87.5, 100, 100)
     assert (run.eights, run.refused, run.decisions) == (0, 0, 11)
-    run = openb.play([Machine(100, 100, 8)], [eight], "fragmentation", 1)
+    run = openb.play([EmptyNode(100, 100, 8)], [eight], "fragmentation", 1)
     assert (run.allocated[95], run.allocated[100], run.eights, run.eights_dropped) == (0, 100, 1, 0)
     assert run.fragmented[100] == 0
 
 
 def test_a_pod_without_gpus_can_use_none() -> None:
     """So half of what is free is a fragment where half of the pods ask for none."""
-    pool = Cluster([Machine(100, 100, 8, "A")], "fragmentation", []).pool
-    assert trace.unusable_milli(pool, trace.typical([Shape(1, 1), Shape(1, 1, 1, 1000)])) == 4000
+    pool = Cluster([EmptyNode(100, 100, 8, "A")], "fragmentation", []).pool
+    assert trace.unusable_milli(pool, trace.typical([RequestShape(1, 1), RequestShape(1, 1, 1, 1000)])) == 4000

@@ -16,8 +16,8 @@ import msgspec
 
 import fairlead_bus.core
 from fairlead_bus.core import NOTHING, Decision, Input, UndoLog
+from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.state import State
 from fairlead_replay.sim.world import Parts, run_seed
 from fairlead_schemas.wire.commit import Commit
 
@@ -93,7 +93,7 @@ class Injector:
 SHIELDS: set[CodeType] = {
     UndoLog.rollback.__code__,
     UndoLog.abort.__code__,
-    State.abort.__code__,
+    ClusterState.abort.__code__,
     PlacerCore._recover.__code__,
 }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_placer.defragmenting import carrying_out, movable, planning
+from fairlead_placer.scheduling import defragment
 from tests.gateway.gatehouse import until
 from tests.gateway.world import PlayedNode, World, gpus
 
@@ -40,7 +40,7 @@ async def test_the_plan_is_shown_and_nothing_is_done(monkeypatch: pytest.MonkeyP
         _, _, big = await fragmented(world)
         found = await plan_of(world)
         assert (found["pool"], found["on"], found["plans"][0]["why_not"]) == ("default", False, "young")
-        monkeypatch.setattr(planning, "AFTER_NS", 0)
+        monkeypatch.setattr(defragment, "AFTER_NS", 0)
         async with asyncio.timeout(60):  # until the runs have had their slices
             while not (plan := (await plan_of(world))["plans"][0])["moves"]:  # noqa: ASYNC110 -- it is asked, nobody tells
                 await asyncio.sleep(0.1)
@@ -52,9 +52,9 @@ async def test_the_plan_is_shown_and_nothing_is_done(monkeypatch: pytest.MonkeyP
 
 async def test_a_pool_that_asks_for_it_has_it_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """One run yields, its job waits again and finds the other place; the big job starts; `why` says by which rule."""
-    monkeypatch.setattr(planning, "AFTER_NS", 0)
-    monkeypatch.setattr(movable, "RESTART_S", 0)
-    monkeypatch.setattr(carrying_out, "LOOK_NS", 10**8)
+    monkeypatch.setattr(defragment, "AFTER_NS", 0)
+    monkeypatch.setattr(defragment, "RESTART_S", 0)
+    monkeypatch.setattr(defragment, "LOOK_NS", 10**8)
     async with World() as world:
         await world.start_explainer()
         answer = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"defragment": True}}})

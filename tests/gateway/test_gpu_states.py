@@ -17,7 +17,7 @@ from fairlead_gateway.routes.documents import node_documents
 from fairlead_gateway.views.cluster_map import cluster_map
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why import free_resources
-from fairlead_placer.placing import Found, find
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_replay.explainer.answers import packing
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.wire import commands as cmd
@@ -182,7 +182,7 @@ def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
     assert sum(len(free_resources.free_gpus(row, ANYBODY)) for row in takers) == free, "dry runs"
     if not cluster.silent:
         for gpus in range(1, GPUS + 1):
-            fits = isinstance(find(state, Request(gpu_milli=1000 * gpus, cpu_milli=1, memory_mib=1)), Found)
+            fits = isinstance(find(state, Request(gpu_milli=1000 * gpus, cpu_milli=1, memory_mib=1)), NodeSelection)
             assert fits == (largest is not None and largest.gpus >= gpus), f"the placer, with {gpus} GPUs"
 
 

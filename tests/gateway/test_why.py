@@ -5,7 +5,7 @@ import pytest
 from fairlead_gateway.views.rows import PlacementRefusal
 from fairlead_gateway.why.nodes import node_refusals, over_nodes
 from fairlead_gateway.why.reason import reason_of
-from fairlead_placer.reasons import CAUSES
+from fairlead_placer.explain.reasons import CAUSES
 from fairlead_schemas.policies.partitions import OnPartition
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resource_requests import needs

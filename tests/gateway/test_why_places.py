@@ -8,7 +8,7 @@ from bench.vectors.allocation import descriptions
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.explanation import proposed_changes
 from fairlead_gateway.why.reason import reason_of
-from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.settings import MODEL_LABEL

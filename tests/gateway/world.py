@@ -11,10 +11,10 @@ from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryBus
 from fairlead_bus.service import Service
 from fairlead_gateway.server.http_server import HttpSettings
-from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.lease import DEFAULT_LEASE_NS
-from fairlead_placer.sources import ReportSource
+from fairlead_placer.decide.fencing import DEFAULT_LEASE_NS
+from fairlead_placer.shell.node_link import ReportSource
+from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_queue.core import QueueCore
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import reports as rp
@@ -104,7 +104,10 @@ class World(Gatehouse):
             bus,
             PlacerCore,
             writer="placer",
-            sources=[CommandSource("placer"), ReportSource(actor := Actor(bus), monotonic_ns=self._monotonic_ns)],
+            sources=[
+                CommandSource("placer"),
+                ReportSource(actor := DesiredStatePublisher(bus), monotonic_ns=self._monotonic_ns),
+            ],
             act=actor.act,
         )
         self.spawn(placer)

@@ -15,9 +15,7 @@ SHELLS: dict[str, dict[str, str]] = {
     "fairlead_placer": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
-        "relay": "passes on what agents say to each other",
-        "act": "writes desired state and job files, confirms reports",
-        "sources": "listens to nodes",
+        "shell": "publishes desired state, listens to nodes, relays rank messages",
     },
 }
 
@@ -87,7 +85,7 @@ CORES: dict[str, tuple[str, ...]] = {
 #: {module (with all below it): (shells of services that it may use, why)}
 SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
     "fairlead_replay.sim": (
-        ("fairlead_placer.act", "fairlead_placer.sources", "fairlead_telemetry.activity"),
+        ("fairlead_placer.shell", "fairlead_telemetry.activity"),
         "the simulator runs the real shells on the in-memory bus, in virtual time",
     ),
     "fairlead.commands.agent": (

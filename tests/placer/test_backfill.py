@@ -11,8 +11,8 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.entities import run_key
-from fairlead_placer.timeline.ends import SETTLE_NS, START_NS
+from fairlead_placer.cluster.entities import run_key
+from fairlead_placer.cluster.timeline.run_ends import SETTLE_NS, START_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 from tests.placer.test_reservations import claim

@@ -2,10 +2,10 @@
 
 import pytest
 
-import fairlead_placer.reports
+import fairlead_placer.decide.reports
 from fairlead_bus import streams
 from fairlead_bus.core import Input
-from fairlead_placer.orders import DESIRED_BYTES_MAX, SPECS_INLINE_MAX, OrderBook
+from fairlead_placer.desired_state import DESIRED_BYTES_MAX, SPECS_INLINE_MAX, OrderBook
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
@@ -110,14 +110,14 @@ def test_a_report_that_cannot_be_decided_is_passed_over_and_the_next_is_heard(mo
     world.fold("queue", list(world.submitted(request(1))))
     world.step()
     whole = batch(world, "n1", StartSeen(n=1, job="1", attempt=1, rank=0), StartSeen(n=2, job="bad", attempt=1, rank=0))
-    rules = fairlead_placer.reports._run_of
+    rules = fairlead_placer.decide.reports._run_of
 
     def frail(draft: object, node: object, report: StartSeen, cause: str) -> object:
         if report.job == "bad":
             raise KeyError("bad")
         return rules(draft, node, report, cause)  # type: ignore[arg-type] -- passed through
 
-    monkeypatch.setattr(fairlead_placer.reports, "_run_of", frail)
+    monkeypatch.setattr(fairlead_placer.decide.reports, "_run_of", frail)
     before = world.core.snapshot()
     with pytest.raises(KeyError):
         world.core.decide([whole], world.now)

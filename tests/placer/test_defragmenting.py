@@ -5,9 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.defragmenting.carrying_out import LOOK_NS
-from fairlead_placer.defragmenting.movable import RESTART_S
-from fairlead_placer.defragmenting.planning import Plan, plans
+from fairlead_placer.scheduling.defragment import LOOK_NS, RESTART_S, DefragmentationPlan, plans
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
@@ -40,7 +38,7 @@ def fragmented(*, slice_ns: int = HOUR, kind: ev.JobKind = "batch", each: int = 
     return world
 
 
-def planned(world: World) -> Plan:
+def planned(world: World) -> DefragmentationPlan:
     """The one plan."""
     [plan] = plans(world.core.state, "default", world.now)
     return plan

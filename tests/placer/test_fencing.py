@@ -5,10 +5,10 @@ import pytest
 
 from fairlead_bus.core import Input
 from fairlead_bus.memory import MemoryHub
-from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.nodes.fencing import next_after_ns
-from fairlead_placer.sources import ReportSource
+from fairlead_placer.decide.fencing import next_after_ns
+from fairlead_placer.shell.node_link import ReportSource
+from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DeclareNodeDead
@@ -64,7 +64,7 @@ def test_each_run_ends_in_its_own_time(world: World) -> None:
 async def test_the_source_says_it_again_when_it_is_time(world: World) -> None:
     """By the clock of silence; the service's own jumps by years meanwhile. A node that speaks is silent no more."""
     hub = MemoryHub()
-    actor, clock = Actor(hub.connect()), [0]
+    actor, clock = DesiredStatePublisher(hub.connect()), [0]
     source = ReportSource(actor, 120 * SECOND, lambda: clock[0])
     await source.open(hub.connect(), world.core, 0, lambda: None)
     taken: list[tuple[int, int]] = []

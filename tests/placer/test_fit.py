@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from fairlead_bus.core import Input
-from fairlead_placer.capacity.gangs import Shortfall
-from fairlead_placer.parking import master_port
-from fairlead_placer.placing import find
+from fairlead_placer.cluster.placement.gangs import Shortfall
+from fairlead_placer.scheduling.allocate import master_port
+from fairlead_placer.scheduling.node_selection import find
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from tests.placer.world import World, cluster, inventory, names, placed, request

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from fairlead_agent.devices.profiles import played_inside, profiles
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_bus.core import Input
-from fairlead_placer.inventories import INVENTORY_BYTES_MAX
-from fairlead_placer.reports import INCARNATION_CHARS_MAX, fault_of
+from fairlead_placer.decide.reports import INCARNATION_CHARS_MAX, INVENTORY_BYTES_MAX, fault_of
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportBatch
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, NodeTopology, NumaNode

@@ -7,12 +7,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.capacity.asks import asks_of, several
-from fairlead_placer.capacity.left import Left
-from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.entities import Offer, run_key
-from fairlead_placer.making_room.hole import Hole, find
-from fairlead_placer.state import State
+from fairlead_placer.cluster.capacity.free_resources import FreeResources
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, seat
+from fairlead_placer.cluster.capacity.unit_request import several, unit_requests
+from fairlead_placer.cluster.entities import Offer, run_key
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.scheduling.preemption.victim_set import VictimSet, find_victims
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 from tests.placer.world import World, placed, request
@@ -35,14 +35,14 @@ def shared(milli: int, *, nodes: int, cpu: int) -> Request:
     return Request(nodes=nodes, gpu_milli=milli, gpu_parts=1, cpu_milli=cpu * 1000, memory_mib=64)
 
 
-def takes(left: Left, wanted: Request) -> int:
+def takes(left: FreeResources, wanted: Request) -> int:
     """Units on one node."""
-    ask = asks_of(wanted)[0]
+    ask = unit_requests(wanted)[0]
     most = wanted.nodes if wanted.tasks else 1
-    return max((n for n in range(1, most + 1) if isinstance(seat(left, several(ask, n)), Seat)), default=0)
+    return max((n for n in range(1, most + 1) if isinstance(seat(left, several(ask, n)), NodeAllocation)), default=0)
 
 
-def fits(state: State, wanted: Request, gone: set[str]) -> bool:
+def fits(state: ClusterState, wanted: Request, gone: set[str]) -> bool:
     """Whether all units fit when these jobs are gone: counted by domain, node after node."""
     domains: dict[str, int] = {}
     for node in state.nodes.values():
@@ -63,7 +63,7 @@ def cost(victims: list[ev.Victim]) -> tuple[int, int]:
     return sum(each.gpu_s for each in victims), len(victims)
 
 
-def cheapest(state: State, wanted: Request, victims: list[ev.Victim]) -> tuple[int, int] | None:
+def cheapest(state: ClusterState, wanted: Request, victims: list[ev.Victim]) -> tuple[int, int] | None:
     """The cost of the cheapest of all sets."""
     sets = [list(some) for size in range(len(victims) + 1) for some in combinations(victims, size)]
     able = (cost(some) for some in sorted(sets, key=cost) if fits(state, wanted, {each.job for each in some}))
@@ -102,7 +102,7 @@ def test_no_set_is_cheaper(nodes: list[tuple[int, str]], jobs: list[Any], wish: 
     state, wanted = world.core.state, wished(wish)
     running = sorted(run.job for run in state.runs.values())
     victims = [victim(job, loss) for job, loss in zip(running, losses, strict=False)]
-    found, best = find(state, offered(wanted), victims), cheapest(state, wanted, victims)
+    found, best = find_victims(state, offered(wanted), victims), cheapest(state, wanted, victims)
     assert (None if found is None else cost(found.victims)) == best
     if found is not None:
         assert fits(state, wanted, {each.job for each in found.victims})
@@ -110,7 +110,7 @@ def test_no_set_is_cheaper(nodes: list[tuple[int, str]], jobs: list[Any], wish: 
         assert fits_on(state, wanted, found)
 
 
-def fits_on(state: State, wanted: Request, hole: Hole) -> bool:
+def fits_on(state: ClusterState, wanted: Request, hole: VictimSet) -> bool:
     """Whether all units fit on the nodes of the hole alone."""
     units = 0
     for name in hole.nodes:
@@ -235,7 +235,7 @@ def test_beyond_its_bounds_a_set_is_still_minimal(data: st.DataObject) -> None:
         victim(run.job, data.draw(st.integers(0, 99))) for run in sorted(state.runs.values(), key=lambda r: r.job)
     ]
     wanted = request(data.draw(st.integers(4, 8)), nodes=data.draw(st.integers(1, 12)), cpu=30)
-    found = find(state, offered(wanted), victims)
+    found = find_victims(state, offered(wanted), victims)
     gone = {each.job for each in victims} if found is None else {each.job for each in found.victims}
     assert fits(state, wanted, gone) == (found is not None)
     for one in gone if found is not None else ():

@@ -1,7 +1,7 @@
 """Nodes: joining, loss and return, new journals and boots, cordon and drain."""
 
 from fairlead_bus.core import Input
-from fairlead_placer.reports import Refused
+from fairlead_placer.decide.reports import RefusedReport
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, UncordonNode, Undecodable
 from fairlead_schemas.wire.reports import InventorySeen
@@ -253,7 +253,7 @@ def test_cordon_and_drain_outlive_the_agent() -> None:
 def test_refused_bytes_become_an_event() -> None:
     """What was no report of its node is recorded by its digest."""
     world = cluster(1)
-    [rejected] = world.step(Input("refused", 0, Refused("n1", "wrong_node", "expected n1, found n2", "ab")))
+    [rejected] = world.step(Input("refused", 0, RefusedReport("n1", "wrong_node", "expected n1, found n2", "ab")))
     assert rejected == ev.ReportRejected(
         cause="clock", node="n1", code="wrong_node", message="expected n1, found n2", digest="ab"
     )

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer import parking
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.reasons import CAUSES, cause_of, refusal
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.explain.reasons import CAUSES, cause_of, refusal
+from fairlead_placer.scheduling import allocate
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, encode_commit
@@ -49,8 +49,8 @@ def test_a_parked_class_is_tried_again_only_when_a_node_it_could_use_gains(monke
     world.offer(request(5))
     world.offer(request(8))
     tried: list[int] = []
-    find = parking.find
-    monkeypatch.setattr(parking, "find", lambda state, wanted: tried.append(1) or find(state, wanted))
+    find = allocate.find
+    monkeypatch.setattr(allocate, "find", lambda state, wanted: tried.append(1) or find(state, wanted))
     world.exit("n1", "1")
     assert tried == []
     assert placed(world.exit("n1", "2")) == {"3": ["n1"]}
@@ -118,7 +118,7 @@ def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus
     world.offer(request(1, cpu=1, memory_gib=1))
     wanted = request(gpus, cpu=cpu, memory_gib=memory)
     index = world.core.state.pools.of(wanted)
-    each = [cause_of(node, asks_of(wanted)[0], "0") for node in index.members.values()]
+    each = [cause_of(node, unit_requests(wanted)[0], "0") for node in index.members.values()]
     short = refusal(world.core.state, wanted, "0")
     assert short.reasons == {cause: each.count(cause) for cause in set(each) - {""}}
     assert (short.fitting, short.nodes) == (each.count(""), len(nodes))

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.packing.policies import POLICIES
-from fairlead_placer.state import State
 from fairlead_schemas.queuefile.settings import PACKINGS, POOL_LABEL, Packing, PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import InventorySeen
@@ -95,7 +95,7 @@ def test_it_is_in_the_snapshot() -> None:
 
 def test_what_is_tried_is_taken_back() -> None:
     """As for every change of the state."""
-    state: State = two_nodes().core.state
+    state: ClusterState = two_nodes().core.state
     with state.trying():
         state.pack("default", "spread")
         assert state.pools.each()["default"].policy == "spread"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_placer import parking
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.scheduling import allocate
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
@@ -112,8 +112,8 @@ def test_another_pools_gain_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     world.offer(request(2))
     world.offer(request(3, pool="big"))
     tried: list[str] = []
-    find = parking.find
-    monkeypatch.setattr(parking, "find", lambda state, wanted: tried.append(wanted.pool) or find(state, wanted))
+    find = allocate.find
+    monkeypatch.setattr(allocate, "find", lambda state, wanted: tried.append(wanted.pool) or find(state, wanted))
     world.exit("a", "2")
     assert tried == []
     world.exit("x", "1")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead_placer import preemption
+from fairlead_placer.apply.jobs import VICTIMS_MAX
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.evolve_kept import VICTIMS_MAX
+from fairlead_placer.scheduling import preempt
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode
@@ -360,7 +360,7 @@ def test_only_so_many_victims_are_looked_at() -> None:
 
 def test_only_so_many_holes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plea beyond is declined with the nodes that are kept; one for a job that has its hole is heard."""
-    monkeypatch.setattr(preemption, "HOLES_MAX", 1)
+    monkeypatch.setattr(preempt, "HOLES_MAX", 1)
     world = running((4,), (4,))
     world.offer(request(4))
     world.offer(request(4))

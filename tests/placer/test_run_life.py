@@ -4,7 +4,7 @@ import msgspec
 
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.orders import OrderBook
+from fairlead_placer.desired_state import OrderBook
 from fairlead_schemas.policies.launchers import GangRule
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode

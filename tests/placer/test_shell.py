@@ -10,12 +10,12 @@ from fairlead_bus.core import Input
 from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats.adapter import connect
 from fairlead_bus.service import Service
-from fairlead_placer import sources
-from fairlead_placer.act import Actor
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.nodes.coming import QUIET
+from fairlead_placer.decide.membership import QUIET
 from fairlead_placer.service import build
-from fairlead_placer.sources import REFUSED_PER_INTERVAL_MAX, ReportSource
+from fairlead_placer.shell import node_link
+from fairlead_placer.shell.node_link import REFUSED_PER_INTERVAL_MAX, ReportSource
+from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
@@ -201,7 +201,7 @@ async def test_beats_wait_for_our_own_commit(
     cluster: Cluster, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To answer them at once would take back what is tried, and let it be done twice."""
-    monkeypatch.setattr(sources, "HELD_S", 3600)
+    monkeypatch.setattr(node_link, "HELD_S", 3600)
     await beat(cluster)
     assert cluster.service.core.is_tried
     assert cluster.confirms == []
@@ -223,8 +223,8 @@ async def test_no_flood_is_held_back(
     cluster: Cluster, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded: so many, and they are let in."""
-    monkeypatch.setattr(sources, "HELD_S", 3600)
-    monkeypatch.setattr(sources, "HELD_MAX", 3)
+    monkeypatch.setattr(node_link, "HELD_S", 3600)
+    monkeypatch.setattr(node_link, "HELD_MAX", 3)
     for _ in range(3):
         assert cluster.confirms == []
         await beat(cluster)
@@ -256,7 +256,7 @@ async def test_a_removed_node_leaves_the_bus_and_its_agent_is_told() -> None:
     """Nothing is desired of it any more. Its old journal is told so, for ever; a new one gets a state of its own."""
     hub = MemoryHub()
     bus = hub.connect()
-    actor, world = Actor(bus), World()
+    actor, world = DesiredStatePublisher(bus), World()
     world.join("n1", incarnation="i1")
     world.join("n2", incarnation="i1")
     await actor.act(world.core)
@@ -369,7 +369,7 @@ async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
     hub = MemoryHub()
     bus = hub.connect()
     now = [100.0]
-    actor = Actor(bus, monotonic=lambda: now[0])
+    actor = DesiredStatePublisher(bus, monotonic=lambda: now[0])
     world = World()
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
@@ -390,7 +390,7 @@ async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
     hub = MemoryHub()
     bus = hub.connect()
     now = [100.0]
-    actor = Actor(bus, monotonic=lambda: now[0])
+    actor = DesiredStatePublisher(bus, monotonic=lambda: now[0])
     world = World()
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
@@ -413,7 +413,7 @@ async def test_silence_becomes_an_input_once_and_a_beat_brings_the_node_back() -
     """The source keeps the lease: every node known at the start counts as heard then; beats renew; the rest is silent."""
     hub = MemoryHub()
     bus = hub.connect()
-    actor = Actor(bus)
+    actor = DesiredStatePublisher(bus)
     world = World()
     world.join("n1", incarnation="i1")
     world.join("n2", incarnation="i1")
@@ -439,7 +439,7 @@ async def test_no_lease_is_renewed_while_a_loss_is_on_its_way_into_the_log() -> 
     start what is being given to another node. The simulator met it in one seed of two hundred."""
     hub = MemoryHub()
     bus = hub.connect()
-    actor = Actor(bus)
+    actor = DesiredStatePublisher(bus)
     world = World()
     world.join("n1", incarnation="i1")
     source = ReportSource(actor, 40 * SECOND)
@@ -497,7 +497,7 @@ async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again()
     beat or report ends it."""
     hub = MemoryHub()
     bus = hub.connect()
-    actor, world = Actor(bus), World()
+    actor, world = DesiredStatePublisher(bus), World()
     for name in ("n1", "n2"):
         world.join(name, incarnation="i1")
     source = ReportSource(actor, 120 * SECOND, quiet_ns=15 * SECOND)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_placer.cluster.run_durations import RUNS_MAX, RunDurations, bucket_of, longest_of, typical_s, with_one
+from fairlead_placer.cluster.timeline.earliest_start import earliest
+from fairlead_placer.cluster.timeline.run_ends import KINDS_MAX
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.timeline.learning import KINDS_MAX
-from fairlead_placer.timeline.spans import RUNS_MAX, Spans, bucket_of, longest_of, typical_s, with_one
-from fairlead_placer.timeline.starts import earliest
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
 from tests.placer.test_reservations import claim
@@ -53,7 +53,7 @@ def test_a_bucket_holds_times_that_differ_by_a_quarter(seconds: int) -> None:
 @given(st.lists(st.integers(0, 1 << 20), max_size=300))
 def test_spans_stay_small(seconds: list[int]) -> None:
     """However many runs there were, and whatever they took."""
-    spans = Spans()
+    spans = RunDurations()
     for each in seconds:
         spans = with_one(spans, each, 0)
     assert sum(count for _, count in spans.counts) <= RUNS_MAX
@@ -63,14 +63,14 @@ def test_spans_stay_small(seconds: list[int]) -> None:
 def test_what_is_typical_depends_on_how_long_it_has_run() -> None:
     """Most take a minute; of those that have run for ten, most take an hour; of those that have run for longer than any,
     nothing is known, nor where there were too few."""
-    spans = Spans()
+    spans = RunDurations()
     assert typical_s(spans, 0) == 0
     for seconds in [60] * 8 + [3600] * 3:
         spans = with_one(spans, seconds, 0)
     assert 60 < typical_s(spans, 0) <= 75
     assert 3600 < typical_s(spans, 600) <= 4500
     assert typical_s(spans, 5000) == 0
-    assert typical_s(with_one(with_one(Spans(), 60, 0), 60, 0), 0) == 0
+    assert typical_s(with_one(with_one(RunDurations(), 60, 0), 60, 0), 0) == 0
 
 
 def test_the_kinds_that_are_remembered_are_bounded() -> None:
@@ -78,7 +78,7 @@ def test_the_kinds_that_are_remembered_are_bounded() -> None:
     world = World()
     world.join("a", 4)
     for user in range(KINDS_MAX + 3):
-        world.core.state.spans[f"user:u{user}:1000"] = Spans(user, ())
+        world.core.state.spans[f"user:u{user}:1000"] = RunDurations(user, ())
     world.offer(request(1))
     world.start("a", "1")
     world.now += 10 * SECOND

@@ -7,8 +7,8 @@ import pytest
 
 from fairlead_bus.core import Decision, Input
 from fairlead_placer import core as placer_core
-from fairlead_placer import parking
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.scheduling import allocate
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
@@ -128,7 +128,7 @@ def test_nothing_is_left_tried_where_deciding_fails(pair: Pair, monkeypatch: pyt
     def fails(*_: object) -> None:
         raise RuntimeError("half-way")
 
-    monkeypatch.setattr(parking, "_park", fails)
+    monkeypatch.setattr(allocate, "_report_unplaceable", fails)
     pair.fold("queue", list(pair.world.submitted(request(99))))
     before = pair.decides.snapshot()
     with pytest.raises(RuntimeError, match="half-way"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.preemption import charge_of
+from fairlead_placer.scheduling.preempt import charge_of
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import ExitSeen, ReportBatch

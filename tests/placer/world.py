@@ -6,8 +6,8 @@ import msgspec
 
 from fairlead_bus.core import Decision, Input
 from fairlead_placer.core import PlacerCore
+from fairlead_placer.desired_state import OrderBook
 from fairlead_placer.invariants import check
-from fairlead_placer.orders import OrderBook
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, decode_commit, encode_commit
 from fairlead_schemas.wire.desired import RunOrder, decode_desired

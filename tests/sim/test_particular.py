@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_placer.capacity.instances import take
-from fairlead_placer.capacity.left import Left
+from fairlead_placer.cluster.capacity.free_resources import FreeResources
+from fairlead_placer.cluster.capacity.node_allocation import take
 from fairlead_replay.sim.seeds import people_of
 from fairlead_replay.sim.world import Parts, run_seed
 
@@ -41,12 +41,12 @@ def first_violation() -> str:
 
 def test_shares_beyond_a_whole_gpu_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the placer's own invariants, or by a machine."""
-    monkeypatch.setattr(Left, "_share", lambda *_: None)
+    monkeypatch.setattr(FreeResources, "_share", lambda *_: None)
     assert "I1" in first_violation() or "I2" in first_violation()
 
 
 def test_an_instance_given_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody notes who has it."""
     assert take is not None
-    monkeypatch.setattr(Left, "_hold", lambda *_: None)
+    monkeypatch.setattr(FreeResources, "_hold", lambda *_: None)
     assert "I1" in first_violation()

@@ -7,7 +7,7 @@ import pytest
 
 import fairlead_bus.input_source
 import fairlead_bus.log
-import fairlead_placer.reports
+import fairlead_placer.decide.reports
 from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.steps import Step
 from fairlead_bus.core import Core
@@ -15,9 +15,9 @@ from fairlead_bus.log import FencedWriter
 from fairlead_bus.log_time import SteadyClock
 from fairlead_bus.port import Bus, Stored
 from fairlead_bus.service import Service
-from fairlead_placer.draft import Draft
-from fairlead_placer.entities import Run, Verdict
-from fairlead_placer.nodes import fencing
+from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.cluster.entities import PlacedRun, RankVerdict
+from fairlead_placer.decide import fencing
 from fairlead_queue.core import QueueCore
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
@@ -82,12 +82,12 @@ def test_folding_before_the_acknowledgement_is_caught() -> None:
 
 def test_freeing_a_gpu_on_the_exit_message_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has exited may still hold its devices: the next one would find them busy."""
-    rank_ended = fairlead_placer.reports.runs.rank_ended
+    rank_ended = fairlead_placer.decide.reports.run_lifecycle.rank_ended
 
-    def credulous(draft: Draft, run: Run, verdict: Verdict, clean: bool, cause: str) -> None:
+    def credulous(draft: CommitDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
         rank_ended(draft, run, verdict, True, cause)
 
-    monkeypatch.setattr(fairlead_placer.reports.runs, "rank_ended", credulous)
+    monkeypatch.setattr(fairlead_placer.decide.reports.run_lifecycle, "rank_ended", credulous)
 
     assert "has not left" in first_violation()
 

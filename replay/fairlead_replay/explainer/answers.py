@@ -9,11 +9,11 @@ from collections.abc import Collection
 
 import msgspec
 
-from fairlead_placer.capacity.facts import facts
-from fairlead_placer.defragmenting.planning import WHY_NOT, Plan, plans
+from fairlead_placer.cluster.state import NOTHING_YET
+from fairlead_placer.cluster.state import ClusterState as PlacerState
+from fairlead_placer.explain.pool_facts import pool_facts
 from fairlead_placer.packing.policies import DEFAULT
-from fairlead_placer.state import NOTHING_YET
-from fairlead_placer.state import State as PlacerState
+from fairlead_placer.scheduling.defragment import WHY_NOT, DefragmentationPlan, plans
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.state import State
 from fairlead_queue.waiting.jobs import Array
@@ -62,7 +62,7 @@ def defrag(state: PlacerState, sequence: int, pool: str, now_ns: int) -> Explain
     return ExplainerAnswer(sequence=sequence, defrag=Defrag(pool=pool, on=on, plans=found, sequence=sequence))
 
 
-def _plan(plan: Plan) -> DefragPlan:
+def _plan(plan: DefragmentationPlan) -> DefragPlan:
     moves = tuple(
         DefragMove(
             job=move.victim.job, attempt=move.victim.attempt, gpu_milli=move.gpu_milli, sources=move.sources,
@@ -83,7 +83,7 @@ def packing(state: PlacerState, sequence: int, pool: str, away: Collection[str] 
     index = state.pools.each().get(pool)
     if index is None:
         return ExplainerAnswer(sequence=sequence, packing=PoolPacking(pool=pool, policy=policy, sequence=sequence))
-    found = facts(pool, index, state.arrivals.get(pool, NOTHING_YET), away)
+    found = pool_facts(pool, index, state.arrivals.get(pool, NOTHING_YET), away)
     one = found.on_one_node
     gangs = {
         level: tuple(DomainCapacity(domain=gang.domain, nodes=gang.nodes, gpus_per_node=gang.gpus) for gang in each)

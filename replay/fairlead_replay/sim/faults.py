@@ -19,8 +19,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from fairlead_bus.core import Decision, Input
-from fairlead_placer.draft import Draft
-from fairlead_placer.state import State as PlacerState
+from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.cluster.state import ClusterState as PlacerState
 from fairlead_queue.decide.plan import Plan
 from fairlead_queue.fairness.tree import Tree
 from fairlead_queue.state import State as QueueState
@@ -128,7 +128,7 @@ TOOL = 4
 STEPS_MAX = 12
 _STEPS: tuple[Callable[..., object], ...] = (
     Plan.emit, Plan.answer, QueueState.try_in_line, QueueState.wait_in_line, QueueState.refront, Tree.carry,
-    Draft.emit, PlacerState.place, PlacerState.take, PlacerState.give, PlacerState.open_offer, PlacerState.change,
+    CommitDraft.emit, PlacerState.place, PlacerState.take, PlacerState.give, PlacerState.open_offer, PlacerState.change,
     Agenda.wake, Agenda.settled,
 )  # fmt: skip
 STEPS: tuple[CodeType, ...] = tuple(step.__code__ for step in _STEPS)

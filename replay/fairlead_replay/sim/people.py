@@ -21,12 +21,12 @@ from typing import Any
 
 import msgspec
 
-from fairlead_placer.capacity.builds import MIG_LABEL, REPLICAS_LABEL, SHARING_LABEL
-from fairlead_placer.capacity.gangs import Shortfall
-from fairlead_placer.cutting.waiting import is_simple
-from fairlead_placer.entities import Node
-from fairlead_placer.placing import find
-from fairlead_placer.state import State
+from fairlead_placer.cluster.capacity.node_shape import MIG_LABEL, REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.entities import ClusterNode
+from fairlead_placer.cluster.placement.gangs import Shortfall
+from fairlead_placer.cluster.repartition_demand import is_simple
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.scheduling.node_selection import find
 from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS, People
 from fairlead_schemas.queuefile.settings import (
     MODEL_LABEL,
@@ -137,9 +137,9 @@ class Particular(People):
 
 def fits(request: Request, nodes: Sequence[Inventory]) -> bool:
     """Return True if the placer finds a place for the request on these nodes when they are empty."""
-    state = State()
+    state = ClusterState()
     for node in nodes:
-        state.add_node(Node(node.hostname, "journal", "boot", node))
+        state.add_node(ClusterNode(node.hostname, "journal", "boot", node))
     return not isinstance(find(state, request), Shortfall)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fairlead_agent.core.ledger import Record
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.port import Bus
-from fairlead_placer.act import Actor
-from fairlead_placer.sources import ReportSource
+from fairlead_placer.shell.node_link import ReportSource
+from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_replay.sim.agent import SimAgent, new_journal
 from fairlead_replay.sim.faults import Disaster
 from fairlead_replay.sim.invariants import Violation
@@ -69,7 +69,7 @@ class Replica:
                 bus, decisions.interrupting(parts.telemetry), writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
                 instance=self.name, snapshot_events=self.world.faults.snapshot_events,
             )  # fmt: skip
-        actor = Actor(bus, monotonic=loop.time, wall=clock)
+        actor = DesiredStatePublisher(bus, monotonic=loop.time, wall=clock)
         sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot, QUIET_NS)]
         return parts.service(
             bus, decisions.interrupting(parts.placer), writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,

@@ -25,8 +25,8 @@ import msgspec
 from fairlead_bus.core import Decision, Input
 from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
+from fairlead_placer.apply.handlers import REPORT_CURSOR
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.evolve import REPORT_CURSOR
 from fairlead_queue.core import QueueCore
 from fairlead_replay.fold import FoldedCluster
 from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, TraceRun

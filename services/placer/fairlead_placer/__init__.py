@@ -1,5 +1,5 @@
 """Placement of jobs: nodes, GPUs, allocations and runs.
 
-Owns the facts NodeJoined … RunEnded of the log; judges no fairness. Start at `core.py`, then `state.py` (what is
-known), `evolve.py` (how events change it), `decide.py` (what to commit next).
+Owns the facts NodeJoined … RunEnded of the log; judges no fairness. Start at `core.py`, then `cluster/state.py` (what is
+known), `apply/handlers.py` (how events change it), `decide/decision.py` (what to commit next).
 """

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input, UndoFailed
-from fairlead_placer import reports, snapshot
-from fairlead_placer.cutting import planning
-from fairlead_placer.decide import decide
-from fairlead_placer.defragmenting.carrying_out import next_look
-from fairlead_placer.entities import DRAINING
-from fairlead_placer.evolve import fold, keep
-from fairlead_placer.nodes import fencing, windows
-from fairlead_placer.state import State
+from fairlead_placer import snapshot
+from fairlead_placer.apply.handlers import confirm, fold
+from fairlead_placer.cluster.entities import DRAINING
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.decide import fencing, maintenance_windows, reports
+from fairlead_placer.decide.decision import decide
+from fairlead_placer.scheduling import repartition
+from fairlead_placer.scheduling.defragment import next_look_ns
 from fairlead_schemas.wire.commit import Commit
 
 
-class Tried(NamedTuple):
+class PendingDecision(NamedTuple):
     """A decision that is tried on the state, and when it was drawn up."""
 
     decision: Decision
@@ -38,12 +38,12 @@ class PlacerCore:
     schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:
-        self._begin(State())
+        self._begin(ClusterState())
 
-    def _begin(self, state: State) -> None:
+    def _begin(self, state: ClusterState) -> None:
         """Start from a state, with nothing tried and nothing remembered."""
         self._state = state
-        self._tried: Tried | None = None
+        self._tried: PendingDecision | None = None
         self._more = False
         self._crowded = False
         #: Version of the index at which there was nothing to decide: without inputs there still is nothing.
@@ -61,7 +61,7 @@ class PlacerCore:
         return self._tried is not None
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClusterState:
         """State as folded from the log, for reading. A decision that is being tried is rolled back."""
         if self._tried is not None:
             self._tried = None
@@ -73,7 +73,7 @@ class PlacerCore:
         tried = self._tried
         if tried is not None and tried.is_what(commit) and seq == self._state.sequence + 1:
             self._tried = None
-            keep(self._state, seq, commit)
+            confirm(self._state, seq, commit)
         else:
             fold(self.state, seq, commit)
         if commit.writer == self.writer:
@@ -82,7 +82,7 @@ class PlacerCore:
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """Return what to commit now. The visible state does not change."""
         state = self.state
-        look_ns = next_look(state, self._moves_ns)
+        look_ns = next_look_ns(state, self._moves_ns)
         looks = look_ns is not None and look_ns <= now_ns
         if (
             not inputs
@@ -94,8 +94,8 @@ class PlacerCore:
         ):
             return NOTHING
         try:
-            decision, more, crowded = decide(state, inputs, now_ns, roomy=self._crowded, defragment=looks)
-            tried = Tried(decision, now_ns) if decision.events or decision.cursors else None
+            decision, more, crowded = decide(state, inputs, now_ns, roomy=self._crowded, look_for_moves=looks)
+            tried = PendingDecision(decision, now_ns) if decision.events or decision.cursors else None
             if tried is None:
                 state.rollback()
         except BaseException:
@@ -139,7 +139,7 @@ class PlacerCore:
         the last commit had no room for all."""
         if self._more:
             return 0
-        look_ns = next_look(self.state, self._moves_ns)
+        look_ns = next_look_ns(self.state, self._moves_ns)
         return min([*self._deadlines(), *([look_ns] if look_ns is not None else [])], default=None)
 
     def snapshot(self) -> bytes:
@@ -161,5 +161,9 @@ class PlacerCore:
         drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
         rests = [node.rest_ns for node in map(state.nodes.__getitem__, state.suspects) if node.resting]
         starts = [kept.start_ns + 1 for kept in state.reservations.values() if kept.start_ns and not kept.hole]
-        cuts = planning.deadlines(state, self._looked_ns)
-        return [deadline_ns for deadline_ns in drains + rests + starts if deadline_ns] + windows.deadlines(state) + cuts
+        cuts = repartition.deadlines(state, self._looked_ns)
+        return (
+            [deadline_ns for deadline_ns in drains + rests + starts if deadline_ns]
+            + maintenance_windows.deadlines(state)
+            + cuts
+        )

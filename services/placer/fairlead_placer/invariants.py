@@ -2,19 +2,18 @@
 simulation.
 """
 
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.builds import MILLI
-from fairlead_placer.capacity.cuts import Cuts
-from fairlead_placer.capacity.index import key_of
-from fairlead_placer.capacity.left import Left, cpu_mask
-from fairlead_placer.cutting.plans import keep_back
-from fairlead_placer.entities import Node, Reservation, pool_of_node
-from fairlead_placer.evolve_kept import RESERVATIONS_MAX, starving
-from fairlead_placer.evolve_nodes import REMOVED_MAX
-from fairlead_placer.nodes.endings import FAILED_ON_MAX, FAILS_MAX
+from fairlead_placer.apply.jobs import RESERVATIONS_MAX, starving
+from fairlead_placer.apply.nodes import REMOVED_MAX
+from fairlead_placer.cluster.capacity.free_resources import FreeResources, MigInstances, cpu_mask
+from fairlead_placer.cluster.capacity.node_shape import MILLI
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.entities import ClusterNode, Reservation, pool_of_node
+from fairlead_placer.cluster.failure_history import FAILED_ON_MAX, FAILS_MAX
+from fairlead_placer.cluster.plans import keep_back
+from fairlead_placer.cluster.pools import key_of
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.cluster.timeline.earliest_start import is_sound
 from fairlead_placer.packing.policies import DEFAULT
-from fairlead_placer.state import State
-from fairlead_placer.timeline.openings import is_sound
 from fairlead_schemas.wire.events import Part
 
 
@@ -22,7 +21,7 @@ class InvariantBroken(AssertionError):
     """A state that no valid log can lead to; the message says what was expected and what was found."""
 
 
-def check(state: State) -> None:
+def check(state: ClusterState) -> None:
     """I1 no GPU, CPU or memory twice; I2 capacity conserved; I6 gangs whole; derived tables true. Raises
     InvariantBroken."""
     for node in state.nodes.values():
@@ -39,13 +38,15 @@ def _expect(ok: bool, message: str) -> None:
         raise InvariantBroken(message)
 
 
-def _check_node(state: State, node: Node) -> None:
+def _check_node(state: ClusterState, node: ClusterNode) -> None:
     parts = {key: state.runs[key].parts[rank] for key, rank in node.held.items()}
     _check_gpus(node, parts)
     cpus = [cpu_mask(part.cpus) for part in parts.values() if part.cpus]
     _expect(sum(cpus) == _union(cpus), f"I1: a CPU of {node.name} is in two allocations: {sorted(parts)}")
     build = node.left.build
-    fresh = Left(build, node.left.uuids, Cuts(node.inventory.gpus, build.mig_models) if build.cut else None)
+    fresh = FreeResources(
+        build, node.left.uuids, MigInstances(node.inventory.gpus, build.mig_models) if build.cut else None
+    )
     for uuid in node.faulted:
         fresh.fault(uuid)
     if node.name in state.layouts:
@@ -71,7 +72,7 @@ def _union(masks: list[int]) -> int:
     return found
 
 
-def _check_gpus(node: Node, parts: dict[str, Part]) -> None:
+def _check_gpus(node: ClusterNode, parts: dict[str, Part]) -> None:
     """Check that no GPU is given out beyond a whole one and that a whole GPU has no further share."""
     used: dict[str, int] = {}
     instances: set[str] = set()
@@ -92,7 +93,7 @@ def _check_gpus(node: Node, parts: dict[str, Part]) -> None:
     _expect(not both, f"I1: GPUs of {node.name} are given out by instances and otherwise: {sorted(both)}")
 
 
-def _check_runs(state: State) -> None:
+def _check_runs(state: ClusterState) -> None:
     for key, run in state.runs.items():
         names = [part.node for part in run.parts]
         _expect(len(set(names)) == len(names), f"I6: {key} uses a node twice: {names}")
@@ -106,7 +107,7 @@ def _check_runs(state: State) -> None:
             _expect(holds != bool(run.released >> rank & 1), f"I6: rank {rank} of {key} on {name}: held is {holds}")
 
 
-def _check_offers(state: State) -> None:
+def _check_offers(state: ClusterState) -> None:
     inside = {job for group in state.classes.values() for _, job in group.offers}
     _expect(inside == state.offers.keys(), f"offers and classes differ: {inside ^ state.offers.keys()}")
     _expect(not state.offers.keys() & state.withdrawals.keys(), "a withdrawn offer is still open")
@@ -114,7 +115,7 @@ def _check_offers(state: State) -> None:
         _expect(bool(group.offers) and group.offers == sorted(group.offers), f"class out of order: {group.offers}")
 
 
-def _check_reservations(state: State) -> None:
+def _check_reservations(state: ClusterState) -> None:
     """Check that nodes are kept for offers that are open or being returned, and that since then only guests were placed there."""
     for job, kept in state.reservations.items():
         waiting = state.offers.get(job) or state.withdrawals.get(job)
@@ -134,7 +135,7 @@ def _check_reservations(state: State) -> None:
         _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")
 
 
-def _check_guests(state: State, kept: Reservation, node: Node) -> None:
+def _check_guests(state: ClusterState, kept: Reservation, node: ClusterNode) -> None:
     """Check that later guests are gone by the reserved start, by their limits, or leave room for a unit of the job."""
     since, request = kept.since_of(node.name), state.request_of(kept.job)
     late = [key for key in node.held if state.runs[key].epoch > since]
@@ -145,12 +146,12 @@ def _check_guests(state: State, kept: Reservation, node: Node) -> None:
         f"{node.name} was kept for {kept.job} since {since}, and {late} were placed there after",
     )
     _expect(
-        is_sound(state, kept, node, asks_of(request)[0]),
+        is_sound(state, kept, node, unit_requests(request)[0]),
         f"{node.name} is kept for {kept.job} from {kept.start_ns}, and its guests {late} may still be in its way",
     )
 
 
-def _check_index(state: State) -> None:
+def _check_index(state: ClusterState) -> None:
     members: list[str] = []
     for pool, index in state.pools.each().items():
         _expect(bool(index.members), f"pool {pool} has no node and is still kept")
@@ -185,7 +186,7 @@ def _check_index(state: State) -> None:
     _expect(state.ailing == ailing, f"expected {sorted(ailing)} ailing, found {sorted(state.ailing)}")
 
 
-def _check_plans(state: State) -> None:
+def _check_plans(state: ClusterState) -> None:
     """Rollouts have each node once; what is remembered of nodes and jobs is bounded."""
     for rollout in state.rollouts.values():
         names = [*rollout.pending, *(each.node for each in rollout.in_hand)]
@@ -204,5 +205,5 @@ def _check_plans(state: State) -> None:
     _expect(not without, f"failures are kept of jobs that have ended: {without}")
 
 
-def _belongs(node: Node, pool: str) -> bool:
+def _belongs(node: ClusterNode, pool: str) -> bool:
     return node.pool == pool == pool_of_node(node.inventory)

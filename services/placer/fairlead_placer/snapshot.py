@@ -5,27 +5,26 @@ from typing import Any
 import msgspec
 
 from fairlead_bus.core import schema_of
-from fairlead_placer.cutting.plans import LayoutPlan, Spoilt
-from fairlead_placer.entities import (
-    Claim,
-    Failed,
+from fairlead_placer.cluster.entities import (
+    ClusterNode,
     FastFail,
-    Job,
-    Node,
+    JobFailure,
+    JobRecord,
+    LastSuccess,
     Offer,
-    Outcome,
-    Plea,
-    Removed,
+    PlacedRun,
+    PreemptionRequest,
+    RankVerdict,
+    RemovedNode,
+    ReportedRefusal,
     Reservation,
-    Run,
-    Verdict,
-    Well,
+    ReservationRequest,
     Withdrawal,
 )
-from fairlead_placer.nodes.plans import Rollout, Window
-from fairlead_placer.packing.typical import Arrivals
-from fairlead_placer.state import State
-from fairlead_placer.timeline.spans import Spans
+from fairlead_placer.cluster.plans import LayoutPlan, RepartitionBackoff, RolloutPlan, Window
+from fairlead_placer.cluster.run_durations import RunDurations
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.packing.policy import Arrivals
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.policies.idle import IdleRule
 from fairlead_schemas.policies.launchers import GangRule
@@ -87,7 +86,7 @@ class ClassShot(_Strict, frozen=True, kw_only=True):
     """Snapshot of the outcome published for a parked class; its offers are among the offers."""
 
     request: Request
-    outcome: Outcome
+    outcome: ReportedRefusal
 
 
 class RunShot(_Strict, frozen=True, kw_only=True):
@@ -104,7 +103,7 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     ended: str
     released: str
     stop: str
-    verdict: Verdict | None
+    verdict: RankVerdict | None
     began_ns: int = 0
     placed_ns: int = 0
     noticed_ns: int = 0
@@ -136,23 +135,23 @@ class Shot(_Strict, frozen=True, kw_only=True):
     withdrawals: list[Withdrawal]
     unanswered: dict[str, int]
     classes: list[ClassShot]
-    claims: list[Claim]
-    pleas: list[Plea]
+    claims: list[ReservationRequest]
+    pleas: list[PreemptionRequest]
     reservations: list[Reservation]
     runs: list[RunShot]
     work: list[WorkShot] = []
-    failed_on: dict[str, tuple[Failed, ...]] = {}
-    removed: dict[str, Removed] = {}
+    failed_on: dict[str, tuple[JobFailure, ...]] = {}
+    removed: dict[str, RemovedNode] = {}
     failing: dict[str, tuple[FastFail, ...]] = {}
-    well: dict[str, Well] = {}
+    well: dict[str, LastSuccess] = {}
     acts: dict[str, int] = {}
     tripped: dict[str, int] = {}
     reset_ns: int = 0
     windows: list[Window] = []
-    rollouts: list[Rollout] = []
-    spans: dict[str, Spans] = {}
+    rollouts: list[RolloutPlan] = []
+    spans: dict[str, RunDurations] = {}
     layouts: dict[str, LayoutPlan] = {}
-    spoilt: dict[str, Spoilt] = {}
+    spoilt: dict[str, RepartitionBackoff] = {}
     defragmented: list[str] = []
     packings: dict[str, Packing] = {}
     requeued: dict[str, str] = {}
@@ -166,7 +165,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Shot)
 
 
-def dump(state: State) -> bytes:
+def dump(state: ClusterState) -> bytes:
     """Canonical bytes of the folded state."""
     return _encoder.encode(
         Shot(
@@ -209,7 +208,7 @@ def _fields[S: msgspec.Struct](kind: type[S], thing: object, **more: Any) -> S:
     return kind(**more, **{name: getattr(thing, name) for name in kind.__struct_fields__ if name not in more})
 
 
-def _classes(state: State) -> list[ClassShot]:
+def _classes(state: ClusterState) -> list[ClassShot]:
     found = [
         ClassShot(request=group.request, outcome=group.outcome)
         for group in state.classes.values()
@@ -218,20 +217,20 @@ def _classes(state: State) -> list[ClassShot]:
     return sorted(found, key=lambda shot: _encoder.encode(shot.request))
 
 
-def _run_shot(run: Run) -> RunShot:
+def _run_shot(run: PlacedRun) -> RunShot:
     return _fields(RunShot, run, started=f"{run.started:x}", ended=f"{run.ended:x}", released=f"{run.released:x}")
 
 
-def load(data: bytes) -> State:
+def load(data: bytes) -> ClusterState:
     """The state that had these bytes. Raises msgspec.MsgspecError."""
     shot = _decoder.decode(data)
-    state = State()
+    state = ClusterState()
     state.sequence, state.cursors = shot.sequence, shot.cursors
     for item in shot.nodes:
         state.add_node(_node(item))
     for item in shot.jobs:
         request = state.intern(item.request)
-        state.jobs[item.job] = Job(
+        state.jobs[item.job] = JobRecord(
             item.name,
             item.queue,
             item.user,
@@ -274,16 +273,16 @@ def load(data: bytes) -> State:
     return state
 
 
-def _node(shot: NodeShot) -> Node:
-    node = Node(shot.name, shot.incarnation, shot.boot_id, shot.inventory)
+def _node(shot: NodeShot) -> ClusterNode:
+    node = ClusterNode(shot.name, shot.incarnation, shot.boot_id, shot.inventory)
     for name in NodeShot.__struct_fields__:
         setattr(node, name, getattr(shot, name))
     node.derive()
     return node
 
 
-def _hold(state: State, shot: RunShot) -> None:
-    run = Run(shot.job, shot.attempt, shot.epoch, shot.parts, shot.hosts)
+def _hold(state: ClusterState, shot: RunShot) -> None:
+    run = PlacedRun(shot.job, shot.attempt, shot.epoch, shot.parts, shot.hosts)
     run.master_address, run.master_port = shot.master_address, shot.master_port
     run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
     run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns

@@ -14,7 +14,7 @@ from fairlead_agent.devices.profiles import played_inside, profiles
 from fairlead_agent.devices.record import record
 from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_placer.topology.description import checked
+from fairlead_placer.topology.gpu_topology import checked
 from fairlead_schemas.units.hardware import parse_cpus
 from fairlead_schemas.units.taints import parse_label
 from fairlead_schemas.wire.desired import LayoutOrder

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.linux.sysfs import Place, address_of, bounded, describe, level_between, place_of, verbs
-from fairlead_placer.topology.description import checked
+from fairlead_placer.topology.gpu_topology import checked
 from fairlead_schemas.wire.resources import PCIE_LEVELS, UNKNOWN_TOPOLOGY, NodeTopology, NumaNode, PcieLevel
 from tests.agent.inside.sysfs_tree import Tree, two_sockets
 

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_placer.topology.description import checked
+from fairlead_placer.topology.gpu_topology import checked
 from fairlead_schemas.wire.resources import MigInstance, NodeTopology
 from tests.agent.devices.nvml_driver import SWITCH, Driver
 from tests.agent.inside.sysfs_tree import two_sockets

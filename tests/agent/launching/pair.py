@@ -8,7 +8,7 @@ from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
 from fairlead_agent.settings import RuntimeName, Settings
 from fairlead_bus.memory import MemoryHub
-from fairlead_placer.relay import Relay
+from fairlead_placer.shell.node_link import Relay
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.rank_rpc import GangAnswer, GangCall, decode_answer, encode_gang

@@ -7,18 +7,18 @@ import msgspec
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.builds import Build, Builds
-from fairlead_placer.capacity.gangs import Shortfall
-from fairlead_placer.capacity.left import Left
-from fairlead_placer.capacity.seats import Seat, part_of, seat
-from fairlead_placer.entities import Node, Run, pool_of
-from fairlead_placer.placing import Found, find
-from fairlead_placer.state import State
+from fairlead_placer.cluster.capacity.free_resources import FreeResources
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, part_of, seat
+from fairlead_placer.cluster.capacity.node_shape import NodeShape, NodeShapes
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, pool_of
+from fairlead_placer.cluster.placement.gangs import Shortfall
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Inventory, NodeTopology, Request
 from tests.placer.world import inventory
 
-BUILDS = Builds()
+BUILDS = NodeShapes()
 
 
 def machine(name: str = "n1", gpus: int = 8, *, inside: NodeTopology = UNKNOWN_TOPOLOGY, **more: Any) -> Inventory:
@@ -28,14 +28,14 @@ def machine(name: str = "n1", gpus: int = 8, *, inside: NodeTopology = UNKNOWN_T
     return msgspec.structs.replace(found, inside=inside, taints=taints)
 
 
-def build(found: Inventory, taints: tuple[str, ...] = ()) -> Build:
+def build(found: Inventory, taints: tuple[str, ...] = ()) -> NodeShape:
     """Of an inventory."""
     return BUILDS.of(found, taints or found.taints)
 
 
-def empty(found: Inventory) -> Left:
+def empty(found: Inventory) -> FreeResources:
     """The node with nothing on it."""
-    left = Left(build(found), tuple(gpu.uuid for gpu in found.gpus))
+    left = FreeResources(build(found), tuple(gpu.uuid for gpu in found.gpus))
     left.where = found.labels
     return left
 
@@ -44,27 +44,27 @@ class Ground:
     """A state with nodes, and runs placed on them without a log."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = ClusterState()
         self._jobs = count(1)
 
-    def join(self, found: Inventory, **fields: object) -> Node:
+    def join(self, found: Inventory, **fields: object) -> ClusterNode:
         """A node of its hostname, with these fields set."""
-        node = Node(found.hostname, "i", "b", found)
+        node = ClusterNode(found.hostname, "i", "b", found)
         self.state.add_node(node)
         if fields:
             self.state.change(node, **fields)
         return node
 
-    def put(self, found: Found) -> str:
+    def put(self, found: NodeSelection) -> str:
         """A run in that place; its key."""
         job = str(next(self._jobs))
-        run = Run(job, 1, 1, found.parts, tuple(part.node for part in found.parts))
+        run = PlacedRun(job, 1, 1, found.parts, tuple(part.node for part in found.parts))
         self.state.runs[run.key] = run
         for rank, part in enumerate(found.parts):
             self.state.take(self.state.nodes[part.node], run.key, rank, part)
         return run.key
 
-    def place(self, request: Request) -> Found | None:
+    def place(self, request: Request) -> NodeSelection | None:
         """The same where it fits."""
         found = find(self.state, request)
         if isinstance(found, Shortfall):
@@ -81,23 +81,23 @@ class Ground:
 
     def fitting(self, request: Request) -> set[str]:
         """Nodes that would take one unit of the request's first kind: every node is asked."""
-        ask = asks_of(request)[0]
+        ask = unit_requests(request)[0]
         return {
             name
             for name, node in self.state.nodes.items()
             if node.open
             and not node.keeper
             and node.pool == pool_of(request)
-            and isinstance(seat(node.left, ask), Seat)
+            and isinstance(seat(node.left, ask), NodeAllocation)
         }
 
 
-def units_on(left: Left, request: Request, kind: int = 0) -> int:
+def units_on(left: FreeResources, request: Request, kind: int = 0) -> int:
     """How many units of a kind the node takes one after the other, each on GPUs of its own."""
-    ask, rest, taken = asks_of(request)[kind], left.copy(), 0
+    ask, rest, taken = unit_requests(request)[kind], left.copy(), 0
     while taken < request.kinds[kind].nodes:
         found = seat(rest, ask)
-        if not isinstance(found, Seat):
+        if not isinstance(found, NodeAllocation):
             return taken
         part = part_of("", rest, ask, found)
         rest.take(part)

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_placer.reasons import CAUSES
+from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.explain.reasons import CAUSES
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire.resources import Inventory, Request
 from tests.placer.capacity.ground import build, machine
@@ -64,7 +64,7 @@ VERDICTS: list[tuple[Inventory, dict[str, Any], str, int]] = [
 @pytest.mark.parametrize(("node", "wanted", "cause", "suits"), VERDICTS)
 def test_verdicts(node: Inventory, wanted: dict[str, Any], cause: str, suits: int) -> None:
     """The cause and the GPUs that suit; the same when asked again."""
-    ask = asks_of(Request(**wanted))[0]
+    ask = unit_requests(Request(**wanted))[0]
     assert tuple(ask.verdict(build(node)))[:2] == (cause, suits)
     assert ask.verdict(build(node)).cause == cause
     assert cause in {"", *CAUSES}
@@ -75,14 +75,16 @@ def test_gpus_of_several_kinds_on_one_node() -> None:
     gpus = machine(gpus=4).gpus
     large = tuple(msgspec.structs.replace(gpu, memory_mib=81920) for gpu in gpus[2:])
     node = msgspec.structs.replace(machine(gpus=4), gpus=(*gpus[:2], *large))
-    two, three = (asks_of(Request(gpu_milli=n * 1000, gpu_memory_mib=80000))[0].verdict(build(node)) for n in (2, 3))
+    two, three = (
+        unit_requests(Request(gpu_milli=n * 1000, gpu_memory_mib=80000))[0].verdict(build(node)) for n in (2, 3)
+    )
     assert (two.cause, two.suits, three.cause) == ("", 0b1100, "gpu_memory")
 
 
 def test_where_a_node_stands_is_not_in_its_build() -> None:
     """Nodes of several racks are alike: what a selector says of racks is for each node to answer."""
     r1, r2 = (machine(labels={"fairlead/rack": rack, "zone": "a"}) for rack in ("r1", "r2"))
-    ask = asks_of(Request(selector=("fairlead/rack=r2", "zone=a")))[0]
+    ask = unit_requests(Request(selector=("fairlead/rack=r2", "zone=a")))[0]
     assert ask.stands == ("fairlead/rack=r2",)
     assert ask.verdict(build(r1)).cause == ask.verdict(build(r2)).cause == ""
 
@@ -93,7 +95,7 @@ def test_what_is_said_of_the_job_holds_for_each_kind() -> None:
     request = Request(
         nodes=3, cpu_milli=1000, pool="big", tolerations=("a",), require=("rack",), packing="spread", also=(other,)
     )
-    first, second = (ask.request for ask in asks_of(request))
+    first, second = (ask.request for ask in unit_requests(request))
     assert (first.nodes, first.gpu_milli, second.nodes, second.gpu_milli) == (3, 0, 2, 1000)
     assert (first.selector, second.selector) == ((), ("zone=b",))
     for kind in (first, second):
@@ -103,4 +105,4 @@ def test_what_is_said_of_the_job_holds_for_each_kind() -> None:
 
 def test_equal_requests_share_an_ask() -> None:
     """What it has found out is found out once."""
-    assert asks_of(Request(gpu_milli=1000))[0] is asks_of(Request(gpu_milli=1000))[0]
+    assert unit_requests(Request(gpu_milli=1000))[0] is unit_requests(Request(gpu_milli=1000))[0]

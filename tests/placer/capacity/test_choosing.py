@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_placer.capacity.index import Index, key_of
-from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.placing import Found, find
-from fairlead_placer.reasons import cause_of, refusal
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, seat
+from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.pools import PoolIndex, key_of
+from fairlead_placer.explain.reasons import cause_of, refusal
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import Ground, insides, machine, requests
 
@@ -36,7 +36,7 @@ def grounds(draw: st.DrawFn) -> Ground:
     keys: list[str] = []
     for request in draw(st.lists(requests(), max_size=12)):
         place = find(ground.state, request)
-        if isinstance(place, Found):
+        if isinstance(place, NodeSelection):
             keys.append(ground.put(place))
         if keys and draw(st.booleans()):
             ground.end(keys.pop(draw(st.integers(0, len(keys) - 1))))
@@ -52,18 +52,18 @@ def test_what_fits_somewhere_is_placed(ground: Ground, wanted: list[Request], se
     for each in wanted:
         request = msgspec.structs.replace(each, selector=selector)
         able, found = ground.fitting(request), find(ground.state, request)
-        assert isinstance(found, Found) == bool(able)
+        assert isinstance(found, NodeSelection) == bool(able)
         _check_refusal(ground, request, len(able))
-        if isinstance(found, Found):
+        if isinstance(found, NodeSelection):
             part = found.parts[0]
             assert part.node in able
-            assert len(part.gpus) == asks_of(request)[0].gpus
+            assert len(part.gpus) == unit_requests(request)[0].gpus
             ground.put(found)
 
 
 def _check_refusal(ground: Ground, request: Request, able: int) -> None:
     """Every node once, by the cause that it has by itself."""
-    told, ask = refusal(ground.state, request, "1"), asks_of(request)[0]
+    told, ask = refusal(ground.state, request, "1"), unit_requests(request)[0]
     causes = [cause_of(node, ask, "1") for node in ground.state.nodes.values()]
     assert told.reasons == {cause: causes.count(cause) for cause in set(causes) if cause}
     assert (told.nodes, told.fitting) == (len(ground.state.nodes), able)
@@ -74,7 +74,7 @@ def _check_refusal(ground: Ground, request: Request, able: int) -> None:
 @given(grounds(), st.lists(requests(), min_size=1, max_size=4))
 def test_the_index_is_what_nodes_make_it(ground: Ground, wanted: list[Request]) -> None:
     """One that was built anew from the nodes has the same rows, and finds the same rows fit."""
-    live, fresh, other = ground.state.pools.of(Request()), Index(), Ground()
+    live, fresh, other = ground.state.pools.of(Request()), PoolIndex(), Ground()
     for node in ground.state.nodes.values():
         copy = other.join(node.inventory, quarantined=node.quarantined, keeper=node.keeper, faulted=node.faulted)
         copy.left = node.left
@@ -86,7 +86,7 @@ def test_the_index_is_what_nodes_make_it(ground: Ground, wanted: list[Request]) 
         node.left.free_milli for node in live.members.values() if node.row >= 0
     )  # fmt: skip
     for request in wanted:
-        ask = asks_of(request)[0]
+        ask = unit_requests(request)[0]
         lines = [index.line(ask, ground.state.work_of(request))[1] for index in (live, fresh)]
         fits = [
             {
@@ -100,12 +100,12 @@ def test_the_index_is_what_nodes_make_it(ground: Ground, wanted: list[Request]) 
         seats = {
             key_of(node.left)
             for node in live.members.values()
-            if node.row >= 0 and isinstance(seat(node.left, ask), Seat)
+            if node.row >= 0 and isinstance(seat(node.left, ask), NodeAllocation)
         }
         assert seats <= fits[0], "a node that takes it is in a row that does not"
 
 
-def _here(index: Index) -> dict[object, dict[int, list[str]]]:
+def _here(index: PoolIndex) -> dict[object, dict[int, list[str]]]:
     return {index.rows.keys[row]: masks for row, masks in enumerate(index.inhabitants) if masks}
 
 
@@ -116,7 +116,7 @@ def test_the_best_links_of_all_nodes_that_are_alike() -> None:
         node = ground.join(machine(name, inside=DGX1))
         taken = tuple(gpu.uuid for at, gpu in enumerate(node.inventory.gpus) if not free >> at & 1)
         place = find(ground.state, Request(gpu_milli=1000))
-        assert isinstance(place, Found)
+        assert isinstance(place, NodeSelection)
         part = msgspec.structs.replace(place.parts[0], node=name, gpus=taken[: 8 - 4] if name == "n1" else taken[:4])
         ground.put(msgspec.structs.replace(place, nodes=[node], parts=(part,)))
     left = {name: node.left for name, node in ground.state.nodes.items()}
@@ -124,13 +124,13 @@ def test_the_best_links_of_all_nodes_that_are_alike() -> None:
     pair = Request(gpu_milli=2000)
     best = max(left, key=lambda name: _links(left[name], pair))
     found = find(ground.state, pair)
-    assert isinstance(found, Found) and found.parts[0].node == best
+    assert isinstance(found, NodeSelection) and found.parts[0].node == best
     assert found.score["links"] == _links(left[best], pair)
 
 
 def _links(left, request: Request) -> int:  # type: ignore[no-untyped-def] -- a Left
-    found = seat(left, asks_of(request)[0])
-    assert isinstance(found, Seat)
+    found = seat(left, unit_requests(request)[0])
+    assert isinstance(found, NodeAllocation)
     return found.link_score
 
 
@@ -166,7 +166,7 @@ def test_a_pool_whose_labels_change_ever_again() -> None:
     ground.join(machine("n2", gpus=0))
     for at in range(90):
         ground.state.change(ground.state.nodes["n1"], inventory=machine("n1", labels={"version": str(at)}))
-        assert isinstance(find(ground.state, Request(gpu_milli=1000)), Found)
+        assert isinstance(find(ground.state, Request(gpu_milli=1000)), NodeSelection)
     assert len(ground.state.pools.of(Request()).builds) < 90
 
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_placer.capacity.gangs import Shortfall
+from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.placement.gangs import Shortfall
+from fairlead_placer.cluster.timeline.upcoming_maintenance import barred
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.invariants import check
-from fairlead_placer.nodes.ahead import barred
-from fairlead_placer.placing import find
+from fairlead_placer.scheduling.node_selection import find
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import (
     CancelMaintenance,
@@ -152,7 +152,7 @@ class CoreMachine(RuleBasedStateMachine):
         units = sum(part.tasks for part in event.parts)
         others = sum(kind.nodes for kind in wanted.also)
         assert (wanted.nodes_min or wanted.nodes) + others <= units <= wanted.units
-        level = asks_of(wanted)[0].level
+        level = unit_requests(wanted)[0].level
         if level and len(names) > 1:
             nodes = self.world.core.state.nodes
             found = {nodes[name].inventory.labels.get(f"fairlead/{level}") for name in names}

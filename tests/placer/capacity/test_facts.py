@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_placer.capacity.facts import ONE_GPU, POOL_LEVEL, Facts, Gang, facts
-from fairlead_placer.packing.typical import Arrivals
-from fairlead_placer.placing import Found, find
-from fairlead_placer.state import NOTHING_YET
+from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.state import NOTHING_YET
+from fairlead_placer.explain.pool_facts import ONE_GPU, POOL_LEVEL, LargestGang, PoolFacts, pool_facts
+from fairlead_placer.packing.policy import Arrivals
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.units.taints import tolerates
 from fairlead_schemas.wire.resources import Gpu, MigInstance, Request
 from tests.placer.capacity.ground import Ground, machine
@@ -20,9 +20,9 @@ from tests.placer.capacity.test_choosing import grounds
 RACK = "fairlead/rack"
 
 
-def told(ground: Ground, work: Arrivals[Request] = NOTHING_YET) -> Facts:
+def told(ground: Ground, work: Arrivals[Request] = NOTHING_YET) -> PoolFacts:
     """Of the default pool."""
-    return facts("default", ground.state.pools.of(Request()), work)
+    return pool_facts("default", ground.state.pools.of(Request()), work)
 
 
 def racks(*held: int, gpus: int = 8) -> Ground:
@@ -38,7 +38,7 @@ def racks(*held: int, gpus: int = 8) -> Ground:
 def test_an_empty_pool() -> None:
     """Nothing of anything."""
     ground = Ground()
-    assert told(ground) == Facts(0, 0, 0, 0, 0, 0, None, {POOL_LEVEL: ()})
+    assert told(ground) == PoolFacts(0, 0, 0, 0, 0, 0, None, {POOL_LEVEL: ()})
 
 
 def test_the_largest_gangs_by_level() -> None:
@@ -56,8 +56,8 @@ def test_the_largest_gangs_by_level() -> None:
     found = told(ground)
     assert found.on_one_node == ("f", 16)
     assert found.gangs == {
-        "rack": (Gang("f", 1, 16), Gang("r1", 2, 8), Gang("r2", 3, 4)),
-        POOL_LEVEL: (Gang("default", 1, 16), Gang("default", 4, 8), Gang("default", 6, 4)),
+        "rack": (LargestGang("f", 1, 16), LargestGang("r1", 2, 8), LargestGang("r2", 3, 4)),
+        POOL_LEVEL: (LargestGang("default", 1, 16), LargestGang("default", 4, 8), LargestGang("default", 6, 4)),
     }
     assert (found.nodes, found.gpus, found.free_milli) == (6, 48, 48_000)
 
@@ -72,7 +72,7 @@ def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
     ground.join(machine("e", 1))
     found = told(ground)
     assert (found.gpus, found.free_milli, found.aside_milli) == (13, 3_000, 10_000)
-    assert (found.on_one_node, found.gangs) == (("e", 1), {POOL_LEVEL: (Gang("default", 1, 1),)})
+    assert (found.on_one_node, found.gangs) == (("e", 1), {POOL_LEVEL: (LargestGang("default", 1, 1),)})
 
 
 def test_nodes_that_are_away_stand_aside() -> None:
@@ -80,10 +80,10 @@ def test_nodes_that_are_away_stand_aside() -> None:
     ground, arrivals = racks(0, 3, gpus=4), Arrivals[Request]()
     arrivals.observe(Request(gpu_milli=2000))
     index = ground.state.pools.of(Request())
-    assert facts("default", index, arrivals).unusable_milli == 1_000
-    found = facts("default", index, arrivals, away={"n0", "unknown"})
+    assert pool_facts("default", index, arrivals).unusable_milli == 1_000
+    found = pool_facts("default", index, arrivals, away={"n0", "unknown"})
     assert (found.free_milli, found.aside_milli, found.unusable_milli) == (4_000, 1_000, 0)
-    assert (found.on_one_node, found.gangs[POOL_LEVEL]) == (("n1", 4), (Gang("default", 1, 4),))
+    assert (found.on_one_node, found.gangs[POOL_LEVEL]) == (("n1", 4), (LargestGang("default", 1, 4),))
 
 
 def test_what_the_usual_work_cannot_use() -> None:
@@ -109,7 +109,7 @@ def test_instances_that_are_asked_for_as_gpus_count_as_such() -> None:
     ground.join(found)
     has = told(ground)
     assert (has.gpus, has.free_milli, has.on_one_node) == (7, 7_000, ("a", 7))
-    assert isinstance(find(ground.state, Request(gpu_milli=7000)), Found)
+    assert isinstance(find(ground.state, Request(gpu_milli=7000)), NodeSelection)
 
 
 def jobs(level: str) -> Iterator[tuple[int, int, Request]]:
@@ -129,12 +129,14 @@ def test_a_job_could_start_where_the_facts_say_so_and_nowhere_else(ground: Groun
         assert [*gangs] == sorted(gangs, key=lambda gang: (-gang.gpus, gang.nodes)), "GPUs fall, nodes rise"
         for nodes, gpus, job in jobs(level):
             could = any(gang.nodes >= nodes and gang.gpus >= gpus for gang in gangs)
-            assert isinstance(find(ground.state, job), Found) == could, (level, nodes, gpus)
+            assert isinstance(find(ground.state, job), NodeSelection) == could, (level, nodes, gpus)
     nodes = ground.state.nodes.values()
     assert found.gpus == sum(len(node.left.uuids) for node in nodes)
     assert found.free_milli + found.aside_milli == sum(node.left.free_milli for node in nodes)
     single = (
-        gpus for nodes, gpus, job in jobs(POOL_LEVEL) if nodes == 1 and isinstance(find(ground.state, job), Found)
+        gpus
+        for nodes, gpus, job in jobs(POOL_LEVEL)
+        if nodes == 1 and isinstance(find(ground.state, job), NodeSelection)
     )
     most = max(single, default=0)
     assert (found.on_one_node[1] if found.on_one_node else 0) == most
@@ -145,7 +147,7 @@ def naive_unusable(ground: Ground, work: list[Request]) -> int:
     the mean over the work."""
     total = 0
     for request in work:
-        ask = asks_of(request)[0]
+        ask = unit_requests(request)[0]
         for node in ground.state.nodes.values():
             if not node.open or node.keeper or not tolerates(node.taints, ()):
                 continue

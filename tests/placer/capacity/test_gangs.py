@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity import gangs as gangs_module
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.domains import LEVELS as COLUMNS
-from fairlead_placer.capacity.gangs import Shortfall
-from fairlead_placer.capacity.seats import Seat, seat, seat_several
-from fairlead_placer.entities import Node
-from fairlead_placer.placing import Found, find
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, seat, seat_several
+from fairlead_placer.cluster.capacity.topology_domains import LEVELS as COLUMNS
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.entities import ClusterNode
+from fairlead_placer.cluster.placement import gangs as gangs_module
+from fairlead_placer.cluster.placement.gangs import Shortfall
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.units.hardware import DOMAIN_LABELS, domain_of
 from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import Ground, machine, requests
@@ -40,9 +40,9 @@ def racks(*sizes: int, block: int = 2, **more: object) -> Ground:
     return ground
 
 
-def nodes(found: Found | Shortfall | None) -> list[str]:
+def nodes(found: NodeSelection | Shortfall | None) -> list[str]:
     """Where it is, in the order of ranks."""
-    assert isinstance(found, Found), found
+    assert isinstance(found, NodeSelection), found
     return [part.node for part in found.parts]
 
 
@@ -114,7 +114,7 @@ def test_tasks_share_nodes() -> None:
     """As few nodes as can be; each part says how many tasks it has."""
     ground = racks(2)
     found = find(ground.state, whole(1, nodes=8, tasks=True))
-    assert isinstance(found, Found)
+    assert isinstance(found, NodeSelection)
     assert [(part.node, len(part.gpus), part.tasks) for part in found.parts] == [("r1n1", 8, 8)]
     ground.put(found)
     two = ground.place(whole(3, nodes=2, tasks=True, cpu_milli=1000))
@@ -272,9 +272,9 @@ def test_levels_within_a_level(ground: Ground) -> None:
                     assert len(members) == 1 or (len(found) == 1 and "" not in found)
 
 
-def domains(ground: Ground, level: str) -> list[list[Node]]:
+def domains(ground: Ground, level: str) -> list[list[ClusterNode]]:
     """The open nodes of each domain of the level; a node without one is one by itself."""
-    found: dict[str, list[Node]] = {}
+    found: dict[str, list[ClusterNode]] = {}
     for name, node in ground.state.nodes.items():
         at = domain_of(node.inventory.labels, level) if level in DOMAIN_LABELS else ""
         if node.open:
@@ -282,14 +282,20 @@ def domains(ground: Ground, level: str) -> list[list[Node]]:
     return list(found.values())
 
 
-def most_units(members: Iterable[Node], request: Request) -> int:
+def most_units(members: Iterable[ClusterNode], request: Request) -> int:
     """The most units of the first kind that these nodes take, with all units of the others; -1 where these find no room."""
-    asks = asks_of(request)
-    takes: Callable[[Node, int], bool] = lambda node, kind: isinstance(seat(node.left, asks[kind]), Seat)  # noqa: E731 -- short
+    asks = unit_requests(request)
+    takes: Callable[[ClusterNode, int], bool] = lambda node, kind: isinstance(  # noqa: E731 -- short
+        seat(node.left, asks[kind]), NodeAllocation
+    )
     if request.tasks:
         counts = (
             max(
-                (u for u in range(1, request.nodes + 1) if isinstance(seat_several(node.left, asks[0], u), Seat)),
+                (
+                    u
+                    for u in range(1, request.nodes + 1)
+                    if isinstance(seat_several(node.left, asks[0], u), NodeAllocation)
+                ),
                 default=0,
             )
             for node in members
@@ -307,7 +313,7 @@ def most_units(members: Iterable[Node], request: Request) -> int:
 @given(worlds(), gangs())
 def test_a_gang_has_a_place_if_and_only_if_there_is_one(ground: Ground, request: Request) -> None:
     """As many units as any domain takes that it may lie in, in a domain of the smallest level that takes as many."""
-    level, least = asks_of(request)[0].level, request.nodes_min or request.nodes
+    level, least = unit_requests(request)[0].level, request.nodes_min or request.nodes
     best = max((most_units(members, request) for members in domains(ground, level)), default=-1)
     found = find(ground.state, request)
     if best < least:
@@ -316,12 +322,12 @@ def test_a_gang_has_a_place_if_and_only_if_there_is_one(ground: Ground, request:
         if level and not request.also:
             assert max(best, 0) <= found.best < least, "as far as columns tell"
         return
-    assert isinstance(found, Found), f"expected {best} units to find a place, found {found}"
+    assert isinstance(found, NodeSelection), f"expected {best} units to find a place, found {found}"
     _check(ground, request, found, best)
 
 
-def _check(ground: Ground, request: Request, found: Found, units: int) -> None:
-    asks, used = asks_of(request), [part.node for part in found.parts]
+def _check(ground: Ground, request: Request, found: NodeSelection, units: int) -> None:
+    asks, used = unit_requests(request), [part.node for part in found.parts]
     assert len(set(used)) == len(used), "a node is used twice"
     others = sum(kind.nodes for kind in request.kinds[1:])
     first = found.parts[: len(found.parts) - others]

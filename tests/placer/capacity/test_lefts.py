@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.left import Left
-from fairlead_placer.capacity.seats import Seat, part_of, seat
+from fairlead_placer.cluster.capacity.free_resources import FreeResources
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, part_of, seat
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.resources import Request
 from tests.placer.capacity.ground import empty, insides, machine, requests
@@ -15,17 +15,17 @@ H100 = descriptions()["dgx-h100"]
 FIELDS = ("cpu_milli", "memory_mib", "caps", "parts", "free", "shared", "faulted", "cpus", "free_milli")
 
 
-def facts(left: Left) -> dict[str, object]:
+def facts(left: FreeResources) -> dict[str, object]:
     """Everything that placing looks at."""
     found: dict[str, object] = {name: getattr(left, name) for name in FIELDS}
     return found | {"rests": [left.rest(at) for at in range(len(left.uuids))], "caps": [*left.caps]}
 
 
-def share(left: Left, milli: int, memory_mib: int = 0) -> Part:
+def share(left: FreeResources, milli: int, memory_mib: int = 0) -> Part:
     """Part of one GPU."""
-    ask = asks_of(Request(gpu_milli=milli, gpu_parts=1, gpu_memory_mib=memory_mib))[0]
+    ask = unit_requests(Request(gpu_milli=milli, gpu_parts=1, gpu_memory_mib=memory_mib))[0]
     found = seat(left, ask)
-    assert isinstance(found, Seat), found
+    assert isinstance(found, NodeAllocation), found
     return part_of("n1", left, ask, found)
 
 
@@ -38,9 +38,9 @@ def test_giving_back_is_the_inverse_of_taking(inside, wanted, random, faults) ->
         left.fault(f"n1-g{at}")
     before, parts = left.copy(), []
     for request in wanted:
-        ask = asks_of(request)[0]
+        ask = unit_requests(request)[0]
         place = seat(left, ask)
-        if isinstance(place, Seat):
+        if isinstance(place, NodeAllocation):
             parts.append(part_of("n1", left, ask, place))
             left.take(parts[-1])
     random.shuffle(parts)
@@ -92,11 +92,11 @@ def test_gpus_that_have_left_are_in_no_place() -> None:
 def test_cpus_are_pinned_once() -> None:
     """The CPUs of a part are nobody else's, and come back."""
     left = empty(machine(inside=H100, cpu=224))
-    ask = asks_of(Request(gpu_milli=1000, cpu_milli=8000))[0]
+    ask = unit_requests(Request(gpu_milli=1000, cpu_milli=8000))[0]
     parts = []
     for _ in range(3):
         found = seat(left, ask)
-        assert isinstance(found, Seat) and found.cpus.bit_count() == 8
+        assert isinstance(found, NodeAllocation) and found.cpus.bit_count() == 8
         parts.append(part_of("n1", left, ask, found))
         left.take(parts[-1])
     assert left.cpus.bit_count() == 224 - 24

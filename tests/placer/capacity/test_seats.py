@@ -8,13 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.capacity.asks import Ask, asks_of
-from fairlead_placer.capacity.builds import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_placer.capacity.left import Left, cpu_mask
-from fairlead_placer.capacity.seats import Seat, gpus_short, never, part_of, seat, seat_several
-from fairlead_placer.reasons import CAUSES
-from fairlead_placer.topology.masks import members_of
-from fairlead_placer.topology.shapes import shape_of
+from fairlead_placer.cluster.capacity.free_resources import FreeResources, cpu_mask
+from fairlead_placer.cluster.capacity.node_allocation import (
+    NodeAllocation,
+    gpus_short,
+    never,
+    part_of,
+    seat,
+    seat_several,
+)
+from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
+from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
+from fairlead_placer.explain.reasons import CAUSES
+from fairlead_placer.topology.gpu_topology import members_of, shape_of
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.resources import PCIE_LEVELS, Request
 from tests.placer.capacity.ground import PROFILES, empty, insides, machine, requests
@@ -23,24 +29,24 @@ GEFORCE = descriptions()["rtx4090x8-pcie"]
 LOW, HIGH = cpu_mask("0-55,112-167"), cpu_mask("56-111,168-223")
 
 
-def ask(gpus: int = 0, **more: object) -> Ask:
+def ask(gpus: int = 0, **more: object) -> UnitRequest:
     """One unit with so many whole GPUs."""
-    return asks_of(Request(gpu_milli=gpus * 1000, **more))[0]  # type: ignore[arg-type] -- a builder
+    return unit_requests(Request(gpu_milli=gpus * 1000, **more))[0]  # type: ignore[arg-type] -- a builder
 
 
-def share(milli: int, **more: object) -> Ask:
+def share(milli: int, **more: object) -> UnitRequest:
     """One unit with a part of a GPU."""
-    return asks_of(Request(gpu_milli=milli, gpu_parts=1, **more))[0]  # type: ignore[arg-type] -- a builder
+    return unit_requests(Request(gpu_milli=milli, gpu_parts=1, **more))[0]  # type: ignore[arg-type] -- a builder
 
 
-def seated(left: Left, wanted: Ask, rest: int = 0) -> Seat:
+def seated(left: FreeResources, wanted: UnitRequest, rest: int = 0) -> NodeAllocation:
     """It fits."""
     found = seat(left, wanted, rest)
-    assert isinstance(found, Seat), found
+    assert isinstance(found, NodeAllocation), found
     return found
 
 
-def take(left: Left, wanted: Ask, rest: int = 0) -> Part:
+def take(left: FreeResources, wanted: UnitRequest, rest: int = 0) -> Part:
     """It fits, and has its part from now on."""
     part = part_of("n1", left, wanted, seated(left, wanted, rest))
     left.take(part)
@@ -59,7 +65,7 @@ def test_the_best_links_there_are(name: str, gpus: int) -> None:
         if free.bit_count() < gpus:
             assert found == ("free_gpus" if gpus <= inside.gpus else "gpus")
             continue
-        assert isinstance(found, Seat)
+        assert isinstance(found, NodeAllocation)
         every = (sum(scores[i][j] for i, j in combinations(each, 2)) for each in combinations(members_of(free), gpus))
         assert found.link_score == max(every)
         assert sum(scores[i][j] for i, j in combinations(found.gpus, 2)) == found.link_score
@@ -119,7 +125,7 @@ def test_a_cap_is_no_more_than_any_of_its_gpus_has() -> None:
     """Parts on GPUs of different sizes: one cap for all, so that none is promised what it has not."""
     node = machine(gpus=2, gpu_memory_mib=40000)
     node = msgspec.structs.replace(node, gpus=(node.gpus[0], msgspec.structs.replace(node.gpus[1], memory_mib=80000)))
-    left, two = empty(node), asks_of(Request(gpu_milli=1000, gpu_parts=2))[0]
+    left, two = empty(node), unit_requests(Request(gpu_milli=1000, gpu_parts=2))[0]
     for _ in range(2):
         assert take(left, two).gpu_memory_mib == 20000
     assert left.caps == [0, 40000] and seat(left, two) == "free_gpus"
@@ -128,7 +134,7 @@ def test_a_cap_is_no_more_than_any_of_its_gpus_has() -> None:
 def test_replicas_are_as_large_as_their_node_cuts_them() -> None:
     """Whatever the pool's settings charge for one."""
     node = machine(gpus=1, labels={REPLICAS_LABEL: "4", SHARING_LABEL: "time-slicing"})
-    left, replica = empty(node), asks_of(Request(gpu_milli=500, gpu_parts=1, replicas=True))[0]
+    left, replica = empty(node), unit_requests(Request(gpu_milli=500, gpu_parts=1, replicas=True))[0]
     parts = [take(left, replica) for _ in range(4)]
     assert [(part.gpu_milli, part.gpu_memory_mib) for part in parts] == [(250, 0)] * 4
     assert seat(left, replica) == "free_gpus"
@@ -165,7 +171,7 @@ def test_the_nodes_own_rack_answers_a_selector() -> None:
     r1, r2 = (empty(machine(labels={"fairlead/rack": rack})) for rack in ("r1", "r2"))
     assert r1.build is r2.build
     assert (seat(r1, wanted), never(r1, wanted)) == ("selector", "selector")
-    assert isinstance(seat(r2, wanted), Seat) and never(r2, wanted) == ""
+    assert isinstance(seat(r2, wanted), NodeAllocation) and never(r2, wanted) == ""
 
 
 def test_several_tasks_each_as_required() -> None:
@@ -173,7 +179,7 @@ def test_several_tasks_each_as_required() -> None:
     task = ask(4, cpu_milli=8000, require=("numa",))
     left = empty(machine(inside=GEFORCE, cpu=224))
     found = seat_several(left, task, 2)
-    assert isinstance(found, Seat)
+    assert isinstance(found, NodeAllocation)
     assert (found.gpus, found.cpus.bit_count(), found.numa_nodes) == (tuple(range(8)), 16, 2)
     assert (found.cpus & LOW).bit_count() == (found.cpus & HIGH).bit_count() == 8
     assert isinstance(seat_several(left, task, 3), str)
@@ -188,12 +194,12 @@ def test_what_gpus_lack_is_what_seats_say(inside, held, wanted, faults) -> None:
     for at in faults:
         left.fault(f"n1-g{at}")
     for request in held:
-        one = asks_of(request)[0]
-        if isinstance(seat(left, one), Seat):
+        one = unit_requests(request)[0]
+        if isinstance(seat(left, one), NodeAllocation):
             take(left, one)
-    one = asks_of(wanted)[0]
+    one = unit_requests(wanted)[0]
     found = seat(left, one)
-    cause = "" if isinstance(found, Seat) else found
+    cause = "" if isinstance(found, NodeAllocation) else found
     assert cause in {"", *CAUSES}
     if not one.verdict(left.build).cause:
         told = gpus_short(left, one)

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
+from fairlead_placer.desired_state import OrderBook
 from fairlead_placer.mig.layouts import Instance, legal_fault
 from fairlead_placer.mig.models import BY_NAME
-from fairlead_placer.orders import OrderBook
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
 from fairlead_schemas.wire.reports import InventorySeen

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_placer.cutting.plans import BACKOFF_NS, LATE_NS
+from fairlead_placer.cluster.plans import BACKOFF_NS, LATE_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
 from fairlead_schemas.wire.reports import HealthSeen, InventorySeen

@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.cutting.sharing_out import Share, Supply, share_out
+from fairlead_placer.scheduling.repartition_choice import RepartitionShare, Supply, share_out
 
 
 def supplies(each: int) -> st.SearchStrategy[list[Supply]]:
@@ -41,7 +41,7 @@ def test_no_other_way_lacks_less(world: tuple[int, list[Supply]], wanted: int) -
 def test_who_has_room_is_not_cut_and_the_first_of_equals_is() -> None:
     """Units that lack fewer instances come before."""
     assert share_out([Supply(2, 3, 4)], 2, 2) == []
-    assert share_out([Supply(0, 1, 0), Supply(0, 1, 0)], 1, 1) == [Share(0, 1)]
-    assert share_out([Supply(0, 2, 0), Supply(1, 2, 3)], 2, 2) == [Share(1, 1)]
-    assert share_out([Supply(0, 1, 0), Supply(0, 2, 0)], 2, 1) == [Share(1, 2)]
+    assert share_out([Supply(0, 1, 0), Supply(0, 1, 0)], 1, 1) == [RepartitionShare(0, 1)]
+    assert share_out([Supply(0, 2, 0), Supply(1, 2, 3)], 2, 2) == [RepartitionShare(1, 1)]
+    assert share_out([Supply(0, 1, 0), Supply(0, 2, 0)], 2, 1) == [RepartitionShare(1, 2)]
     assert share_out([Supply(0, 2, 0)], 3, 1) is None

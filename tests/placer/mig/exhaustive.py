@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fairlead_placer.mig.choice import MigGpu
+from fairlead_placer.mig.instance_choice import MigGpu
 from fairlead_placer.mig.layouts import Instance, Layout
 from fairlead_placer.mig.models import BY_NAME
 

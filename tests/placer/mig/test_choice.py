@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.mig.choice import Change, Grant, MigGpu, choose_gpu, choose_start, in_the_way
-from fairlead_placer.mig.demand import demand_of
+from fairlead_placer.mig.instance_choice import (
+    AllowedChange,
+    InstanceGrant,
+    MigGpu,
+    choose_gpu,
+    choose_start,
+    demand_of,
+    in_the_way,
+)
 from fairlead_placer.mig.layouts import Instance, Layout
 from fairlead_placer.mig.models import BY_NAME
 from tests.placer.mig.exhaustive import gpu, instances, is_legal, layouts, profiles
@@ -13,7 +20,9 @@ from tests.placer.mig.exhaustive import gpu, instances, is_legal, layouts, profi
 A100 = "A100-40GB"
 
 
-def start(busy: str, idle: str, profile: str, change: Change = Change.RECUT, **weights: int) -> str | None:
+def start(
+    busy: str, idle: str, profile: str, change: AllowedChange = AllowedChange.RECUT, **weights: int
+) -> str | None:
     """Where an A100 with these instances grants the profile, as "change start, destroyed…"; weights as `w1g_5gb=3`."""
     demand = demand_of(BY_NAME[A100], {_profile(name): weight for name, weight in weights.items()})
     grant = choose_start(gpu(A100, busy, idle), profile, demand, change)
@@ -24,7 +33,7 @@ def _profile(name: str) -> str:
     return name.removeprefix("w").replace("_", ".")
 
 
-def told(grant: Grant) -> str:
+def told(grant: InstanceGrant) -> str:
     gone = "".join(f" -{instance.profile}@{instance.start}" for instance in grant.destroy)
     return f"{grant.change.name.lower()} {grant.instance.start}{gone}"
 
@@ -89,9 +98,9 @@ def test_how_far_the_gpu_may_be_changed(
 ) -> None:
     """Take what is there; add to it; cut anew what is idle."""
     assert (
-        start(busy, idle, profile, Change.TAKE),
-        start(busy, idle, profile, Change.ADD),
-        start(busy, idle, profile, Change.RECUT),
+        start(busy, idle, profile, AllowedChange.TAKE),
+        start(busy, idle, profile, AllowedChange.ADD),
+        start(busy, idle, profile, AllowedChange.RECUT),
     ) == (take, add, recut)
 
 
@@ -105,13 +114,13 @@ def test_a_profile_of_another_model_is_nowhere() -> None:
 def test_a_grant_says_what_it_costs() -> None:
     """Half of an empty A100, with only halves asked for: four slices stay free, and useful."""
     demand = demand_of(BY_NAME[A100], {"3g.20gb": 1})
-    grant = choose_start(gpu(A100), "3g.20gb", demand, Change.ADD)
-    assert grant == Grant("g", Instance("3g.20gb", 4), Change.ADD, (), 2000, 0, 1000, 0)
-    one = choose_start(gpu(A100), "1g.5gb", demand, Change.ADD)
+    grant = choose_start(gpu(A100), "3g.20gb", demand, AllowedChange.ADD)
+    assert grant == InstanceGrant("g", Instance("3g.20gb", 4), AllowedChange.ADD, (), 2000, 0, 1000, 0)
+    one = choose_start(gpu(A100), "1g.5gb", demand, AllowedChange.ADD)
     assert one is not None and one.stranded_more_milli == 3000
 
 
-def described(grant: Grant | None) -> str | None:
+def described(grant: InstanceGrant | None) -> str | None:
     return None if grant is None else f"{grant.uuid} {told(grant)}"
 
 
@@ -145,8 +154,8 @@ def test_equal_gpus_are_taken_in_order() -> None:
 def test_an_idle_instance_anywhere_goes_before_a_new_one() -> None:
     """Below RECUT, where idle instances stay."""
     gpus = [gpu(A100, "1g.5gb@6", uuid="used"), gpu(A100, "", "1g.5gb@0", uuid="idle")]
-    assert described(choose_gpu(gpus, "1g.5gb", change=Change.ADD)) == "idle take 0"
-    assert described(choose_gpu(gpus, "1g.5gb", change=Change.RECUT)) == "used add 5"
+    assert described(choose_gpu(gpus, "1g.5gb", change=AllowedChange.ADD)) == "idle take 0"
+    assert described(choose_gpu(gpus, "1g.5gb", change=AllowedChange.RECUT)) == "used add 5"
 
 
 def test_models_of_one_pool_are_looked_at_together() -> None:
@@ -186,20 +195,20 @@ def test_a_request_is_granted_exactly_when_some_legal_layout_grants_it(model: st
     """Each change has its own meaning of "some legal layout"; what is granted is legal beside all that stays."""
     held = data.draw(cut_gpus(model))
     profile = data.draw(st.sampled_from(sorted(profiles(model))))
-    change = data.draw(st.sampled_from(Change))
+    change = data.draw(st.sampled_from(AllowedChange))
     weights = data.draw(st.dictionaries(st.sampled_from(sorted(profiles(model))), st.integers(0, 9)))
     grant = choose_start(held, profile, demand_of(held.model, weights), change)
     starts = [place["start"] for place in profiles(model)[profile]["placements"]]
-    stay = held.layout.busy if change == Change.RECUT else held.layout.instances
+    stay = held.layout.busy if change == AllowedChange.RECUT else held.layout.instances
     possible = any(instance.profile == profile for instance in held.layout.idle) or (
-        change > Change.TAKE and any(is_legal(model, (*stay, (profile, at))) for at in starts)
+        change > AllowedChange.TAKE and any(is_legal(model, (*stay, (profile, at))) for at in starts)
     )
     assert (grant is not None) == possible
     if grant is not None:
         assert grant.change <= change and grant.instance.profile == profile
-        assert (grant.change == Change.TAKE) == (grant.instance in held.layout.idle)
+        assert (grant.change == AllowedChange.TAKE) == (grant.instance in held.layout.idle)
         assert set(grant.destroy) <= set(held.layout.idle)
-        assert (grant.destroy != ()) == (grant.change == Change.RECUT)
+        assert (grant.destroy != ()) == (grant.change == AllowedChange.RECUT)
         after = set(held.layout.instances) - set(grant.destroy) | {grant.instance}
         assert is_legal(model, tuple(after))
         assert set(held.layout.busy) <= after

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.mig.demand import PARTS, Demand, demand_of, rounded
-from fairlead_placer.mig.layouts import Instance, Room, room_of
+from fairlead_placer.mig.instance_choice import PARTS, Demand, demand_of, rounded
+from fairlead_placer.mig.layouts import Instance, LayoutRoom, room_of
 from fairlead_placer.mig.models import BY_NAME
 from tests.placer.mig.exhaustive import addable, instances, layouts, profiles
 
@@ -42,7 +42,7 @@ def stranded(model: str, held: frozenset[tuple[str, int]], weights: dict[str, in
     return Fraction(sum(weights[name] * (free - used[name]) for name in weights), sum(weights.values()))
 
 
-def room(model: str, held: frozenset[tuple[str, int]]) -> Room:
+def room(model: str, held: frozenset[tuple[str, int]]) -> LayoutRoom:
     return room_of(BY_NAME[model], [Instance(*placed) for placed in held])
 
 
@@ -68,8 +68,8 @@ def test_figures_are_what_their_definitions_say(model: str, weights: dict[str, i
 def test_one_profile_alone_has_its_own_count_for_a_runway() -> None:
     """Seven slices of one are seven requests; the eighth memory slice is of no use to them."""
     demand = demand_of(A100, {"1g.5gb": 3})
-    assert demand.runway_milli(Room()) == 7000
-    assert demand.stranded_milli(Room()) == 1000
+    assert demand.runway_milli(LayoutRoom()) == 7000
+    assert demand.stranded_milli(LayoutRoom()) == 1000
     assert demand.runway_milli(room_of(A100, instances("7g.40gb@0"))) == 0
 
 
@@ -104,7 +104,7 @@ def test_a_room_that_no_layout_leaves_has_no_figures() -> None:
     """Slice 7 alone cannot be taken."""
     demand = Demand(A100.shape, (1, 1, 1, 1, 1, 1, 1))
     with pytest.raises(KeyError):
-        demand.runway(Room(0b1000_0000, 1))
+        demand.runway(LayoutRoom(0b1000_0000, 1))
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8).filter(any))

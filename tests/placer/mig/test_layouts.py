@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.mig.layouts import Instance, Room, layouts_of, legal_fault, room_of
+from fairlead_placer.mig.layouts import Instance, LayoutRoom, counts_in, layouts_of, legal_fault, remains, room_of, unit
 from fairlead_placer.mig.models import BY_NAME
-from fairlead_placer.mig.remains import counts_in, remains, unit
 from tests.placer.mig.exhaustive import TABLES, addable, instances, is_legal, layouts, multisets, profiles
 from tests.placer.mig.maximal import maximal_layouts
 
@@ -101,7 +100,7 @@ def test_the_table_knows_every_room_and_no_other() -> None:
     rooms = {room_of(A100, [Instance(*placed) for placed in layout]) for layout in layouts("A100-40GB")}
     assert remains(A100.shape).rooms == len(rooms)
     with pytest.raises(KeyError):
-        remains(A100.shape).sets(Room(mask=0b1000_0000, compute=0))
+        remains(A100.shape).sets(LayoutRoom(mask=0b1000_0000, compute=0))
 
 
 @pytest.mark.parametrize("model", ["A100-40GB", "A30-24GB"])

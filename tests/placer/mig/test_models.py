@@ -5,9 +5,8 @@ from collections import defaultdict
 
 import pytest
 
-from fairlead_placer.mig.finding import NoMig, find_model, read_product
 from fairlead_placer.mig.layouts import Instance, layouts_of, legal_fault
-from fairlead_placer.mig.models import BY_NAME, MODELS, Model
+from fairlead_placer.mig.models import BY_NAME, MODELS, Model, NoMig, find_model, read_product
 from fairlead_schemas.units.hardware import is_profile, profile_milli, profile_of, resource_of
 from tests.placer.mig.exhaustive import DATA, TABLES
 from tests.placer.mig.maximal import maximal_layouts

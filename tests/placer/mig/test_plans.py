@@ -6,25 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.mig.choice import MigGpu
-from fairlead_placer.mig.demand import demand_of
+from fairlead_placer.mig.instance_choice import MigGpu, demand_of
 from fairlead_placer.mig.layouts import Instance, Layout
 from fairlead_placer.mig.models import BY_NAME
-from fairlead_placer.mig.plans import WAITING_MAX, Plan, plan_for
+from fairlead_placer.mig.repartition import WAITING_MAX, RepartitionPlan, plan_for
 from tests.placer.mig.exhaustive import gpu, is_legal, layouts, multisets, profiles
 
 A100 = "A100-40GB"
 SEVEN = " ".join(f"1g.5gb@{start}" for start in range(7))
 
 
-def plan(busy: str, idle: str, waiting: str, **weights: int) -> Plan | None:
+def plan(busy: str, idle: str, waiting: str, **weights: int) -> RepartitionPlan | None:
     """Of an A100; weights as `w1g_5gb=3`."""
     held = gpu(A100, busy, idle)
     demand = demand_of(held.model, {name.removeprefix("w").replace("_", "."): n for name, n in weights.items()})
     return plan_for(held, waiting.split(), demand)
 
 
-def told(found: Plan | None) -> str | None:
+def told(found: RepartitionPlan | None) -> str | None:
     """ "-destroyed +created serves positions", in the order of its steps."""
     if found is None:
         return None

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.mig.choice import Change, Grant, MigGpu, choose_gpu, choose_start
-from fairlead_placer.mig.demand import Demand, demand_of
+from fairlead_placer.mig.instance_choice import (
+    AllowedChange,
+    Demand,
+    InstanceGrant,
+    MigGpu,
+    choose_gpu,
+    choose_start,
+    demand_of,
+)
 from fairlead_placer.mig.layouts import Instance, Layout, legal_fault
 from fairlead_placer.mig.models import BY_NAME, Model
 from tests.placer.mig.exhaustive import gpu, is_legal, layouts, multisets, profiles
@@ -19,7 +26,7 @@ from tests.placer.mig.exhaustive import gpu, is_legal, layouts, multisets, profi
 A100 = "A100-40GB"
 
 
-def granted(held: MigGpu, grant: Grant) -> MigGpu:
+def granted(held: MigGpu, grant: InstanceGrant) -> MigGpu:
     """The GPU after the agent has done what the grant says."""
     layout = held.layout
     idle = tuple(instance for instance in layout.idle if instance not in (*grant.destroy, grant.instance))
@@ -30,7 +37,7 @@ def served(model: str, requests: list[str], weights: dict[str, int] | None = Non
     """Which requests an empty GPU grants, in order; nothing leaves."""
     held, answers = gpu(model), list[bool]()
     for profile in requests:
-        grant = choose_start(held, profile, demand_of(held.model, weights), Change.ADD)
+        grant = choose_start(held, profile, demand_of(held.model, weights), AllowedChange.ADD)
         answers.append(grant is not None)
         held = held if grant is None else granted(held, grant)
     return answers
@@ -90,7 +97,7 @@ def regrets(mix: tuple[str, ...], length: int) -> int:
 
     @cache
     def grant(busy: tuple[Instance, ...], profile: str) -> Instance | None:
-        found = choose_start(MigGpu("g", BY_NAME[A100], Layout(busy)), profile, demand, Change.ADD)
+        found = choose_start(MigGpu("g", BY_NAME[A100], Layout(busy)), profile, demand, AllowedChange.ADD)
         return None if found is None else found.instance
 
     def regretted(stream: tuple[str, ...]) -> bool:
@@ -141,7 +148,7 @@ def test_no_rule_regrets_less_on_most_mixes(mix: tuple[str, ...], length: int, l
 class Stream:
     """Some GPUs, a random history, and what must hold after each step."""
 
-    def __init__(self, models: list[str], change: Change) -> None:
+    def __init__(self, models: list[str], change: AllowedChange) -> None:
         self.gpus = [gpu(model, uuid=f"{position}", enabled=False) for position, model in enumerate(models)]
         self.change = change
         self.seen: Counter[str] = Counter()
@@ -163,9 +170,11 @@ class Stream:
         model, layout = held.model.name, held.layout
         if any(instance.profile == profile for instance in layout.idle):
             return True
-        stay = layout.busy if self.change == Change.RECUT else layout.instances
+        stay = layout.busy if self.change == AllowedChange.RECUT else layout.instances
         starts = profiles(model).get(profile, {"placements": []})["placements"]
-        return self.change > Change.TAKE and any(is_legal(model, (*stay, (profile, at["start"]))) for at in starts)
+        return self.change > AllowedChange.TAKE and any(
+            is_legal(model, (*stay, (profile, at["start"]))) for at in starts
+        )
 
     def release(self, which: int, *, destroyed: bool) -> None:
         """One of those in use ends; its instance stays idle, or goes."""
@@ -192,14 +201,14 @@ steps = st.one_of(
 )
 
 
-@pytest.mark.parametrize("change", Change)
+@pytest.mark.parametrize("change", AllowedChange)
 @given(
     models=st.sampled_from([[A100], [A100, A100], [A100, "A30-24GB"]]),
     history=st.lists(steps, min_size=5, max_size=30),
 )
 @settings(max_examples=80, deadline=None)
 def test_no_history_breaks_a_layout_or_refuses_what_fits(
-    change: Change, models: list[str], history: list[tuple[str, str | int]]
+    change: AllowedChange, models: list[str], history: list[tuple[str, str | int]]
 ) -> None:
     """Whatever comes and goes, with the demand learned on the way."""
     stream = Stream(models, change)
@@ -213,9 +222,9 @@ def test_no_history_breaks_a_layout_or_refuses_what_fits(
 def test_the_same_stream_gives_the_same_answers_whatever_the_order_within_a_layout() -> None:
     """Instances are a set: how their list came about leaves no trace."""
 
-    def answer(model: Model, layout: Layout, demand: Demand) -> list[Grant | None]:
+    def answer(model: Model, layout: Layout, demand: Demand) -> list[InstanceGrant | None]:
         held = MigGpu("g", model, layout)
-        return [choose_start(held, name, demand, change) for name in model.profiles for change in Change]
+        return [choose_start(held, name, demand, change) for name in model.profiles for change in AllowedChange]
 
     model = BY_NAME[A100]
     demand = demand_of(model)

@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fairlead_placer.capacity.asks import Ask, asks_of
-from fairlead_placer.capacity.choosing import best
-from fairlead_placer.capacity.index import Index, key_of
-from fairlead_placer.capacity.seats import Seat, seat
-from fairlead_placer.entities import Node
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, seat
+from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
+from fairlead_placer.cluster.entities import ClusterNode
+from fairlead_placer.cluster.placement.node_choice import best
+from fairlead_placer.cluster.pools import PoolIndex, key_of
 from fairlead_placer.packing.costs import Costs
-from fairlead_placer.packing.lattice import Grain
-from fairlead_placer.packing.lines import NEVER
-from fairlead_placer.packing.policy import POINTS
-from fairlead_placer.packing.rows import Key
-from fairlead_placer.packing.states import State, columns_of
+from fairlead_placer.packing.moves import NEVER
+from fairlead_placer.packing.policy import POINTS, NodeState, columns_of
+from fairlead_placer.packing.rows import Grain, Key
 from fairlead_schemas.units.taints import is_last_choice
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 from tests.placer.capacity.ground import Ground
@@ -42,13 +40,13 @@ class Choice(NamedTuple):
     key: Key
 
 
-def rounded(cpu: int, memory: int, model: int, gpus: tuple[int, ...], grain: Grain) -> State:
+def rounded(cpu: int, memory: int, model: int, gpus: tuple[int, ...], grain: Grain) -> NodeState:
     """The state that stands for a node with so much left."""
     low = grain[:2] if gpus else grain[2:]
-    return State(cpu | low[0], memory | low[1], model, gpus)
+    return NodeState(cpu | low[0], memory | low[1], model, gpus)
 
 
-def state_of(index: Index, node: Node) -> State:
+def state_of(index: PoolIndex, node: ClusterNode) -> NodeState:
     """A node's, from what it has left."""
     left = node.left
     gpus = tuple(sorted(rest for at in range(len(left.uuids)) if (rest := left.rest(at))))
@@ -56,7 +54,7 @@ def state_of(index: Index, node: Node) -> State:
     return rounded(left.cpu_milli, left.memory_mib, model, gpus, left.build.grain)
 
 
-def after_of(node: Node, state: State, ask: Ask) -> Iterator[tuple[int, State]]:
+def after_of(node: ClusterNode, state: NodeState, ask: UnitRequest) -> Iterator[tuple[int, NodeState]]:
     """(what was left of the GPU, the state after) of each choice on a node."""
     request, build = ask.request, node.left.build
     cpu, memory = state.cpu - request.cpu_milli, state.memory - request.memory_mib
@@ -65,9 +63,9 @@ def after_of(node: Node, state: State, ask: Ask) -> Iterator[tuple[int, State]]:
             yield rest, rounded(cpu, memory, state.model, gpus, build.grain)
 
 
-def exhaustive(index: Index, costs: Costs, ask: Ask) -> list[Choice]:
+def exhaustive(index: PoolIndex, costs: Costs, ask: UnitRequest) -> list[Choice]:
     """The cheapest choice of every node by itself, of equal ones the fullest GPU, each row's once; in order."""
-    nodes: dict[Key, list[Node]] = {}
+    nodes: dict[Key, list[ClusterNode]] = {}
     for node in index.members.values():
         if node.open and not node.keeper:
             nodes.setdefault(key_of(node.left), []).append(node)
@@ -88,7 +86,7 @@ def exhaustive(index: Index, costs: Costs, ask: Ask) -> list[Choice]:
     return sorted(found)
 
 
-def priced(costs: Costs, states: list[State]) -> list[int]:
+def priced(costs: Costs, states: list[NodeState]) -> list[int]:
     """What states cost at the prices of now."""
     held = costs.policy.held(columns_of(states, TOPOLOGY_GPUS_MAX))
     assert costs._states._prices is not None
@@ -97,7 +95,7 @@ def priced(costs: Costs, states: list[State]) -> list[int]:
 
 def check(ground: Ground, request: Request) -> None:
     """All that a request could be told is what it is told when nothing was kept."""
-    index, ask = ground.state.pools.of(request), asks_of(request)[0]
+    index, ask = ground.state.pools.of(request), unit_requests(request)[0]
     work = ground.state.work_of(request)
     costs, line = index.line(ask, work)
     wanted = exhaustive(index, costs, ask)
@@ -118,7 +116,7 @@ def check(ground: Ground, request: Request) -> None:
     check_best(ground, request, wanted)
 
 
-def check_rows(index: Index, costs: Costs, ask: Ask, told: list[tuple[int, int, int, int]]) -> None:
+def check_rows(index: PoolIndex, costs: Costs, ask: UnitRequest, told: list[tuple[int, int, int, int]]) -> None:
     """What each row costs, which rows may take it, and what the parts of a cost are."""
     line = costs.line(index.wanted(ask))
     for cost, _, _, at in told:
@@ -131,7 +129,7 @@ def check_rows(index: Index, costs: Costs, ask: Ask, told: list[tuple[int, int, 
 
 def check_best(ground: Ground, request: Request, wanted: list[Choice]) -> None:
     """The node is the first of the cheapest row that has one with a seat."""
-    index, ask = ground.state.pools.of(request), asks_of(request)[0]
+    index, ask = ground.state.pools.of(request), unit_requests(request)[0]
     found = best(index, ask, ground.state.work_of(request))
     able = (
         name
@@ -139,6 +137,6 @@ def check_best(ground: Ground, request: Request, wanted: list[Choice]) -> None:
         for name in sorted(index.members)
         if index.members[name].row >= 0
         and key_of(index.members[name].left) == choice.key
-        and isinstance(seat(index.members[name].left, ask, choice.rest), Seat)
+        and isinstance(seat(index.members[name].left, ask, choice.rest), NodeAllocation)
     )
     assert (found.node.name if found else "") == next(able, "")

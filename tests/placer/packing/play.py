@@ -3,16 +3,16 @@
 import msgspec
 from hypothesis import strategies as st
 
-from fairlead_placer.capacity.index import Index
-from fairlead_placer.entities import Node
-from fairlead_placer.packing.population import Machine
-from fairlead_placer.placing import Found, find
+from fairlead_placer.cluster.entities import ClusterNode
+from fairlead_placer.cluster.pools import PoolIndex
+from fairlead_placer.packing.policy import EmptyNode
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, POOL_LABEL
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from tests.placer.capacity.ground import Ground
 from tests.placer.packing.anew import check
 
-MACHINES = [Machine(96_000, 393_216, 8, "A"), Machine(64_000, 262_144, 4, "B"), Machine(33_000, 65_537, 1, "A")]
+MACHINES = [EmptyNode(96_000, 393_216, 8, "A"), EmptyNode(64_000, 262_144, 4, "B"), EmptyNode(33_000, 65_537, 1, "A")]
 
 MODELS = st.sampled_from([(), (), (f"{MODEL_LABEL} in (A)",), (f"{MODEL_LABEL} in (B,C)",)])
 SIZES = [(0, 0), (1, 0), (1, 330), (1, 500), (1, 700), (2, 0), (2, 330), (4, 0), (8, 0)]
@@ -33,7 +33,7 @@ STEPS = st.tuples(
 )
 
 MAKES = [
-    *((machine, ()) for machine in MACHINES), (Machine(5_000, 4_200, 3, "C"), ()), (Machine(48_000, 99_999, 0), ()),
+    *((machine, ()) for machine in MACHINES), (EmptyNode(5_000, 4_200, 3, "C"), ()), (EmptyNode(48_000, 99_999, 0), ()),
     (MACHINES[0], ("old:PreferNoSchedule",)), (MACHINES[1], ("own:NoSchedule",)),
 ]  # fmt: skip
 
@@ -67,7 +67,7 @@ class Play:
             self.join(make)
 
     @property
-    def index(self) -> Index:
+    def index(self) -> PoolIndex:
         """The pool's; it is another one after its last node has left."""
         found = self.ground.state.pools.of(Request())
         found.policy = self.policy
@@ -102,7 +102,7 @@ class Play:
         self.arrive(1)
         assert self.index.policy == self.policy
         place = find(self.ground.state, self.last)
-        if isinstance(place, Found):
+        if isinstance(place, NodeSelection):
             self.keys.append(self.ground.put(place))
 
     def again(self, at: int) -> None:
@@ -116,7 +116,7 @@ class Play:
         if self.keys:
             self.ground.end(self.keys.pop(at % len(self.keys)))
 
-    def node(self, at: int) -> Node:
+    def node(self, at: int) -> ClusterNode:
         return list(self.ground.state.nodes.values())[at % len(self.ground.state.nodes)]
 
     def lose(self, at: int) -> None:

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_placer.capacity import index as index_module
-from fairlead_placer.capacity.asks import asks_of
-from fairlead_placer.capacity.seats import Seat, part_of, seat
-from fairlead_placer.entities import Node
+from fairlead_placer.cluster import pools as index_module
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, part_of, seat
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.packing import costs as costs_module
-from fairlead_placer.packing import losses, moves
+from fairlead_placer.packing import moves
 from fairlead_placer.packing.policies import POLICIES
-from fairlead_placer.packing.policy import POINTS, PRICE_ONE
-from fairlead_placer.packing.states import columns_of
-from fairlead_placer.placing import Found, find
+from fairlead_placer.packing.policy import POINTS, PRICE_ONE, columns_of
+from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 from tests.placer.capacity.ground import Ground
 from tests.placer.packing.anew import check, state_of
@@ -40,9 +39,9 @@ def small(way: dict[str, int]) -> Iterator[None]:
         for name, value in way.items():
             patch.setattr(costs_module, name, value)
         patch.setattr(costs_module, "NODES_PER_ARRIVAL", 1000)
-        patch.setattr(losses, "MOVED", 0 if way.get("PRICED_EVERY") == 0 else 100)
+        patch.setattr(moves, "MOVED", 0 if way.get("PRICED_EVERY") == 0 else 100)
         patch.setattr(moves, "MOVES_MAX", way.get("LINES_MAX", 1000))
-        patch.setattr(index_module, "WANTED_MAX", way.get("LINES_MAX", 1000))
+        patch.setattr(index_module, "PACKING_REQUESTS_MAX", way.get("LINES_MAX", 1000))
         patch.setattr(index_module, "ROWS_PER_NODE", 0)
         patch.setattr(index_module, "ROWS_SPARE", -1)
         yield
@@ -82,7 +81,7 @@ def test_nor_does_it_after_many_jobs(policy: str) -> None:
 def test_prices_are_those_of_the_pool_as_it_is() -> None:
     """Or nearly: they stay while none has moved by more than MOVED."""
     with small({"PRICED_EVERY": 0}), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(losses, "MOVED", 100)
+        patch.setattr(moves, "MOVED", 100)
         rng, played = random.Random(8), Play("fragmentation", 8)
         for _ in range(40):
             gpus = rng.choice([1, 1, 2, 4, 8])
@@ -93,7 +92,7 @@ def test_prices_are_those_of_the_pool_as_it_is() -> None:
             slots = costs.policy.held(columns_of(states, TOPOLOGY_GPUS_MAX)).slots.sum(axis=0)
             anew = costs.policy.prices(index.rows, costs.work, slots) * POINTS // PRICE_ONE
             assert len(anew) and costs._states._prices is not None
-            assert np.abs(anew - costs._states._prices).max() <= losses.MOVED
+            assert np.abs(anew - costs._states._prices).max() <= moves.MOVED
 
 
 def test_rows_of_full_nodes_are_coarser() -> None:
@@ -111,12 +110,12 @@ def test_rows_of_full_nodes_are_coarser() -> None:
     assert index.rows.keys[row].cpu_milli >= max(node.left.cpu_milli for node in nodes) == 95_000
 
 
-def hold(ground: Ground, node: Node, gpus: int, cpu_milli: int) -> None:
+def hold(ground: Ground, node: ClusterNode, gpus: int, cpu_milli: int) -> None:
     """A job on that node."""
-    ask = asks_of(Request(gpu_milli=1000 * gpus, cpu_milli=cpu_milli))[0]
+    ask = unit_requests(Request(gpu_milli=1000 * gpus, cpu_milli=cpu_milli))[0]
     place = seat(node.left, ask)
-    assert isinstance(place, Seat)
-    ground.put(Found([node], (part_of(node.name, node.left, ask, place),), {}))
+    assert isinstance(place, NodeAllocation)
+    ground.put(NodeSelection([node], (part_of(node.name, node.left, ask, place),), {}))
 
 
 def test_a_row_has_room_for_what_any_of_its_nodes_has() -> None:
@@ -128,6 +127,6 @@ def test_a_row_has_room_for_what_any_of_its_nodes_has() -> None:
     index, wanted = ground.state.pools.of(Request()), Request(cpu_milli=90_500)
     assert len(index.rows.filled) == 1
     found = find(ground.state, wanted)
-    assert isinstance(found, Found) and found.nodes == [nodes[1]]
-    assert not isinstance(find(ground.state, Request(cpu_milli=91_001)), Found)
+    assert isinstance(found, NodeSelection) and found.nodes == [nodes[1]]
+    assert not isinstance(find(ground.state, Request(cpu_milli=91_001)), NodeSelection)
     check(ground, wanted)

@@ -7,22 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.openb.cluster import Cluster
-from fairlead_placer.packing.lattice import Grain, Lattice
 from fairlead_placer.packing.policies import POLICIES
-from fairlead_placer.packing.policy import POINTS, Policy
-from fairlead_placer.packing.shapes import Shape
-from fairlead_placer.packing.states import State, columns_of
-from fairlead_placer.packing.typical import TypicalWork
+from fairlead_placer.packing.policy import POINTS, NodeState, Policy, RequestShape, TypicalWork, columns_of
+from fairlead_placer.packing.rows import Grain, Lattice
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX
 from tests.placer.packing.anew import choices_of
 from tests.placer.packing.play import MACHINES
 
 GPUS = st.lists(st.sampled_from([190, 330, 500, 670, 1000]), max_size=8).map(lambda each: tuple(sorted(each)))
 #: Amounts are below 0 where an inventory has shrunk.
-STATES = st.builds(State, st.integers(-9_000, 130_000), st.integers(-9_000, 600_000), st.sampled_from([1, 2]), GPUS)
+STATES = st.builds(NodeState, st.integers(-9_000, 130_000), st.integers(-9_000, 600_000), st.sampled_from([1, 2]), GPUS)
 
 
-def learned(name: str, more: Shape | None = None) -> Policy:
+def learned(name: str, more: RequestShape | None = None) -> Policy:
     """A policy that has seen some work on these machines."""
     policy, work, rng = POLICIES[name](), TypicalWork(), random.Random(3)
     if more is not None:
@@ -31,7 +28,7 @@ def learned(name: str, more: Shape | None = None) -> Policy:
         count = rng.choice([1, 1, 1, 2, 4, 8])
         milli = rng.choice([330, 500, 1000]) if count == 1 else 1000
         work.observe(
-            Shape(rng.randint(1, 9_000) * count, rng.randint(0, 40_000), count, milli, rng.choice([(), ("A",)]))
+            RequestShape(rng.randint(1, 9_000) * count, rng.randint(0, 40_000), count, milli, rng.choice([(), ("A",)]))
         )
     policy.learn(Cluster(MACHINES, name, []).pool, work)
     return policy
@@ -40,7 +37,7 @@ def learned(name: str, more: Shape | None = None) -> Policy:
 @pytest.mark.parametrize("policy", [learned(name) for name in POLICIES], ids=list(POLICIES))
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STATES, min_size=1, max_size=30))
-def test_one_state_costs_what_it_costs_among_others(policy: Policy, states: list[State]) -> None:
+def test_one_state_costs_what_it_costs_among_others(policy: Policy, states: list[NodeState]) -> None:
     """`held_by` has the very figures of `held`."""
     held = policy.held(columns_of(states, 8))
     assert [policy.held_by(state) for state in states] == list(
@@ -54,7 +51,7 @@ def test_a_job_that_asks_for_more_than_there_can_be(much: int, count: int) -> No
     """It is learned from as from any other: what states cost can still be said."""
     rng = random.Random(much)
     states = [
-        State(
+        NodeState(
             rng.randint(-9_000, 130_000),
             rng.randint(-9_000, 600_000),
             1,
@@ -62,7 +59,7 @@ def test_a_job_that_asks_for_more_than_there_can_be(much: int, count: int) -> No
         )
         for _ in range(50)
     ]
-    for shape in (Shape(much, much, count, 1000), Shape(much, 1, 1, 1), Shape(1, much, 1, 1)):
+    for shape in (RequestShape(much, much, count, 1000), RequestShape(much, 1, 1, 1), RequestShape(1, much, 1, 1)):
         policy = learned("fragmentation", shape)
         held = policy.held(columns_of(states, TOPOLOGY_GPUS_MAX))
         assert [policy.held_by(state) for state in states] == list(

@@ -8,22 +8,18 @@ from hypothesis import strategies as st
 
 from bench.openb import trace as openb_trace
 from bench.openb.cluster import Cluster
-from fairlead_placer.packing.figures import fragmentation
-from fairlead_placer.packing.normal import CHANCE, LOSS, ONE, REACH, STEPS
-from fairlead_placer.packing.policies import POLICIES
-from fairlead_placer.packing.population import Machine
-from fairlead_placer.packing.remainders import remainder_values
-from fairlead_placer.packing.scarcity import heavy_shapes, largest
-from fairlead_placer.packing.shapes import Shape
-from fairlead_placer.packing.typical import ARRIVAL, SHAPES_MAX, TypicalWork
+from fairlead_placer.packing.fragmentation import remainder_values
+from fairlead_placer.packing.policies import POLICIES, fragmentation
+from fairlead_placer.packing.policy import ARRIVAL, SHAPES_MAX, EmptyNode, RequestShape, TypicalWork
+from fairlead_placer.packing.scarcity import CHANCE, LOSS, ONE, REACH, STEPS, heavy_shapes, largest
 
 MACHINES = [
-    Machine(96_000, 393_216, 8, "A"), Machine(64_000, 262_144, 4, "B"), Machine(104_000, 524_288, 2, "C"),
-    Machine(8_000, 32_768, 1, "A"), Machine(32_000, 65_536, 0),
+    EmptyNode(96_000, 393_216, 8, "A"), EmptyNode(64_000, 262_144, 4, "B"), EmptyNode(104_000, 524_288, 2, "C"),
+    EmptyNode(8_000, 32_768, 1, "A"), EmptyNode(32_000, 65_536, 0),
 ]  # fmt: skip
 
 SHAPES = st.builds(
-    lambda cpu, memory, gpu, models: Shape(cpu, memory, gpu[0], gpu[1], models if gpu[0] else ()),
+    lambda cpu, memory, gpu, models: RequestShape(cpu, memory, gpu[0], gpu[1], models if gpu[0] else ()),
     st.sampled_from([1_000, 8_000, 12_000, 30_000]),
     st.sampled_from([0, 4_096, 65_536]),
     st.sampled_from([(0, 0), (1, 330), (1, 470), (1, 810), (1, 1000), (2, 1000), (2, 500), (4, 1000), (8, 1000)]),
@@ -31,14 +27,14 @@ SHAPES = st.builds(
 )
 
 
-def cluster(machines: list[Machine], seen: list[Shape] | None = None) -> Cluster:
+def cluster(machines: list[EmptyNode], seen: list[RequestShape] | None = None) -> Cluster:
     return Cluster(machines, "fragmentation", seen or [])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SHAPES, st.booleans()), max_size=40))
-def test_no_policy_overfills_a_node_or_refuses_what_fits(policy: str, wanted: list[tuple[Shape, bool]]) -> None:
+def test_no_policy_overfills_a_node_or_refuses_what_fits(policy: str, wanted: list[tuple[RequestShape, bool]]) -> None:
     """Whatever comes and goes: a plain scan finds room exactly where the placer does."""
     played, scan = Cluster(MACHINES, policy, []), openb_trace.Scan(MACHINES)
     free = played.pool.free_milli
@@ -59,11 +55,11 @@ def test_no_policy_overfills_a_node_or_refuses_what_fits(policy: str, wanted: li
 def test_typical_work_is_bounded_and_forgets() -> None:
     """The rarest shape gives way to a new one; counts stay integers."""
     work = TypicalWork()
-    often = Shape(1, 0, 1, 1000)
+    often = RequestShape(1, 0, 1, 1000)
     for _ in range(3):
         work.observe(often)
     for at in range(2 * SHAPES_MAX):
-        work.observe(Shape(at + 2, 0, 1, 500))
+        work.observe(RequestShape(at + 2, 0, 1, 500))
     assert len(work.weights) == SHAPES_MAX
     assert work.weights[often] == 3 * ARRIVAL
 
@@ -72,8 +68,8 @@ def test_the_rest_that_only_rare_shares_fit_is_worth_little() -> None:
     """470 pairs with 470, so half a GPU is worth half a GPU; what 810 leaves is worth nothing where nothing fits it."""
     work, pool = TypicalWork(), cluster(MACHINES).pool
     for _ in range(50):
-        work.observe(Shape(1_000, 0, 1, 470))
-        work.observe(Shape(1_000, 0, 1, 810))
+        work.observe(RequestShape(1_000, 0, 1, 470))
+        work.observe(RequestShape(1_000, 0, 1, 810))
     values = remainder_values(pool, work)
     assert values[1000] == 1_000_000
     assert values[190] == 0
@@ -91,8 +87,8 @@ def test_the_normal_tables() -> None:
 
 def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
     """With work of one GPU and of eight, small jobs fill a node that is in use already."""
-    played = cluster([Machine(96_000, 393_216, 8, "A")] * 4)
-    one, eight = Shape(8_000, 1_024, 1, 1000), Shape(64_000, 8_192, 8, 1000)
+    played = cluster([EmptyNode(96_000, 393_216, 8, "A")] * 4)
+    one, eight = RequestShape(8_000, 1_024, 1, 1000), RequestShape(64_000, 8_192, 8, 1000)
     for _ in range(8):
         played.place(one)
     assert sum(played.place(eight) is not None for _ in range(3)) == 3
@@ -100,16 +96,16 @@ def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
 
 def test_what_a_pool_has_that_typical_work_cannot_use() -> None:
     """Half of a GPU that no typical job fits is unusable."""
-    played, work = cluster([Machine(32_000, 65_536, 4, "A")] * 2), TypicalWork()
-    played.place(Shape(1_000, 1_024, 1, 500))
-    work.observe(Shape(1_000, 1_024, 1, 1000))
+    played, work = cluster([EmptyNode(32_000, 65_536, 4, "A")] * 2), TypicalWork()
+    played.place(RequestShape(1_000, 1_024, 1, 500))
+    work.observe(RequestShape(1_000, 1_024, 1, 1000))
     assert fragmentation(played.pool, work) == (7_500, 500)
 
 
 def test_the_same_stream_is_placed_alike_twice() -> None:
     """Nothing but the stream decides."""
     rng = random.Random(7)
-    stream = [Shape(rng.choice([1_000, 9_000]), 4_096, 1, rng.choice([330, 500, 1000])) for _ in range(40)]
+    stream = [RequestShape(rng.choice([1_000, 9_000]), 4_096, 1, rng.choice([330, 500, 1000])) for _ in range(40)]
     placed = []
     for _ in range(2):
         played = cluster(MACHINES)
@@ -119,8 +115,8 @@ def test_the_same_stream_is_placed_alike_twice() -> None:
 
 def test_big_nodes_are_kept_for_those_who_need_them() -> None:
     """Where one node in five has memory for the big job, the others are taken first, as long as big jobs come."""
-    machines = [Machine(96_000, 786_432, 8, "A")] * 2 + [Machine(96_000, 393_216, 8, "A")] * 8
-    usual, big = Shape(88_000, 327_680, 8, 1000), Shape(88_000, 700_000, 8, 1000)
+    machines = [EmptyNode(96_000, 786_432, 8, "A")] * 2 + [EmptyNode(96_000, 393_216, 8, "A")] * 8
+    usual, big = RequestShape(88_000, 327_680, 8, 1000), RequestShape(88_000, 700_000, 8, 1000)
     played = cluster(machines, [*[usual] * 4, big])
     for _ in range(6):
         played.place(usual)
@@ -129,8 +125,12 @@ def test_big_nodes_are_kept_for_those_who_need_them() -> None:
 
 def test_heavy_is_what_few_nodes_could_take() -> None:
     """Of the nodes whose GPUs would do; half of them is few, more is not."""
-    machines = [Machine(8_000, 100, 8, "A"), Machine(9_000, 100, 8, "A"), Machine(1_000, 100, 1, "B")]
-    heavy, usual, small = Shape(8_001, 1, 8, 1000), Shape(8_000, 1, 8, 1000), Shape(900, 1, 1, 1000)
+    machines = [EmptyNode(8_000, 100, 8, "A"), EmptyNode(9_000, 100, 8, "A"), EmptyNode(1_000, 100, 1, "B")]
+    heavy, usual, small = (
+        RequestShape(8_001, 1, 8, 1000),
+        RequestShape(8_000, 1, 8, 1000),
+        RequestShape(900, 1, 1, 1000),
+    )
     shapes = [heavy, usual, small]
     assert heavy_shapes(cluster(machines).pool, shapes) == {heavy}
     assert heavy_shapes(cluster(machines[1:]).pool, shapes) == set()
@@ -138,9 +138,9 @@ def test_heavy_is_what_few_nodes_could_take() -> None:
 
 def test_the_largest_nodes_are_used_last_before_anything_is_known() -> None:
     """A job that only they could take may come; one job of one GPU after the other keeps them free."""
-    machines = [Machine(128_000, 786_432, 8, "A")] + [Machine(96_000, 393_216, 8, "A")] * 4
+    machines = [EmptyNode(128_000, 786_432, 8, "A")] + [EmptyNode(96_000, 393_216, 8, "A")] * 4
     played = cluster(machines)
-    assert largest(played.pool) == [Shape(120_000, 737_280, 8, 1000)]
-    placed = [played.place(Shape(8_000, 32_768, 1, 1000)) for _ in range(33)]
+    assert largest(played.pool) == [RequestShape(120_000, 737_280, 8, 1000)]
+    placed = [played.place(RequestShape(8_000, 32_768, 1, 1000)) for _ in range(33)]
     assert [each[0] for each in placed if each].count(0) == 1
     assert placed[-1] is not None and placed[-1][0] == 0

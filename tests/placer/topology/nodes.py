@@ -3,20 +3,20 @@
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.topology.inside import Inside, Insides
-from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_placer.topology.device_selection import NodeDevices, NodeDevicesTable
+from fairlead_placer.topology.gpu_topology import GpuTopology, shape_of
 from fairlead_schemas.wire.resources import NodeTopology, NumaNode, PcieLevel
 
 NAMES = tuple(descriptions())
 EIGHT = tuple(name for name in NAMES if descriptions()[name].gpus <= 8)
 
 
-def inside(name: str, reserved: int = 0) -> Inside:
+def inside(name: str, reserved: int = 0) -> NodeDevices:
     """A published kind of node."""
-    return Insides(reserved).of(descriptions()[name])
+    return NodeDevicesTable(reserved).of(descriptions()[name])
 
 
-def shape(name: str) -> Shape:
+def shape(name: str) -> GpuTopology:
     """Its shape."""
     return shape_of(descriptions()[name])
 

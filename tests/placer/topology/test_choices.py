@@ -6,21 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.topology import choices as module
-from fairlead_placer.topology.choices import Choices, Shortage
-from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH
-from fairlead_placer.topology.masks import mask_of, members_of, subsets
-from fairlead_placer.topology.shapes import Shape, shape_of
+from fairlead_placer.topology import gpu_choice as module
+from fairlead_placer.topology.gpu_choice import Choices, Shortage
+from fairlead_placer.topology.gpu_topology import (
+    NUMA,
+    NVLINK,
+    SOCKET,
+    SWITCH,
+    GpuTopology,
+    mask_of,
+    members_of,
+    shape_of,
+    subsets,
+)
 from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import EIGHT, any_description, shape
 
 
-def link(it: Shape, members: tuple[int, ...]) -> int:
+def link(it: GpuTopology, members: tuple[int, ...]) -> int:
     """The published score, written out."""
     return sum(it.scores[i][j] for i, j in combinations(members, 2))
 
 
-def spans(it: Shape, mask: int) -> int:
+def spans(it: GpuTopology, mask: int) -> int:
     """NUMA nodes that the set lies on, where all are known."""
     return sum(mask & group != 0 for group in it.numa)
 
@@ -143,7 +151,7 @@ def test_what_is_required_holds_and_is_found_if_there_is_any(description: NodeTo
         assert able(free, found.have, kind) and not able(free, found.have + 1, kind)
 
 
-def holds(it: Shape, mask: int, require: int) -> bool:
+def holds(it: GpuTopology, mask: int, require: int) -> bool:
     """The requirement, written out."""
     members = members_of(mask)
     if not members:

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.cpus import NumaCpus, apart, beside, numa_cpus
-from fairlead_placer.topology.masks import mask_of, members_of
+from fairlead_placer.topology.affinity import NumaCpus, apart, beside, numa_cpus
+from fairlead_placer.topology.gpu_choice import Shortage
+from fairlead_placer.topology.gpu_topology import mask_of, members_of
 from fairlead_schemas.units.hardware import format_cpus, parse_cpus
 from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import any_description

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.topology.description import TopologyError, checked
-from fairlead_placer.topology.inside import Insides
-from fairlead_placer.topology.masks import mask_of, members_of, subsets
+from fairlead_placer.topology.device_selection import NodeDevicesTable
+from fairlead_placer.topology.gpu_topology import TopologyError, checked, mask_of, members_of, subsets
 from fairlead_schemas.units.hardware import format_cpus, list_cpus, parse_cpus
 from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import NAMES, any_description
@@ -60,7 +59,7 @@ def test_published_nodes_make_sense_and_cross_a_wire(name: str) -> None:
     description = descriptions()[name]
     again = msgspec.json.decode(msgspec.json.encode(description), type=NodeTopology)
     assert again == description
-    insides = Insides()
+    insides = NodeDevicesTable()
     assert insides.of(again) is insides.of(description)
 
 
@@ -99,7 +98,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
     """With the field; and nothing of it is remembered."""
     assert checked(GOOD) is GOOD
-    insides = Insides()
+    insides = NodeDevicesTable()
     for _ in range(2):
         with pytest.raises(TopologyError, match=message):
             insides.of(msgspec.structs.replace(GOOD, **change))
@@ -113,7 +112,7 @@ def test_made_up_nodes_make_sense(description: NodeTopology) -> None:
 
 def test_nodes_of_one_shape_share_their_choices() -> None:
     """Other CPUs and NICs, the same links: two insides, one table."""
-    insides = Insides()
+    insides = NodeDevicesTable()
     other = msgspec.structs.replace(GOOD, numa_nodes=(NumaNode(node=0, cpus="0-1"), NumaNode(node=1)), nics=("c", "d"))
     one, two = insides.of(GOOD), insides.of(other)
     assert one is not two
@@ -122,7 +121,7 @@ def test_nodes_of_one_shape_share_their_choices() -> None:
 
 def test_insides_are_forgotten_in_the_order_of_their_last_use() -> None:
     """Memory is bounded; who holds one keeps it."""
-    insides = Insides(insides_max=2, shapes_max=2)
+    insides = NodeDevicesTable(insides_max=2, shapes_max=2)
     nodes = [NodeTopology(numa=(0,) * count) for count in (1, 2, 3)]
     held = [insides.of(nodes[0]), insides.of(nodes[1])]
     assert insides.of(nodes[0]) is held[0]

@@ -4,14 +4,9 @@ from math import comb
 
 import pytest
 
-from fairlead_placer.topology import growing
-from fairlead_placer.topology.choices import Choices, Shortage
-from fairlead_placer.topology.domains import NUMA, NVLINK, SWITCH
-from fairlead_placer.topology.exhaustive import Exhaustive
-from fairlead_placer.topology.growing import Growing, twins
-from fairlead_placer.topology.masks import members_of, subsets
-from fairlead_placer.topology.ranking import rank
-from fairlead_placer.topology.shapes import shape_of
+from fairlead_placer.topology import gpu_choice
+from fairlead_placer.topology.gpu_choice import Choices, Exhaustive, Growing, Shortage, rank, twins
+from fairlead_placer.topology.gpu_topology import NUMA, NVLINK, SWITCH, members_of, shape_of, subsets
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, NodeTopology
 from tests.placer.topology.nodes import EIGHT, shape, switched_sixteen
 
@@ -92,7 +87,7 @@ def test_requirements_on_sixteen_gpus() -> None:
 
 def test_linked_gpus_are_found_where_the_best_pairs_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three triangles with double links, and a chain of five with single ones: only the chain holds four."""
-    monkeypatch.setattr(growing, "WIDTH", 2)
+    monkeypatch.setattr(gpu_choice, "WIDTH", 2)
     pairs = {(i, j): 2 for base in (0, 3, 6) for i in range(base, base + 3) for j in range(base, i)}
     pairs |= {(i + 1, i): 1 for i in range(9, 13)}
     links = [[pairs.get((max(i, j), min(i, j)), 0) for j in range(14)] for i in range(14)]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.topology.nics import GpuNic, nearest
+from fairlead_placer.topology.affinity import GpuNic, nearest
 from fairlead_schemas.wire.resources import PCIE_LEVELS, NodeTopology, PcieLevel
 
 

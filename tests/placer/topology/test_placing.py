@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.vectors.allocation import descriptions
-from fairlead_placer.topology.choices import Shortage
-from fairlead_placer.topology.domains import NUMA, NVLINK, SOCKET, SWITCH, WORDS, relaxed
-from fairlead_placer.topology.inside import Insides
-from fairlead_placer.topology.masks import mask_of
-from fairlead_placer.topology.placing import Ask, Placed, place
+from fairlead_placer.topology.device_selection import DeviceAllocation, DeviceRequest, NodeDevicesTable, place
+from fairlead_placer.topology.gpu_choice import Shortage
+from fairlead_placer.topology.gpu_topology import NUMA, NVLINK, SOCKET, SWITCH, WORDS, mask_of, relaxed
 from fairlead_schemas.units.hardware import format_cpus, parse_cpus
 from fairlead_schemas.wire.resources import NodeTopology
 from tests.placer.topology.nodes import any_description, inside
@@ -27,8 +25,8 @@ def cpus_of(*lists: str) -> int:
 def test_a_part_on_an_empty_node() -> None:
     """GPUs of one socket, its CPUs after the system's, the NIC of each GPU."""
     it = inside("dgx-h100", reserved=2)
-    found = place(it, it.all_gpus, it.all_cpus, Ask(gpus=2, cpus=8))
-    assert isinstance(found, Placed)
+    found = place(it, it.all_gpus, it.all_cpus, DeviceRequest(gpus=2, cpus=8))
+    assert isinstance(found, DeviceAllocation)
     assert found.gpus == (0, 1)
     assert format_cpus(found.cpus) == "2-9"
     assert [it.description.nics[each.nic] for each in found.nics] == ["NIC0", "NIC3"]
@@ -38,8 +36,8 @@ def test_a_part_on_an_empty_node() -> None:
 def test_cpus_follow_the_gpus() -> None:
     """Where only the upper socket has GPUs free, CPUs come from there."""
     it = inside("rtx4090x8-pcie", reserved=1)
-    found = place(it, 0b1100_0001, it.all_cpus, Ask(gpus=2, cpus=4))
-    assert isinstance(found, Placed)
+    found = place(it, 0b1100_0001, it.all_cpus, DeviceRequest(gpus=2, cpus=4))
+    assert isinstance(found, DeviceAllocation)
     assert (found.gpus, format_cpus(found.cpus)) == ((6, 7), "57-60")
 
 
@@ -47,28 +45,28 @@ def test_of_equal_links_the_socket_with_cpus() -> None:
     """All links are equal: GPUs whose socket has no CPU left are left out, unless there is no other way."""
     it = inside("dgx-h100")
     high = cpus_of(HIGH)
-    found = place(it, it.all_gpus, high, Ask(gpus=2, cpus=4))
-    assert isinstance(found, Placed)
+    found = place(it, it.all_gpus, high, DeviceRequest(gpus=2, cpus=4))
+    assert isinstance(found, DeviceAllocation)
     assert (found.gpus, format_cpus(found.cpus)) == ((4, 5), "56-59")
-    far = place(it, 0b1111, high, Ask(gpus=2, cpus=4))
-    assert isinstance(far, Placed)
+    far = place(it, 0b1111, high, DeviceRequest(gpus=2, cpus=4))
+    assert isinstance(far, DeviceAllocation)
     assert (far.gpus, format_cpus(far.cpus)) == ((0, 1), "56-59")
 
 
 def test_links_are_not_given_up_for_cpus() -> None:
     """A DGX-1's best pair keeps its links, and has CPUs from afar."""
     it = inside("dgx1-v100")
-    found = place(it, 0b0011_1001, cpus_of("20-39"), Ask(gpus=2, cpus=2))
-    assert isinstance(found, Placed)
+    found = place(it, 0b0011_1001, cpus_of("20-39"), DeviceRequest(gpus=2, cpus=2))
+    assert isinstance(found, DeviceAllocation)
     assert (found.gpus, found.cpus) == ((0, 3), (20, 21))
 
 
 def test_one_numa_node_is_required() -> None:
     """GPUs and CPUs on the same one, or the shortage in numbers: of GPUs, or of CPUs where the GPUs are."""
     it = inside("rtx4090x8-pcie", reserved=2)
-    ask = Ask(gpus=3, cpus=100, require=NUMA)
+    ask = DeviceRequest(gpus=3, cpus=100, require=NUMA)
     found = place(it, 0b0111_1111, it.all_cpus & ~cpus_of("2-20"), ask)
-    assert isinstance(found, Placed)
+    assert isinstance(found, DeviceAllocation)
     assert found.gpus == (4, 5, 6)
     assert set(found.cpus) <= set(it.numa[1].cpus)
 
@@ -77,20 +75,20 @@ def test_one_numa_node_is_required() -> None:
     assert short.text == "most CPUs free on a NUMA node with GPUs enough: 91 of 100"
     assert place(it, 0b0011_0011, it.all_cpus, ask) == Shortage("numa", 2, 3, 3)
     assert place(it, 0xFF, it.all_cpus, ask._replace(cpus=111)) == Shortage("numa_gpus_cpus", 110, 111, 110)
-    assert place(it, 0xFF, it.all_cpus, Ask(cpus=111, require=NUMA)) == Shortage("numa_cpus", 110, 111, 110)
+    assert place(it, 0xFF, it.all_cpus, DeviceRequest(cpus=111, require=NUMA)) == Shortage("numa_cpus", 110, 111, 110)
 
 
 def test_one_numa_node_is_preferred() -> None:
     """It holds where it can, also against better links; else the part is placed without."""
     v100 = inside("dgx1-v100")
     free = 0b0001_0011
-    best = place(v100, free, v100.all_cpus, Ask(gpus=2))
-    assert isinstance(best, Placed) and (best.gpus, best.held) == ((0, 4), 0)
-    near = place(v100, free, v100.all_cpus, Ask(gpus=2, prefer=NUMA))
-    assert isinstance(near, Placed) and (near.gpus, near.held) == ((0, 1), NUMA)
-    apart = place(v100, 0b1_0001, v100.all_cpus, Ask(gpus=2, prefer=NUMA | SWITCH))
-    assert isinstance(apart, Placed) and (apart.gpus, apart.held) == ((0, 4), 0)
-    never = place(v100, 0b1, v100.all_cpus, Ask(gpus=2, prefer=NUMA))
+    best = place(v100, free, v100.all_cpus, DeviceRequest(gpus=2))
+    assert isinstance(best, DeviceAllocation) and (best.gpus, best.held) == ((0, 4), 0)
+    near = place(v100, free, v100.all_cpus, DeviceRequest(gpus=2, prefer=NUMA))
+    assert isinstance(near, DeviceAllocation) and (near.gpus, near.held) == ((0, 1), NUMA)
+    apart = place(v100, 0b1_0001, v100.all_cpus, DeviceRequest(gpus=2, prefer=NUMA | SWITCH))
+    assert isinstance(apart, DeviceAllocation) and (apart.gpus, apart.held) == ((0, 4), 0)
+    never = place(v100, 0b1, v100.all_cpus, DeviceRequest(gpus=2, prefer=NUMA))
     assert never == Shortage("free", 1, 2, 2)
 
 
@@ -106,53 +104,53 @@ def test_what_is_preferred_is_given_up_one_by_one() -> None:
 def test_linked_gpus_are_required() -> None:
     """Three are linked, a fourth is free and is not."""
     v100 = inside("dgx1-v100")
-    short = place(v100, 0b0100_1011, 0, Ask(gpus=4, require=NVLINK))
+    short = place(v100, 0b0100_1011, 0, DeviceRequest(gpus=4, require=NVLINK))
     assert short == Shortage("nvlink", 3, 4, 4)
 
 
 def test_cpus_alone() -> None:
     """Where GPUs are taken, free ones keep theirs; no GPU and no NIC is given."""
     it = inside("dgx-h100", reserved=1)
-    found = place(it, 0b0000_1111, it.all_cpus, Ask(cpus=4))
-    assert found == Placed(gpus=(), cpus=(57, 58, 59, 60), nics=(), held=0, link_score=0, numa_nodes=0)
+    found = place(it, 0b0000_1111, it.all_cpus, DeviceRequest(cpus=4))
+    assert found == DeviceAllocation(gpus=(), cpus=(57, 58, 59, 60), nics=(), held=0, link_score=0, numa_nodes=0)
 
 
 def test_where_cpu_lists_are_not_known() -> None:
     """GPUs are chosen, CPUs are not; a requirement speaks of the GPUs."""
     it = inside("rtx8000x4")
-    found = place(it, 0b1111, 0, Ask(gpus=2, cpus=16, require=NVLINK))
-    assert found == Placed(gpus=(0, 3), cpus=(), nics=(), held=NVLINK, link_score=200, numa_nodes=2)
-    assert place(it, 0b1111, 0, Ask(gpus=3, cpus=16, require=NUMA)) == Shortage("numa", 2, 3, 2)
+    found = place(it, 0b1111, 0, DeviceRequest(gpus=2, cpus=16, require=NVLINK))
+    assert found == DeviceAllocation(gpus=(0, 3), cpus=(), nics=(), held=NVLINK, link_score=200, numa_nodes=2)
+    assert place(it, 0b1111, 0, DeviceRequest(gpus=3, cpus=16, require=NUMA)) == Shortage("numa", 2, 3, 2)
 
 
 def test_gpus_that_are_not_there() -> None:
     """Are the caller's mistake."""
     it = inside("rtx8000x4")
     with pytest.raises(ValueError, match="expected GPUs of 4"):
-        place(it, 0b1_0000, 0, Ask(gpus=1))
+        place(it, 0b1_0000, 0, DeviceRequest(gpus=1))
 
 
 def test_a_node_whose_gpus_lie_nobody_knows_where() -> None:
     """CPUs come from anywhere; one NUMA node cannot be promised."""
     description = msgspec.structs.replace(descriptions()["dgx-h100"], numa=(-1,) * 8)
-    it = Insides().of(description)
-    found = place(it, it.all_gpus, it.all_cpus, Ask(gpus=2, cpus=4))
-    assert isinstance(found, Placed) and len(found.cpus) == 4
-    assert place(it, it.all_gpus, it.all_cpus, Ask(gpus=2, require=NUMA)) == Shortage("numa", 0, 2, 0)
+    it = NodeDevicesTable().of(description)
+    found = place(it, it.all_gpus, it.all_cpus, DeviceRequest(gpus=2, cpus=4))
+    assert isinstance(found, DeviceAllocation) and len(found.cpus) == 4
+    assert place(it, it.all_gpus, it.all_cpus, DeviceRequest(gpus=2, require=NUMA)) == Shortage("numa", 0, 2, 0)
 
 
 @given(any_description(), st.data())
 def test_a_part_is_of_what_is_free_and_holds_what_it_says(description: NodeTopology, data: st.DataObject) -> None:
     """For any node and ask; twice the same answer, also of a node that was never asked before."""
-    it = Insides(reserved=1).of(description)
+    it = NodeDevicesTable(reserved=1).of(description)
     free_gpus = data.draw(st.integers(0, it.all_gpus))
     free_cpus = data.draw(st.integers(0, (1 << 24) - 1)) & it.all_cpus
     kinds = st.integers(0, NVLINK | SWITCH | NUMA | SOCKET)
-    ask = Ask(data.draw(st.integers(0, 4)), data.draw(st.integers(0, 12)), data.draw(kinds), data.draw(kinds))
+    ask = DeviceRequest(data.draw(st.integers(0, 4)), data.draw(st.integers(0, 12)), data.draw(kinds), data.draw(kinds))
 
     found = place(it, free_gpus, free_cpus, ask)
 
-    assert place(Insides(reserved=1).of(description), free_gpus, free_cpus, ask) == found
+    assert place(NodeDevicesTable(reserved=1).of(description), free_gpus, free_cpus, ask) == found
     if isinstance(found, Shortage):
         assert found.have < found.need
         assert found.have <= found.most <= found.need

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.topology.masks import mask_of
-from fairlead_placer.topology.ranking import LINK, SPAN, rank, spread
-from fairlead_placer.topology.shapes import link_score, shape_of
+from fairlead_placer.topology.gpu_choice import LINK, SPAN, rank, spread
+from fairlead_placer.topology.gpu_topology import link_score, mask_of, shape_of
 from fairlead_schemas.wire.resources import NodeTopology, NumaNode
 from tests.placer.topology.nodes import any_description, shape
 

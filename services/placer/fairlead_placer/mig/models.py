@@ -4,11 +4,92 @@ Sources, with their licences: profile names, counts and slice sizes of the first
 and public `nvidia-smi` listings; names and counts of the others from the default configuration of NVIDIA/mig-parted
 (Apache-2.0). `inferred` is true for models without observed placements: the shape's placements are assumed. If a node
 turns out to be divided in another way, the node is right, not this table.
+
+Geometry of a MIG-capable GPU: slices, the possible cuts, and the names of the profiles.
+
+A GPU has memory slices (the axis on which instances are placed side by side) and compute slices (which only add up). A
+cut is one profile's share of both. Models of one shape differ in names and sizes only, so tables are made per shape.
+
+Source of the figures: `nvidia-smi mig -lgip` and `-lgipp` listings and the mock tables of NVIDIA/go-nvml (Apache-2.0),
+where they agree; `models.py` records for each model which figures were seen. go-nvml's mocks of H100, H200 and B200
+have other starts and sizes than the listings, and the listings count here.
+
+Lookup of a GPU's model by the product name and memory that its node reports.
+
+Names come from NVML ("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-40GB MIG 1g.5gb") or from GPU feature discovery, which
+writes dashes for spaces and adds "-MIG-1g.5gb" under the single strategy and "-SHARED" for time slicing
+(NVIDIA/k8s-device-plugin, Apache-2.0). A name alone is not enough: an A100 has 40 or 80 GB.
 """
 
+import re
 from typing import NamedTuple
 
-from fairlead_placer.mig.shapes import EIGHTHS, PLAIN_QUARTERS, QUARTERS, Cut, Shape
+
+class ProfileGeometry(NamedTuple):
+    """Resources and possible starts of one profile."""
+
+    #: Compute slices.
+    compute: int
+    #: Memory slices, side by side.
+    size: int
+    #: Memory slices at which it may start, rising.
+    starts: tuple[int, ...]
+    #: Instances of it on one empty GPU, as the driver counts them.
+    count_max: int
+    #: True for "+me": it has the media engines, and so only one such instance is on a GPU.
+    media: bool = False
+
+    def mask(self, start: int) -> int:
+        """The memory slices taken from `start` on: bit 0 is slice 0."""
+        return ((1 << self.size) - 1) << start
+
+
+class MigGeometry(NamedTuple):
+    """All cuts of a GPU. Legal together: no memory slice twice, compute slices at most `compute`, at most one media."""
+
+    memory: int  # slices
+    compute: int  # slices
+    cuts: tuple[ProfileGeometry, ...]
+
+    @property
+    def instances_max(self) -> int:
+        """No GPU of the shape holds more instances: each has a compute slice."""
+        return self.compute
+
+
+_SEVEN = (0, 1, 2, 3, 4, 5, 6)
+
+#: A100, H100 and their kin. The eighth memory slice is reached only by cuts that waste compute, or take all.
+EIGHTHS = MigGeometry(
+    memory=8,
+    compute=7,
+    cuts=(
+        ProfileGeometry(compute=1, size=1, starts=_SEVEN, count_max=7),
+        ProfileGeometry(compute=1, size=1, starts=_SEVEN, count_max=1, media=True),
+        ProfileGeometry(compute=1, size=2, starts=(0, 2, 4, 6), count_max=4),
+        ProfileGeometry(compute=2, size=2, starts=(0, 2, 4), count_max=3),
+        ProfileGeometry(compute=3, size=4, starts=(0, 4), count_max=2),
+        ProfileGeometry(compute=4, size=4, starts=(0,), count_max=1),
+        ProfileGeometry(compute=7, size=8, starts=(0,), count_max=1),
+    ),
+)
+
+#: A30.
+QUARTERS = MigGeometry(
+    memory=4,
+    compute=4,
+    cuts=(
+        ProfileGeometry(compute=1, size=1, starts=(0, 1, 2, 3), count_max=4),
+        ProfileGeometry(compute=1, size=1, starts=(0, 1, 2, 3), count_max=1, media=True),
+        ProfileGeometry(compute=2, size=2, starts=(0, 2), count_max=2),
+        ProfileGeometry(compute=2, size=2, starts=(0, 2), count_max=1, media=True),
+        ProfileGeometry(compute=4, size=4, starts=(0,), count_max=1),
+    ),
+)
+
+#: The plain cuts of RTX PRO 6000 Blackwell; those with graphics or without media engines are not held here.
+PLAIN_QUARTERS = MigGeometry(memory=4, compute=4, cuts=tuple(cut for cut in QUARTERS.cuts if not cut.media))
+
 
 _LISTED = "nvidia-smi listings; go-nvml's mock agrees"
 _MOCK = "go-nvml's mock"
@@ -26,7 +107,7 @@ class Model(NamedTuple):
     memory_gb: int
     #: How product names begin, in capitals, with dashes, without NVIDIA: "A100" begins A100-SXM4-40GB.
     products: tuple[str, ...]
-    shape: Shape
+    shape: MigGeometry
     #: In the order of the shape's cuts.
     profiles: tuple[str, ...]
     #: True where the placements were not seen on this model.
@@ -37,7 +118,7 @@ class Model(NamedTuple):
         """Return the profile's number among the shape's cuts; None if the model has no such profile."""
         return self.profiles.index(profile) if profile in self.profiles else None
 
-    def cut(self, profile: str) -> Cut:
+    def cut(self, profile: str) -> ProfileGeometry:
         """Return the resources that the profile takes. Raises ValueError if the model has no such profile."""
         return self.shape.cuts[self.profiles.index(profile)]
 
@@ -84,3 +165,68 @@ MODELS: tuple[Model, ...] = (
 )
 
 BY_NAME: dict[str, Model] = {model.name: model for model in MODELS}
+
+
+#: A node reports less than the name says (ECC, reserved pages), by up to this part of it: H100 NVL has 95,830 MiB of 96,256.
+MEMORY_OFF_MAX = 16  # one sixteenth
+
+_GIGABYTES = re.compile(r"(\d+)GB?")
+
+
+class NoMig(NamedTuple):
+    """The GPU is not cut, and a sentence that says why."""
+
+    reason: str
+
+
+class Product(NamedTuple):
+    """A product name in its parts."""
+
+    #: Capitals, dashes: "A100-SXM4-40GB".
+    name: str
+    #: Of the instances, where the name tells (single strategy); else "".
+    profile: str
+
+
+def read_product(text: str) -> Product:
+    """The parts of a name as NVML or feature discovery write it. Never fails: what is not known stays in the name."""
+    name, _, profile = re.sub(r"[\s_]+", "-", text.strip()).partition("-MIG-")
+    name = name.upper().removeprefix("NVIDIA-").removeprefix("TESLA-").removesuffix("-SHARED")
+    return Product(name, profile.removesuffix("-SHARED"))
+
+
+def find_model(product: str, memory_mib: int = 0) -> Model | NoMig:
+    """The model of a GPU. `memory_mib`: of the whole GPU as NVML reports it, 0 where that is not known; it is not looked at
+    where the name ends in a MIG profile, since feature discovery then reports an instance's memory."""
+    known = read_product(product)
+    kin = [model for model in MODELS if any(_begins(known.name, start) for start in model.products)]
+    if not kin:
+        return NoMig(f"no MIG on {product!r}: not a model whose profiles are known")
+    if known.profile:
+        found = _told_apart([model for model in kin if known.profile in model.profiles], known.name)
+        wanted = f"profile {known.profile}"
+    elif memory_mib:
+        found = [min(kin, key=lambda model: abs(_nominal_mib(model) - memory_mib))]
+        found = [m for m in found if abs(_nominal_mib(m) - memory_mib) * MEMORY_OFF_MAX <= _nominal_mib(m)]
+        wanted = f"{memory_mib} MiB"
+    else:
+        found, wanted = _told_apart(kin, known.name), "memory not known"
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        return NoMig(f"no MIG on {product!r}, {wanted}: known are {', '.join(model.name for model in kin)}")
+    return NoMig(f"no MIG on {product!r}, {wanted}: may be {' or '.join(model.name for model in found)}")
+
+
+def _begins(name: str, start: str) -> bool:
+    return name == start or name.startswith(f"{start}-")
+
+
+def _told_apart(kin: list[Model], name: str) -> list[Model]:
+    """Return the models of the size in the name, or all. GH200 480GB names its processor's memory, which no model has."""
+    sizes = {int(match[1]) for part in name.split("-") if (match := _GIGABYTES.fullmatch(part))}
+    return [model for model in kin if model.memory_gb in sizes] or kin
+
+
+def _nominal_mib(model: Model) -> int:
+    return model.memory_gb * 1024

@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from fairlead_placer.packing.lines import NEVER, UNSEEN, Line, Wish
-from fairlead_placer.packing.losses import Losses
-from fairlead_placer.packing.moves import Moves
-from fairlead_placer.packing.policy import POINTS, PRICE_ONE, Held, Policy
+from fairlead_placer.packing.moves import NEVER, UNSEEN, CostRequest, Moves, RowCosts, StateLosses
+from fairlead_placer.packing.policy import (
+    MOVED_PARTS,
+    POINTS,
+    PRICE_ONE,
+    Arrivals,
+    Ints,
+    Policy,
+    StateCosts,
+    TypicalWork,
+)
 from fairlead_placer.packing.rows import VACANT, Rows
-from fairlead_placer.packing.states import Ints
-from fairlead_placer.packing.typical import MOVED_PARTS, Arrivals, TypicalWork
 
 #: The typical work is recomputed after 1, 2, 4 … arrivals, up to this many, and then at this interval.
 LEARNED_EVERY = 256
@@ -46,10 +51,10 @@ class Costs:
         self.generation, self.due = -1, 0
         #: Grows whenever a state may cost something else than before.
         self._version = 0
-        self._states = Losses()
+        self._states = StateLosses()
         self._looked_at = self._price_at = self._learned_free = 0
         self._learned: Mapping[Any, int] = {}
-        self._lines: dict[Wish, Line] = {}
+        self._lines: dict[CostRequest, RowCosts] = {}
 
     # -- what states cost: their losses, less the room in them for which there is a price
 
@@ -94,19 +99,19 @@ class Costs:
         if 0 < new <= FEW:
             each = [self.policy.held_by(state) for state in lattice.each[known:]]
             fixed, slots = np.array([one for one, _ in each], np.int64), np.array([some for _, some in each], np.int64)
-            self._states.add(Held(fixed, slots))
+            self._states.add(StateCosts(fixed, slots))
         elif new:
             self._states.add(self.policy.held(lattice.states(known)))
 
     # -- what choices cost
 
-    def line(self, wish: Wish) -> Line:
+    def line(self, wish: CostRequest) -> RowCosts:
         """Return the line of the request kind, up to date with all rows."""
         line = self._lines.get(wish)
         if line is None:
             if len(self._lines) >= min(LINES_MAX, CELLS_MAX // max(1, self.rows.rows)):
                 self._lines.clear()
-            line = self._lines[wish] = Line(wish, self._moves.of(wish.shape))
+            line = self._lines[wish] = RowCosts(wish, self._moves.of(wish.shape))
         line.follow(self.rows)
         if line.version != self._version:
             line.version, line.priced = self._version, 0
@@ -114,7 +119,7 @@ class Costs:
             self._price_line(line)
         return line
 
-    def _price_line(self, line: Line) -> None:
+    def _price_line(self, line: RowCosts) -> None:
         """Note what choices cost that it has not priced yet."""
         move, first = line.move, line.priced
         if first == move.length:
@@ -129,14 +134,14 @@ class Costs:
             cost += line.burdens[move.builds[first:]]
         line.note(cost)
 
-    def _look(self, line: Line, rows: Ints) -> None:
+    def _look(self, line: RowCosts, rows: Ints) -> None:
         """Learn what these rows cost, which it has not seen."""
         line.cost[rows] = VACANT
         numbers: list[int] = rows.tolist()
         line.move.meet(numbers)
         self._price_line(line)
 
-    def _seen(self, line: Line, rows: Ints) -> Ints:
+    def _seen(self, line: RowCosts, rows: Ints) -> Ints:
         """Return the costs of these rows; rows that were not priced yet are priced first."""
         cost = line.cost.take(rows)
         if len(cost) and cost[cost.argmin()] == UNSEEN:
@@ -144,13 +149,13 @@ class Costs:
             cost = line.cost.take(rows)
         return cost
 
-    def by_row(self, line: Line) -> Ints:
+    def by_row(self, line: RowCosts) -> Ints:
         """[row]: the cost of the cheapest choice there; NEVER or more where there is none, or no node."""
         found, live = np.full(self.rows.rows, VACANT, np.int64), self.rows.live
         found[live] = self._seen(line, live)
         return found
 
-    def ranked(self, line: Line) -> Iterator[list[Ranked]]:
+    def ranked(self, line: RowCosts) -> Iterator[list[Ranked]]:
         """Rows with their cheapest choices, the cheapest first, of these the tightest; alike ones together. Nodes are in all
         of them."""
         stamp = (self._version, self.rows.rows)
@@ -178,7 +183,7 @@ class Costs:
                 at += 1
             yield alike
 
-    def _sought(self, line: Line) -> Iterator[list[Ranked]]:
+    def _sought(self, line: RowCosts) -> Iterator[list[Ranked]]:
         rows = self.rows.live
         cost, tight, choice = self._seen(line, rows), self.rows.tight, line.choice
         if not len(cost):
@@ -200,7 +205,7 @@ class Costs:
         for _, each in groupby(self._in_order(line, rows, cost), key=itemgetter(0, 1)):
             yield list(each)
 
-    def _in_order(self, line: Line, rows: Ints, cost: Ints) -> list[Ranked]:
+    def _in_order(self, line: RowCosts, rows: Ints, cost: Ints) -> list[Ranked]:
         """Return the permitted rows among `rows`, ranked by rising cost. `cost` holds their costs."""
         able = cost < NEVER
         rows, cost = rows[able], cost[able]
@@ -208,14 +213,14 @@ class Costs:
         order = np.lexsort((rows, tight, cost))
         return list(zip(*(each[order].tolist() for each in (cost, tight, rows, line.choice[rows])), strict=True))
 
-    def parts(self, line: Line, choice: int) -> tuple[int, int]:
+    def parts(self, line: RowCosts, choice: int) -> tuple[int, int]:
         """The cost of the choice in thousandths of a GPU: what becomes unusable, and what is scarce of it."""
         found = line.parts.get(choice)
         if found is None:
             found = line.parts[choice] = self._parts(line, choice)
         return found
 
-    def _parts(self, line: Line, choice: int) -> tuple[int, int]:
+    def _parts(self, line: RowCosts, choice: int) -> tuple[int, int]:
         _, before, after, build, _ = line.move.of(choice)
         fixed, cost = self._states.of(after)
         if not self.policy.absolute:

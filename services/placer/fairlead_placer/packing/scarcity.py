@@ -3,6 +3,10 @@
 A kind is a set of GPU models and a number of GPUs on one node. The price of its room is the chance that all of it will
 be wanted before the pool is full. Whole nodes and rare models are therefore kept for jobs that need them, in proportion
 to their arrival.
+
+The normal distribution as two tables of integers: how likely is more, and how much more is to be expected.
+
+Made of additions, multiplications and divisions of Python integers, so that every machine has the same tables.
 """
 
 from math import isqrt
@@ -10,13 +14,61 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_placer.packing.normal import CHANCE, REACH, STEPS
-from fairlead_placer.packing.normal import ONE as CHANCE_ONE
-from fairlead_placer.packing.policy import PRICE_ONE
-from fairlead_placer.packing.population import Population
-from fairlead_placer.packing.shapes import WHOLE_MILLI, Shape
-from fairlead_placer.packing.states import Ints, State, States
-from fairlead_placer.packing.typical import ARRIVAL, TypicalWork
+from fairlead_placer.packing.policy import (
+    ARRIVAL,
+    PRICE_ONE,
+    WHOLE_MILLI,
+    Ints,
+    NodeState,
+    NodeStates,
+    Population,
+    RequestShape,
+    TypicalWork,
+)
+
+#: Steps per standard deviation, and how far the tables go to each side.
+STEPS, REACH = 64, 4
+#: One, in the tables.
+ONE = 4096
+
+#: Fixed point of the sums below.
+_FINE = 10**18
+
+
+def _exponential(numerator: int, denominator: int) -> int:
+    """e^(-numerator / denominator) in units of 1 / _FINE, by halving the argument until its series is short."""
+    halvings = 0
+    while numerator > denominator:
+        denominator *= 2
+        halvings += 1
+    total, term, n = 0, _FINE, 0
+    while term:
+        total += term if n % 2 == 0 else -term
+        n += 1
+        term = term * numerator // (denominator * n)
+    for _ in range(halvings):
+        total = total * total // _FINE
+    return total
+
+
+def _tables() -> tuple[list[int], list[int]]:
+    """Chance and loss at -REACH..REACH: from the far end, where both are all but 0, each the sum of the one before."""
+    root = isqrt(2 * 3141592653589793238 * _FINE)
+    density = [_exponential(n * n, 2 * STEPS * STEPS) * _FINE // root for n in range(2 * REACH * STEPS + 1)]
+    chance, loss, tail = 0, 0, dict[int, tuple[int, int]]()
+    for n in range(2 * REACH * STEPS, -REACH * STEPS - 1, -1):
+        tail[n] = (chance, loss)
+        more = chance + (density[abs(n)] + density[abs(n - 1)]) // (2 * STEPS)
+        loss += (chance + more) // (2 * STEPS)
+        chance = more
+    span = range(-REACH * STEPS, REACH * STEPS + 1)
+    return [tail[n][0] * ONE // _FINE for n in span], [tail[n][1] * ONE // _FINE for n in span]
+
+
+#: `CHANCE[REACH * STEPS + n]`: the chance, of ONE, that a standard normal variable is above n / STEPS.
+#: `LOSS[...]`: by how much it is above on average (0 where it is below), in units of 1 / ONE.
+CHANCE, LOSS = _tables()
+
 
 #: Kinds that are priced, those with most demand first.
 KINDS_MAX = 48
@@ -26,7 +78,7 @@ UNSURE_PERCENT = 40
 FLOOR_PARTS = 50
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """Models (bits), GPUs on one node, and what one such job needs of CPU and memory on average.
 
     `heavy` jobs need more CPU or memory than most nodes with such GPUs have even when empty. `wanted` of `total`
@@ -42,7 +94,7 @@ class Kind(NamedTuple):
     total: int
 
 
-def kinds(pool: Population, work: TypicalWork) -> list[Kind]:
+def kinds(pool: Population, work: TypicalWork) -> list[JobKind]:
     """The kinds that typical work consists of, and each number of GPUs on any model; not what any GPU suits."""
     everything = (1 << len(pool.models)) - 1
     typical, unseen = dict(work.with_gpus()), largest(pool)
@@ -62,18 +114,18 @@ def kinds(pool: Population, work: TypicalWork) -> list[Kind]:
                 sums[2] += milli * shape.memory_mib
     most = sorted(found.items(), key=lambda each: (-each[1][0], each[0]))[:KINDS_MAX]
     total = max(1, sum(milli for *_, milli in seen))
-    kinds: list[Kind] = []
+    kinds: list[JobKind] = []
     for (models, gpus, big), (milli, cpu, memory) in most:
         only = [
             each
             for shape, of, each in seen
             if shape.gpu_count >= gpus and not of & ~models and (not big or shape in heavy)
         ]
-        kinds.append(Kind(models, gpus, cpu // milli, memory // milli, big, sum(only), total))
+        kinds.append(JobKind(models, gpus, cpu // milli, memory // milli, big, sum(only), total))
     return kinds
 
 
-def largest(pool: Population) -> list[Shape]:
+def largest(pool: Population) -> list[RequestShape]:
     """Jobs that may come though none was seen: of the nodes with most GPUs, they fill one with most memory, or with most CPU.
 
     One of each, as if it had come first of all: it is soon outweighed by what does come. The sixteenth of a node that they
@@ -85,10 +137,10 @@ def largest(pool: Population) -> list[Shape]:
         return []
     found = {max(machines, key=lambda each: (each.memory_mib, each.cpu_milli)), max(machines)}
     needs = {(each.cpu_milli * 15 // 16, each.memory_mib * 15 // 16) for each in found}
-    return [Shape(cpu, memory, most, WHOLE_MILLI) for cpu, memory in sorted(needs)]
+    return [RequestShape(cpu, memory, most, WHOLE_MILLI) for cpu, memory in sorted(needs)]
 
 
-def heavy_shapes(pool: Population, shapes: list[Shape]) -> set[Shape]:
+def heavy_shapes(pool: Population, shapes: list[RequestShape]) -> set[RequestShape]:
     """Return the shapes that at most half of the nodes with suitable GPUs could take by CPU and memory, when empty."""
     machines = list(pool.machines.items())
     if not machines or not shapes:
@@ -102,7 +154,7 @@ def heavy_shapes(pool: Population, shapes: list[Shape]) -> set[Shape]:
     return {shape for shape, is_heavy in zip(shapes, few.tolist(), strict=True) if is_heavy}
 
 
-def room(kinds: list[Kind], states: States) -> Ints:
+def room(kinds: list[JobKind], states: NodeStates) -> Ints:
     """Thousandths of a GPU per state and kind: all that is left for one GPU or a share, else for whole jobs only. None where
     less than nothing is left of CPU or memory."""
     columns = np.zeros((len(states.cpu), len(kinds)), np.int64)
@@ -123,7 +175,7 @@ def room(kinds: list[Kind], states: States) -> Ints:
     return columns
 
 
-def room_of(kinds: list[Kind], state: State, free: int, whole: int) -> list[int]:
+def room_of(kinds: list[JobKind], state: NodeState, free: int, whole: int) -> list[int]:
     """The same for one state with so much free, and so many whole GPUs."""
     found: list[int] = []
     for models, gpus, cpu, memory, heavy, _, _ in kinds:
@@ -140,7 +192,7 @@ def room_of(kinds: list[Kind], state: State, free: int, whole: int) -> list[int]
     return found
 
 
-def scarcity_prices(kinds: list[Kind], pool: Population, room: Ints) -> Ints:
+def scarcity_prices(kinds: list[JobKind], pool: Population, room: Ints) -> Ints:
     """The price of each kind's room, in parts of PRICE_ONE; `room` is what the pool has of each, in thousandths."""
     prices: list[int] = []
     for kind, there in zip(kinds, room.tolist(), strict=True):
@@ -154,5 +206,5 @@ def _price(wanted: int, there: int) -> int:
     unsure = wanted * UNSURE_PERCENT // 100
     deviation = isqrt(max(wanted, 500) * 1000 + unsure * unsure)
     steps = min(max((there - wanted) * STEPS // deviation, -REACH * STEPS), REACH * STEPS)
-    chance = CHANCE[steps + REACH * STEPS] * PRICE_ONE // CHANCE_ONE
+    chance = CHANCE[steps + REACH * STEPS] * PRICE_ONE // ONE
     return chance + PRICE_ONE * min(wanted, max(there, 1000)) // (max(there, 1000) * FLOOR_PARTS)

@@ -1,0 +1,234 @@
+"""Offers that are placed or refused, and the life of a run: started, stopped, ended, released.
+
+Runs that are idle under policies that give them to waiting jobs. Only these are asked to yield by the rule "idle": a
+user who returns after the queue named the run keeps it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict, ReportedRefusal, run_key
+from fairlead_placer.cluster.failure_history import RankEnding, record_ending, way_of
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.cluster.timeline.run_ends import job_of, learn
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+
+#: A cause that a parked class has named is not named again within this time, however often it comes and goes.
+NEWS_INTERVAL_NS = 10 * 1_000_000_000
+
+#: Stops that a stronger one replaces.
+YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
+
+
+def _job_placed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
+    nodes = [state.nodes[part.node] for part in event.parts]
+    hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
+    job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
+    run = PlacedRun(
+        event.job, event.attempt, seq, event.parts, hosts, "", event.master_address, event.master_port, at_ns,
+        gang=job.gang if job is not None else "",
+    )  # fmt: skip
+    if state.requeued:
+        run.restarted = state.drop(state.requeued, event.job) or ""
+    if state.withdrawals:
+        withdrawal = state.drop(state.withdrawals, event.job)
+        if withdrawal is not None:  # it was placed before the stop was seen: the run is stopped at once
+            run.stop = withdrawal.stop
+    state.place(run, nodes)
+    if state.claims or state.pleas or state.reservations:
+        state.drop(state.claims, event.job)
+        state.drop(state.pleas, event.job)
+        state.unreserve(event.job)
+
+
+def _job_unplaceable(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
+    offer = state.offers.get(event.job)
+    if offer is not None:
+        group = state.classes[offer.request]
+        keys, since_ns = set(event.reasons), at_ns
+        if group.outcome is not None and at_ns < group.outcome.since_ns + NEWS_INTERVAL_NS:
+            keys, since_ns = keys | set(group.outcome.keys), group.outcome.since_ns
+        state.set(group, "outcome", ReportedRefusal(tuple(sorted(keys)), event.nodes, since_ns))
+
+
+def _offer_returned(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.OfferReturned) -> None:
+    state.drop(state.withdrawals, event.job)
+
+
+def _rank_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RankStarted) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "started", run.started | 1 << event.rank)
+    _began(state, run, at_ns)
+
+
+def _run_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RunStarted) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "started", run.all_ranks)
+    _began(state, run, at_ns)
+
+
+def _began(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
+    if not run.began_ns:
+        state.set(run, "began_ns", at_ns)
+
+
+def _checkpoint_saved(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.CheckpointSaved) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    state.set(run, "saved_ns", at_ns)
+    if event.noticed and run.notice_ns:  # the notice is over, for all ranks
+        state.set(run, "notice_ns", 0)
+        _touch_live(state, run)
+
+
+def _rank_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RankEnded) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    _end(state, run, event.rank)
+    if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
+        verdict = RankVerdict(
+            event.outcome,
+            event.exit_code,
+            event.signal,
+            event.rank,
+            event.message,
+            event.fault,
+            event.blames,
+            event.ran_ns,
+        )
+        state.set(run, "verdict", verdict)
+        record_ending(state, run, _ending(event, well=False), at_ns)
+        _touch_live(state, run)
+    elif event.rank == 0 and run.led_to_its_end:
+        _touch_live(state, run)
+    if event.released:
+        _release(state, run, event.rank)
+
+
+def _run_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    if run.verdict is None:  # else it was noted with the rank that decided it
+        well = is_success(event.outcome, event.exit_code, event.signal)
+        record_ending(state, run, _ending(event, well=well), at_ns)
+    learn(state, run, event.outcome, at_ns)
+    state.put(state.unanswered, event.job, event.attempt)
+    for rank in range(len(run.parts)):
+        if not run.ended >> rank & 1:
+            _end(state, run, rank)
+    for name in event.released:
+        _release(state, run, state.nodes[name].held[run.key])
+
+
+def _allocation_released(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.AllocationReleased) -> None:
+    run = state.runs[run_key(event.job, event.attempt)]
+    _release(state, run, state.nodes[event.node].held[run.key])
+
+
+def _ending(event: ev.RankEnded | ev.RunEnded, *, well: bool) -> RankEnding:
+    way = way_of(event.outcome, event.exit_code, event.signal)
+    return RankEnding(event.outcome, well, event.rank, way, event.fault, event.blames)
+
+
+def _end(state: ClusterState, run: PlacedRun, rank: int) -> None:
+    node = state.nodes[run.parts[rank].node]
+    state.set(run, "ended", run.ended | 1 << rank)
+    state.set(node, "live", node.live - 1)
+    state.touch(node.name)
+
+
+def _release(state: ClusterState, run: PlacedRun, rank: int) -> None:
+    part = run.parts[rank]
+    state.give(state.nodes[part.node], run.key, part)
+    state.set(run, "released", run.released | 1 << rank)
+    if run.released == run.all_ranks:
+        state.drop(state.runs, run.key)
+    state.touch(part.node)
+
+
+def stop(state: ClusterState, run: PlacedRun, reason: str, at_ns: int, *, notice: bool = True, ran_ns: int = 0) -> None:
+    """Mark the orders of a run's living ranks as stopping for `reason`.
+
+    A person's stop outranks a drain, a stop for another job and a stop for a fault. All of them outrank a time limit.
+    Agents hold a time limit back until the run has run for `ran_ns` by their clocks; the other stops do not wait for that,
+    and a time limit delays none that has begun. The first stop of a run with a `notice` gives the notice; a stop without
+    one ends it.
+    """
+    if reason == "time_limit" and run.stop:
+        return
+    if run.stop in YIELDING_STOPS:
+        if not notice:
+            state.set(run, "notice_ns", 0)
+        elif not run.stop and run.started == run.all_ranks and not run.ended:
+            _give_notice(state, run, at_ns)
+        elif run.stop == "time_limit" and run.notice_ns:
+            state.set(run, "noticed_ns", at_ns)  # its agents may have held the notice back, too
+        state.set(run, "stop", reason)
+        state.set(run, "ran_ns", ran_ns)
+        _touch_live(state, run)
+
+
+def _give_notice(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
+    job = job_of(state, run)
+    if job is not None and job.checkpoint is not None and job.checkpoint.is_told:
+        state.set(run, "noticed_ns", at_ns)
+        state.set(run, "notice_ns", job.checkpoint.notice_ns)
+
+
+def send_away(
+    state: ClusterState, node: ClusterNode, at_ns: int, leave: Callable[[PlacedRun], bool] = lambda run: True
+) -> None:
+    """Stop the node's runs that `leave` selects, so that each job goes elsewhere. Runs that are already stopping are skipped,
+    except those that stop for their time limit only.
+    """
+    for key in sorted(node.held):
+        run = state.runs[key]
+        if run.ended != run.all_ranks and run.stop in ("", "time_limit") and leave(run):
+            stop(state, run, "drained", at_ns)
+
+
+def _touch_live(state: ClusterState, run: PlacedRun) -> None:
+    for rank, part in enumerate(run.parts):
+        if not run.ended >> rank & 1:
+            state.touch(part.node)
+
+
+def is_success(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None) -> bool:
+    """True for a rank whose end does not end the others."""
+    return outcome == "exited" and exit_code == 0 and signal is None
+
+
+HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
+    ev.JobPlaced: _job_placed,
+    ev.JobUnplaceable: _job_unplaceable,
+    ev.OfferReturned: _offer_returned,
+    ev.RankStarted: _rank_started,
+    ev.RunStarted: _run_started,
+    ev.CheckpointSaved: _checkpoint_saved,
+    ev.RankEnded: _rank_ended,
+    ev.RunEnded: _run_ended,
+    ev.AllocationReleased: _allocation_released,
+}
+
+
+def _reclaim_requested(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.ReclaimRequested) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and event.rule not in run.idle:
+        state.set(run, "idle", (*run.idle, event.rule))
+
+
+def _active(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobActive) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and event.rule in run.idle:
+        state.set(run, "idle", tuple(rule for rule in run.idle if rule != event.rule))
+
+
+def _extended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobExtended) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and run.idle:
+        state.set(run, "idle", ())
+
+
+IDLE_HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
+    ev.ReclaimRequested: _reclaim_requested,
+    ev.JobActive: _active,
+    ev.JobExtended: _extended,
+}

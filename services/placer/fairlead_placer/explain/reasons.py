@@ -1,0 +1,254 @@
+"""Reasons a request fits nowhere now: one dominant cause per node of its pool, counted. The output of the decision itself.
+
+A node's cause is the first that holds, in the order of `CAUSES`: causes that waiting cannot cure come before those that
+it can. Nodes that would take a unit are counted as fitting (a gang wants more of them).
+
+Near misses of a refusal: nodes that would take a unit once a single job there has ended.
+
+Bounded: of the rows of nodes that the unit could ever use, those that lack least are examined, NODES_MAX nodes in all,
+and at most RUNS_MAX runs of each. Computed only for a published refusal.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead_placer.cluster.capacity.free_resources import FreeResources
+from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, gpus_short, never, seat
+from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
+from fairlead_placer.cluster.entities import CORDONED, ClusterNode, pool_of
+from fairlead_placer.cluster.failure_history import avoided
+from fairlead_placer.cluster.placement.gangs import Shortfall
+from fairlead_placer.cluster.plans import Window
+from fairlead_placer.cluster.pools import PoolIndex
+from fairlead_placer.cluster.state import ClusterState
+from fairlead_placer.cluster.timeline.earliest_start import NEVER_NS
+from fairlead_placer.cluster.timeline.run_ends import end_of
+from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance, barred
+from fairlead_placer.packing.rows import Key
+from fairlead_schemas.wire.events import NearMiss, Part
+from fairlead_schemas.wire.resources import Request
+
+CAUSES: dict[str, str] = {
+    "lost": "the node is lost",
+    "cordoned": "the node is cordoned",
+    "draining": "the node is draining or drained",
+    "quarantined": "the node is in quarantine",
+    "suspect": "the node is suspect: it has the one run that it may have, or rests after a failure",
+    "taint": "the node has a taint that the job does not tolerate",
+    "gpu_model": "the node has another GPU model",
+    "selector": "the node lacks a label of the selector",
+    "sharing": "the node's GPUs are, or are not, given out as replicas",
+    "mig_profile": "the node has no GPU that can have an instance of the MIG profile",
+    "mig_mode": "too many of the node's GPUs are in MIG mode: they are given by instances, and not whole",
+    "gpus": "the node has too few GPUs in all",
+    "gpu_memory": "too few of the node's GPUs have the memory",
+    "compute_capability": "too few of the node's GPUs have the compute capability",
+    "topology": "the node's GPUs are never so connected",
+    "nics": "the node has too few network devices",
+    "cpu": "the node has too little CPU in all",
+    "memory": "the node has too little memory in all",
+    "gpu_faulted": "too many of the node's GPUs are faulted",
+    "avoided": "the node is one that the job has failed on",
+    "maintenance": "the node has a maintenance window that would come over the job",
+    "reserved": "the node is kept for another job",
+    "free_gpus": "too few GPUs are free",
+    "free_mig": "too few MIG instances of the profile are there and free",
+    "free_gpu_memory": "too little memory is left of shared GPUs",
+    "free_cpu": "too little CPU is free",
+    "free_memory": "too little memory is free",
+    "not_empty": "others' work is on the node",
+    "free_links": "GPUs enough are free, but not so connected",
+    "free_numa": "GPUs enough are free, but not with CPUs on one NUMA node or socket",
+}
+
+
+#: Windows that are named.
+WINDOWS_MAX = 3
+NONE: Mapping[str, FreeResources] = {}
+
+
+class FitRefusal(NamedTuple):
+    """The answer for a request that fits nowhere, in the terms of JobUnplaceable."""
+
+    reasons: dict[str, int]
+    nodes: int
+    fitting: int
+    gpu_milli_free: int
+    gpu_milli_total: int
+    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
+    level: str = ""
+    best: int = 0
+    #: The windows of nodes that are counted under "maintenance", the soonest first; WINDOWS_MAX at most.
+    windows: tuple[str, ...] = ()
+
+
+def cause_of(node: ClusterNode, ask: UnitRequest, job: str) -> str:
+    """Return the cause that keeps the node from taking a unit of the job, "" if there is none."""
+    if not node.open:
+        return _closed(node)
+    ever = never(node.left, ask)
+    if ever:
+        return ever
+    if node.keeper not in ("", job):
+        return "reserved"
+    return _lacking(node.left, ask)
+
+
+def _lacking(left: FreeResources, ask: UnitRequest) -> str:
+    found = seat(left, ask)
+    return "" if isinstance(found, NodeAllocation) else found
+
+
+def _closed(node: ClusterNode) -> str:
+    if node.lost:
+        return "lost"
+    if not node.on_duty:
+        return "cordoned" if node.duty == CORDONED else "draining"
+    return "quarantined" if node.quarantined else "suspect"
+
+
+def refusal(
+    state: ClusterState, request: Request, job: str, short: Shortfall | None = None, now_ns: int = 0, then: Mapping[str, FreeResources] = NONE
+) -> FitRefusal:  # fmt: skip
+    """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
+    several kinds of units, for the one that the fewest nodes take. `now_ns` 0: whatever windows are ahead. `then`: what some
+    nodes that take work of the job would have; the causes are counted as if they had."""
+    index = state.pools.of(request)
+    asks = unit_requests(request)
+    counts, fitting = min((_count(index, ask, job, then) for ask in asks), key=lambda each: each[1])
+    failed, met = avoided(state, job), UpcomingMaintenance(state).met(job, now_ns)
+    barred = {name: "maintenance" for window in met for name in window.nodes} | dict.fromkeys(failed, "avoided")
+    spared: set[str] = set()
+    for name, cause in barred.items():
+        node = state.nodes[name]
+        if node.pool == pool_of(request) and not any(cause_of(node, ask, job) for ask in asks):
+            fitting -= 1
+            counts[cause] = counts.get(cause, 0) + 1
+            spared.add(name)
+    return FitRefusal(
+        reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
+        nodes=len(index.members), fitting=fitting,
+        gpu_milli_free=_free_milli(index, asks[0], job),
+        gpu_milli_total=1000 * index.gpus,
+        level=short.level if short else "", best=short.best if short else 0,
+        windows=_named(met, spared - failed),
+    )  # fmt: skip
+
+
+def _named(windows: Sequence[Window], nodes: AbstractSet[str]) -> tuple[str, ...]:
+    """Return the windows that contain some of the nodes, by start and name, at most WINDOWS_MAX."""
+    found = sorted(windows, key=lambda window: (window.starts_ns, window.name))
+    return tuple([window.name for window in found if not nodes.isdisjoint(window.nodes)][:WINDOWS_MAX])
+
+
+def _free_milli(index: PoolIndex, ask: UnitRequest, job: str) -> int:
+    """Return the free thousandths on nodes open to the job, judged by taints and reservations."""
+    kept = sum(node.left.free_milli for node in index.aside.values() if node.open and node.keeper == job)
+    barred = [build.number for build in index.builds.values() if ask.verdict(build).cause == "taint"]
+    if not barred:
+        return kept + index.rows.free_milli
+    free = index.rows.states.free_milli * index.rows.counts
+    builds = [index.rows.keys[row].build for row in map(int, index.rows.filled)]
+    return kept + int(free[~np.isin(builds, barred)].sum())
+
+
+def _count(
+    index: PoolIndex, ask: UnitRequest, job: str, then: Mapping[str, FreeResources]
+) -> tuple[dict[str, int], int]:
+    """({cause: nodes}, nodes that fit). Nodes that are alike are looked at once."""
+    counts: dict[str, int] = {}
+    for row, masks in enumerate(index.inhabitants):
+        for names in masks.values() if masks else ():
+            now = [name for name in names if name not in then] if then else names
+            if now:
+                _count_names(index, row, now, ask, counts)
+    causes = [cause_of(node, ask, job) for node in index.aside.values() if node.name not in then]
+    for cause in causes + [_lacking(left, ask) for left in then.values()]:
+        counts[cause] = counts.get(cause, 0) + 1
+    return counts, counts.pop("", 0)
+
+
+def _count_names(index: PoolIndex, row: int, names: list[str], ask: UnitRequest, counts: dict[str, int]) -> None:
+    """Nodes of one row and one set of free GPUs: at once, where what the row says of them settles it."""
+    left = index.members[names[0]].left
+    cause = ask.verdict(left.build).cause
+    key, request = index.rows.keys[row], ask.request
+    if not cause and not ask.stands:  # nodes that are alike stand elsewhere
+        cause = gpus_short(left, ask) or _amounts_short(key, request)
+    if cause:
+        counts[cause] = counts.get(cause, 0) + len(names)
+        return
+    for name in names:
+        each = _lacking(index.members[name].left, ask)
+        counts[each] = counts.get(each, 0) + 1
+
+
+def _amounts_short(key: Key, request: Request) -> str:
+    """Return the resource that no node of the row has enough of: the row's amounts are rounded up."""
+    if key.cpu_milli < request.cpu_milli:
+        return "free_cpu"
+    return "free_memory" if key.memory_mib < request.memory_mib else ""
+
+
+NODES_MAX = 8
+RUNS_MAX = 16
+NEAR_MAX = 3
+
+
+def near_misses(state: ClusterState, request: Request, job: str, now_ns: int) -> tuple[NearMiss, ...]:
+    """Return the earliest near misses, each on another node. For several kinds of units, the first kind counts."""
+    index, ask = state.pools.of(request), unit_requests(request)[0]
+    beside = barred(state, job, now_ns)
+    found: list[tuple[int, NearMiss]] = []
+    for node in _closest(index, ask):
+        if node.name not in beside:
+            ends = [(miss.at_ns or NEVER_NS, miss.job, miss) for miss in _on(state, node, ask, now_ns)]
+            if ends:
+                at_ns, _, miss = min(ends, key=lambda each: each[:2])
+                found.append((at_ns, miss))
+    found.sort(key=lambda each: (each[0], each[1].node))
+    return tuple(miss for _, miss in found[:NEAR_MAX])
+
+
+def _closest(index: PoolIndex, ask: UnitRequest) -> list[ClusterNode]:
+    """Busy nodes that take work, those that lack least first."""
+    rows: list[tuple[int, int, int, int]] = []
+    for row, masks in enumerate(index.inhabitants):
+        if not masks:
+            continue
+        key, build = index.rows.keys[row], index.builds[index.rows.keys[row].build]
+        if not ask.verdict(build).cause:
+            gpus = max(0, ask.gpus - key.whole) if ask.whole else 0
+            cpu, memory = ask.request.cpu_milli - key.cpu_milli, ask.request.memory_mib - key.memory_mib
+            rows.append((gpus, max(0, cpu), max(0, memory), row))
+    found: list[ClusterNode] = []
+    for *_, row in sorted(rows):
+        names = sorted(name for inside in index.inhabitants[row].values() for name in inside)
+        found += [index.members[name] for name in names[: NODES_MAX - len(found)]]
+        if len(found) >= NODES_MAX:
+            break
+    return found
+
+
+def _on(state: ClusterState, node: ClusterNode, ask: UnitRequest, now_ns: int) -> Iterator[NearMiss]:
+    """The runs of the node each of which is all that is in the way."""
+    if isinstance(seat(node.left, ask), NodeAllocation):
+        return
+    for key in sorted(node.held)[:RUNS_MAX]:
+        run, rank = state.runs[key], node.held[key]
+        part = run.parts[rank]
+        left = node.left.copy()
+        left.give(part)
+        if isinstance(seat(left, ask), NodeAllocation):
+            end = end_of(state, run, rank, now_ns)
+            yield NearMiss(
+                node=node.name, job=run.job, at_ns=end.at_ns, basis=end.basis, gpu_milli=_milli(part),
+                cpu_milli=part.cpu_milli, memory_mib=part.memory_mib,
+            )  # fmt: skip
+
+
+def _milli(part: Part) -> int:
+    return len(part.gpus) * (part.gpu_milli or 1000)

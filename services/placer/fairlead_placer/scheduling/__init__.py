@@ -1,0 +1,1 @@
+"""Scheduling actions, one file each: allocate, backfill, reserve, preempt, repartition, defragment."""
