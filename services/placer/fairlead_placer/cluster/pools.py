@@ -85,6 +85,7 @@ class PoolIndex:
     def discard(self, node: ClusterNode) -> None:
         """The node belongs elsewhere."""
         self.unsettled.pop(node.name, None)
+        self._gained.pop(node.name, None)  # its row will be another pool's
         if node.row >= 0:
             self._lift(node)
             node.row = -1
