@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bench import warehouse as storing
 from bench.table import Row, percentile
-from fairlead_telemetry.database import whole_machine
-from fairlead_telemetry.lookup import find_job
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.queries.answers import find_job
+from fairlead_telemetry.warehouse.database import whole_machine
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 MILLION = 1_000_000
 EVENTS_PER_LIFE = 6

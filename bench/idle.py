@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, decode_samples, encode_samples
-from fairlead_telemetry.idle.questions import Question
-from fairlead_telemetry.idle.state import Part
-from fairlead_telemetry.idle.watch import Watch
+from fairlead_telemetry.idle.questions import ActivityQuestion
+from fairlead_telemetry.idle.state import RunDevices
+from fairlead_telemetry.idle.watch import ActivityWatch
 
 SECOND_NS = 1_000_000_000
 POLICY = IdlePolicy(
@@ -48,12 +48,12 @@ def _batch(number: int, gpus: int, second: int, *, is_busy: bool) -> SampleBatch
     )
 
 
-def questions(nodes: int, gpus: int) -> list[Question]:
+def questions(nodes: int, gpus: int) -> list[ActivityQuestion]:
     """One for each run."""
     return [
-        Question(
+        ActivityQuestion(
             job=str(number + 1), attempt=1, rule="utilization", started_ns=0, below=POLICY.below, after_ns=POLICY.after_ns,
-            parts=(Part(f"n{number}", tuple(f"GPU-{number:08x}-{index}" for index in range(gpus))),), is_idle=False,
+            parts=(RunDevices(f"n{number}", tuple(f"GPU-{number:08x}-{index}" for index in range(gpus))),), is_idle=False,
         )
         for number in range(nodes)
     ]  # fmt: skip
@@ -72,7 +72,7 @@ def main() -> None:
     for name, default in (("--nodes", 1750), ("--gpus", 8), ("--seconds", 20), ("--busy", 70)):
         parser.add_argument(name, type=int, default=default)
     asked = parser.parse_args()
-    watch, wanted = Watch(), questions(asked.nodes, asked.gpus)
+    watch, wanted = ActivityWatch(), questions(asked.nodes, asked.gpus)
     tracemalloc.start()
     watch.follow(wanted)
     for second in (1, 2):

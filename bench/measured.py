@@ -19,11 +19,11 @@ from bench.table import Row, percentile
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.wire.resources import Request
-from fairlead_telemetry.samples import SampleIntake
-from fairlead_telemetry.sql.member_copy import Scope, carve
-from fairlead_telemetry.sql.process import Question
-from fairlead_telemetry.sql.worker import Desk
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.samples.intake import SampleIntake
+from fairlead_telemetry.sql.member_copy import MemberScope, write_member_copy
+from fairlead_telemetry.sql.worker import QueryWorker
+from fairlead_telemetry.sql.worker_process import WorkerQuery
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 
 TEN_MILLION = 10_000_000
 DAY_S = 86_400
@@ -111,7 +111,7 @@ def _life(job: str, node: str, user: str) -> Iterator[ev.Event]:
 
 
 def _compared(copy: Path, what: str, ask: str, baseline: str, count: int) -> Row:
-    desk = Desk()
+    desk = QueryWorker()
     took_ms, there = _ms(desk, copy, ask)
     raw_ms, wanted = _ms(desk, copy, baseline, times=3)
     desk.close()
@@ -123,13 +123,13 @@ def _compared(copy: Path, what: str, ask: str, baseline: str, count: int) -> Row
     )  # fmt: skip
 
 
-def _ms(desk: Desk, copy: Path, query: str, times: int = ASKED) -> tuple[float, int]:
+def _ms(desk: QueryWorker, copy: Path, query: str, times: int = ASKED) -> tuple[float, int]:
     """Median time of an answer, and how many rows it has."""
     took: list[float] = []
     answer = b""
     for number in range(1, times + 2):  # the first one opens the copy
         began = time.perf_counter()
-        answer = desk.answer(Question(number, str(copy), query, 10_000, 60.0))
+        answer = desk.answer(WorkerQuery(number, str(copy), query, 10_000, 60.0))
         took.append((time.perf_counter() - began) * 1000)
     found = msgspec.json.decode(answer)
     if "error" in found:
@@ -142,11 +142,11 @@ def _carved(copy: Path, directory: Path, count: int) -> Row:
     path = directory / "part" / "warehouse.duckdb"
     path.parent.mkdir()
     began = time.perf_counter()
-    carve(copy, path, Scope("u2", ()))
+    write_member_copy(copy, path, MemberScope("u2", ()))
     seconds = time.perf_counter() - began
-    desk = Desk()
+    desk = QueryWorker()
     took_ms, _ = _ms(desk, path, _EFFICIENCY)
-    found = msgspec.json.decode(desk.answer(Question(99, str(path), "SELECT count(*) FROM samples", 1, 60.0)))
+    found = msgspec.json.decode(desk.answer(WorkerQuery(99, str(path), "SELECT count(*) FROM samples", 1, 60.0)))
     desk.close()
     return Row(
         f"{count:,} samples: the file of a member who sees {found['rows'][0][0]:,} of them is made", f"{seconds:.2f} s", "none", True,

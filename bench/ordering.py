@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.table import Row
 from fairlead_bus.main import collect_rarely
 from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Amounts, Limits, Node, Tree
+from fairlead_queue.fairness.tree import Amounts, Limits, QueueNode, QueueTree
 from fairlead_queue.sequencers.drf import Drf
 
 RESOURCES = ("gpu", "cpu", "memory")
@@ -37,9 +37,9 @@ class Rates(NamedTuple):
     heap: float
 
 
-def tree_of_queues(fanout: tuple[int, ...] = FANOUT) -> Tree:
+def tree_of_queues(fanout: tuple[int, ...] = FANOUT) -> QueueTree:
     """Limits at every level; a kind of job waits in every leaf."""
-    tree = Tree(RESOURCES)
+    tree = QueueTree(RESOURCES)
     tree.capacity = list(CAPACITY)
     for number, path in enumerate(_paths(fanout)):
         top = path.partition("/")[0]
@@ -65,7 +65,7 @@ def measure(turns: int = TURNS, fanout: tuple[int, ...] = FANOUT) -> Rates:
     tree = tree_of_queues(fanout)
     ranking = Ranking(tree, Drf(tree))
     ranking.first()  # builds the order
-    given: list[Node] = []
+    given: list[QueueNode] = []
     taken = _timed(lambda: given.extend(_turn(tree, ranking) for _ in range(turns)))
     freed = _timed(lambda: [_release(tree, ranking, leaf) for leaf in given])
     assert not any(tree.root.usage)
@@ -84,7 +84,7 @@ def row() -> Row:
     )
 
 
-def _turn(tree: Tree, ranking: Ranking) -> Node:
+def _turn(tree: QueueTree, ranking: Ranking) -> QueueNode:
     leaf = ranking.first()
     assert leaf is not None
     assert tree.refusal(leaf, leaf.leaf) is None
@@ -93,13 +93,13 @@ def _turn(tree: Tree, ranking: Ranking) -> Node:
     return leaf
 
 
-def _release(tree: Tree, ranking: Ranking, leaf: Node) -> None:
+def _release(tree: QueueTree, ranking: Ranking, leaf: QueueNode) -> None:
     tree.charge(leaf, leaf.leaf, -1)
     ranking.touch(leaf)
     ranking.first()
 
 
-def _by_heap(tree: Tree, turns: int) -> None:
+def _by_heap(tree: QueueTree, turns: int) -> None:
     """The leaf of the smallest weighted dominant share, by the same integers."""
     drf = Drf(tree)
     leaves = [node for node in tree.nodes.values() if node.is_leaf]

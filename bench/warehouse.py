@@ -26,9 +26,9 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.wire.resources import Request
 from fairlead_telemetry.ingest import FLUSH_BYTES
-from fairlead_telemetry.samples import SampleIntake
+from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.schema import EVENTS
-from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Cursor, Warehouse
 
 #: What the service takes into one transaction when it is behind.
 BYTES_PER_TRANSACTION = FLUSH_BYTES

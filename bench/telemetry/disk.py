@@ -17,8 +17,8 @@ import duckdb
 import numpy as np
 
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.warehouse import FILE, Warehouse
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.warehouse.warehouse import FILE, Warehouse
 
 START_NS = 20_777 * DAY_NS
 

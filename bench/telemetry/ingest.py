@@ -24,7 +24,7 @@ from bench.stack import Stack
 from fairlead_bus.nats.adapter import NatsBus
 from fairlead_bus.port import BusError
 from fairlead_schemas.wire import subjects
-from fairlead_telemetry.warehouse import FILE
+from fairlead_telemetry.warehouse.warehouse import FILE
 
 GPUS = 8
 #: Until all nodes have told, and the first transactions are over.

@@ -20,9 +20,9 @@ import numpy as np
 from bench.telemetry.load import GPUS, PATTERNS, Node
 from bench.telemetry.model import METRICS, gpu_day
 from fairlead_schemas.wire.samples import decode_columns
-from fairlead_telemetry.database import SETTLE_BYTES
-from fairlead_telemetry.samples import SampleBook, SampleIntake
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.samples.intake import SampleBook, SampleIntake
+from fairlead_telemetry.warehouse.database import SETTLE_BYTES
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 
 class Held(NamedTuple):

@@ -12,7 +12,7 @@ import msgspec
 
 from bench.vectors import kai_division, kueue_share
 from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Limits, Tree, bits
+from fairlead_queue.fairness.tree import Limits, QueueTree, bits
 from fairlead_queue.sequencers.drf import Drf
 
 type Whole = Annotated[int, msgspec.Meta(ge=0)]
@@ -85,7 +85,7 @@ def fill(capacity: Mapping[str, int], weights: Mapping[str, int], demands: Mappi
     """
     if not capacity:
         raise ValueError("the pool has no resources")
-    tree = Tree(tuple(capacity))
+    tree = QueueTree(tuple(capacity))
     tree.capacity = [capacity[name] for name in tree.resources]
     for path, weight in weights.items():
         tree.add(path, Limits(weight=weight))
@@ -108,7 +108,7 @@ def fill(capacity: Mapping[str, int], weights: Mapping[str, int], demands: Mappi
     return given
 
 
-def _check(tree: Tree, path: str, demand: Demand) -> None:
+def _check(tree: QueueTree, path: str, demand: Demand) -> None:
     node = tree.nodes.get(path)
     if node is None or node.children:
         raise ValueError(f'"{path}" has a demand and is no leaf of the tree')

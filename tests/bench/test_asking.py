@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench import asking, warehouse
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 
 def test_every_row_is_measured() -> None:

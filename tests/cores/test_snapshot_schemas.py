@@ -11,9 +11,9 @@ import pytest
 
 from fairlead_bus.core import described
 from fairlead_placer.snapshot import Shot
-from fairlead_queue.snapshot.rows import Document as QueueDocument
+from fairlead_queue.snapshot import QueueSnapshot as QueueDocument
 from fairlead_replay.fold import CORES
-from fairlead_telemetry.idle.snapshot import Document as IdleDocument
+from fairlead_telemetry.idle.snapshot import IdleSnapshot as IdleDocument
 
 GOLDEN = Path(__file__).parent / "data" / "snapshot_schemas.txt"
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {"queue": QueueDocument, "placer": Shot, "telemetry": IdleDocument}

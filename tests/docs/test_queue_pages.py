@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead.jobfile import reader
-from fairlead_queue.sequencers.named import OURS
+from fairlead_queue.sequencers.registry import OURS
 from fairlead_schemas.queuefile.amounts import GPU_WORD
 from fairlead_schemas.queuefile.parse import read_queue_file
 from fairlead_schemas.queuefile.settings_format import (

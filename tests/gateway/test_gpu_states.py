@@ -25,8 +25,8 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import decode_envelope, encode_commit
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
-from fairlead_telemetry.samples import SampleIntake
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.samples.intake import SampleIntake
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 from tests.gateway.test_why_places import views_of
 from tests.placer.world import SECOND, World, inventory, request
 

@@ -10,8 +10,8 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_queue.core import QueueCore
+from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.waiting.jobs import Array, Job
-from fairlead_queue.waiting.order import priority_of
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.workload import People

@@ -1,6 +1,6 @@
 """Budgets that demote, that are raised, lowered, set and taken away; and prices that change."""
 
-from fairlead_queue.budgets import UNIT
+from fairlead_queue.fairness.budgets import UNIT
 from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
 from tests.queue.spending import HOUR, budget, marks, use, world_at

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_queue.budgets import UNIT, period_of
+from fairlead_queue.fairness.budgets import UNIT, period_of
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
 from tests.queue.spending import HOUR, at, budget, marks, use, world_at

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_queue.decide.node_clearing import Going, by_node, units_freed
+from fairlead_queue.decide.preemption_estimates import DepartingRun, clearing_order, units_freed
 from fairlead_queue.limits import REVIEW_NS, STARVING_MAX, VICTIMS_MAX
 from fairlead_schemas.wire import events as ev
 from tests.queue.world import SECOND, World, request
 from tests.queue.yielding import SOON
 
 GOINGS = st.builds(
-    Going,
+    DepartingRun,
     st.integers(0, 3),
     st.integers(1, 4),
     st.lists(st.sampled_from(["n1", "n2", "n3"]), min_size=1, max_size=3).map(tuple),
@@ -23,32 +23,32 @@ GOINGS = st.builds(
 def test_the_cheapest_node_comes_first_with_as_many_as_make_room() -> None:
     """Then the next, then one on which they do not suffice, then those that need not go."""
     runs = [
-        Going(1, 1, ["far"]), Going(1, 2, ["a"]), Going(2, 2, ["b"]), Going(3, 2, ["a"]), Going(3, 2, ["b"]),
-        Going(9, 4, ["a"]),
+        DepartingRun(1, 1, ["far"]), DepartingRun(1, 2, ["a"]), DepartingRun(2, 2, ["b"]), DepartingRun(3, 2, ["a"]), DepartingRun(3, 2, ["b"]),
+        DepartingRun(9, 4, ["a"]),
     ]  # fmt: skip
-    assert by_node(runs, 4) == [1, 3, 2, 4, 0, 5]
+    assert clearing_order(runs, 4) == [1, 3, 2, 4, 0, 5]
 
 
 def test_a_run_on_several_nodes_goes_once() -> None:
     """It makes room on each of them."""
-    runs = [Going(1, 2, ["a", "b"]), Going(2, 2, ["b"]), Going(2, 2, ["a"])]
-    assert by_node(runs, 4) == [0, 1, 2]
+    runs = [DepartingRun(1, 2, ["a", "b"]), DepartingRun(2, 2, ["b"]), DepartingRun(2, 2, ["a"])]
+    assert clearing_order(runs, 4) == [0, 1, 2]
     assert units_freed(runs, 4, shared=False) == 2
 
 
 def test_units_that_share_nodes_take_all_that_fits() -> None:
     """One to a node otherwise, and only where they fit."""
-    runs = [Going(1, 8, ["a"]), Going(1, 1, ["b"])]
+    runs = [DepartingRun(1, 8, ["a"]), DepartingRun(1, 1, ["b"])]
     assert (units_freed(runs, 2, shared=True), units_freed(runs, 2, shared=False)) == (4, 1)
 
 
 @given(runs=st.lists(GOINGS, max_size=8), unit=st.integers(1, 6))
 def test_all_are_in_the_order_once_and_no_other_order_frees_a_unit_with_the_first_so_cheaply(
-    runs: list[Going], unit: int
+    runs: list[DepartingRun], unit: int
 ) -> None:
     """The first node that is cleared is the cheapest that can be."""
     runs = sorted(runs, key=lambda run: run.cost)
-    order = by_node(runs, unit)
+    order = clearing_order(runs, unit)
     assert sorted(order) == list(range(len(runs)))
     able = [
         cost
@@ -64,7 +64,7 @@ def test_all_are_in_the_order_once_and_no_other_order_frees_a_unit_with_the_firs
         assert paid <= min(able)
 
 
-def _cost_of(runs: list[Going], node: str, unit: int) -> int | None:
+def _cost_of(runs: list[DepartingRun], node: str, unit: int) -> int | None:
     """What the cheapest runs there cost until a unit has room."""
     cost = held = 0
     for run in runs:

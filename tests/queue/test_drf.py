@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.vectors.fairshare import Demand, fill
 from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Limits, Tree, bits
+from fairlead_queue.fairness.tree import Limits, QueueTree, bits
 from fairlead_queue.sequencers.drf import Drf
 
 RESOURCES: tuple[str, ...] = ("cpu", "gpu", "mem")
@@ -254,7 +254,7 @@ class Pool:
     """A pool in which tasks end, and what is free is given out again at once."""
 
     def __init__(self, capacity: dict[str, int], needs: Leaves) -> None:
-        self.tree = Tree(tuple(capacity))
+        self.tree = QueueTree(tuple(capacity))
         self.tree.capacity = list(capacity.values())
         for path, need in needs.items():
             leaf = self.tree.add(path, Limits())

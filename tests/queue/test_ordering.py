@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bench.ordering import measure
 from fairlead_queue.fairness.ordering import VIEWS_MAX, Ranking, Sequencer
 from fairlead_queue.fairness.past_use import PastUse
-from fairlead_queue.fairness.tree import Limits, Node, Tree
+from fairlead_queue.fairness.tree import Limits, QueueNode, QueueTree
+from fairlead_queue.sequencers.custom import CustomSequencer, QueueOrder, QueueView
 from fairlead_queue.sequencers.drf import Drf
 from fairlead_queue.sequencers.fifo import Fifo
-from fairlead_queue.sequencers.own import Keyed, QueueOrder, QueueView
 
 RESOURCES = ("gpu", "cpu")
 PATHS = ("a", "b", "a/x", "a/y", "a/x/u", "a/x/v", "b/x", "b/x/u", "c")
@@ -35,7 +35,7 @@ class Least(QueueOrder):
 SEQUENCERS = {
     "drf": lambda tree: Drf(tree),
     "fifo": lambda tree: Fifo(),
-    "own": lambda tree: Keyed(tree, Least(), PastUse(tree)),
+    "own": lambda tree: CustomSequencer(tree, Least(), PastUse(tree)),
 }
 
 
@@ -46,11 +46,11 @@ class Measured(NamedTuple):
     vector: list[Fraction]
     weighted: Fraction
     #: The leaf whose turn it is below, and where the node stands.
-    turn: Node | None
+    turn: QueueNode | None
     key: tuple[bool, bool, int, Fraction, str]
 
 
-def defined(tree: Tree, node: Node, saturated: int) -> Measured:
+def defined(tree: QueueTree, node: QueueNode, saturated: int) -> Measured:
     """The recursion of the paper, with what fairlead_queue.sequencers.drf adds."""
     real = [Fraction(used, whole) for used, whole in zip(node.usage, tree.capacity, strict=True)]
     if node.children:
@@ -90,7 +90,7 @@ class Ordering(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.tree = Tree(RESOURCES)
+        self.tree = QueueTree(RESOURCES)
         self.tree.capacity = [8, 7]
         self.ranking = Ranking(self.tree, self.sequencer())
         self.numbers = 0
@@ -103,10 +103,10 @@ class Ordering(RuleBasedStateMachine):
     def sequencer(self) -> Sequencer:
         return SEQUENCERS[self.kind](self.tree)
 
-    def leaves(self) -> list[Node]:
+    def leaves(self) -> list[QueueNode]:
         return [node for node in self.tree.nodes.values() if node.is_leaf and node.parent is not None]
 
-    def leaf(self, at: int) -> Node | None:
+    def leaf(self, at: int) -> QueueNode | None:
         leaves = self.leaves()
         return leaves[at % len(leaves)] if leaves else None
 
@@ -179,7 +179,7 @@ class Ordering(RuleBasedStateMachine):
             waiting = [n for n in self.tree.nodes.values() if n.is_leaf and n.front and not n.closed]
             assert first is min(waiting, key=lambda node: node.front, default=None)
 
-    def check_drf(self, first: Node | None, deep: bool) -> None:
+    def check_drf(self, first: QueueNode | None, deep: bool) -> None:
         """Every share is close to its definition; of a leaf it is exact; and the first is first at every level."""
         tree, saturated = self.tree, self.ranking.saturated()
         drf = self.ranking.sequencer
@@ -205,7 +205,7 @@ class Ordering(RuleBasedStateMachine):
                 assert mine[:3] == best[:3]
                 assert mine[3] - best[3] < CLOSE, (node.path, best)
 
-    def rescaled(self, node: Node, saturated: int) -> list[int]:
+    def rescaled(self, node: QueueNode, saturated: int) -> list[int]:
         """What DRF would make of a node's children, whether or not it needed it."""
         return self.ranking.sequencer._rescaled(self.ranking.views[saturated][node], 3 & ~saturated)  # type: ignore[attr-defined] -- of Drf
 
@@ -225,9 +225,9 @@ def test_the_order_is_the_order_measured_anew(kind: str) -> None:
     run_state_machine_as_test(machine, settings=quiet)
 
 
-def leaves(*paths: str) -> Tree:
+def leaves(*paths: str) -> QueueTree:
     """A tree of one resource in which one job waits in every leaf."""
-    tree = Tree(("gpu",))
+    tree = QueueTree(("gpu",))
     tree.capacity = [10]
     for path in paths:
         tree.add(path).wants = {1: 1}
@@ -264,7 +264,7 @@ def test_what_is_measured_of_it_plays() -> None:
 
 def test_views_of_what_is_saturated_are_bounded() -> None:
     """The one that was made first is forgotten; all give the same answers again."""
-    tree = Tree(("r0", "r1", "r2"))
+    tree = QueueTree(("r0", "r1", "r2"))
     tree.capacity = [1, 1, 1]
     leaf = tree.add("a")
     leaf.wants = {1: 1}
@@ -283,7 +283,7 @@ def test_views_of_what_is_saturated_are_bounded() -> None:
 
 def test_ties_go_by_path() -> None:
     """Equal shares, of whatever fractions, are equal."""
-    tree = Tree(("gpu", "cpu"))
+    tree = QueueTree(("gpu", "cpu"))
     tree.capacity = [7, 9]
     for path, weight, usage in (("b", 3, (3, 0)), ("a", 7, (0, 9)), ("c", 1, (1, 0))):
         leaf = tree.add(path, Limits(weight=weight))
@@ -303,7 +303,7 @@ def test_a_job_that_needs_nothing_has_its_turn() -> None:
 @pytest.mark.parametrize("kind", sorted(SEQUENCERS))
 def test_an_empty_tree_has_no_first(kind: str) -> None:
     """Neither has one in which nothing waits."""
-    tree = Tree(RESOURCES)
+    tree = QueueTree(RESOURCES)
     ranking = Ranking(tree, SEQUENCERS[kind](tree))
     assert ranking.first() is None
     ranking.touch(tree.add("a/b"))

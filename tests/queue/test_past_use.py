@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_queue.fairness.past_use import FACTOR_BITS, PastUse, Row, half_to_the
-from fairlead_queue.fairness.tree import Node, Tree
+from fairlead_queue.fairness.past_use import FACTOR_BITS, PastUse, PastUseRow, half_to_the
+from fairlead_queue.fairness.tree import QueueNode, QueueTree
 
 SECOND = 1_000_000_000
 HALF_LIFE = 128 * SECOND
@@ -20,15 +20,15 @@ type Steps = list[tuple[int, int, int]]
 STEPS = st.lists(st.tuples(st.integers(0, 20 * SECOND), st.integers(0, 2), st.integers(0, 10**9)), max_size=30)
 
 
-def tree_of_three() -> Tree:
+def tree_of_three() -> QueueTree:
     """Two leaves in a, and b."""
-    tree = Tree(("gpu", "cpu"))
+    tree = QueueTree(("gpu", "cpu"))
     for path in PATHS:
         tree.add(path)
     return tree
 
 
-def set_charge(tree: Tree, leaf: Node, amount: int) -> None:
+def set_charge(tree: QueueTree, leaf: QueueNode, amount: int) -> None:
     """As if jobs started or ended until so much is charged; twice as much of the second resource."""
     more = amount - leaf.usage[0]
     tree.charge(leaf, (more, 2 * more))
@@ -112,7 +112,7 @@ def test_a_snapshot_goes_on_where_it_was_taken(before: Steps, after: Steps, gap_
     for path in PATHS:
         set_charge(again.tree, again.tree.nodes[path], past.tree.nodes[path].usage[0])
     data = msgspec.json.encode(past.dump())
-    again.load(msgspec.json.decode(data, type=tuple[int, list[Row]]))
+    again.load(msgspec.json.decode(data, type=tuple[int, list[PastUseRow]]))
     now = sum(step for step, _, _ in before) + gap_ns
     for step, at, amount in [(0, 0, again.tree.nodes[PATHS[0]].usage[0]), *after]:
         now += step

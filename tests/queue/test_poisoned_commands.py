@@ -10,7 +10,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.views.fold import Views
 from fairlead_queue.core import QueueCore
 from fairlead_queue.decide import offers
-from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.service import build
 from fairlead_schemas.wire import subjects
@@ -37,7 +37,7 @@ async def test_a_poisoned_command_commits_one_rejection(bug: type[Exception], mo
     fold of the log."""
     say_why = offers.say_why
 
-    def faulty(plan: Plan, turns: Turns) -> None:
+    def faulty(plan: QueueDraft, turns: Turns) -> None:
         if any(fresh.user == "poison" for fresh in plan.fresh):
             raise bug("planted")
         say_why(plan, turns)

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from fairlead_queue.fairness.ordering import Ranking, Sequencer
-from fairlead_queue.fairness.tree import Limits, Tree
-from fairlead_queue.sequencers import named as named_module
-from fairlead_queue.sequencers.named import known_sequencers, sequencer_named
-from fairlead_queue.sequencers.own import QueueView
+from fairlead_queue.fairness.tree import Limits, QueueTree
+from fairlead_queue.sequencers import registry as named_module
+from fairlead_queue.sequencers.custom import QueueView
+from fairlead_queue.sequencers.registry import known_sequencers, sequencer_named
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
 from tests.queue.world import SPEC, World, request
 
 
-def tree_of(*paths: str, capacity: int = 12) -> Tree:
+def tree_of(*paths: str, capacity: int = 12) -> QueueTree:
     """A tree of one resource in which one job waits in every leaf, numbered in the order given."""
-    tree = Tree(("gpu",))
+    tree = QueueTree(("gpu",))
     tree.capacity = [capacity]
     for front, path in enumerate(paths, 1):
         leaf = tree.add(path)
@@ -41,7 +41,7 @@ def order(ranking: Ranking, picks: int) -> list[str]:
     return found
 
 
-def named(name: str, tree: Tree, **settings: int) -> Sequencer:
+def named(name: str, tree: QueueTree, **settings: int) -> Sequencer:
     """A sequencer of a pool with these settings."""
     return sequencer_named(name, tree, PoolSettings(sequencer=name, **settings))  # type: ignore[arg-type] -- all are integers
 
@@ -90,14 +90,14 @@ def test_nothing_to_offer_is_nobody() -> None:
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
     """The message can be shown to a person."""
     with pytest.raises(ValueError, match='unknown sequencer "best"; known are drf, fairshare, fifo, lifo'):
-        named("best", Tree(("gpu",)))
+        named("best", QueueTree(("gpu",)))
     assert {"drf", "fairshare", "fifo", "lifo"} <= set(known_sequencers())
 
 
 # ---------------------------------------------------------------------------------------- past use
 
 
-def with_past(name: str, tree: Tree, past: dict[str, int], **settings: int) -> Ranking:
+def with_past(name: str, tree: QueueTree, past: dict[str, int], **settings: int) -> Ranking:
     """An order in which leaves have used so much, for ever, until a moment ago."""
     sequencer = named(name, tree, **settings)
     assert sequencer.past is not None
@@ -249,22 +249,22 @@ def test_one_that_cannot_be_used_is_refused(value: str, source: str, message: st
     """By a ValueError that names it."""
     installed.package("broken", f"mine = {value}", source)
     with pytest.raises(ValueError, match=message):
-        named("mine", Tree(("gpu",)))
+        named("mine", QueueTree(("gpu",)))
 
 
 def test_a_name_has_one_owner(installed: Installed) -> None:
     """Ours are ours; of two packages neither is taken."""
     installed.package("one", "drf = one:Order\nmine = one:Order")
     installed.package("two", "mine = two:Order")
-    assert type(named("drf", Tree(("gpu",)))).__name__ == "Drf"
+    assert type(named("drf", QueueTree(("gpu",)))).__name__ == "Drf"
     with pytest.raises(ValueError, match='"mine" is offered by more than one package: one:Order, two:Order'):
-        named("mine", Tree(("gpu",)))
+        named("mine", QueueTree(("gpu",)))
 
 
 def test_a_key_that_does_not_compare_exactly_is_an_error(installed: Installed) -> None:
     """With the queue in the message."""
     source = (
-        "from fairlead_queue.sequencers.own import *\nclass Order(QueueOrder):\n def key(self, queue): return (0.5,)"
+        "from fairlead_queue.sequencers.custom import *\nclass Order(QueueOrder):\n def key(self, queue): return (0.5,)"
     )
     installed.package("floats", "mine = floats:Order", source)
     tree = tree_of("a")

@@ -5,21 +5,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead_queue.fairness.tree import UNLIMITED, Claim, Limits, Node, Refusal, Tree
+from fairlead_queue.fairness.tree import UNLIMITED, LimitRefusal, Limits, QueueNode, QueueTree, QuotaClaim
 
 GPU = ("gpu",)
 
 
-def tree_of(capacity: int, **limits: Limits) -> Tree:
+def tree_of(capacity: int, **limits: Limits) -> QueueTree:
     """A tree of one resource; `a__b` is the queue a/b."""
-    tree = Tree(GPU)
+    tree = QueueTree(GPU)
     tree.capacity = [capacity]
     for name, one in limits.items():
         tree.add(name.replace("__", "/"), one)
     return tree
 
 
-def refused(tree: Tree, path: str, amount: int, holder: str = "") -> Refusal:
+def refused(tree: QueueTree, path: str, amount: int, holder: str = "") -> LimitRefusal:
     """The refusal of a job that must be refused."""
     found = tree.refusal(tree.nodes[path], (amount,), holder=holder)
     assert found is not None
@@ -27,7 +27,7 @@ def refused(tree: Tree, path: str, amount: int, holder: str = "") -> Refusal:
     return found
 
 
-def held(tree: Tree) -> dict[str, int]:
+def held(tree: QueueTree) -> dict[str, int]:
     """What each node holds of the first resource."""
     return {path: node.held[0] for path, node in sorted(tree.nodes.items())}
 
@@ -95,7 +95,7 @@ def test_what_is_reserved_is_no_leave_to_exceed_a_maximum() -> None:
 
 def test_a_user_has_limits_inside_a_queue() -> None:
     """They are refused as the user's, not as the queue's."""
-    tree = Tree(GPU)
+    tree = QueueTree(GPU)
     tree.capacity = [100]
     tree.add("q/@ada", Limits(maximum={"gpu": 2}))
 
@@ -109,16 +109,16 @@ def test_pools_are_looked_ahead_beyond_unless_room_is_reserved() -> None:
 
 
 @pytest.fixture
-def claimed() -> tuple[Tree, Node, Node]:
+def claimed() -> tuple[QueueTree, QueueNode, QueueNode]:
     """A pool of 10 with 4 charged and 5 claimed by a job of queue a."""
     tree = tree_of(10, a=Limits(), b=Limits())
     a, b = tree.nodes["a"], tree.nodes["b"]
     tree.charge(b, (4,))
-    tree.root.claim = Claim("j1", a, (5,))
+    tree.root.claim = QuotaClaim("j1", a, (5,))
     return tree, a, b
 
 
-def test_a_claim_keeps_what_is_free_for_its_holder(claimed: tuple[Tree, Node, Node]) -> None:
+def test_a_claim_keeps_what_is_free_for_its_holder(claimed: tuple[QueueTree, QueueNode, QueueNode]) -> None:
     """Others have what is left beside it; the holder passes over it, other jobs of the same leaf do not."""
     tree, a, b = claimed
 
@@ -130,12 +130,12 @@ def test_a_claim_keeps_what_is_free_for_its_holder(claimed: tuple[Tree, Node, No
 
 def test_a_claim_concerns_only_what_it_claims() -> None:
     """A job that needs nothing of it goes by; a claim below the root has that node's ceiling."""
-    tree = Tree(("gpu", "cpu"))
+    tree = QueueTree(("gpu", "cpu"))
     tree.capacity = [10, 10]
     a = tree.add("p/a")
     b = tree.add("p/b")
     p = tree.nodes["p"]
-    p.claim = Claim("j1", a, (5, 0))
+    p.claim = QuotaClaim("j1", a, (5, 0))
 
     assert tree.refusal(b, (0, 50)) is None
     assert tree.refusal(b, (50, 0)) is None
@@ -183,7 +183,7 @@ class Trees(RuleBasedStateMachine):
 
     @initialize(maximum=st.sampled_from([{}, {"gpu": 20, "cpu": 20}]))
     def begin(self, maximum: dict[str, int]) -> None:
-        self.tree = Tree(TWO)
+        self.tree = QueueTree(TWO)
         self.tree.capacity = [30, 30]
         #: {leaf: jobs charged}
         self.jobs: dict[str, list[tuple[int, int]]] = {}
@@ -192,11 +192,11 @@ class Trees(RuleBasedStateMachine):
             self.tree.add(path)
         self.configure(self.tree.nodes["a"], Limits(maximum=maximum))
 
-    def configure(self, node: Node, limits: Limits) -> None:
+    def configure(self, node: QueueNode, limits: Limits) -> None:
         self.tree.limit(node, limits)
         self.limits[node.path] = limits
 
-    def leaves(self) -> list[Node]:
+    def leaves(self) -> list[QueueNode]:
         return [node for node in self.tree.nodes.values() if node.is_leaf and node.parent is not None]
 
     @rule(path=st.sampled_from(PATHS), maximum=AMOUNTS, guaranteed=AMOUNTS, borrowing=AMOUNTS, lending=AMOUNTS)
@@ -243,28 +243,28 @@ class Trees(RuleBasedStateMachine):
 
     # -- the same from its definition
 
-    def usage(self, node: Node, at: int) -> int:
+    def usage(self, node: QueueNode, at: int) -> int:
         below = sum(self.usage(child, at) for child in node.children.values())
         return below + sum(need[at] for need in self.jobs.get(node.path, ()))
 
-    def held(self, node: Node, at: int) -> int:
+    def held(self, node: QueueNode, at: int) -> int:
         """What is used in a leaf; above, of each child what it uses or may not lend."""
         if node.is_leaf:
             return self.usage(node, at)
         return sum(self.outward(child, at) for child in node.children.values())
 
-    def outward(self, node: Node, at: int) -> int:
+    def outward(self, node: QueueNode, at: int) -> int:
         limits, name = self.limits.get(node.path, Limits()), TWO[at]
         guaranteed = limits.guaranteed.get(name, 0)
         kept = guaranteed - min(guaranteed, limits.lending.get(name, guaranteed))
         return max(self.held(node, at), kept)
 
-    def ceiling(self, node: Node, at: int) -> int:
+    def ceiling(self, node: QueueNode, at: int) -> int:
         limits, name = self.limits.get(node.path, Limits()), TWO[at]
         borrowed = limits.guaranteed.get(name, 0) + limits.borrowing.get(name, UNLIMITED)
         return min(limits.maximum.get(name, UNLIMITED), borrowed)
 
-    def fits(self, leaf: Node, need: tuple[int, int]) -> bool:
+    def fits(self, leaf: QueueNode, need: tuple[int, int]) -> bool:
         """As if it were started: no node on the way holds more than before and more than it may, nor, where limits were set
         under what is reserved below, uses more of what the job needs than it may."""
         above = [node for node in leaf.up() if node.parent is not None]
@@ -320,7 +320,7 @@ def promises(draw: st.DrawFn) -> dict[str, Limits]:
 )
 def test_respected_refusals_keep_every_promise(limits: dict[str, Limits], steps: list[tuple[str, int]]) -> None:
     """Use stays within every maximum and what may be borrowed; and what is not lent can be had at any time, at once."""
-    tree = Tree(GPU)
+    tree = QueueTree(GPU)
     tree.capacity = [30]
     for path, one in limits.items():
         tree.add(path, one)
@@ -343,12 +343,12 @@ def test_respected_refusals_keep_every_promise(limits: dict[str, Limits], steps:
 
 def test_of_two_claims_in_each_others_way_the_older_goes_first() -> None:
     """One claims under the upper limit, the other under the lower: neither may wait for the other for ever."""
-    tree = Tree(("gpu",))
+    tree = QueueTree(("gpu",))
     tree.capacity = [100]
     tree.add("lab", Limits(maximum={"gpu": 9}))
     wide = tree.add("lab/wide", Limits(maximum={"gpu": 8}))
-    tree.nodes["lab"].claim = Claim("old", wide, (3,), 10)
-    wide.claim = Claim("young", wide, (8,), 20)
+    tree.nodes["lab"].claim = QuotaClaim("old", wide, (3,), 10)
+    wide.claim = QuotaClaim("young", wide, (8,), 20)
     assert tree.refusal(wide, (3,), holder="old", since=10) is None
     refused = tree.refusal(wide, (8,), holder="young", since=20)
     assert refused is not None

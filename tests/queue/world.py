@@ -14,7 +14,7 @@ from fairlead_bus.core import Input
 from fairlead_queue.apply import handlers as evolving
 from fairlead_queue.core import QueueCore
 from fairlead_queue.invariants import check
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_schemas.queuefile.settings import (
     MODEL_LABEL,
     POOL_LABEL,
@@ -58,7 +58,7 @@ def inventory(
     return Inventory(gpus=devices, cpu_milli=cpu * 1000, memory_mib=memory_mib, labels=labels)
 
 
-def state_of(state: State, job: str) -> str:
+def state_of(state: QueueState, job: str) -> str:
     """The state of a job, live or finished; "" for one that is not there."""
     live = state.jobs.get(job)
     return live.state if live is not None else state.finished.get(job, "")
@@ -70,7 +70,7 @@ def _checked(kind: type[ev.EventBase], handler: Any) -> Any:
     if name not in MOVING:
         return handler
 
-    def fold(state: State, event: Any, id_: str, at_ns: int) -> None:
+    def fold(state: QueueState, event: Any, id_: str, at_ns: int) -> None:
         before = state_of(state, event.job)
         if handler is not None:
             handler(state, event, id_, at_ns)
@@ -99,7 +99,7 @@ class World:
         self.step()
 
     @property
-    def state(self) -> State:
+    def state(self) -> QueueState:
         return self.core.state
 
     # -- the log

@@ -10,8 +10,8 @@ from fairlead_replay.sim import idleness
 from fairlead_replay.sim.faults import Disaster, Faults
 from fairlead_replay.sim.world import run_seed
 from fairlead_telemetry.idle.core import IdleCore
-from fairlead_telemetry.idle.idle_windows import Stretch
-from fairlead_telemetry.idle.state import Run
+from fairlead_telemetry.idle.idle_windows import IdleWindow
+from fairlead_telemetry.idle.state import TrackedRun
 
 #: Seeds within which every planted bug must be found.
 SEEDS = 60
@@ -39,7 +39,7 @@ def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     """Whoever extended it was told that nothing acts."""
     judge = fairlead_telemetry.idle.decide.policy_evaluation.judge
 
-    def forgetful(run: Run, *more: object) -> object:
+    def forgetful(run: TrackedRun, *more: object) -> object:
         kept, run.extended_ns = run.extended_ns, 0
         try:
             return [*judge(run, *more)]  # type: ignore[arg-type]
@@ -62,11 +62,11 @@ def test_setting_a_part_of_what_was_asked_for_is_caught(monkeypatch: pytest.Monk
 def test_taking_the_mean_for_the_highest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that works in turns is idle half of the time, and alive."""
 
-    def mild(self: Stretch, at_ns: int, highest: int, total: int, count: int) -> None:
+    def mild(self: IdleWindow, at_ns: int, highest: int, total: int, count: int) -> None:
         add(self, at_ns, min(highest, self.threshold - 1), total, count)
 
-    add = Stretch.add
-    monkeypatch.setattr(Stretch, "add", mild)
+    add = IdleWindow.add
+    monkeypatch.setattr(IdleWindow, "add", mild)
     assert "and was busy at" in first_violation()
 
 

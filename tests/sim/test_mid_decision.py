@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from fairlead_placer.cluster.state import ClusterState as PlacerState
-from fairlead_queue.state import State as QueueState
+from fairlead_queue.state import QueueState
 from fairlead_replay.sim import faults
 from fairlead_replay.sim.world import WORK_S, run_seed
 from tests.sim.test_planted import first_violation

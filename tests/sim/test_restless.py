@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_queue.decide.preemption_candidates import Search
+from fairlead_queue.decide.preemption_candidates import CandidateFinder
 from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.world import Parts, run_seed
 
@@ -27,13 +27,13 @@ def test_every_promise_holds_while_queues_change(seed: int, commands: int) -> No
 def test_asking_those_who_are_safe_is_caught(promise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody is asked below his guarantee, or before his protection is over."""
     if promise == "_keeps_guarantee":
-        monkeypatch.setattr(Search, promise, lambda *_: True)
+        monkeypatch.setattr(CandidateFinder, promise, lambda *_: True)
     else:
-        begin = Search.__init__
+        begin = CandidateFinder.__init__
 
-        def hasty(self: Search, pool, starving, now_ns, *more) -> None:
+        def hasty(self: CandidateFinder, pool, starving, now_ns, *more) -> None:
             begin(self, pool, starving, now_ns + 3_000_000_000, *more)
 
-        monkeypatch.setattr(Search, "__init__", hasty)
+        monkeypatch.setattr(CandidateFinder, "__init__", hasty)
     found = (run_seed(seed, parts=PARTS, commands=70).violation for seed in range(1, 61))
     assert "is asked to yield" in next(violation for violation in found if violation)

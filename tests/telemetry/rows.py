@@ -7,8 +7,8 @@ from typing import Any
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_schemas.wire.commit import decode_envelope
-from fairlead_telemetry.samples import SampleIntake
-from fairlead_telemetry.warehouse import CommitBytes, Cursor, Warehouse
+from fairlead_telemetry.samples.intake import SampleIntake
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Cursor, Warehouse
 from tests.telemetry.story import Story
 
 COLUMNS = 'sequence, idx, writer, at_ns, type, job, attempt, node, queue, "user", cause, body'

@@ -7,8 +7,8 @@ python -m tests.telemetry.storing DIRECTORY JOBS
 import sys
 from pathlib import Path
 
-from fairlead_telemetry import database
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.warehouse import database
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import busy
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_telemetry import database
-from fairlead_telemetry.database import FILE, Database, Means
+from fairlead_telemetry.warehouse import database
+from fairlead_telemetry.warehouse.database import FILE, Database, DatabaseResources
 
 ROWS = 2_000
 
@@ -86,7 +86,7 @@ def test_what_was_settled_is_there_after_reopening(file: Database) -> None:
     add(file, ROWS)
     path, before = file.path, counted(file)
     file.close()
-    again = Database(path, Means(2, "512MB"))
+    again = Database(path, DatabaseResources(2, "512MB"))
     assert counted(again) == before == (2 * ROWS, 2 * ROWS, sum(range(2 * ROWS)))
     again.close()
 

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from fairlead_schemas.wire import events as ev
-from fairlead_telemetry import eventrows
-from fairlead_telemetry.fold import folding, tables
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.fold import tables, updater
+from fairlead_telemetry.warehouse import event_rows
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.schemas.examples import EVENTS
 from tests.telemetry.rows import actual, expected, store
 from tests.telemetry.simulated import log_of
@@ -96,7 +96,7 @@ def test_rows_of_a_simulated_cluster(warehouse: Warehouse) -> None:
 @pytest.mark.parametrize("sorted_max", [0, 10_000], ids=["many events", "few events"])
 def test_rows_keep_the_order_of_the_log(sorted_max: int, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many jobs are open, rows lie in the order of the log, so that a question about a span reads little else."""
-    monkeypatch.setattr(eventrows, "SORTED_MAX", sorted_max)
+    monkeypatch.setattr(event_rows, "SORTED_MAX", sorted_max)
     story = Story()
     story.at(0, *(submitted(str(job)) for job in range(3000)))
     store(warehouse, story)
@@ -129,18 +129,18 @@ def test_an_older_warehouse_is_filled(killed: bool, tmp_path: Path, monkeypatch:
     warehouse._db.execute("UPDATE fold.state SET version = ?", [tables.OWNERS_SINCE - 1])
     assert actual(warehouse) != expected([stored.payload for stored in log])
     warehouse.close()
-    monkeypatch.setattr(folding, "EVENTS_PER_STEP", 50)
+    monkeypatch.setattr(updater, "EVENTS_PER_STEP", 50)
     if killed:
         steps = iter(range(3))
-        advance = folding.Folding.advance
+        advance = updater.FoldUpdater.advance
 
-        def dies(self: folding.Folding, to: int) -> None:
+        def dies(self: updater.FoldUpdater, to: int) -> None:
             if next(steps) == 2:
                 raise KeyboardInterrupt
             advance(self, to)
 
         with monkeypatch.context() as context:
-            context.setattr(folding.Folding, "advance", dies)
+            context.setattr(updater.FoldUpdater, "advance", dies)
             with pytest.raises(KeyboardInterrupt):
                 Warehouse(tmp_path)
     again = Warehouse(tmp_path)

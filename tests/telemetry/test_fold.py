@@ -13,11 +13,11 @@ import pytest
 from fairlead_bus.log import Chain
 from fairlead_bus.port import Stored
 from fairlead_schemas.wire.commit import decode_commit, decode_envelope
-from fairlead_telemetry.database import Means
-from fairlead_telemetry.fold import folding, moves, tables
-from fairlead_telemetry.fold.folding import Cut, cuts
-from fairlead_telemetry.samples import SampleIntake
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.fold import jobs, tables, updater
+from fairlead_telemetry.fold.updater import FoldCut, cuts
+from fairlead_telemetry.samples.intake import SampleIntake
+from fairlead_telemetry.warehouse.database import DatabaseResources
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 from tests.telemetry.plainfold import Oracle
 from tests.telemetry.simulated import log_of
 from tests.telemetry.story import Story, busy, morning
@@ -71,7 +71,7 @@ def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.Mon
     """By asking for it, or because the rules have another version; in steps, and on from where it was cut short."""
     log = of_story(busy(300))
     before = anew(tmp_path, log, [20])
-    monkeypatch.setattr(folding, "EVENTS_PER_STEP", 70)
+    monkeypatch.setattr(updater, "EVENTS_PER_STEP", 70)
     warehouse = Warehouse(tmp_path)
     warehouse._db.execute("DELETE FROM fold.jobs WHERE job LIKE '1%'")  # so that doing nothing would show
     assert folded(warehouse) != before
@@ -87,7 +87,7 @@ def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.Mon
     again._folding.drop()
     again._folding.advance(10)  # a rebuild that got no further
     again.close()
-    resumed = Warehouse(tmp_path, Means(2, "512MB", 3))  # in larger steps, on two threads
+    resumed = Warehouse(tmp_path, DatabaseResources(2, "512MB", 3))  # in larger steps, on two threads
     assert folded(resumed) == before
     resumed.close()
 
@@ -130,15 +130,15 @@ def test_the_command_folds_anew_and_says_what(tmp_path: Path) -> None:
 
 def test_the_log_is_cut_before_moves() -> None:
     """Neighbouring moves by word go together; each removal stands alone; nothing is left out."""
-    assert cuts(10, 99, [], []) == [Cut(10, 99)]
+    assert cuts(10, 99, [], []) == [FoldCut(10, 99)]
     assert cuts(10, 99, [20, 21, 30], [22, 23]) == [
-        Cut(10, 19),
-        Cut(20, 21, moves.BY_WORD, 21),
-        Cut(22, 22, moves.BY_REMOVAL, 22),
-        Cut(23, 29, moves.BY_REMOVAL, 23),
-        Cut(30, 99, moves.BY_WORD, 30),
+        FoldCut(10, 19),
+        FoldCut(20, 21, jobs.BY_WORD, 21),
+        FoldCut(22, 22, jobs.BY_REMOVAL, 22),
+        FoldCut(23, 29, jobs.BY_REMOVAL, 23),
+        FoldCut(30, 99, jobs.BY_WORD, 30),
     ]
-    assert cuts(10, 99, [10], []) == [Cut(10, 99, moves.BY_WORD, 10)]
+    assert cuts(10, 99, [10], []) == [FoldCut(10, 99, jobs.BY_WORD, 10)]
 
 
 @pytest.mark.slow

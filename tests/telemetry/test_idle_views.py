@@ -11,7 +11,7 @@ from fairlead_replay.sim.world import WORK_S
 from fairlead_schemas.policies.idle import IdleEvidence, IdleMode
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import decode_commit
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.simulated import log_of
 from tests.telemetry.story import START_NS, Story, placed, submitted

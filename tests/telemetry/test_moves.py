@@ -8,8 +8,8 @@ import pytest
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire import events as ev
-from fairlead_telemetry.lookup import find_job
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.queries.answers import find_job
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import Story, ended, joined, offered, placed, started, submitted
 

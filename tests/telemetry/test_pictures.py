@@ -8,10 +8,20 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller, JobMetrics, JobMetricsRequest
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
-from fairlead_telemetry.job_metrics import picture_of
-from fairlead_telemetry.metric_steps import CELLS_MAX, GPUS_MAX, NICE_S, STEPS, BadSpan, Cell, Steps, series, steps_of
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.queries.job_metrics import job_metrics_of
+from fairlead_telemetry.queries.metric_steps import (
+    CELLS_MAX,
+    GPUS_MAX,
+    NICE_S,
+    STEPS,
+    BadSpan,
+    MetricCell,
+    Steps,
+    series,
+    steps_of,
+)
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, placed, started, submitted
 
@@ -57,7 +67,7 @@ def warehouse(tmp_path: Path):
 
 
 def picture(warehouse: Warehouse, **more: object) -> JobMetrics:
-    found = picture_of(warehouse, wish(**more), START_NS + 10**14)
+    found = job_metrics_of(warehouse, wish(**more), START_NS + 10**14)
     assert found is not None
     return found
 
@@ -90,10 +100,10 @@ def test_who_may_not_see_the_job_finds_none(warehouse: Warehouse) -> None:
     ada = Caller(user="ada", role="member")
     assert picture(warehouse, caller=ada).steps == 48
     for other in (Caller(user="bob", role="member"), Caller(user="bob", role="member", projects=("", "x"))):
-        assert picture_of(warehouse, wish(caller=other), 0) is None
+        assert job_metrics_of(warehouse, wish(caller=other), 0) is None
     for job in ("2", "3", "", "1'--"):
-        assert picture_of(warehouse, wish(job=job), 0) is None
-    assert picture_of(warehouse, wish(attempt=2), 0) is None
+        assert job_metrics_of(warehouse, wish(job=job), 0) is None
+    assert job_metrics_of(warehouse, wish(attempt=2), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -126,9 +136,9 @@ def test_steps_that_suit_always_fit(seconds: int, gpus: int, begun: int) -> None
 def test_cells_outside_are_left_out() -> None:
     """Of another GPU, before and behind; an empty one is nothing."""
     cells = [
-        Cell(-1, "a", 1, 1, 1, 1, 1),
-        Cell(2, "a", 1, 1, 1, 1, 1),
-        Cell(0, "b", 1, 1, 1, 1, 1),
-        Cell(0, "a", 0, 0, 0, 0, 0),
+        MetricCell(-1, "a", 1, 1, 1, 1, 1),
+        MetricCell(2, "a", 1, 1, 1, 1, 1),
+        MetricCell(0, "b", 1, 1, 1, 1, 1),
+        MetricCell(0, "a", 0, 0, 0, 0, 0),
     ]
     assert series([("n", "a")], Steps(0, 1, 2, "samples"), cells)[0].samples == [0, 0]

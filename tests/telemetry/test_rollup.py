@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
-from fairlead_telemetry.rollup import HOUR_NS, MINUTE_NS
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import Kept, Warehouse
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.warehouse.rollup import HOUR_NS, MINUTE_NS
+from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
 
 START = 490_000 * HOUR_NS  # an hour's start
 SUMS = "slot, node, uuid, run, samples, busy_samples, utilization_pct_sum, memory_used_mib_max, power_mw_sum"
@@ -111,18 +111,18 @@ def test_sums_outlive_their_samples(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     batches = measured(range(0, 7200, 10), random.Random(2))
     put(warehouse, batches)
-    warehouse.drop_samples(Kept(START + 90 * MINUTE_NS))
+    warehouse.drop_samples(Retention(START + 90 * MINUTE_NS))
     assert warehouse.rows("SELECT min(at_ns) FROM samples") == [(START + 90 * MINUTE_NS,)]
     before = plain([batch for batch in batches if batch.at_ns < START + 90 * MINUTE_NS], MINUTE_NS)
     assert sums(warehouse, "minutes") == before
     put(warehouse, batches[5:6])
     warehouse.roll_up(START + 3 * HOUR_NS)
     assert sums(warehouse, "minutes") == plain(batches, MINUTE_NS)
-    warehouse.drop_samples(Kept(START + 90 * MINUTE_NS, START + HOUR_NS, START))
+    warehouse.drop_samples(Retention(START + 90 * MINUTE_NS, START + HOUR_NS, START))
     assert sums(warehouse, "minutes") == plain(
         [batch for batch in batches if batch.at_ns >= START + HOUR_NS], MINUTE_NS
     )
     assert sums(warehouse, "hours") == plain(batches, HOUR_NS)
-    warehouse.drop_samples(Kept(START + 2 * HOUR_NS, START + 2 * HOUR_NS, START + HOUR_NS))
+    warehouse.drop_samples(Retention(START + 2 * HOUR_NS, START + 2 * HOUR_NS, START + HOUR_NS))
     assert {row[0] for row in sums(warehouse, "hours")} == {START // HOUR_NS + 1}
     warehouse.close()

@@ -18,11 +18,11 @@ from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
-from fairlead_telemetry import eventrows
-from fairlead_telemetry.answers import Answers
+from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.sql.query_pool import Desk
-from fairlead_telemetry.warehouse import Kept, Warehouse
+from fairlead_telemetry.sql.query_pool import QueryPool
+from fairlead_telemetry.warehouse import event_rows
+from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
 from tests.telemetry.rows import actual, expected
 from tests.telemetry.story import START_NS, Story, busy, morning
 
@@ -33,7 +33,7 @@ KILLS = 5
 @contextlib.asynccontextmanager
 async def running(bus: Bus, directory: Path, service: Telemetry | None = None) -> AsyncIterator[asyncio.Task[int]]:
     """The service, stopped at the end."""
-    service = service or Telemetry(bus, directory, kept=Kept(10**18 * 9, 10**18 * 9, 10**18 * 9))
+    service = service or Telemetry(bus, directory, kept=Retention(10**18 * 9, 10**18 * 9, 10**18 * 9))
     task = asyncio.create_task(service.run())
     yield task
     await service.stop()
@@ -164,8 +164,8 @@ async def test_one_of_two_services_answers_each_request(tmp_path: Path, monkeypa
 
         return count
 
-    monkeypatch.setattr(Answers, "_tables", counted("tables"))
-    monkeypatch.setattr(Desk, "cancel", counted("cancel"))
+    monkeypatch.setattr(TelemetryQueries, "_tables", counted("tables"))
+    monkeypatch.setattr(QueryPool, "cancel", counted("cancel"))
     hub, bus = await world(morning())
     async with running(hub.connect(), tmp_path / "a"), running(hub.connect(), tmp_path / "b"):
         await reaches(bus, 33)
@@ -243,7 +243,7 @@ async def test_a_disk_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pyte
         raise duckdb.IOException("Could not write to file: No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(eventrows, "insert", fails)
+        broken.setattr(event_rows, "insert", fails)
         assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S) == 1
     async with running(hub.connect(), tmp_path):
         await reaches(hub.connect(), 33)
@@ -254,7 +254,7 @@ async def test_a_disk_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pyte
 
 async def test_second_service_steps_down(tmp_path: Path) -> None:
     """Only one process may have the warehouse: the other leaves with 75."""
-    hold = "import pathlib, sys, time; from fairlead_telemetry.warehouse import *; "
+    hold = "import pathlib, sys, time; from fairlead_telemetry.warehouse.warehouse import *; "
     hold += "w = Warehouse(pathlib.Path(sys.argv[1])); print('open', flush=True); time.sleep(60)"
     command = (sys.executable, "-c", hold, str(tmp_path))
     holder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -8,9 +8,9 @@ import pytest
 from fairlead_bus.log import Chain
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.wire.commit import decode_commit, decode_envelope
-from fairlead_telemetry.lookup import find_job
-from fairlead_telemetry.samples import SampleIntake
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.queries.answers import find_job
+from fairlead_telemetry.samples.intake import SampleIntake
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 from tests.telemetry.simulated import log_of
 
 

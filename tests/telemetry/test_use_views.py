@@ -7,9 +7,9 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
-from fairlead_telemetry.lookup import find_job
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.queries.answers import find_job
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import SECOND_NS, START_NS, Story, ended, joined, offered, placed, started, submitted
 

@@ -12,11 +12,10 @@ import pytest
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, JOBS_MAX, Caller, JobUse, JobUses
 from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, columns_of
-from fairlead_telemetry.current_use import Using
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest
-from fairlead_telemetry.newest import Held, Newest
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.queries.current_use import CurrentUseQueries, HeldDevices, NewestBatches
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, placed, started, submitted
 
@@ -32,12 +31,12 @@ def batch(*gpus: GpuSample, node: str = "n1", at_ns: int = NOW_NS, n: int = 1, *
     return SampleBatch(node=node, incarnation="a", n=n, at_ns=at_ns, gpus=list(gpus), **more)
 
 
-def held(*gpus: int, job: str = "1", node: str = "n1", milli: int = 1000) -> Held:
-    return Held(job, 1, node, tuple(f"GPU-{number}" for number in gpus), milli * len(gpus))
+def held(*gpus: int, job: str = "1", node: str = "n1", milli: int = 1000) -> HeldDevices:
+    return HeldDevices(job, 1, node, tuple(f"GPU-{number}" for number in gpus), milli * len(gpus))
 
 
-def uses(parts: list[Held], *batches: SampleBatch) -> list[JobUse]:
-    newest = Newest()
+def uses(parts: list[HeldDevices], *batches: SampleBatch) -> list[JobUse]:
+    newest = NewestBatches()
     for each in batches:
         newest.feed(columns_of(each))
     return newest.uses(parts, NOW_NS)
@@ -125,7 +124,7 @@ class Asked:
         self.warehouse = Warehouse(directory)
         store(self.warehouse, story)
         self.ingest = Ingest(MemoryHub().connect(), self.warehouse)
-        newest = Newest()
+        newest = NewestBatches()
         newest.feed(
             columns_of(
                 batch(
@@ -136,7 +135,7 @@ class Asked:
                 )
             )
         )
-        self._using = Using(self.warehouse, self.ingest, newest, lambda: NOW_NS)
+        self._using = CurrentUseQueries(self.warehouse, self.ingest, newest, lambda: NOW_NS)
 
     async def ask(self, *jobs: str, caller: Caller = ANONYMOUS_ADMIN) -> JobUses:
         return msgspec.json.decode(await self.raw(msgspec.json.encode({"caller": caller, "jobs": jobs})), type=JobUses)

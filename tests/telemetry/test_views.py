@@ -15,8 +15,8 @@ from fairlead_schemas.wire.events import JobPlaced, Part
 from fairlead_schemas.wire.lifecycle import END_STATES
 from fairlead_schemas.wire.resources import Request
 from fairlead_telemetry import schema
-from fairlead_telemetry.lookup import find_job
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.queries.answers import find_job
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import Story, joined, morning, offered, submitted
 

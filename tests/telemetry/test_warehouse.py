@@ -11,8 +11,8 @@ import pytest
 
 from fairlead_schemas.wire.commit import decode_envelope
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
-from fairlead_telemetry.samples import SampleBook, SampleGap, SampleHead
-from fairlead_telemetry.warehouse import CommitBytes, Kept, Warehouse, WarehouseBusy
+from fairlead_telemetry.samples.intake import SampleBook, SampleGap, SampleHead
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Retention, Warehouse, WarehouseBusy
 from tests.telemetry.rows import actual, expected, store
 from tests.telemetry.story import busy, morning
 
@@ -108,7 +108,7 @@ def test_second_process_is_kept_out(tmp_path: Path) -> None:
     store(warehouse, morning())
     warehouse.copy_to(tmp_path / "copy.duckdb")
     probe = (
-        "import sys, pathlib; from fairlead_telemetry.warehouse import *\n"
+        "import sys, pathlib; from fairlead_telemetry.warehouse.warehouse import *\n"
         "try: Warehouse(pathlib.Path(sys.argv[1]))\n"
         "except WarehouseBusy as busy: print('busy', busy)"
     )
@@ -178,10 +178,10 @@ def test_old_samples_are_dropped(tmp_path: Path) -> None:
     minute = 60 * 10**9
     taken(book, *(batch(n, at_ns=n * minute) for n in range(2, 12)), batch(1, node="n2", at_ns=2 * minute))
     warehouse.store([], {}, "a log", book.take())
-    warehouse.drop_samples(Kept(5 * minute + 7))
+    warehouse.drop_samples(Retention(5 * minute + 7))
     assert warehouse.rows("SELECT node, min(n), count(*) FROM samples GROUP BY node") == [("n1", 5, 14)]
     assert warehouse.rows("SELECT count(*) FROM sample_gaps") == [(0,)]
     assert set(warehouse.sample_heads()) == {("n1", "a")}
-    warehouse.drop_samples(Kept(0), rows_max=4)
+    warehouse.drop_samples(Retention(0), rows_max=4)
     assert warehouse.rows("SELECT min(n), count(*) FROM samples") == [(10, 4)]
     warehouse.close()

@@ -15,7 +15,7 @@ from fairlead_placer.explain.pool_facts import pool_facts
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.scheduling.defragment import WHY_NOT, DefragmentationPlan, plans
 from fairlead_queue.explain.explain import explain
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
 from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan, ExplainerAnswer, Explanation
@@ -25,7 +25,7 @@ from fairlead_schemas.units.ids import array_of, is_job_id
 SHOWN_CHARS_MAX = 40
 
 
-def why(state: State, sequence: int, id_: str) -> ExplainerAnswer:
+def why(state: QueueState, sequence: int, id_: str) -> ExplainerAnswer:
     """Return the reason for a job's state as of a sequence; `not_found` where the state does not know the job."""
     job = state.jobs.get(id_)
     if job is not None:
@@ -43,7 +43,7 @@ def why(state: State, sequence: int, id_: str) -> ExplainerAnswer:
     return ExplainerAnswer(sequence=sequence, error="not_found", message=_missing(state, sequence, id_))
 
 
-def _missing(state: State, sequence: int, id_: str) -> str:
+def _missing(state: QueueState, sequence: int, id_: str) -> str:
     shown = id_[:SHOWN_CHARS_MAX]
     if not is_job_id(id_):
         return f'"{shown}" is no id of a job: expected a number such as 812, or 812_3 for an array\'s element'

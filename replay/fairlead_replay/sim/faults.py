@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from fairlead_bus.core import Decision, Input
 from fairlead_placer.apply.draft import CommitDraft
 from fairlead_placer.cluster.state import ClusterState as PlacerState
-from fairlead_queue.decide.plan import Plan
-from fairlead_queue.fairness.tree import Tree
-from fairlead_queue.state import State as QueueState
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.fairness.tree import QueueTree
+from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.commands import SubmitJob
-from fairlead_telemetry.idle.decide.schedule import Agenda
+from fairlead_telemetry.idle.decide.decision import ReviewSchedule
 
 if TYPE_CHECKING:
     from fairlead_replay.sim.world import World
@@ -127,9 +127,9 @@ TOOL = 4
 #: The latest step that a fault strikes at.
 STEPS_MAX = 12
 _STEPS: tuple[Callable[..., object], ...] = (
-    Plan.emit, Plan.answer, QueueState.try_in_line, QueueState.wait_in_line, QueueState.refront, Tree.carry,
+    QueueDraft.emit, QueueDraft.answer, QueueState.try_in_line, QueueState.wait_in_line, QueueState.refront, QueueTree.carry,
     CommitDraft.emit, PlacerState.place, PlacerState.take, PlacerState.give, PlacerState.open_offer, PlacerState.change,
-    Agenda.wake, Agenda.settled,
+    ReviewSchedule.wake, ReviewSchedule.settled,
 )  # fmt: skip
 STEPS: tuple[CodeType, ...] = tuple(step.__code__ for step in _STEPS)
 

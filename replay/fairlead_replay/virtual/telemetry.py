@@ -23,7 +23,7 @@ from fairlead_schemas.wire.samples import SampleBatch
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.limits import CHECK_NS
 from fairlead_telemetry.idle.questions import SOURCE
-from fairlead_telemetry.idle.watch import Watch
+from fairlead_telemetry.idle.watch import ActivityWatch
 
 #: A core that makes more commits than this about one state is wrong.
 COMMITS_MAX = 200
@@ -38,7 +38,7 @@ class VirtualTelemetry:
 
     def __init__(self, now_ns: int, heard: Heard | None = None, *, is_careful: bool = True) -> None:
         self.now_ns, self._is_careful = now_ns, is_careful
-        self.core, self.watch = IdleCore(), Watch()
+        self.core, self.watch = IdleCore(), ActivityWatch()
         self.said: list[tuple[int, ev.TelemetryEvent]] = []
         self._heard = heard
         self._sequence = self._commands = 0
@@ -85,7 +85,7 @@ class VirtualTelemetry:
 
     def restart(self) -> None:
         """Restart the process: the state is restored from the log, and no samples have been seen."""
-        self.core, self.watch = IdleCore.restore(self.core.snapshot()), Watch()
+        self.core, self.watch = IdleCore.restore(self.core.snapshot()), ActivityWatch()
 
     def _decide(self, inputs: Sequence[Input]) -> None:
         for _ in range(COMMITS_MAX):

@@ -6,10 +6,10 @@ from typing import ClassVar, Self
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
 from fairlead_queue.apply.handlers import WRITER, evolve
-from fairlead_queue.decide.decision import Decided, decide
-from fairlead_queue.decide.timers import next_time
+from fairlead_queue.decide.decision import QueueDecision, decide
+from fairlead_queue.decide.timers import next_due_ns
 from fairlead_queue.limits import REVIEW_NS
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.commit import Commit
 
 
@@ -20,7 +20,7 @@ class QueueCore:
     schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = QueueState()
         # Memos, not state: deciding again upon the same state is known to bring nothing before this time.
         self._folded = 0
         self._quiet_at = -1
@@ -54,12 +54,12 @@ class QueueCore:
         """0 until a decision upon the state as it is has brought nothing; then when time alone may bring something."""
         return self._quiet_until if self._quiet_at == self._folded else 0
 
-    def _next_time(self, decided: Decided, now_ns: int) -> int | None:
+    def _next_time(self, decided: QueueDecision, now_ns: int) -> int | None:
         state = self.state
         review_at = decided.review_at
         if not decided.reviewed and (state.open or state.in_line):
             review_at = (now_ns // REVIEW_NS + 1) * REVIEW_NS
-        times = [at_ns for at_ns in (review_at, next_time(state, max(now_ns, state.at_ns))) if at_ns is not None]
+        times = [at_ns for at_ns in (review_at, next_due_ns(state, max(now_ns, state.at_ns))) if at_ns is not None]
         return min(times, default=None)
 
     def _is_due(self, now_ns: int) -> bool:

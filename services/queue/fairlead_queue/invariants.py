@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES, END_STATES
 
 
-def check(state: State) -> None:
+def check(state: QueueState) -> None:
     """Raises AssertionError naming the job or queue whose bookkeeping is not true."""
     for job in state.jobs.values():
         problem = _problem(state, job)
@@ -22,7 +22,7 @@ def check(state: State) -> None:
         _check_claims(state, pool)
 
 
-def _check_charges(state: State, pool: Pool) -> None:
+def _check_charges(state: QueueState, pool: Pool) -> None:
     """Every node of the tree is charged what its jobs hold, and no more than its limits allow where they held."""
     expected = {node: [0] * pool.tree.width for node in pool.tree.nodes.values()}
     for job in state.jobs.values():
@@ -36,7 +36,7 @@ def _check_charges(state: State, pool: Pool) -> None:
             raise AssertionError(f"queue {node.path!r} is left as a decision tried it")
 
 
-def _check_claims(state: State, pool: Pool) -> None:
+def _check_claims(state: QueueState, pool: Pool) -> None:
     """Check that kept resources are kept for a job that waits for them, and that job and claim refer to each other."""
     holders = {node.claim.holder for node in pool.tree.nodes.values() if node.claim is not None}
     for holder in holders:
@@ -56,7 +56,7 @@ def _check_claims(state: State, pool: Pool) -> None:
         raise AssertionError(f"places are kept for job {pool.claimant}, which has no open offer")
 
 
-def _check_times(state: State) -> None:
+def _check_times(state: QueueState) -> None:
     """Check that every time that a job waits for is in its list, and that the list has no other."""
     lists: tuple[tuple[str, list[tuple[int, str]], Callable[[Job], int]], ...] = (
         ("timers", state.due.timers, lambda job: job.timer_ns),
@@ -69,7 +69,7 @@ def _check_times(state: State) -> None:
             raise AssertionError(f"{name} should be {expected[:5]}…, are {found[:5]}…")
 
 
-def _check_accounts(state: State) -> None:
+def _check_accounts(state: QueueState) -> None:
     """Check that a budget counts the jobs below it, and that each waiting job's count of yielders equals the runs that yield."""
     if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.due.marks:
         raise AssertionError(f"budgets are not due as they say: {state.due.marks[:5]}")
@@ -94,7 +94,7 @@ def charged(job: Job) -> bool:
     return job.state in CHARGED_STATES and job.end is None and not isinstance(job, Array)
 
 
-def _problem(state: State, job: Job) -> str:
+def _problem(state: QueueState, job: Job) -> str:
     if job.missing and (not charged(job) or job.open or not 0 < job.missing < job.lane.klass.request.nodes):
         return f"{job.missing} of its units are missing"
     if job.id in state.finished or job.state in END_STATES:
@@ -116,7 +116,7 @@ def _problem(state: State, job: Job) -> str:
     return ""
 
 
-def _check_counts(state: State) -> None:
+def _check_counts(state: QueueState) -> None:
     leaves = [leaf for queue in state.queues.values() for leaf in queue.leaves.values()]
     lanes = [lane for leaf in leaves for lane in leaf.lanes.values()]
     lines = [line for lane in lanes for line in lane.lines.values()]

@@ -8,24 +8,20 @@ knows no event and no rule: here it is written what follows from "this job now w
 from bisect import bisect_left, insort
 
 from fairlead_bus.core import UndoLog
-from fairlead_queue import before_images
-from fairlead_queue.budgets import Account
-from fairlead_queue.fairness import users
+from fairlead_queue.fairness import quota
+from fairlead_queue.fairness.budgets import Account
+from fairlead_queue.fairness.waiting_line import RANK_STEP, WaitingLine, priority_of
 from fairlead_queue.limits import KEYS_MAX
-from fairlead_queue.waiting.dependents import Dependents
-from fairlead_queue.waiting.due import Due
-from fairlead_queue.waiting.idle import Idle
-from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.waiting import before_images
+from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, Job
 from fairlead_queue.waiting.lanes import Lane, Leaf, Queue, RequestClass
-from fairlead_queue.waiting.line import Line
-from fairlead_queue.waiting.nodes import Nodes
-from fairlead_queue.waiting.order import RANK_STEP, priority_of
-from fairlead_queue.waiting.pools import Pool, pool_of
+from fairlead_queue.waiting.pools import Nodes, Pool, pool_of
+from fairlead_queue.waiting.wait_conditions import Dependents, Due
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.wire.resources import Request
 
 
-class State(UndoLog):
+class QueueState(UndoLog):
     """Everything that a decision may read, and the undo log of the decision in progress."""
 
     def __init__(self) -> None:
@@ -43,7 +39,7 @@ class State(UndoLog):
         self.keys: dict[str, tuple[str, str]] = {}
         #: Lost ones still count: they may come back.
         self.nodes = Nodes()
-        #: The number of the next job, its place in line (order.py), and the rank of the next offer.
+        #: The number of the next job, its place in line (fairness/waiting_line.py), and the rank of the next offer.
         self.next_number = self.next_place = 1
         self.next_rank = RANK_STEP
         #: The log's time: the latest of all commits that were folded.
@@ -85,9 +81,9 @@ class State(UndoLog):
         leaf = queue.leaves.get(key)
         if leaf is None:
             node = queue.node
-            self.note(self._remove_leaf, queue, key, users.path_of(queue.path, user) if limits else "", node.leaf)
+            self.note(self._remove_leaf, queue, key, quota.user_path(queue.path, user) if limits else "", node.leaf)
             if limits:
-                node = queue.pool.tree.add(users.path_of(queue.path, user), users.limits_of(queue.settings, user))
+                node = queue.pool.tree.add(quota.user_path(queue.path, user), quota.user_limits(queue.settings, user))
                 queue.pool.ranking.touch(node)
             leaf = queue.leaves[key] = Leaf(queue, key, node)
         return leaf
@@ -194,7 +190,7 @@ class State(UndoLog):
             klass.pool.parked_classes -= klass.parked
             del self.classes[klass.request], klass.pool.classes[klass.request]
 
-    def lies_idle(self, job: Job, wishes: tuple[Idle, ...]) -> None:
+    def lies_idle(self, job: Job, wishes: tuple[IdleReclaim, ...]) -> None:
         """Record exactly these reclaims of the job's idle run."""
         job.idle = wishes
         if wishes:
@@ -224,7 +220,7 @@ class State(UndoLog):
         priority = priority_of(job.order)
         line = lines.get(priority)
         if line is None:
-            line = lines[priority] = Line()
+            line = lines[priority] = WaitingLine()
         line.add(job)
         front = job.lane.front
         if not front or job.order < front:
@@ -402,7 +398,7 @@ class State(UndoLog):
                 self.unwait(job)
                 self.wait_in_line(job)
 
-    def settled(self, job: Job, end: End) -> None:
+    def settled(self, job: Job, end: AttemptEnd) -> None:
         """The current attempt has ended: its quota is free, and an event is owed."""
         self.uncharge(job)
         if job.timer_ns:

@@ -8,7 +8,7 @@ from fairlead_schemas.wire.samples import SampleColumns, rows_of
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.idle.limits import CHECK_NS
 from fairlead_telemetry.idle.questions import SOURCE
-from fairlead_telemetry.idle.watch import Watch
+from fairlead_telemetry.idle.watch import ActivityWatch
 
 
 class ActivitySource:
@@ -16,7 +16,7 @@ class ActivitySource:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._watch = Watch()
+        self._watch = ActivityWatch()
         self._core: IdleCore | None = None
         self._next_ns = 0
 

@@ -15,10 +15,18 @@ from pathlib import Path
 
 import duckdb
 
-from fairlead_telemetry.measured.manifest import FOLDER, RAW, SUMS, BadManifest, Kind, mismatch, read_manifest
-from fairlead_telemetry.measured.writing import described
+from fairlead_telemetry.samples.day_files import (
+    FOLDER,
+    RAW,
+    SUMS,
+    BadManifest,
+    Kind,
+    describe_file,
+    mismatch,
+    read_manifest,
+)
 from fairlead_telemetry.service import EXIT_STEPPED_DOWN
-from fairlead_telemetry.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
+from fairlead_telemetry.warehouse.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -88,7 +96,7 @@ def attach(warehouse: Warehouse, names: Sequence[str]) -> int:
             sys.stderr.write(f"{name}: it counts already\n")
             return 1
         try:
-            found.append(described(warehouse.reading(), folder, name, kind))
+            found.append(describe_file(warehouse.reading(), folder, name, kind))
         except duckdb.Error as error:
             sys.stderr.write(f"{name}: no file of days: {str(error).splitlines()[0]}\n")
             return 1

@@ -21,11 +21,10 @@ from fairlead_bus.port import Bus, LogDamaged
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import commit_hash
 from fairlead_schemas.wire.samples import SampleColumns, decode_columns
-from fairlead_telemetry.delays import Delays
-from fairlead_telemetry.eventrows import CommitBytes
-from fairlead_telemetry.measured.damage import is_damage
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import Cursor, Kept, Warehouse, WarehouseRefused
+from fairlead_telemetry.samples.intake import SampleBook, SampleDelays
+from fairlead_telemetry.warehouse.database import is_damage
+from fairlead_telemetry.warehouse.event_rows import CommitBytes
+from fairlead_telemetry.warehouse.warehouse import Cursor, Retention, Warehouse, WarehouseRefused
 
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait.
 INTERVAL_S = 1.0
@@ -40,7 +39,7 @@ DAY_NS = 86_400 * 10**9
 #: Samples with a node clock further ahead are refused: they would stay the newest for all time.
 AHEAD_NS = 60 * 10**9
 #: How long samples and their sums are kept unless settings say otherwise.
-KEPT = Kept(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
+KEPT = Retention(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
 
 log = structlog.get_logger("telemetry")
 
@@ -53,7 +52,7 @@ class Ingest:
         bus: Bus,
         warehouse: Warehouse,
         *,
-        kept: Kept = KEPT,
+        kept: Retention = KEPT,
         clock: Callable[[], int] = time.time_ns,
         on_batch: Callable[[SampleColumns], None] = lambda _: None,
     ) -> None:
@@ -73,7 +72,7 @@ class Ingest:
         self._enough = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self.delays = Delays()
+        self.delays = SampleDelays()
 
     @property
     def samples_refused(self) -> dict[str, int]:
@@ -224,7 +223,7 @@ class Ingest:
     async def _drop_old_samples(self) -> None:
         while True:
             now_ns = self._clock()
-            before = Kept(*(now_ns - kept_ns for kept_ns in self._kept))
+            before = Retention(*(now_ns - kept_ns for kept_ns in self._kept))
             await self.on_thread(self._warehouse.drop_samples, before, now_ns=now_ns)
             self._book.forget(before.samples_ns)
             await self._file_samples(now_ns)

@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from fairlead_telemetry.database import FILE, whole_machine
 from fairlead_telemetry.service import EXIT_STEPPED_DOWN
-from fairlead_telemetry.usage.store import refold
-from fairlead_telemetry.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
+from fairlead_telemetry.usage.usage_store import refold
+from fairlead_telemetry.warehouse.database import FILE, whole_machine
+from fairlead_telemetry.warehouse.warehouse import Warehouse, WarehouseBusy, WarehouseRefused
 
 
 def main() -> int:

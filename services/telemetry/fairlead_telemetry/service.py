@@ -25,14 +25,14 @@ from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
-from fairlead_telemetry.answers import Answers
 from fairlead_telemetry.idle.core import IdleCore
 from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
-from fairlead_telemetry.measured import damage
-from fairlead_telemetry.newest import Newest
-from fairlead_telemetry.sql.query_pool import DEADLINE_S, Desk
-from fairlead_telemetry.usage.queries import UsageDesk, price_file
-from fairlead_telemetry.warehouse import Kept, Warehouse, WarehouseBusy, WarehouseRefused
+from fairlead_telemetry.queries.answers import TelemetryQueries
+from fairlead_telemetry.queries.current_use import NewestBatches
+from fairlead_telemetry.queries.usage import UsageQueries, price_file
+from fairlead_telemetry.sql.query_pool import DEADLINE_S, QueryPool
+from fairlead_telemetry.warehouse import database
+from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse, WarehouseBusy, WarehouseRefused
 
 EXIT_REFUSED = 1
 
@@ -43,7 +43,7 @@ class Telemetry:
     """The running service; `run` until `stop`."""
 
     def __init__(
-        self, bus: Bus, directory: Path, *, kept: Kept = KEPT, sql_deadline_s: float = DEADLINE_S,
+        self, bus: Bus, directory: Path, *, kept: Retention = KEPT, sql_deadline_s: float = DEADLINE_S,
         prices: Path | None = None, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self._bus = bus
@@ -69,7 +69,7 @@ class Telemetry:
         try:
             return await self._serve(warehouse)
         except duckdb.Error as error:  # in what is read before the log is followed; behind that `_follow` catches it
-            if not damage.is_damage(error):
+            if not database.is_damage(error):
                 raise
             self._mark(error)
             log.critical("telemetry_refused", reason=f"{type(error).__name__}: {error}")
@@ -79,7 +79,7 @@ class Telemetry:
 
     async def _serve(self, warehouse: Warehouse) -> int:
         """Store, answer and decide from an open warehouse until stopped. Raises duckdb.Error where it cannot be read at the start."""
-        activity, newest = ActivitySource(self._clock), Newest()
+        activity, newest = ActivitySource(self._clock), NewestBatches()
 
         def heard(batch: SampleColumns) -> None:
             activity.feed(batch)
@@ -90,9 +90,11 @@ class Telemetry:
         async def copy_to(target: Path) -> None:
             await ingest.on_thread(warehouse.copy_to, target)
 
-        sql = Desk(self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s)
-        usage = UsageDesk(warehouse, ingest, self._prices, self._clock)
-        served = await Answers(warehouse, ingest, sql, usage, newest).serve(self._bus)
+        sql = QueryPool(
+            self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s
+        )
+        usage = UsageQueries(warehouse, ingest, self._prices, self._clock)
+        served = await TelemetryQueries(warehouse, ingest, sql, usage, newest).serve(self._bus)
         usage.start()
         log.info("telemetry_started", sequence=ingest.cursor.sequence, events=ingest.cursor.events)
         try:
@@ -127,14 +129,14 @@ class Telemetry:
 
     def _refused(self, errors: BaseExceptionGroup[Exception], ingest: Ingest) -> None:
         for error in errors.exceptions:
-            if isinstance(error, duckdb.Error) and damage.is_damage(error):
+            if isinstance(error, duckdb.Error) and database.is_damage(error):
                 self._mark(error)
         reasons = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
         log.critical("telemetry_refused", reason=reasons, sequence=ingest.cursor.sequence)
 
     def _mark(self, error: duckdb.Error) -> None:
         """Have the next start set the database aside."""
-        damage.mark(self._directory, str(error).splitlines()[0])
+        database.mark_damaged(self._directory, str(error).splitlines()[0])
 
     async def _before_stop(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do something unless the service is asked to end meanwhile. Raises what the work raises."""
@@ -184,7 +186,7 @@ async def build(bus: Bus) -> Telemetry:
     return Telemetry(
         bus,
         Path(os.environ.get("FAIRLEAD_DATA", ".fairlead")) / "telemetry",
-        kept=Kept(
+        kept=Retention(
             _days("FAIRLEAD_SAMPLES_DAYS", 7),
             _days("FAIRLEAD_SAMPLE_MINUTES_DAYS", 90),
             _days("FAIRLEAD_SAMPLE_HOURS_DAYS", 1095),

@@ -1,22 +1,22 @@
 """The agenda of the idle core: the runs to look at, and an exception between any two of its steps."""
 
-from fairlead_telemetry.idle.decide.schedule import Agenda
+from fairlead_telemetry.idle.decide.decision import ReviewSchedule
 from tests.cores.injection import Injected, Injector
 
 JOBS = ("a", "b", "c")
 DUE_NS, LATER_NS = 10, 20
 
 
-def filled() -> Agenda:
+def filled() -> ReviewSchedule:
     """An agenda of three runs, all of them due at one moment; the moment of one of them has been moved before."""
-    agenda = Agenda()
+    agenda = ReviewSchedule()
     agenda.settled("b", DUE_NS - 1)
     for job in JOBS:
         agenda.settled(job, DUE_NS)
     return agenda
 
 
-def interrupted_at(call: int, injector: Injector) -> tuple[Agenda, bool]:
+def interrupted_at(call: int, injector: Injector) -> tuple[ReviewSchedule, bool]:
     """An agenda whose runs were woken and settled up to a call that raised; whether any did."""
     agenda = filled()
     try:

@@ -5,9 +5,9 @@ import pytest
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, Undecodable
-from fairlead_telemetry.idle.decide.validation import refusal
-from fairlead_telemetry.idle.scopes import in_force
-from fairlead_telemetry.idle.state import Birth
+from fairlead_telemetry.idle.decide.validation import policy_refusal
+from fairlead_telemetry.idle.scopes import policies_in_force
+from fairlead_telemetry.idle.state import JobOwner
 from tests.telemetry.idle.scenes import MINUTE, Scene, names, policy
 
 SOFT = policy(may_soften=True, after_max_ns=60 * MINUTE)
@@ -15,7 +15,7 @@ SOFT = policy(may_soften=True, after_max_ns=60 * MINUTE)
 
 def counts(policies: dict[str, tuple[IdlePolicy, ...]], **birth: str) -> dict[str, str]:
     """{rule: scope whose policy counts}"""
-    found = in_force(policies, Birth(**{"user": "ada", "project": "llm", "kind": "session"} | birth))
+    found = policies_in_force(policies, JobOwner(**{"user": "ada", "project": "llm", "kind": "session"} | birth))
     return {rule: each.scope for rule, each in found.items()}
 
 
@@ -168,7 +168,7 @@ def test_a_project_bounds_its_users_by_having_the_say() -> None:
 )
 def test_what_makes_no_sense_is_refused_by_its_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
     """Expected, found, where."""
-    code, message = refusal({scope: wanted}, {scope: wanted}, {}, "policies")
+    code, message = policy_refusal({scope: wanted}, {scope: wanted}, {}, "policies")
     assert code == "invalid"
     assert what in message
 

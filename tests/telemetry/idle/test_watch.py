@@ -7,20 +7,20 @@ import pytest
 
 from fairlead_schemas.policies.idle import IdleSignal
 from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch
-from fairlead_telemetry.idle.idle_windows import Counter, Stretch, over_parts
+from fairlead_telemetry.idle.idle_windows import IdleWindow, RisingCounter, over_parts
 from fairlead_telemetry.idle.limits import UNSEEN_NS
-from fairlead_telemetry.idle.questions import Question, Reading
-from fairlead_telemetry.idle.state import Part
-from fairlead_telemetry.idle.watch import Watch
+from fairlead_telemetry.idle.questions import ActivityQuestion, SignalReading
+from fairlead_telemetry.idle.state import RunDevices
+from fairlead_telemetry.idle.watch import ActivityWatch
 
 SECOND = 10**9
 T0 = 1_800_000_000 * SECOND
 
 
-def question(below: dict[IdleSignal, int], *, devices: tuple[str, ...] = ("G0",), **more) -> Question:
-    fields = {"job": "1", "attempt": 1, "rule": "utilization", "parts": (Part("n1", devices),), "started_ns": T0,
+def question(below: dict[IdleSignal, int], *, devices: tuple[str, ...] = ("G0",), **more) -> ActivityQuestion:
+    fields = {"job": "1", "attempt": 1, "rule": "utilization", "parts": (RunDevices("n1", devices),), "started_ns": T0,
               "below": below, "after_ns": 60 * SECOND, "is_idle": True} | more  # fmt: skip
-    return Question(**fields)
+    return ActivityQuestion(**fields)
 
 
 def gpu(uuid: str = "G0", **fields) -> GpuSample:
@@ -38,18 +38,18 @@ def batch(
     )  # fmt: skip
 
 
-def seen(watch: Watch, at_s: float) -> dict[IdleSignal, Reading]:
+def seen(watch: ActivityWatch, at_s: float) -> dict[IdleSignal, SignalReading]:
     """{signal: reading} of the first question."""
     return dict(watch.answers(T0 + int(at_s * SECOND))[0].readings)
 
 
-def watching(below: dict[IdleSignal, int], **more) -> Watch:
-    watch = Watch()
+def watching(below: dict[IdleSignal, int], **more) -> ActivityWatch:
+    watch = ActivityWatch()
     watch.follow([question(below, **more)])
     return watch
 
 
-def feed(watch: Watch, *batches: SampleBatch) -> None:
+def feed(watch: ActivityWatch, *batches: SampleBatch) -> None:
     for each in batches:
         watch.take(each, each.at_ns)
 
@@ -58,7 +58,7 @@ def test_a_stretch_is_what_a_list_of_all_values_says() -> None:
     """Against a plain list, over random values with gaps: since when, the highest, the mean, the newest rise."""
     rng = random.Random(7)
     for _ in range(300):
-        stretch, at_ns, values = Stretch(50), T0, []
+        stretch, at_ns, values = IdleWindow(50), T0, []
         for _ in range(rng.randrange(1, 60)):
             at_ns += rng.choice((1, 1, 1, 5, 14, 16, 40)) * SECOND
             value = rng.choice((0, 10, 49, 49, 50, 90))
@@ -82,11 +82,11 @@ def test_a_stretch_is_what_a_list_of_all_values_says() -> None:
 
 def test_another_threshold_keeps_what_it_can() -> None:
     """Lower than what was seen: that was no rest. Higher: what was seen stays."""
-    stretch = Stretch(50)
+    stretch = IdleWindow(50)
     for second in range(10):
         stretch.add(T0 + second * SECOND, 30, 30, 1)
     stretch.ask(80)
-    assert stretch.reading(T0 + 9 * SECOND) == Reading(T0, 30, 30, 10)
+    assert stretch.reading(T0 + 9 * SECOND) == SignalReading(T0, 30, 30, 10)
     stretch.ask(30)
     found = stretch.reading(T0 + 9 * SECOND)
     assert found is not None
@@ -95,7 +95,7 @@ def test_another_threshold_keeps_what_it_can() -> None:
 
 def test_counters_become_rates() -> None:
     """Per second of the node's clock; unknown at first, after a fall, and after a gap."""
-    counter = Counter()
+    counter = RisingCounter()
     assert counter.rate(1000, T0, 1) is None
     assert counter.rate(3000, T0 + 2 * SECOND, 1) == 1000
     assert counter.rate(3500, T0 + 4 * SECOND, 1024) == 256_000
@@ -153,7 +153,7 @@ def test_untimely_batches_are_lost() -> None:
     feed(watch, batch(30, gpu()))
     for again in (batch(30, gpu(utilization_pct=90)), batch(25, gpu(utilization_pct=90))):
         watch.take(again, T0 + 31 * SECOND)
-    assert seen(watch, 31)["gpu"] == Reading(T0 + 30 * SECOND, 0, 0, 1)
+    assert seen(watch, 31)["gpu"] == SignalReading(T0 + 30 * SECOND, 0, 0, 1)
 
 
 def test_a_lost_stretch_begins_anew() -> None:
@@ -186,25 +186,27 @@ def test_a_shared_gpu_is_judged_by_the_run_s_own_part_where_the_driver_tells() -
     told = [RunUse(uuid="G0", run="1.1", utilization_pct=2), RunUse(uuid="G0", run="2.1", utilization_pct=88)]
     watch = watching({"gpu": 50})
     feed(watch, batch(1, busy, uses=told))
-    assert seen(watch, 1)["gpu"] == Reading(T0 + SECOND, 20, 20, 1)
+    assert seen(watch, 1)["gpu"] == SignalReading(T0 + SECOND, 20, 20, 1)
 
 
 def test_over_parts_the_worst_counts() -> None:
     """Since the last of them; as high as the highest; missing if on one."""
-    one, other = Reading(T0, 5, 4, 10, 7, T0 - 5), Reading(T0 + 9, 8, 2, 30)
-    assert over_parts([one, other]) == Reading(T0 + 9, 8, 2, 40, 7, T0 - 5)
+    one, other = SignalReading(T0, 5, 4, 10, 7, T0 - 5), SignalReading(T0 + 9, 8, 2, 30)
+    assert over_parts([one, other]) == SignalReading(T0 + 9, 8, 2, 40, 7, T0 - 5)
     assert over_parts([one, None]) is None
     assert over_parts([]) is None
 
 
 def test_what_is_not_asked_about_any_more_is_forgotten() -> None:
     """Its memory is that of the runs that are watched; what goes on is kept."""
-    watch = Watch()
-    watch.follow([question({"gpu": 50}, job=str(number), parts=(Part(f"n{number}", ("G0",)),)) for number in range(50)])
+    watch = ActivityWatch()
+    watch.follow(
+        [question({"gpu": 50}, job=str(number), parts=(RunDevices(f"n{number}", ("G0",)),)) for number in range(50)]
+    )
     feed(watch, batch(1, gpu(), node="n3"))
-    watch.follow([question({"gpu": 50}, job="3", parts=(Part("n3", ("G0",)),), attempt=1)])
+    watch.follow([question({"gpu": 50}, job="3", parts=(RunDevices("n3", ("G0",)),), attempt=1)])
     assert seen(watch, 1)["gpu"].samples == 1
-    watch.follow([question({"gpu": 50}, job="3", parts=(Part("n3", ("G0",)),), attempt=2)])
+    watch.follow([question({"gpu": 50}, job="3", parts=(RunDevices("n3", ("G0",)),), attempt=2)])
     assert seen(watch, 1) == {}
     watch.follow([])
     assert not watch.asks

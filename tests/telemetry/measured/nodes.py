@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch, columns_of
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 HOUR_NS = 3600 * 10**9
 DAY_NS = 24 * HOUR_NS

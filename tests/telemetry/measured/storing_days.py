@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fairlead_schemas.wire.commit import decode_envelope
 from fairlead_schemas.wire.samples import SampleBatch, columns_of
-from fairlead_telemetry.measured.spans import SETTLE_NS
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 from tests.telemetry.measured.nodes import day
 from tests.telemetry.story import Story, busy
 

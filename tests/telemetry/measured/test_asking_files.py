@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN
-from fairlead_telemetry.measured.manifest import FOLDER
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.sql.query_pool import Desk
-from fairlead_telemetry.warehouse import Kept, Warehouse
+from fairlead_telemetry.samples.day_files import FOLDER
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.sql.query_pool import QueryPool
+from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
 from tests.telemetry.sql.asking import LONG_S, eventually
 
@@ -25,7 +25,7 @@ class Asked:
             put(self.warehouse, day(number, first=1 + 144 * number))
         self.warehouse.roll_up(NOW_NS + DAY_NS)
         self.warehouse.file_samples(NOW_NS)
-        self.desk = Desk(
+        self.desk = QueryPool(
             directory, copy_to=self._copy, version=lambda: self.warehouse.version, deadline_s=LONG_S, wait_s=LONG_S
         )
 
@@ -51,7 +51,7 @@ async def test_both_are_one(tmp_path: Path) -> None:
     assert (await asked.ask("SELECT (SELECT count(*) FROM uses), (SELECT count(*) FROM resources)"))["rows"] == [
         [288, 288]
     ]
-    asked.warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=NOW_NS + HOUR_NS)
+    asked.warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=NOW_NS + HOUR_NS)
 
     async def dropped() -> bool:  # in the next copy, which is made when the old one is some seconds old
         return (await asked.ask(query))["rows"] == [[144 * 3, 1, 144 * 3]]

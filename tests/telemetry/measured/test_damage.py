@@ -12,19 +12,19 @@ import pytest
 
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import encode_samples
-from fairlead_telemetry.measured import damage
-from fairlead_telemetry.measured.manifest import FOLDER, MANIFEST
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_files import FOLDER, MANIFEST
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.usage.store import refold
-from fairlead_telemetry.warehouse import FILE, Kept, Warehouse, WarehouseRefused
+from fairlead_telemetry.usage.usage_store import refold
+from fairlead_telemetry.warehouse import database
+from fairlead_telemetry.warehouse.warehouse import FILE, Retention, Warehouse, WarehouseRefused
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, content, day, put
 from tests.telemetry.rows import actual, store
 from tests.telemetry.story import morning
 from tests.telemetry.test_service import ask, eventually, running, world
 
 FOLDED = ("jobs", "runs", "allocations", "nodes", "queues", "gpu_hours_by_user")
-EVER = Kept(9 * 10**18, 9 * 10**18, 9 * 10**18)
+EVER = Retention(9 * 10**18, 9 * 10**18, 9 * 10**18)
 
 
 def spoil(path: Path, seed: int = 1) -> None:
@@ -58,15 +58,15 @@ def test_what_a_disk_did_is_recognised(tmp_path: Path, how: str) -> None:
     if not (told := again.damage):  # it shows when rows are read
         with pytest.raises(duckdb.Error) as shown:
             again.rows("SELECT count(body) FROM events")
-        assert damage.is_damage(shown.value)
+        assert database.is_damage(shown.value)
         again.close()
-        damage.mark(tmp_path, str(shown.value))
+        database.mark_damaged(tmp_path, str(shown.value))
         again = Warehouse(tmp_path)
         told = again.damage
     again.close()
     assert "set aside as warehouse.duckdb.damaged-1" in told
     assert (tmp_path / "warehouse.duckdb.damaged-1").exists()
-    assert not (tmp_path / damage.MARK).exists()
+    assert not (tmp_path / database.DAMAGE_MARK).exists()
     anew = Warehouse(tmp_path)
     assert (anew.damage, anew.cursor.sequence) == ("", 0)
     anew.close()
@@ -74,9 +74,9 @@ def test_what_a_disk_did_is_recognised(tmp_path: Path, how: str) -> None:
 
 def test_another_release_or_no_right_to_read_is_no_damage(tmp_path: Path) -> None:
     """Such a file is somebody's good one."""
-    assert not damage.is_damage(duckdb.IOException("Trying to read a database file with version number 99"))
-    assert not damage.is_damage(duckdb.IOException("Could not set lock on file"))
-    assert not damage.is_damage(
+    assert not database.is_damage(duckdb.IOException("Trying to read a database file with version number 99"))
+    assert not database.is_damage(duckdb.IOException("Could not set lock on file"))
+    assert not database.is_damage(
         duckdb.OutOfMemoryException("Out of Memory Error: could not write block: No space left")
     )
     (tmp_path / FILE).mkdir()
@@ -131,7 +131,7 @@ def test_everything_can_be_dropped_and_made_again(tmp_path: Path) -> None:
     warehouse.roll_up(START_NS + 2 * DAY_NS + HOUR_NS)
     warehouse.file_samples(START_NS + DAY_NS + SETTLE_NS)
     for before_ns in (0, START_NS + DAY_NS + HOUR_NS):
-        warehouse.drop_samples(Kept(before_ns), now_ns=START_NS + 2 * DAY_NS)
+        warehouse.drop_samples(Retention(before_ns), now_ns=START_NS + 2 * DAY_NS)
         before = content(warehouse), content(warehouse, FOLDED)
         warehouse.rows(
             "UPDATE rolled.minutes SET samples = samples + 1 WHERE slot >= ?",

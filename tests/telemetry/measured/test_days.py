@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from fairlead_telemetry import days
-from fairlead_telemetry.measured.manifest import FOLDER, MANIFEST
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.warehouse import Kept, Warehouse
+from fairlead_telemetry.samples.day_files import FOLDER, MANIFEST
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, content, day, put
 
 #: When the first day is over, and when the second is.
@@ -107,7 +107,7 @@ def test_what_came_while_a_file_was_written_is_not_lost(tmp_path: Path) -> None:
     assert manifest(tmp_path)["files"] == []
     assert warehouse.file_samples(FIRST_NS) == 1
     assert content(warehouse) == before
-    warehouse.drop_samples(Kept(0), now_ns=FIRST_NS + HOUR_NS)
+    warehouse.drop_samples(Retention(0), now_ns=FIRST_NS + HOUR_NS)
     on_disk = {path.name for path in (tmp_path / FOLDER).glob("*.parquet")}
     assert on_disk == {file["name"] for file in manifest(tmp_path)["files"]}
     warehouse.close()
@@ -127,18 +127,18 @@ def test_old_files_go(tmp_path: Path) -> None:
     """When all of their span is older than what is kept: first they count no longer, then they are deleted. Sums stay longer."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(SECOND_NS)
-    warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=SECOND_NS)
+    warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS)
     assert {name for (name,) in warehouse.rows("SELECT name FROM sample_files WHERE kind = 'samples'")} == {
         "samples-2026-11-21.parquet"
     }
     assert warehouse.rows("SELECT count(*) FROM samples") == [(2 * 144 * 3,)]
     old = tmp_path / FOLDER / "samples-2026-11-20.parquet"
     assert old.exists(), "somebody may still read it"
-    warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=SECOND_NS + HOUR_NS)
+    warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS + HOUR_NS)
     assert not old.exists()
     assert (tmp_path / FOLDER / "minutes-2026-11-20.parquet").exists()
     assert warehouse.rows("SELECT count(*) FROM samples_1m WHERE time < '2026-11-21'") == [(2 * 144 * 3,)]
-    warehouse.drop_samples(Kept(0), rows_max=100, now_ns=SECOND_NS + HOUR_NS)
+    warehouse.drop_samples(Retention(0), rows_max=100, now_ns=SECOND_NS + HOUR_NS)
     assert warehouse.rows("SELECT count(*) FROM samples") == [(0,)]
     warehouse.close()
 
@@ -175,8 +175,8 @@ def test_a_file_that_was_brought_back_counts_again(tmp_path: Path, capsys: pytes
     warehouse.file_samples(SECOND_NS)
     name = "samples-2026-11-20.parquet"
     kept = (tmp_path / FOLDER / name).read_bytes()
-    warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=SECOND_NS)
-    warehouse.drop_samples(Kept(START_NS + DAY_NS), now_ns=SECOND_NS + HOUR_NS)
+    warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS)
+    warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS + HOUR_NS)
     warehouse.close()
     (tmp_path / FOLDER / name).write_bytes(kept)
     (tmp_path / FOLDER / "samples-x.parquet").write_bytes(b"no Parquet")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-from fairlead_telemetry.warehouse import FILE, Warehouse
+from fairlead_telemetry.warehouse.warehouse import FILE, Warehouse
 from tests.telemetry.measured.nodes import START_NS, day, put
 
 #: As the version before files of days made them.

@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from fairlead_telemetry.measured import damage
-from fairlead_telemetry.measured.manifest import FOLDER, mismatch
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.samples.day_files import FOLDER, mismatch
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.warehouse import database
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.measured.nodes import START_NS, content, day, put
 
 SIZE_MIB = 24
@@ -50,7 +50,7 @@ def test_a_full_disk_costs_nothing_that_was_stored(small: Path) -> None:
     book = SampleBook(warehouse.sample_heads())
     with pytest.raises((duckdb.Error, OSError)) as full:
         put_for_ever(warehouse, book, kept)
-    assert not (isinstance(full.value, duckdb.Error) and damage.is_damage(full.value))
+    assert not (isinstance(full.value, duckdb.Error) and database.is_damage(full.value))
     warehouse.close()
     filler.unlink()
     again = Warehouse(small / "telemetry")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_telemetry.measured.manifest import FOLDER, mismatch, read_manifest
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.samples.day_files import FOLDER, mismatch, read_manifest
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.measured.nodes import content
 from tests.telemetry.measured.storing_days import everything, store_all
 from tests.telemetry.rows import actual, expected

@@ -6,11 +6,10 @@ import msgspec
 
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import PAYLOAD_BYTES_MAX, columns_of, encode_samples
-from fairlead_telemetry.delays import STEP_MS, Delays
 from fairlead_telemetry.ingest import AHEAD_NS
-from fairlead_telemetry.samples import REFUSERS_MAX, SampleBook
+from fairlead_telemetry.samples.intake import REFUSERS_MAX, STEP_MS, SampleBook, SampleDelays
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.warehouse import Kept
+from fairlead_telemetry.warehouse.warehouse import Retention
 from tests.telemetry.measured.nodes import DAY_NS, START_NS, day
 from tests.telemetry.story import morning
 from tests.telemetry.test_service import ask, eventually, running, world
@@ -32,7 +31,7 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
     ]  # fmt: skip
     for node, payload in [*bad[:4], ("n1", encode_samples(GOOD)), *bad[4:]]:
         await bus.append(subjects.SAMPLE, subjects.sample(node), payload)
-    service = Telemetry(hub.connect(), tmp_path, kept=Kept(2 * DAY_NS, DAY_NS, DAY_NS), clock=lambda: now_ns)
+    service = Telemetry(hub.connect(), tmp_path, kept=Retention(2 * DAY_NS, DAY_NS, DAY_NS), clock=lambda: now_ns)
 
     async def counted() -> bool:
         query = "SELECT node, reason, batches FROM sample_refusals ORDER BY ALL"
@@ -65,7 +64,7 @@ def test_very_many_who_send_garbage_are_counted_together() -> None:
 
 def test_delays_are_counted_in_steps() -> None:
     """Half and 99 % of all; a clock that is ahead counts as none."""
-    delays = Delays()
+    delays = SampleDelays()
     assert delays.within_ms(50) is None
     delays.add([10**9 * second for second in range(100)], 100 * 10**9)
     assert delays.within_ms(50) == 50_000 + STEP_MS

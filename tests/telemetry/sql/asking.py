@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
-from fairlead_telemetry.sql.query_pool import Desk
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.sql.query_pool import QueryPool
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import Story, morning
 
@@ -34,7 +34,7 @@ class House:
         self.directory = directory
         self.warehouse = Warehouse(directory)
         store(self.warehouse, story or morning())
-        self.desk = Desk(
+        self.desk = QueryPool(
             directory,
             copy_to=self.copy_to,
             version=lambda: self.warehouse.version,

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from fairlead_telemetry import schema
-from fairlead_telemetry.sql import visible
+from fairlead_telemetry.sql import visibility
 
 #: What speaks of the catalogue, as far as it is let through; the rest is refused, which is as good.
 CATALOGUE = (
@@ -15,7 +15,7 @@ CATALOGUE = (
 )  # fmt: skip
 #: Not `held_now`: its estimates move with the clock, so that two answers are never the same.
 TABLES = (
-    *visible.TABLES,
+    *visibility.TABLES,
     *(view.name for view in schema.VIEWS if view.name != "held_now"),
     "warehouse.main.events",
     "warehouse.fold.jobs",

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
-from fairlead_telemetry.measured.manifest import RAW
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_files import RAW
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.sql import parquet_partitions
-from fairlead_telemetry.sql.member_copy import Scope, carve, scope_of
-from fairlead_telemetry.sql.process import Question
-from fairlead_telemetry.sql.worker import Desk
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.sql.member_copy import MemberScope, scope_of, write_member_copy
+from fairlead_telemetry.sql.worker import QueryWorker
+from fairlead_telemetry.sql.worker_process import WorkerQuery
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.measured import nodes
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
 from tests.telemetry.rows import store
@@ -64,10 +64,10 @@ class Kept:
         if scope is not None:
             path = self.directory / str(self.copies) / "warehouse.duckdb"
             path.parent.mkdir()
-            carve(whole, path, scope, kept)
-        desk = Desk()
+            write_member_copy(whole, path, scope, kept)
+        desk = QueryWorker()
         try:
-            return msgspec.json.decode(desk.answer(Question(1, str(path), query, 10_000, 60.0)))
+            return msgspec.json.decode(desk.answer(WorkerQuery(1, str(path), query, 10_000, 60.0)))
         finally:
             desk.close()
 
@@ -153,7 +153,7 @@ def test_who_had_no_run_then_looks_into_no_file(kept: Kept) -> None:
     kept.warehouse.copy_to(whole)
     with duckdb.connect(str(whole), read_only=True) as db:
         db.execute("CREATE TEMP TABLE mine AS SELECT 'nobody' AS job")
-        assert parquet_partitions.wanted(db).sources == ()
+        assert parquet_partitions.partition_sources(db).sources == ()
         db.execute("CREATE OR REPLACE TEMP TABLE mine AS SELECT '7' AS job")
-        assert {source.runs for source in parquet_partitions.wanted(db).sources} == {("7.1",)}
-    assert scope_of(ADA) == Scope("ada", ())
+        assert {source.runs for source in parquet_partitions.partition_sources(db).sources} == {("7.1",)}
+    assert scope_of(ADA) == MemberScope("ada", ())

@@ -5,8 +5,8 @@ import re
 import duckdb
 import pytest
 
-from fairlead_telemetry.sql import gate
-from fairlead_telemetry.sql.functions import ALLOWED, SYNTAX
+from fairlead_telemetry.sql import allowed_statements
+from fairlead_telemetry.sql.allowed_statements import ALLOWED, SYNTAX
 
 #: Looked at and left out: they read settings, plans, the catalogue, sequences or the clock of a wait, or nobody needs them.
 LEFT_OUT = re.compile(
@@ -60,11 +60,11 @@ def test_the_list_names_what_there_is() -> None:
 )
 def test_everyday_functions_pass(query: str) -> None:
     """Each form that people write is accepted by the gate."""
-    gate.check(query)
+    allowed_statements.check_statement(query)
 
 
 def test_a_misspelt_function_gets_its_likely_name() -> None:
     """The gate answers before the engine could, so it must help as well."""
-    with pytest.raises(gate.Refused) as refused:
-        gate.check("SELECT date_trnc('hour', x) FROM t")
+    with pytest.raises(allowed_statements.StatementRefused) as refused:
+        allowed_statements.check_statement("SELECT date_trnc('hour', x) FROM t")
     assert "date_trunc" in refused.value.hint

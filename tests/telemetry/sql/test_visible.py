@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queries.telemetry import Caller
 from fairlead_schemas.wire import events as ev
-from fairlead_telemetry.sql import visible
-from fairlead_telemetry.sql.member_copy import carve, scope_of
-from fairlead_telemetry.sql.process import Question
-from fairlead_telemetry.sql.worker import Desk
-from fairlead_telemetry.usage.store import Usage
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.sql import visibility
+from fairlead_telemetry.sql.member_copy import scope_of, write_member_copy
+from fairlead_telemetry.sql.worker import QueryWorker
+from fairlead_telemetry.sql.worker_process import WorkerQuery
+from fairlead_telemetry.usage.usage_store import UsageStore
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.sql.asking import House
 from tests.telemetry.sql.queries import QUERIES
 from tests.telemetry.sql.worlds import FATES, PROJECTS, Plan, Salts, marks_of, member, named, story_of, warehouse_of
@@ -46,13 +46,13 @@ class Seen:
         if scope is None:
             path = whole
         else:
-            carve(whole, path, scope)
-        self._path, self._desk, self._number = path, Desk(), 0
+            write_member_copy(whole, path, scope)
+        self._path, self._desk, self._number = path, QueryWorker(), 0
 
     def ask(self, query: str) -> str:
         """The answer as it is sent, without how long it took."""
         self._number += 1
-        answer = json.loads(self._desk.answer(Question(self._number, str(self._path), query, 2000, 60.0)))
+        answer = json.loads(self._desk.answer(WorkerQuery(self._number, str(self._path), query, 2000, 60.0)))
         answer.pop("elapsed_ms", None)
         return json.dumps(answer).replace(self._folder.name, "…")
 
@@ -124,7 +124,7 @@ def test_own_jobs_are_all_there() -> None:
 def test_totals_are_over_everybody() -> None:
     """How full queues and the cluster are says nothing of whose jobs fill them, and is what a member chooses by."""
     all_of_it, part = (Seen(EVERYTHING, Salts(), one) for one in (Caller(user="a", role="auditor"), member(MINE)))
-    for view in visible.TOTALS:
+    for view in visibility.TOTALS:
         assert json.loads(part.ask(f"FROM {view} ORDER BY ALL")) == json.loads(
             all_of_it.ask(f"FROM {view} ORDER BY ALL")
         )
@@ -135,12 +135,12 @@ def test_totals_are_over_everybody() -> None:
 def test_every_table_has_a_rule(tmp_path: Path) -> None:
     """A new table is kept from members until visible.py says what of it is theirs: say it there."""
     warehouse = Warehouse(tmp_path)
-    Usage(warehouse)
+    UsageStore(warehouse)
     there = {
         f"{space}.{name}"
         for space, name in warehouse.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT temporary")
     }
-    assert set(visible.TABLES) == there
+    assert set(visibility.TABLES) == there
     warehouse.close()
 
 
@@ -148,13 +148,13 @@ def test_every_event_about_a_job_has_a_rule() -> None:
     """A new event about a job is kept from members until visible.py says what of it speaks of others; a field in the rule
     is one that the event has."""
     about_jobs = {kind.__name__: kind for kind in get_args(ev.Event) if "job" in kind.__struct_fields__}
-    assert set(visible.EVENTS_SHOWN) == set(about_jobs)
-    for name, fields in visible.EVENTS_SHOWN.items():
+    assert set(visibility.EVENTS_SHOWN) == set(about_jobs)
+    for name, fields in visibility.EVENTS_SHOWN.items():
         assert set(fields) <= set(about_jobs[name].__struct_fields__), name
     # Fields that hold ids of jobs, by their names; `after` and `command` are the job's own words.
     others = {"holder", "guest_of", "near", "victims", "beneficiary", "waits_for", "jobs"}
     for name, kind in about_jobs.items():
-        assert others & set(kind.__struct_fields__) == set(visible.EVENTS_SHOWN[name]), name
+        assert others & set(kind.__struct_fields__) == set(visibility.EVENTS_SHOWN[name]), name
 
 
 async def test_through_the_desk(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from fairlead_schemas.queries.telemetry import Caller
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch, columns_of
-from fairlead_telemetry.measured.spans import DAY_NS, SETTLE_NS
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.usage.store import Usage
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.usage.usage_store import UsageStore
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, offered, placed, started
 
@@ -77,7 +77,7 @@ def warehouse_of(directory: Path, plans: list[Plan], salts: Salts) -> Path:
         warehouse.roll_up(START_NS + day * DAY_NS + 10**14)
         if not day and any(plan.fate != "waits" for plan in plans):
             assert warehouse.file_samples(START_NS + DAY_NS + SETTLE_NS) == 1
-    usage = Usage(warehouse)
+    usage = UsageStore(warehouse)
     usage.catch_up()
     usage.save()
     copy = directory / "whole.duckdb"

@@ -13,11 +13,11 @@ from fairlead_replay import recount
 from fairlead_replay.export import encode_line
 from fairlead_schemas.queries.telemetry import BYS, UsageStatement
 from fairlead_schemas.wire.commit import GENESIS, commit_hash, decode_commit, decode_envelope, encode_commit
-from fairlead_telemetry.samples import SampleIntake
+from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.usage.prices import read_prices
 from fairlead_telemetry.usage.statement import month_named
-from fairlead_telemetry.usage.store import Usage
-from fairlead_telemetry.warehouse import CommitBytes, Warehouse
+from fairlead_telemetry.usage.usage_store import UsageStore
+from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 
 
 def store(warehouse: Warehouse, log: Sequence[Stored]) -> None:
@@ -31,15 +31,15 @@ def store(warehouse: Warehouse, log: Sequence[Stored]) -> None:
     warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))
 
 
-def caught_up(warehouse: Warehouse, step: int = 50_000) -> Usage:
+def caught_up(warehouse: Warehouse, step: int = 50_000) -> UsageStore:
     """Usage of all that the warehouse has."""
-    usage = Usage(warehouse)
+    usage = UsageStore(warehouse)
     while usage.catch_up(step):
         pass
     return usage
 
 
-def statements(usage: Usage, months: Sequence[str], prices: str) -> list[UsageStatement]:
+def statements(usage: UsageStore, months: Sequence[str], prices: str) -> list[UsageStatement]:
     """Of each month, by everything."""
     table = read_prices(prices)
     found = [month_named(name) for name in months]

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
-from fairlead_telemetry.samples import SampleBook
-from fairlead_telemetry.usage import measuring
+from fairlead_telemetry.samples.intake import SampleBook
+from fairlead_telemetry.usage import usage_store
 from fairlead_telemetry.usage.prices import NO_PRICES
 from fairlead_telemetry.usage.statement import month_named
-from fairlead_telemetry.usage.store import Usage
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.usage.usage_store import UsageStore
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, placed, started, submitted
 
@@ -43,7 +43,7 @@ def measured_hour(directory: Path) -> Warehouse:
 def test_used_is_of_what_was_measured(tmp_path: Path) -> None:
     """The minute in which the job begins counts from there on; held and charged are what events say."""
     warehouse = measured_hour(tmp_path)
-    usage = Usage(warehouse)
+    usage = UsageStore(warehouse)
     usage.catch_up()
     january = month_named("2026-01")
     assert january is not None
@@ -65,9 +65,9 @@ def test_used_is_of_what_was_measured(tmp_path: Path) -> None:
 
 def test_a_month_with_too_many_minutes_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nothing is said of it, which is not the same as nothing."""
-    monkeypatch.setattr(measuring, "MINUTES_MAX", 3)
+    monkeypatch.setattr(usage_store, "MINUTES_MAX", 3)
     warehouse = measured_hour(tmp_path)
-    usage = Usage(warehouse)
+    usage = UsageStore(warehouse)
     usage.catch_up()
     january = month_named("2026-01")
     assert january is not None

@@ -28,8 +28,8 @@ from fairlead_schemas.units.quantities import SECOND_NS
 from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.usage.prices import read_prices
 from fairlead_telemetry.usage.statement import month_at, month_named
-from fairlead_telemetry.usage.store import Usage
-from fairlead_telemetry.warehouse import Warehouse
+from fairlead_telemetry.usage.usage_store import UsageStore
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.usage.logs import plain, statements, store
 
 #: Virtual time begins on 14 November 2023.
@@ -75,7 +75,7 @@ def load(seed: int) -> list[TraceJob]:
     ]  # fmt: skip
 
 
-def budgets(core: QueueCore, usage: Usage) -> Iterator[tuple[str, int, int]]:
+def budgets(core: QueueCore, usage: UsageStore) -> Iterator[tuple[str, int, int]]:
     """(queue, used of its budget by the queue's count, by the statement's) as of the usage's moment."""
     month = month_at(usage.as_of_ns)
     lines = usage.statement(month, "queue", read_prices(PRICES)).lines
@@ -93,7 +93,7 @@ def test_statements_budgets_and_the_recount_are_equal(seed: int, tmp_path: Path)
     played = play(load(seed), setting(), record=log.append)
     assert played.events["PreemptionStarted"]
     core, warehouse = QueueCore(), Warehouse(tmp_path / "warehouse")
-    usage, compared, waiting = Usage(warehouse), 0, list[Stored]()
+    usage, compared, waiting = UsageStore(warehouse), 0, list[Stored]()
     for at, stored in enumerate(log, 1):
         waiting.append(stored)
         core.evolve(stored.sequence, decode_commit(stored.payload))

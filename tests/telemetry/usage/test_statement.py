@@ -14,7 +14,7 @@ from fairlead_schemas.queries.telemetry import BYS, By
 from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.usage.prices import PriceTableError, read_prices
 from fairlead_telemetry.usage.statement import amount, month_at, month_named
-from fairlead_telemetry.usage.store import Usage, refold
+from fairlead_telemetry.usage.usage_store import UsageStore, refold
 from tests.telemetry.story import START_NS, Story, ended, joined, offered, placed, submitted
 from tests.telemetry.usage.logs import caught_up, disagreements, statements, warehouse_of
 
@@ -152,7 +152,7 @@ def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Pa
     caught_up(warehouse)
     whole = warehouse.rows(rows)
     assert len(whole) == 4
-    usage = Usage(warehouse)
+    usage = UsageStore(warehouse)
     usage.forget()
     assert warehouse.rows("SELECT count(*) FROM gpu_usage") == [(0,)]
     for at in range(len(log)):
@@ -160,7 +160,7 @@ def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Pa
         if at % 3 == 0:
             usage.save()
         if at % 2 == 0:
-            usage = Usage(warehouse)  # as after kill -9
+            usage = UsageStore(warehouse)  # as after kill -9
     while usage.catch_up(1):
         pass
     assert warehouse.rows(rows) == whole
@@ -176,7 +176,7 @@ def test_a_step_that_fails_leaves_nothing_half_done(tmp_path: Path, monkeypatch:
     whole = warehouse.rows("SELECT * FROM gpu_usage ORDER BY ALL")
     warehouse.close()
     warehouse = warehouse_of(tmp_path / "two", log)
-    usage, rows = Usage(warehouse), warehouse.rows
+    usage, rows = UsageStore(warehouse), warehouse.rows
     usage.catch_up(9)
     for fails_at in range(1, 8):
         left = fails_at

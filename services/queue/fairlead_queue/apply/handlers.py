@@ -6,18 +6,18 @@ handler against it.
 
 from typing import Any
 
-from fairlead_queue.apply import idle_reclaims, jobs, queues, runs
-from fairlead_queue.apply.reclaim_requests import forget_done
-from fairlead_queue.state import State
+from fairlead_queue.apply import jobs, queues, reclaim_requests, runs
+from fairlead_queue.apply.reclaim_requests import forget_finished_reclaims
+from fairlead_queue.state import QueueState
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
 
 WRITER = "queue"
 #: What is not listed changes nothing here.
-HANDLERS: dict[type[ev.EventBase], Any] = queues.HANDLERS | (jobs.HANDLERS | runs.HANDLERS | idle_reclaims.HANDLERS)
+HANDLERS: dict[type[ev.EventBase], Any] = queues.HANDLERS | (jobs.HANDLERS | runs.HANDLERS | reclaim_requests.HANDLERS)
 
 
-def evolve(state: State, seq: int, commit: Commit) -> None:
+def evolve(state: QueueState, seq: int, commit: Commit) -> None:
     """Fold one commit of any writer."""
     at_ns = commit.at_ns
     # Writers have clocks of their own; the log's time is that of the fastest, and never steps back. Decisions go by it.
@@ -36,4 +36,4 @@ def evolve(state: State, seq: int, commit: Commit) -> None:
         if handler is not None:
             handler(state, event, f"{prefix}{index}", at_ns)
     if state.reclaims:
-        forget_done(state)
+        forget_finished_reclaims(state)

@@ -1,20 +1,92 @@
-"""Effects of the queue's own decisions about jobs on the state."""
+"""Effects of the queue's own decisions about jobs on the state.
+
+Arrays: their elements are born when they are offered, and the array's end is owed when nothing more will be. Called by
+`evolve` only.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_queue.apply import arrays, claims, queue_config
-from fairlead_queue.apply.dependencies import dependency_ended, pending, wait
-from fairlead_queue.apply.ordering_keys import renew_order
-from fairlead_queue.state import State
-from fairlead_queue.waiting.jobs import Array, End, Job
+from fairlead_queue.apply import queues, waiting_jobs
+from fairlead_queue.apply.waiting_jobs import dependency_ended, pending_dependencies, renew_order, wait_for_dependencies
+from fairlead_queue.fairness.waiting_line import OFFSET_MASK, RANK_STEP, priority_of
+from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.jobs import Array, AttemptEnd, Job
 from fairlead_queue.waiting.lanes import Deferral
-from fairlead_queue.waiting.order import RANK_STEP, priority_of
+from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON
 
 
-def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
+def create_element(state: QueueState, id_: str) -> Job:
+    """Create the array's next element; the array then represents the one after it, or leaves the line."""
+    array = state.jobs[array_of(id_) or ""]
+    assert isinstance(array, Array)
+    waiting_jobs.give_up_claim(array)
+    job = Job(id_, array.order, array.lane, array.cause)
+    job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
+    job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
+    job.notice_ns, job.every_ns = array.notice_ns, array.every_ns
+    array.live[id_] = job
+    state.add(job)
+    if array.deadline_ns:
+        state.due.set_deadline(job, array.deadline_ns)
+    if array.order & OFFSET_MASK == array.last - array.first:
+        state.unwait(array)
+    elif array.full:
+        state.unwait(array)
+        array.order += 1
+        state.wait_for_elements(array)
+    else:
+        array.order += 1
+        state.refront(array.lane)
+    return job
+
+
+def element_ended(state: QueueState, job: Job, array: Array, end_state: str, id_: str, by: str) -> None:
+    """An element has left; where the array waited for that, its next one may be born."""
+    del array.live[job.id]
+    array.ended += 1
+    array.failed += end_state == "failed"
+    array.cancelled += end_state == "cancelled"
+    if array.state == "stopping":
+        if job.awaits_cancel:
+            count_stopped_element(state, array)
+    elif end_state == "cancelled":
+        array.stop_by = by
+    if array.wait == "array" and not array.full:
+        state.unwait(array)
+        array.since_ns = state.at_ns  # until now it was its own limit that it waited for
+        state.wait_in_line(array)
+    _step(state, array, id_)
+
+
+def stop_array(state: QueueState, array: Array, id_: str) -> None:
+    """No more are born; those that live are to be stopped one by one."""
+    state.unwait(array)
+    waiting_jobs.give_up_claim(array)
+    array.cause = id_
+    array.unstopped = sum(1 for element in array.live.values() if element.awaits_cancel)
+    if array.unstopped:
+        state.stopping[array.id] = array
+    _step(state, array, id_)
+
+
+def count_stopped_element(state: QueueState, array: Array) -> None:
+    """Count down by one the elements of a stopping array that still need a stop request."""
+    array.unstopped -= 1
+    if not array.unstopped:
+        del state.stopping[array.id]
+
+
+def _step(state: QueueState, array: Array, id_: str) -> None:
+    """Record that the array's end is due, once no element lives and none will be created."""
+    if array.is_over:
+        array.end = AttemptEnd(id_, None)
+        state.owe(array)
+
+
+def _submitted(state: QueueState, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
     number = int(event.job)
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
@@ -33,17 +105,17 @@ def _submitted(state: State, event: ev.JobSubmitted, id_: str, at_ns: int) -> No
     if event.checkpoint is not None:
         job.notice_ns = event.checkpoint.notice_ns if event.checkpoint.is_told else 0
         job.every_ns = event.checkpoint.every_ns
-    job.after = pending(state, event.after) if event.after else None
+    job.after = pending_dependencies(state, event.after) if event.after else None
     state.add(job)
     if event.deadline_ns:
         state.due.set_deadline(job, event.deadline_ns)
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
     job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
-    wait(state, job, id_, at_ns)
+    wait_for_dependencies(state, job, id_, at_ns)
 
 
-def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
+def _queued(state: QueueState, event: ev.JobQueued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     if job.wait != "returned":  # that has waited for its place all the time
         job.since_ns = state.at_ns
@@ -52,20 +124,20 @@ def _queued(state: State, event: ev.JobQueued, id_: str, at_ns: int) -> None:
     state.wait_in_line(job)
 
 
-def _moved(state: State, event: ev.JobMoved, id_: str, at_ns: int) -> None:
+def _moved(state: QueueState, event: ev.JobMoved, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
-    claims.give_up(job)
-    queue_config.move(state, job, event.queue)
+    waiting_jobs.give_up_claim(job)
+    queues.move_job(state, job, event.queue)
 
 
-def _aged(state: State, event: ev.PriorityAged, id_: str, at_ns: int) -> None:
+def _aged(state: QueueState, event: ev.PriorityAged, id_: str, at_ns: int) -> None:
     for id_ in event.jobs:
         job = state.jobs[id_]
         job.aged += 1
         _reorder(state, job, priority_of(job.order) + 1)
 
 
-def _reorder(state: State, job: Job, priority: int) -> None:
+def _reorder(state: QueueState, job: Job, priority: int) -> None:
     """Update the job's order after a change of its priority or deadline; a job in line finds its new place."""
     in_line = job.wait == "line"
     if in_line:
@@ -75,7 +147,7 @@ def _reorder(state: State, job: Job, priority: int) -> None:
         state.wait_in_line(job)
 
 
-def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
+def _deferred(state: QueueState, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     lane = job.lane
     if isinstance(job, Array) and event.reason == "array_limit":
@@ -87,13 +159,13 @@ def _deferred(state: State, event: ev.JobDeferred, id_: str, at_ns: int) -> None
         state.unexplained.pop(lane, None)
 
 
-def _deadline_missed(state: State, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
+def _deadline_missed(state: QueueState, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.due.set_deadline(job, 0)
     _reorder(state, job, priority_of(job.order))
 
 
-def _reservation_requested(state: State, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
+def _reservation_requested(state: QueueState, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
     """Put the claim of the job. An event about a job that has been placed or given back meanwhile (then it waits for another
     cause) is ignored.
     """
@@ -102,22 +174,22 @@ def _reservation_requested(state: State, event: ev.ReservationRequested, id_: st
     if event.cause != job.cause:
         return
     if job.wait == "line":
-        claims.put(state, pool.tree.nodes[event.queue], job)
+        waiting_jobs.put_claim(state, pool.tree.nodes[event.queue], job)
     elif job.open:
         pool.claimant = job.id
 
 
-def _preemption_requested(state: State, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
+def _preemption_requested(state: QueueState, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
     """Record the preemption request. A job that lacks a place only, and has no open offer any more, gets no answer."""
     job = state.jobs[event.job]
     if event.amounts and job.wait == "line":
-        claims.put(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+        waiting_jobs.put_claim(state, job.lane.klass.pool.tree.nodes[event.queue], job)
     elif event.amounts or not job.open:
         return
     job.asked, job.asked_ns = "asked", state.at_ns
 
 
-def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
+def _offered(state: QueueState, event: ev.JobOffered, id_: str, at_ns: int) -> None:
     if event.rank >= state.next_rank:
         state.next_rank = event.rank + RANK_STEP
     job = state.jobs.get(event.job)
@@ -126,16 +198,16 @@ def _offered(state: State, event: ev.JobOffered, id_: str, at_ns: int) -> None:
             job.rank = event.rank
         return
     if job is None:
-        job = arrays.born(state, event.job)
+        job = create_element(state, event.job)
     else:
         state.unwait(job)
-        claims.drop(job)
+        waiting_jobs.drop_claims(job)
     job.state = "offered"
     state.settle_past(job.lane)
     state.open_offer(job, event.rank)
 
 
-def _recalled(state: State, event: ev.OfferWithdrawn, id_: str, at_ns: int) -> None:
+def _recalled(state: QueueState, event: ev.OfferWithdrawn, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     if event.reason == "hold":
         job.hold, job.hold_by = True, event.by
@@ -144,39 +216,39 @@ def _recalled(state: State, event: ev.OfferWithdrawn, id_: str, at_ns: int) -> N
     elif event.reason == "hold" and job.state == "queued":
         # The offer came back while the hold was decided.
         state.unwait(job)
-        job.end = End(id_, None)
+        job.end = AttemptEnd(id_, None)
         state.owe(job)
     elif event.reason == "hold":
         job.hold, job.hold_by = False, ""  # too late: it was placed
 
 
-def _held(state: State, event: ev.JobHeld, id_: str, at_ns: int) -> None:
+def _held(state: QueueState, event: ev.JobHeld, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    claims.give_up(job)
+    waiting_jobs.give_up_claim(job)
     job.state, job.hold, job.hold_by, job.end = "held", False, "", None
 
 
-def _released(state: State, event: ev.JobReleased, id_: str, at_ns: int) -> None:
+def _released(state: QueueState, event: ev.JobReleased, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
-    wait(state, job, id_, at_ns)
+    wait_for_dependencies(state, job, id_, at_ns)
 
 
-def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
+def _stop_requested(state: QueueState, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     awaited = job.awaits_cancel
     job.stop, job.stop_by, job.stop_saves = event.reason, event.by, event.save
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
-        arrays.stop(state, job, id_)
+        stop_array(state, job, id_)
         return
     if job.parent is not None and job.parent.state == "stopping" and awaited and not job.awaits_cancel:
-        arrays.stopped_one(state, job.parent)
+        count_stopped_element(state, job.parent)
     if was == "queued":
         # The offer came back while the stop was decided: nothing is left to stop.
         state.unwait(job)
-        job.end = End(id_, None)
+        job.end = AttemptEnd(id_, None)
         state.owe(job)
     elif job.end is None:
         state.due.drop_timer(job)
@@ -186,7 +258,7 @@ def _stop_requested(state: State, event: ev.JobStopRequested, id_: str, at_ns: i
 PAID_BY_RETRIES = ("retry", "oom", "gpu_memory")
 
 
-def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
+def _requeued(state: QueueState, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
@@ -215,7 +287,7 @@ def _requeued(state: State, event: ev.JobRequeued, id_: str, at_ns: int) -> None
         state.wait_in_line(job)
 
 
-def _go_behind(state: State, job: Job) -> None:
+def _go_behind(state: QueueState, job: Job) -> None:
     """Move the job behind others with equal claims, because it has had its slice or did not use its resources. Pools whose
     line is ordered by place alone are unchanged.
     """
@@ -224,10 +296,10 @@ def _go_behind(state: State, job: Job) -> None:
         state.next_place += 1
 
 
-def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
+def _ended(end_state: str) -> Callable[[QueueState, Any, str, int], None]:
     assert end_state in END_STATES
 
-    def handler(state: State, event: Any, id_: str, at_ns: int) -> None:
+    def handler(state: QueueState, event: Any, id_: str, at_ns: int) -> None:
         _finish(state, event.job, end_state, id_, getattr(event, "by", ""))
         if state.dependents:
             dependency_ended(state, event.job, end_state, id_, at_ns)
@@ -235,24 +307,24 @@ def _ended(end_state: str) -> Callable[[State, Any, str, int], None]:
     return handler
 
 
-def _finish(state: State, id_: str, end_state: str, event_id: str, by: str) -> None:
+def _finish(state: QueueState, id_: str, end_state: str, event_id: str, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
-    claims.give_up(job)
+    waiting_jobs.give_up_claim(job)
     if job.deadline_ns:
         state.due.set_deadline(job, 0)
     state.remove(job)
     state.finished[job.id] = end_state
     if job.parent is not None:
-        arrays.element_ended(state, job, job.parent, end_state, event_id, by)
+        element_ended(state, job, job.parent, end_state, event_id, by)
 
 
-def _retired(state: State, event: ev.JobsRetired, id_: str, at_ns: int) -> None:
+def _retired(state: QueueState, event: ev.JobsRetired, id_: str, at_ns: int) -> None:
     for job in event.jobs:
         del state.finished[job]
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
+HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
     ev.JobSubmitted: _submitted,
     ev.JobQueued: _queued,
     ev.JobMoved: _moved,

@@ -6,10 +6,10 @@ An event about a job or attempt that the queue has already closed has no effect,
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fairlead_queue.apply import claims, queue_config
+from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.limits import BACK_NS
-from fairlead_queue.state import State
-from fairlead_queue.waiting.jobs import End, Job
+from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.jobs import AttemptEnd, Job
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.wire import events as ev
 
@@ -17,20 +17,20 @@ from fairlead_schemas.wire import events as ev
 PRICE = 1000
 
 
-def _attempt(state: State, event: Any) -> Job | None:
+def _attempt(state: QueueState, event: Any) -> Job | None:
     """The live job that a placer's event speaks of, if that attempt is its current one."""
     job = state.jobs.get(event.job)
     return job if job is not None and job.attempt == event.attempt else None
 
 
-def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
+def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
     lane = job.lane
     state.unpark(lane.klass)
     state.close_offer(job)
-    claims.give_up(job)
+    waiting_jobs.give_up_claim(job)
     lane.running[job.id] = job
     request = lane.klass.request
     if request.nodes_min and event.units < request.units:
@@ -40,13 +40,13 @@ def _placed(state: State, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
     job.price = _price(state, job, event.parts)
     job.nodes = tuple([part.node for part in event.parts for _ in range(part.tasks)])
     if state.accounts:
-        queue_config.count(state, job, job.price, at_ns)
+        queues.count_use(state, job, job.price, at_ns)
     job.hold, job.hold_by = False, ""
     if job.state == "offered":
         job.state = "placed"
 
 
-def _price(state: State, job: Job, parts: Iterable[ev.Part]) -> int:
+def _price(state: QueueState, job: Job, parts: Iterable[ev.Part]) -> int:
     """milli-GPU times the price of their models: of each part what its units are charged."""
     prices, price = job.lane.klass.pool.settings.prices, 0
     kinds = job.lane.klass.request.without(job.missing).kinds
@@ -61,26 +61,26 @@ def _price(state: State, job: Job, parts: Iterable[ev.Part]) -> int:
     return price
 
 
-def _unplaceable(state: State, event: ev.JobUnplaceable, id_: str, at_ns: int) -> None:
+def _unplaceable(state: QueueState, event: ev.JobUnplaceable, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is not None and job.open:
         state.park(job.lane.klass)
 
 
-def _returned(state: State, event: ev.OfferReturned, id_: str, at_ns: int) -> None:
+def _returned(state: QueueState, event: ev.OfferReturned, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
     withdrawal = job.withdrawal
     state.close_offer(job)
-    claims.give_up(job)
+    waiting_jobs.give_up_claim(job)
     state.settle_past(job.lane)
     if job.state == "stopping":
-        state.settled(job, End(id_, None))
+        state.settled(job, AttemptEnd(id_, None))
         return
     job.state, job.cause = "queued", id_
     if job.hold:
-        state.settled(job, End(id_, None))
+        state.settled(job, AttemptEnd(id_, None))
         return
     state.uncharge(job)
     if withdrawal == "quota":
@@ -91,7 +91,7 @@ def _returned(state: State, event: ev.OfferReturned, id_: str, at_ns: int) -> No
         state.wait_in_line(job)
 
 
-def _run_started(state: State, event: ev.RunStarted, id_: str, at_ns: int) -> None:
+def _run_started(state: QueueState, event: ev.RunStarted, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is None or job.state not in ("placed", "stopping"):
         return
@@ -104,13 +104,13 @@ def _run_started(state: State, event: ev.RunStarted, id_: str, at_ns: int) -> No
         state.wait_until(job, state.at_ns + max(0, job.total_ns - job.used_ns - job.notice_ns))
 
 
-def _saved(state: State, event: ev.CheckpointSaved, id_: str, at_ns: int) -> None:
+def _saved(state: QueueState, event: ev.CheckpointSaved, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is not None and job.started_ns:
         job.saved_ns = state.at_ns
 
 
-def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
+def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     _freed(state, event.released)
     if job is None or job.open or job.end is not None or job.state not in ("placed", "running", "stopping"):
@@ -119,18 +119,18 @@ def _run_ended(state: State, event: ev.RunEnded, id_: str, at_ns: int) -> None:
         job.used_ns += event.ran_ns or state.at_ns - job.started_ns
         job.started_ns = job.saved_ns = 0
     _give_back(state, job, at_ns)
-    end = End(
+    end = AttemptEnd(
         id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted, event.alike,
         event.fault, bool(event.gpu_fault),
     )  # fmt: skip
     state.settled(job, end)
 
 
-def _give_back(state: State, job: Job, at_ns: int) -> None:
+def _give_back(state: QueueState, job: Job, at_ns: int) -> None:
     """Return the capacity counted for a run, and release the job that it was to yield to."""
     state.settle_past(job.lane)
     if state.accounts:
-        queue_config.count(state, job, -job.price, at_ns)
+        queues.count_use(state, job, -job.price, at_ns)
     job.price, job.nodes = 0, ()
     if not job.yields_to:
         job.lane.klass.pool.freed_ns = state.at_ns
@@ -141,7 +141,7 @@ def _give_back(state: State, job: Job, at_ns: int) -> None:
             beneficiary.yielders -= 1
 
 
-def _freed(state: State, nodes: Iterable[str]) -> None:
+def _freed(state: QueueState, nodes: Iterable[str]) -> None:
     freed: Pool | None = None
     for node in nodes:
         pool = state.pool_of_node(node)
@@ -150,14 +150,14 @@ def _freed(state: State, nodes: Iterable[str]) -> None:
             freed = pool
 
 
-def _rank_ended(state: State, event: ev.RankEnded, id_: str, at_ns: int) -> None:
+def _rank_ended(state: QueueState, event: ev.RankEnded, id_: str, at_ns: int) -> None:
     job = state.jobs.get(event.job)
     if event.released:
         for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
             state.capacity_changed(pool)
 
 
-def _preemption_started(state: State, event: ev.PreemptionStarted, id_: str, at_ns: int) -> None:
+def _preemption_started(state: QueueState, event: ev.PreemptionStarted, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     beneficiary = state.jobs.get(event.beneficiary)
     if beneficiary is not None:
@@ -169,20 +169,20 @@ def _preemption_started(state: State, event: ev.PreemptionStarted, id_: str, at_
         beneficiary.yielders += 1
 
 
-def _preemption_declined(state: State, event: ev.PreemptionDeclined, id_: str, at_ns: int) -> None:
+def _preemption_declined(state: QueueState, event: ev.PreemptionDeclined, id_: str, at_ns: int) -> None:
     job = _attempt(state, event)
     if job is not None and job.asked:
         _no_help(state, job, "declined")
-        claims.drop(job)
+        waiting_jobs.drop_claims(job)
 
 
-def _no_help(state: State, job: Job, why: str) -> None:
+def _no_help(state: QueueState, job: Job, why: str) -> None:
     """Record that preemption gave no help; the job may ask again later."""
     job.asked, job.asked_ns = why, state.at_ns
     job.asks += 1
 
 
-def _reservation_ended(state: State, event: ev.ReservationEnded, id_: str, at_ns: int) -> None:
+def _reservation_ended(state: QueueState, event: ev.ReservationEnded, id_: str, at_ns: int) -> None:
     """The nodes that were kept take any work again. A job that still waits found none that could be kept."""
     job = _attempt(state, event)
     for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
@@ -192,7 +192,7 @@ def _reservation_ended(state: State, event: ev.ReservationEnded, id_: str, at_ns
         _no_help(state, job, "unkept")
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, str, int], None]] = {
+HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
     ev.JobPlaced: _placed,
     ev.JobUnplaceable: _unplaceable,
     ev.OfferReturned: _returned,

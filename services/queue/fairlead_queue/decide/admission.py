@@ -1,21 +1,101 @@
-"""Admission of submits. A refusal names the field, the expectation and the finding."""
+"""Admission of submits. A refusal names the field, the expectation and the finding.
+
+A submit that is refused.
+
+GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a replica of a GPU.
+"""
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from fairlead_queue.budgets import refusing
-from fairlead_queue.decide.gpu_units import pool_of_queue, unnamed_model, unshared
-from fairlead_queue.decide.plan import Plan
-from fairlead_queue.decide.refusals import Refusal
-from fairlead_queue.fairness.users import is_users
-from fairlead_queue.waiting.nodes import Shape
+import msgspec
+
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.fairness.budgets import refusing_account
+from fairlead_queue.fairness.quota import is_user_node, pool_name
+from fairlead_queue.waiting.pools import NodeCapacity, model_of
 from fairlead_schemas.jobfile.job_spec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, RETRIES_MAX
 from fairlead_schemas.policies import partitions
 from fairlead_schemas.policies.checkpoints import fault_of
+from fairlead_schemas.queuefile.settings import GPU_CLASS_PREFIX, MODEL_LABEL, QueueSettings, Sharing
 from fairlead_schemas.units.ids import PRIORITY_MAX
-from fairlead_schemas.units.quantities import format_duration, format_memory, format_milli
+from fairlead_schemas.units.quantities import MILLI, format_duration, format_memory, format_milli
 from fairlead_schemas.wire.commands import SubmitJob
-from fairlead_schemas.wire.resource_requests import faults
+from fairlead_schemas.wire.resource_requests import SHARED, faults
 from fairlead_schemas.wire.resources import Request
+
+
+class SubmitRefusal(NamedTuple):
+    """Refusal of a submit, with its reason."""
+
+    code: str
+    message: str
+    field: str
+
+
+def pool_of_queue(plan: QueueDraft, path: str) -> str:
+    """The name of the pool that a queue is in."""
+    return pool_name(plan.queues() if plan.outlook is not None else _top(plan, path), path)
+
+
+def _top(plan: QueueDraft, path: str) -> dict[str, QueueSettings]:
+    top = path.partition("/")[0]
+    return {top: plan.state.queues[top].settings} if top in plan.state.queues else {}
+
+
+def unnamed_model_refusal(plan: QueueDraft, path: str, request: Request) -> SubmitRefusal | None:
+    """Return a refusal for a job that names no GPU model although a queue above it limits GPUs by model; else None. The GPUs of
+    such a job could not be counted.
+    """
+    if all(not (kind.gpu_milli or kind.gpu_parts) or model_of(kind) for kind in request.kinds):
+        return None
+    while path:
+        settings = plan.settings_of(path)
+        if settings is not None:
+            limited = _models(settings)
+            if limited:
+                field = f"nodeSelector.{MODEL_LABEL}"
+                return SubmitRefusal(
+                    "model_needed",
+                    f"queue {path[:80]} counts GPUs by model; name one in nodeSelector, such as {MODEL_LABEL}: {limited[0][:60]}",
+                    field,
+                )
+        path = path.rpartition("/")[0]
+    return None
+
+
+def _models(settings: QueueSettings) -> list[str]:
+    amounts = (settings.guaranteed, settings.maximum, settings.borrowing, settings.lending, *settings.users.values())
+    prefix = GPU_CLASS_PREFIX
+    return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
+
+
+def unshared_refusal(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+    """Replicas of GPUs that are sliced by time: only of a pool that says how it does it."""
+    parts = max((kind.gpu_parts for kind in command.request.kinds if kind.replicas), default=0)
+    if not parts:
+        return None
+    name, field = pool_of_queue(plan, command.queue), f"resources.{SHARED}"
+    sharing = plan.pool_settings(name).sharing
+    if sharing is None:
+        cure = 'set "sharing: {replicas: 4}" for it in the queue file where its nodes slice their GPUs by time'
+        return SubmitRefusal("not_shared", f"the GPUs of pool {name} are not shared by time; {cure}", field)
+    if sharing.one_each and parts > 1:
+        message = f"expected 1, found {parts}: two might lie on one GPU, and pool {name} gives one to each node or task"
+        return SubmitRefusal("one_each", message, field)
+    return None
+
+
+def shared_request(request: Request, sharing: Sharing | None) -> Request:
+    """The same with replicas charged as their pool says: a quarter of a GPU each where one GPU has four."""
+    if sharing is None or not any(kind.replicas for kind in request.kinds):
+        return request
+    kinds = [
+        msgspec.structs.replace(kind, gpu_milli=kind.gpu_parts * (MILLI // sharing.replicas)) if kind.replicas else kind
+        for kind in request.kinds
+    ]
+    return msgspec.structs.replace(kinds[0], also=tuple(kinds[1:]))
+
 
 #: Queues named in a refusal.
 NAMED_QUEUES_MAX = 20
@@ -24,12 +104,12 @@ NAMED_CHARS_MAX = 160
 TIME_MAX_NS = 1 << 62
 
 
-def refusal(plan: Plan, command: SubmitJob) -> Refusal | None:
+def submit_refusal(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
     """Return the reason that this submit cannot enter, or None."""
     return _invalid(command) or _late(plan, command) or _unwelcome(plan, command) or _unknown_dependency(plan, command)
 
 
-def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
+def _unwelcome(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
     """Return a refusal that holds for all equal jobs of one decision; most senders submit many alike."""
     kind = (command.queue, command.user, command.project, command.request)
     if kind in plan.welcome:
@@ -38,42 +118,44 @@ def _unwelcome(plan: Plan, command: SubmitJob) -> Refusal | None:
         _impossible(command.request)
         or unknown_queue(plan, command.queue)
         or _not_allowed(plan, command)
-        or unnamed_model(plan, command.queue, command.request)
-        or unshared(plan, command)
+        or unnamed_model_refusal(plan, command.queue, command.request)
+        or unshared_refusal(plan, command)
         or _too_large(plan, command)
-        or spent(plan, command.queue)
+        or spent_budget(plan, command.queue)
     )
     if refused is None:
         plan.welcome.add(kind)
     return refused
 
 
-def _invalid(command: SubmitJob) -> Refusal | None:
+def _invalid(command: SubmitJob) -> SubmitRefusal | None:
     """Numbers out of range: the gateway refuses them too, but commands come from elsewhere as well."""
     if not 0 <= command.priority <= PRIORITY_MAX:
-        return Refusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
+        return SubmitRefusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
     if not 0 <= command.retries <= RETRIES_MAX:
-        return Refusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
+        return SubmitRefusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
     if command.array_limit < 0:
-        return Refusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
+        return SubmitRefusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
     if not 0 <= command.grace_ns <= TIME_MAX_NS:
-        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.grace_ns}", "time.grace")
+        return SubmitRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.grace_ns}", "time.grace")
     if not 0 <= command.total_ns <= TIME_MAX_NS or not 0 <= command.start_at_ns <= TIME_MAX_NS:
-        return Refusal(
+        return SubmitRefusal(
             "invalid", f"expected 0 to {TIME_MAX_NS} ns", "time.total" if command.start_at_ns == 0 else "startAt"
         )
     if not 0 <= command.slice_ns <= TIME_MAX_NS:
-        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
+        return SubmitRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
     if fault := partitions.fault_of(command.on_partition):
-        return Refusal("invalid", fault.message, fault.field)
+        return SubmitRefusal("invalid", fault.message, fault.field)
     if command.checkpoint is not None and (wrong := fault_of(command.checkpoint, command.total_ns)) is not None:
-        return Refusal("invalid", wrong[1], f"checkpoint.{wrong[0]}")
+        return SubmitRefusal("invalid", wrong[1], f"checkpoint.{wrong[0]}")
     if len(command.after) > DEPENDENCIES_MAX:
-        return Refusal("invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn")
+        return SubmitRefusal(
+            "invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn"
+        )
     if command.array is not None:
         first, last = command.array
         if first < 0 or not 0 <= last - first < ARRAY_ELEMENTS_MAX:
-            return Refusal(
+            return SubmitRefusal(
                 "invalid",
                 f"expected at most {ARRAY_ELEMENTS_MAX} elements in rising order, found {first}-{last}",
                 "array",
@@ -81,44 +163,44 @@ def _invalid(command: SubmitJob) -> Refusal | None:
     return None
 
 
-def _impossible(request: Request) -> Refusal | None:
+def _impossible(request: Request) -> SubmitRefusal | None:
     """A request that could be placed nowhere, whatever the cluster."""
     found = faults(request)
-    return Refusal("invalid", found[0].message, found[0].field) if found else None
+    return SubmitRefusal("invalid", found[0].message, found[0].field) if found else None
 
 
-def _late(plan: Plan, command: SubmitJob) -> Refusal | None:
+def _late(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
     if not command.deadline_ns:
         return None
     if not 0 <= command.deadline_ns <= TIME_MAX_NS:
-        return Refusal("invalid", f"expected 0 to {TIME_MAX_NS} ns", "deadline")
+        return SubmitRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns", "deadline")
     earliest = max(plan.now_ns, command.start_at_ns) + command.total_ns
     if earliest > command.deadline_ns:
         short = format_duration(earliest - command.deadline_ns)
-        return Refusal(
+        return SubmitRefusal(
             "deadline", f"cannot be met: {short} too little time until then; move it or shorten time.total", "deadline"
         )
     return None
 
 
-def unknown_queue(plan: Plan, path: str) -> Refusal | None:
+def unknown_queue(plan: QueueDraft, path: str) -> SubmitRefusal | None:
     """Return the refusal of a job for this queue's name, None if it may enter: the queue is missing, or others are below it."""
     if plan.settings_of(path) is not None:
         below = [] if plan.outlook is None and not _is_inner(plan, path) else _below(plan, path)
         if not below:
             return None
-        return Refusal(
+        return SubmitRefusal(
             "not_a_leaf", f"queue {path[:80]} has queues below it; expected one of: {_named(below)}", "queue"
         )
     known = sorted(path for path in plan.queues() if not _below(plan, path))
-    return Refusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
+    return SubmitRefusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
 
 
-def _is_inner(plan: Plan, path: str) -> bool:
-    return any(not is_users(child) for child in plan.state.queues[path].node.children.values())
+def _is_inner(plan: QueueDraft, path: str) -> bool:
+    return any(not is_user_node(child) for child in plan.state.queues[path].node.children.values())
 
 
-def _below(plan: Plan, path: str) -> list[str]:
+def _below(plan: QueueDraft, path: str) -> list[str]:
     return sorted(other for other in plan.queues() if other.startswith(f"{path}/"))
 
 
@@ -129,7 +211,7 @@ def _named(known: list[str]) -> str:
     return ", ".join(named) + (f" and {len(known) - len(named)} more" if len(known) > len(named) else "")
 
 
-def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
+def _not_allowed(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
     """A pool may be for some users and projects only."""
     name = pool_of_queue(plan, command.queue)
     settings = plan.pool_settings(name)
@@ -140,53 +222,53 @@ def _not_allowed(plan: Plan, command: SubmitJob) -> Refusal | None:
     who = f"user {command.user[:40] or '(nobody)'}" + (
         f" and project {command.project[:40]}" if command.project else ""
     )
-    return Refusal(
+    return SubmitRefusal(
         "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
     )
 
 
-def spent(plan: Plan, path: str) -> Refusal | None:
+def spent_budget(plan: QueueDraft, path: str) -> SubmitRefusal | None:
     """A budget above the queue (or its own) that is spent and refuses."""
-    account = refusing(plan.state.accounts, path)
+    account = refusing_account(plan.state.accounts, path)
     if account is None:
         return None
-    return Refusal(
+    return SubmitRefusal(
         "budget", f"the budget of queue {account.path[:80]} is spent for this {account.budget.period}", "queue"
     )
 
 
-def _unknown_dependency(plan: Plan, command: SubmitJob) -> Refusal | None:
+def _unknown_dependency(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
     state = plan.state
     named: set[str] = set()
     for at, each in enumerate(command.after):
         if each.job in named:
-            return Refusal("invalid", f"job {each.job[:40]} is named twice; keep one of them", f"dependsOn[{at}]")
+            return SubmitRefusal("invalid", f"job {each.job[:40]} is named twice; keep one of them", f"dependsOn[{at}]")
         named.add(each.job)
         if each.job in state.jobs or each.job in state.finished or each.job in plan.accepted:
             continue
         message = f'no job "{each.job[:40]}" is known here; it may have ended long ago'
-        return Refusal("unknown_job", message, f"dependsOn[{at}]")
+        return SubmitRefusal("unknown_job", message, f"dependsOn[{at}]")
     return None
 
 
-def _too_large(plan: Plan, command: SubmitJob) -> Refusal | None:
+def _too_large(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
     """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
     shapes = plan.state.nodes.count(pool_of_queue(plan, command.queue))
     for at, kind in enumerate(command.request.kinds if shapes else ()):
         if not any(_holds(shape, kind) for shape in shapes):
             message, field = _largest_words(shapes, kind)
-            return Refusal("larger_than_any_node", message, f"groups[{at - 1}].{field}" if at else field)
+            return SubmitRefusal("larger_than_any_node", message, f"groups[{at - 1}].{field}" if at else field)
     return None
 
 
-def _holds(shape: Shape, kind: Request) -> bool:
+def _holds(shape: NodeCapacity, kind: Request) -> bool:
     """Return True if an empty node of this shape has the resources of one unit."""
     return (
         kind.gpu_milli <= shape.gpu_milli and kind.cpu_milli <= shape.cpu_milli and kind.memory_mib <= shape.memory_mib
     )
 
 
-def _largest_words(shapes: Collection[Shape], request: Request) -> tuple[str, str]:
+def _largest_words(shapes: Collection[NodeCapacity], request: Request) -> tuple[str, str]:
     """(message, field) for a request that no node can hold."""
     gpu = max(shape.gpu_milli for shape in shapes)
     cpu, memory = max(shape.cpu_milli for shape in shapes), max(shape.memory_mib for shape in shapes)

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from fairlead_queue.decide import configuration, validation
-from fairlead_queue.decide.admission import refusal, unknown_queue
-from fairlead_queue.decide.gpu_units import shared, unnamed_model
-from fairlead_queue.decide.outcomes import lies_idle_for_good
-from fairlead_queue.decide.plan import Fresh, Plan
-from fairlead_queue.fairness.guarantees import pool_name
+from fairlead_queue.decide.admission import shared_request, submit_refusal, unknown_queue, unnamed_model_refusal
+from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
+from fairlead_queue.decide.outcomes import ends_when_idle
+from fairlead_queue.fairness.quota import pool_name
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
@@ -28,17 +27,17 @@ from fairlead_schemas.wire.resources import Request
 DIGEST_CHARS = 16
 
 
-def carry_out(plan: Plan, command: Any) -> None:
+def decide_command(plan: QueueDraft, command: Any) -> None:
     """Decide one command (or `Undecodable`)."""
     plan.answer(HANDLERS[type(command)](plan, command, f"cmd:{command.id}"))
 
 
-def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
+def _submit(plan: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     if command.key:
         known = plan.keys.get(command.key) or plan.state.keys.get(command.key)
         if known is not None:
             return _repeated(command, cause, *known)
-    refused = refusal(plan, command)
+    refused = submit_refusal(plan, command)
     if refused is not None:
         return ev.JobRejected(
             cause=cause, command=command.id, code=refused.code, message=refused.message, field=refused.field,
@@ -51,10 +50,10 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
         plan.keys[command.key] = (job, command.digest)
     plan.entered.add(command.queue)
     plan.accepted.add(job)
-    request = in_pool(plan, command)
+    request = request_in_pool(plan, command)
     if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
-        order = order_in(plan, command, plan.next_place)
-        plan.fresh.append(Fresh(order, job, command.queue, command.user, request, cause))
+        order = future_order(plan, command, plan.next_place)
+        plan.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
     plan.next_place += 1
     return ev.JobSubmitted(
         cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
@@ -65,16 +64,16 @@ def _submit(plan: Plan, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     )  # fmt: skip
 
 
-def in_pool(plan: Plan, command: cmd.SubmitJob) -> Request:
+def request_in_pool(plan: QueueDraft, command: cmd.SubmitJob) -> Request:
     """The request, for the pool that the queue is in and charged as that says."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool.name if queue is not None and plan.outlook is None else pool_name(plan.queues(), command.queue)
     wanted = "" if pool == DEFAULT_POOL else pool
-    request = shared(command.request, plan.pool_settings(pool).sharing)
+    request = shared_request(command.request, plan.pool_settings(pool).sharing)
     return request if request.pool == wanted else msgspec.structs.replace(request, pool=wanted)
 
 
-def order_in(plan: Plan, command: cmd.SubmitJob, place: int) -> int:
+def future_order(plan: QueueDraft, command: cmd.SubmitJob, place: int) -> int:
     """Return the future order of the job in its line."""
     queue = plan.state.queues.get(command.queue)
     pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
@@ -96,7 +95,7 @@ def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.Q
     )
 
 
-def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
+def _cancel(plan: QueueDraft, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
@@ -115,10 +114,10 @@ def _cancel(plan: Plan, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
 
 def _yields_to_cancel(job: Job) -> bool:
     """Return True if a job that is being stopped would wait for another attempt, or for its time limit."""
-    return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not lies_idle_for_good(job))
+    return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not ends_when_idle(job))
 
 
-def _hold(plan: Plan, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
+def _hold(plan: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
@@ -142,7 +141,7 @@ def _why_not_hold(job: Job, state: str) -> str:
     return f"job {job.id} is {state}; only a job that waits can be held"
 
 
-def _release(plan: Plan, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent:
+def _release(plan: QueueDraft, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
@@ -154,7 +153,7 @@ def _release(plan: Plan, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent:
     return _conflict(command.id, cause, f"job {job.id} is {state}, not held")
 
 
-def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
+def _move(plan: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
     job, state = _find(plan, command.job)
     if job is None:
         return _unknown(plan, command.id, command.job, state, cause)
@@ -169,7 +168,7 @@ def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
     if pool != job.lane.klass.pool.name:
         message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it anew"
         return _conflict(command.id, cause, message)
-    refused = unnamed_model(plan, command.queue, job.lane.klass.request)
+    refused = unnamed_model_refusal(plan, command.queue, job.lane.klass.request)
     if refused is not None:
         return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
     plan.states[job.id] = state
@@ -177,18 +176,18 @@ def _move(plan: Plan, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
     return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
 
 
-def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
+def _apply(plan: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     state = plan.state
-    before = plan.outlook or configuration.now(state)
-    after = configuration.outlook(before, command)
-    message, code = validation.refusal(state, command, before, after)
+    before = plan.outlook or configuration.current_configuration(state)
+    after = configuration.proposed_configuration(before, command)
+    message, code = validation.change_refusal(state, command, before, after)
     message, code = message or _in_use(plan, after), code or "invalid"
-    changed = configuration.changes(before, after) if not message else []
+    changed = configuration.changed_entries(before, after) if not message else []
     if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
         message = "too many changes at once; send it again"
     if message:
         return ev.CommandRejected(cause=cause, command=command.id, code=code, message=message)
-    for event in configuration.events(changed, after, cause, command.user):
+    for event in configuration.configuration_events(changed, after, cause, command.user):
         plan.emit(event, len(msgspec.json.encode(event)))
     plan.entered.update(after.removed.values())
     plan.outlook = after
@@ -205,7 +204,7 @@ def _apply(plan: Plan, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
     )  # fmt: skip
 
 
-def _in_use(plan: Plan, after: configuration.Outlook) -> str:
+def _in_use(plan: QueueDraft, after: configuration.ProposedConfiguration) -> str:
     """A queue that jobs enter by this very decision and that is none for jobs afterwards."""
     for path in sorted(plan.entered.difference({""})):
         if path not in after.queues or any(other.startswith(f"{path}/") for other in after.queues):
@@ -213,14 +212,14 @@ def _in_use(plan: Plan, after: configuration.Outlook) -> str:
     return ""
 
 
-def _undecodable(plan: Plan, command: cmd.Undecodable, cause: str) -> ev.QueueEvent:
+def _undecodable(plan: QueueDraft, command: cmd.Undecodable, cause: str) -> ev.QueueEvent:
     return ev.CommandRejected(
         cause=cause if command.id else f"cmd:{command.digest[:DIGEST_CHARS]}", command=command.id, code="undecodable",
         message=command.message[:UNDECODABLE_CHARS_MAX], digest=command.digest,
     )  # fmt: skip
 
 
-def _find(plan: Plan, id_: str) -> tuple[Job | None, str]:
+def _find(plan: QueueDraft, id_: str) -> tuple[Job | None, str]:
     """The live job and its state as this decision leaves it; or None and the finished one's state ("")."""
     job = plan.state.jobs.get(id_)
     if job is None:
@@ -228,7 +227,7 @@ def _find(plan: Plan, id_: str) -> tuple[Job | None, str]:
     return job, plan.states.get(id_, job.state)
 
 
-def _unknown(plan: Plan, command: str, id_: str, end_state: str, cause: str) -> ev.QueueEvent:
+def _unknown(plan: QueueDraft, command: str, id_: str, end_state: str, cause: str) -> ev.QueueEvent:
     """No live job has this id: it has ended, is still to be born, or was never there."""
     if end_state:
         return _conflict(command, cause, f"job {id_} has already ended: {end_state}")
@@ -244,7 +243,7 @@ def _conflict(command: str, cause: str, message: str) -> ev.QueueEvent:
     return ev.CommandRejected(cause=cause, command=command, code="conflict", message=message)
 
 
-HANDLERS: dict[type[Any], Callable[[Plan, Any, str], ev.QueueEvent]] = {
+HANDLERS: dict[type[Any], Callable[[QueueDraft, Any, str], ev.QueueEvent]] = {
     cmd.SubmitJob: _submit,
     cmd.CancelJob: _cancel,
     cmd.HoldJob: _hold,

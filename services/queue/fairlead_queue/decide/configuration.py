@@ -5,13 +5,13 @@ if the change is allowed. Pure.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry, PoolSettings, QueueEntry, QueueSettings
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 
 
-class Outlook(NamedTuple):
+class ProposedConfiguration(NamedTuple):
     """Configuration after a change of queues and pools, and the steps that the change takes."""
 
     pools: dict[str, PoolSettings]
@@ -21,13 +21,13 @@ class Outlook(NamedTuple):
     dropped_pools: list[str]
 
 
-def now(state: State) -> Outlook:
+def current_configuration(state: QueueState) -> ProposedConfiguration:
     """Return the present configuration as an outlook that removes nothing."""
     pools = {name: pool.settings for name, pool in state.pools.items()}
-    return Outlook(pools, {path: queue.settings for path, queue in state.queues.items()}, {}, [])
+    return ProposedConfiguration(pools, {path: queue.settings for path, queue in state.queues.items()}, {}, [])
 
 
-def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
+def proposed_configuration(before: ProposedConfiguration, command: cmd.ApplyQueues) -> ProposedConfiguration:
     """Return the configuration that the command makes out of `before`."""
     pools, queues = dict(before.pools), dict(before.queues)
     named = {entry.path for entry in command.queues}
@@ -47,7 +47,7 @@ def outlook(before: Outlook, command: cmd.ApplyQueues) -> Outlook:
         queues.pop(path, None)
     for name in dropped:
         del pools[name]
-    return Outlook(pools, queues, {path: removed[path] for path in deepest_first}, dropped)
+    return ProposedConfiguration(pools, queues, {path: removed[path] for path in deepest_first}, dropped)
 
 
 def _above(path: str) -> list[str]:
@@ -64,7 +64,7 @@ def _grow(queues: dict[str, QueueSettings], removed: Mapping[str, str], path: st
         above = above.rpartition("/")[0]
 
 
-def changes(before: Outlook, after: Outlook) -> list[PoolEntry | QueueEntry]:
+def changed_entries(before: ProposedConfiguration, after: ProposedConfiguration) -> list[PoolEntry | QueueEntry]:
     """Return the entries whose settings differ from before: pools first, then queues from the top."""
     pools = [
         PoolEntry(pool=name, settings=each) for name, each in after.pools.items() if before.pools.get(name) != each
@@ -82,7 +82,7 @@ def _differs(old: QueueSettings | None, new: QueueSettings) -> bool:
     return old is not new and old != new
 
 
-def affected(before: Outlook, after: Outlook) -> list[str]:
+def affected_queues(before: ProposedConfiguration, after: ProposedConfiguration) -> list[str]:
     """Queues whose limits or whose place a change may make wrong, sorted: those that change, all above them, and those
     right below. Where pools change it may be any. The others are as right as they were."""
     pools_of = [
@@ -100,7 +100,9 @@ def affected(before: Outlook, after: Outlook) -> list[str]:
     return sorted(found.intersection(after.queues))
 
 
-def events(changed: Sequence[PoolEntry | QueueEntry], after: Outlook, cause: str, by: str) -> Iterator[ev.QueueEvent]:
+def configuration_events(
+    changed: Sequence[PoolEntry | QueueEntry], after: ProposedConfiguration, cause: str, by: str
+) -> Iterator[ev.QueueEvent]:
     """Yield the events that are committed for a change. Each event comes after the events that it depends on."""
     for each in changed:
         if isinstance(each, PoolEntry):

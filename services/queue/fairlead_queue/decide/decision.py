@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 from fairlead_bus.core import Input
 from fairlead_queue.decide import configuration
-from fairlead_queue.decide.commands import carry_out
-from fairlead_queue.decide.idle_reclaims import stop_idle
+from fairlead_queue.decide.commands import decide_command
+from fairlead_queue.decide.draft import QueueDraft, encoded_bytes
 from fairlead_queue.decide.offers import make_offers
-from fairlead_queue.decide.outcomes import settle
-from fairlead_queue.decide.plan import Plan, encoded_bytes
-from fairlead_queue.decide.reclaims import reclaim
-from fairlead_queue.decide.timers import act_on_time
+from fairlead_queue.decide.outcomes import emit_owed
+from fairlead_queue.decide.reclaim_requests import reclaim_quota, stop_idle_runs
+from fairlead_queue.decide.timers import emit_due
 from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
@@ -25,7 +24,7 @@ from fairlead_schemas.wire.events import JobCancelled, JobsRetired, JobStopReque
 DEFAULT_QUEUE = "default"
 
 
-class Decided(NamedTuple):
+class QueueDecision(NamedTuple):
     """Result of one decision."""
 
     events: list[QueueEvent]
@@ -36,21 +35,21 @@ class Decided(NamedTuple):
     review_at: int | None
 
 
-def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
+def decide(state: QueueState, inputs: Sequence[Input], now_ns: int) -> QueueDecision:
     """Return the events to commit now."""
-    plan = Plan(state, now_ns, sum(len(each.body) for each in inputs))
+    plan = QueueDraft(state, now_ns, sum(len(each.body) for each in inputs))
     if not state.queues:
         _configure_default(plan)
     if state.owed:
-        settle(plan)
+        emit_owed(plan)
     for each in inputs:
         for command in each.body:
-            carry_out(plan, command)
-    act_on_time(plan)
+            decide_command(plan, command)
+    emit_due(plan)
     if state.idle:
-        stop_idle(plan)
+        stop_idle_runs(plan)
     if state.reclaims and plan.outlook is None:
-        reclaim(plan)
+        reclaim_quota(plan)
     if state.stopping:
         for array in sorted(state.stopping.values(), key=lambda array: array.order):
             _stop_elements(plan, array)
@@ -58,10 +57,10 @@ def decide(state: State, inputs: Sequence[Input], now_ns: int) -> Decided:
         _retire(plan)
     reviewed = is_review_due(state, now_ns)
     review_at = make_offers(plan, reviewing=reviewed)
-    return Decided(plan.events, plan.full, reviewed, review_at)
+    return QueueDecision(plan.events, plan.full, reviewed, review_at)
 
 
-def is_review_due(state: State, now_ns: int) -> bool:
+def is_review_due(state: QueueState, now_ns: int) -> bool:
     """Return True if no commit was made since the last whole REVIEW_NS, by the queue's own clock. Where other writers' clocks
     are ahead, only the queue's own commits count. Return True in any case when the queue has committed nothing for long:
     in a busy log other writers often commit first.
@@ -70,15 +69,15 @@ def is_review_due(state: State, now_ns: int) -> bool:
     return now_ns // REVIEW_NS > last_ns // REVIEW_NS or now_ns >= state.decided_ns + REVIEW_LATEST_NS
 
 
-def _configure_default(plan: Plan) -> None:
+def _configure_default(plan: QueueDraft) -> None:
     settings = QueueSettings()
     plan.emit(QueueConfigured(cause="clock", path=DEFAULT_QUEUE))
-    before = configuration.now(plan.state)
+    before = configuration.current_configuration(plan.state)
     plan.outlook = before._replace(queues={DEFAULT_QUEUE: settings})
     plan.reshaped = True
 
 
-def _stop_elements(plan: Plan, array: Array) -> None:
+def _stop_elements(plan: QueueDraft, array: Array) -> None:
     """Carry an array's stop to its live elements while the commit has room."""
     by_bytes = encoded_bytes(array.stop_by)
     for element in array.live.values():
@@ -109,7 +108,7 @@ def _stop_elements(plan: Plan, array: Array) -> None:
             plan.states[element.id] = "stopping"
 
 
-def _retire(plan: Plan) -> None:
+def _retire(plan: QueueDraft) -> None:
     """The oldest finished jobs leave, a chunk at a time."""
     if plan.room() <= 0:
         plan.full = True

@@ -9,22 +9,22 @@ A closed gate closes a lane for the rest of the decision, not the line: other la
 
 from typing import NamedTuple
 
-from fairlead_queue.budgets import refusing
-from fairlead_queue.fairness.tree import Amounts, Node, Refusal
-from fairlead_queue.fairness.users import queue_of
+from fairlead_queue.fairness.budgets import refusing_account
+from fairlead_queue.fairness.quota import queue_of
+from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.lanes import Lane, RequestClass
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
 
 
-class Closed(NamedTuple):
+class ClosedGate(NamedTuple):
     """Reason for which a lane's jobs cannot be offered now."""
 
     reason: DeferReason
-    refusal: Refusal | None = None
+    refusal: LimitRefusal | None = None
     queue: str = ""
 
 
@@ -51,7 +51,7 @@ class Gates:
     """The gates of one pool within one decision, and what they go by: open offers as of now, and needs that may still be
     met."""
 
-    def __init__(self, state: State, pool: Pool, *, unbounded: bool = False) -> None:
+    def __init__(self, state: QueueState, pool: Pool, *, unbounded: bool = False) -> None:
         self.state, self.pool = state, pool
         #: Whether the placer could look ahead over anything: to see who comes before whom.
         self._unbounded = unbounded
@@ -63,7 +63,7 @@ class Gates:
         self.shut: set[RequestClass] = set()
         self.needs = {klass.need for klass in self._wanted}
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
-        self.refused: dict[Node, tuple[Lane, Closed]] = {}
+        self.refused: dict[QueueNode, tuple[Lane, ClosedGate]] = {}
 
     def begin(self) -> None:
         """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
@@ -81,29 +81,29 @@ class Gates:
         self._wanted.add(klass)
         self.needs.add(klass.need)
 
-    def closed(self, lane: Lane) -> Closed | None:
+    def closed(self, lane: Lane) -> ClosedGate | None:
         """Return the reason for which the lane's next job cannot be offered; None when it can be."""
         klass = lane.klass
         if klass in self.shut or not self._has_room(klass):
             self.shut.add(klass)
             self.needs = {each.need for each in self._wanted if each not in self.shut}
-            return Closed("turn")
+            return ClosedGate("turn")
         if self.state.accounts:
-            spent = refusing(self.state.accounts, lane.leaf.queue.path)
+            spent = refusing_account(self.state.accounts, lane.leaf.queue.path)
             if spent is not None:
-                return Closed("budget", queue=spent.path)
+                return ClosedGate("budget", queue=spent.path)
         refusal = self.refusal(lane)
         if refusal is None:
             return None
         if refusal.kind != "claimed":
             refusal.node.waiters.add(klass.need)
-        closed = Closed(refusal.kind, refusal, queue_of(refusal.node))
+        closed = ClosedGate(refusal.kind, refusal, queue_of(refusal.node))
         first = self.refused.get(refusal.node)
         if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
             self.refused[refusal.node] = (lane, closed)
         return closed
 
-    def refusal(self, lane: Lane) -> Refusal | None:
+    def refusal(self, lane: Lane) -> LimitRefusal | None:
         """The limit that the lane's next job would break, if any."""
         since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
         return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)

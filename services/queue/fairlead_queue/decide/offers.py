@@ -1,28 +1,28 @@
 """Offers made now: turn by turn, pool by pool, within the gates and the commit's room."""
 
+from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.gates import has_room
-from fairlead_queue.decide.pending_reasons import say_anew, say_of_arrays, say_why
-from fairlead_queue.decide.plan import Plan
-from fairlead_queue.decide.review import give_quota, reorder, stuck_offers
-from fairlead_queue.decide.starvation import Help
+from fairlead_queue.decide.pending_reasons import emit_array_reasons, emit_changed_reasons, emit_pending_reasons
+from fairlead_queue.decide.review import recall_for_quota, reorder, stuck_offers
+from fairlead_queue.decide.starvation import StarvationPolicy
 from fairlead_queue.decide.turns import Turns
-from fairlead_queue.state import State
+from fairlead_queue.fairness.waiting_line import RANK_STEP
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.wire.events import JobOffered
 from fairlead_schemas.wire.resources import Request
 
 
-def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
+def make_offers(plan: QueueDraft, *, reviewing: bool) -> int | None:
     """Offer what may be offered now, in order, and say of lanes that begin to wait why they do. `reviewing`: hold what
     the placer has against the order, and help those who starve; then the time at which to look again (None: never)."""
     if plan.reshaped:
         plan.full = True
         return None
     if plan.state.silent_arrays:
-        say_of_arrays(plan)
+        emit_array_reasons(plan)
     with plan.state.speculating():
         _try_fresh(plan)
         times = [
@@ -31,7 +31,7 @@ def make_offers(plan: Plan, *, reviewing: bool) -> int | None:
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 
-def _try_fresh(plan: Plan) -> None:
+def _try_fresh(plan: QueueDraft) -> None:
     """Put the jobs that this very decision accepts in line. Of a class that the placer has enough of, none could be
     offered."""
     state, imaged, full = plan.state, set[Lane | Leaf](), dict[Request, bool]()
@@ -46,12 +46,12 @@ def _try_fresh(plan: Plan) -> None:
         state.try_in_line(job, imaged)
 
 
-def _is_full(state: State, request: Request) -> bool:
+def _is_full(state: QueueState, request: Request) -> bool:
     klass = state.classes.get(request)
     return klass is not None and not has_room(klass, klass.open, len(klass.pool.offers) - klass.pool.parked_open)
 
 
-def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:
+def _offer(plan: QueueDraft, pool: Pool, reviewing: bool) -> int | None:
     if reviewing:
         pool.forget_refused()
     stuck = stuck_offers(plan, pool) if reviewing else []
@@ -62,14 +62,14 @@ def _offer(plan: Plan, pool: Pool, reviewing: bool) -> int | None:
         _in_turn(plan, turns)
     times: list[int | None] = []
     if not plan.full:
-        say_why(plan, turns)
+        emit_pending_reasons(plan, turns)
     if reviewing:
-        starving = Help(plan, turns)
-        times = [give_quota(plan, turns, starving.offers()), say_anew(plan, turns), starving.limits()]
+        starving = StarvationPolicy(plan, turns)
+        times = [recall_for_quota(plan, turns, starving.offers()), emit_changed_reasons(plan, turns), starving.limits()]
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 
-def _in_turn(plan: Plan, turns: Turns) -> None:
+def _in_turn(plan: QueueDraft, turns: Turns) -> None:
     room = plan.room()
     while room > 0:
         turn = turns.next()

@@ -2,15 +2,15 @@
 
 from heapq import nsmallest
 
-from fairlead_queue.decide.gates import Closed
-from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.gates import ClosedGate
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.limits import DOUBLINGS_MAX, NEWS_MAX, NEWS_NS
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_schemas.wire.events import JobDeferred
 
 
-def say_why(plan: Plan, turns: Turns) -> None:
+def emit_pending_reasons(plan: QueueDraft, turns: Turns) -> None:
     """Emit the reasons of lanes in which a job waits now and no reason has been emitted yet."""
     pool = turns.pool
     silent = [lane for lane in plan.state.unexplained if lane.klass.pool is pool and lane not in turns.exhausted]
@@ -20,7 +20,7 @@ def say_why(plan: Plan, turns: Turns) -> None:
             _defer(plan, turns, lane, closed)
 
 
-def say_of_arrays(plan: Plan) -> None:
+def emit_array_reasons(plan: QueueDraft) -> None:
     """Emit the reason of arrays that wait for elements of their own, once each."""
     for array in nsmallest(NEWS_MAX, plan.state.silent_arrays.values(), key=lambda array: array.order):
         if plan.room() <= 0:
@@ -35,11 +35,11 @@ def say_of_arrays(plan: Plan) -> None:
             )  # fmt: skip
 
 
-def say_anew(plan: Plan, turns: Turns) -> int | None:
+def emit_changed_reasons(plan: QueueDraft, turns: Turns) -> int | None:
     """Emit the reasons of lanes whose present reason differs from the last one, emitted a while ago. Return when more may be
     emitted; None when nothing is left.
     """
-    found: list[tuple[Lane, Closed]] = []
+    found: list[tuple[Lane, ClosedGate]] = []
     again_ns: int | None = None
     for node in turns.pool.tree.nodes.values():
         for _, job in node.leaf.fronts if node.leaf is not None else ():
@@ -65,7 +65,7 @@ def _front(lane: Lane) -> int:
     return lane.front
 
 
-def _defer(plan: Plan, turns: Turns, lane: Lane, closed: Closed) -> None:
+def _defer(plan: QueueDraft, turns: Turns, lane: Lane, closed: ClosedGate) -> None:
     """Say why the first of a lane is not offered."""
     job = turns.first_of(lane)
     if job is None:

@@ -20,13 +20,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from fairlead_queue.decide.node_clearing import Going, by_node, units_freed
-from fairlead_queue.decide.unplaced import Unplaced
-from fairlead_queue.fairness.tree import Amounts, Node
+from fairlead_queue.decide.preemption_estimates import DepartingRun, UnplacedCharges, clearing_order, units_freed
+from fairlead_queue.fairness.tree import Amounts, QueueNode
+from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.order import priority_of
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.queuefile.settings import RESOURCES
 from fairlead_schemas.wire.events import Victim, YieldRule
@@ -35,20 +34,20 @@ SECOND_NS = 1_000_000_000
 GPU = RESOURCES.index("gpu")
 
 
-class Starving(NamedTuple):
+class StarvingJob(NamedTuple):
     """A job that waits, and what it lacks."""
 
     job: Job
     lane: Lane
     #: The node under whose limit something must come free; the root where it lacks a place.
-    under: Node
+    under: QueueNode
     #: By resource, what must come free there; nothing: a place.
     missing: dict[str, int]
     #: Whether it is charged to its queue already (its offer is open).
     charged: bool
 
 
-class Found(NamedTuple):
+class PreemptionCandidates(NamedTuple):
     """Runs that may yield, cheapest first, and the next time at which a protection ends. The victims are empty when they would
     not suffice.
     """
@@ -69,15 +68,15 @@ class _Choice(NamedTuple):
         return 0 if self.rule == "idle" else self.cost
 
 
-class Search:
+class CandidateFinder:
     """The search for one starving job; `named` may not be asked, and `idle` have been asked back on demand."""
 
     def __init__(
         self,
         pool: Pool,
-        starving: Starving,
+        starving: StarvingJob,
         now_ns: int,
-        unplaced: Unplaced | None = None,
+        unplaced: UnplacedCharges | None = None,
         named: Collection[str] = (),
         idle: Iterable[Job] = (),
     ) -> None:
@@ -87,19 +86,19 @@ class Search:
         self._needs_gpus = bool(self.need[GPU])
         self.priority = _priority(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
-        self._unplaced = unplaced or Unplaced(pool)
+        self._unplaced = unplaced or UnplacedCharges(pool)
         self._named = named
         self._idle = {job.id: job for job in idle if self._holds_some(job)}
         self._own = dict.fromkeys(starving.lane.leaf.node.up())
         #: {node on the starving job's way up: what is used there with the job}
-        self._with: dict[Node, list[int]] = {}
+        self._with: dict[QueueNode, list[int]] = {}
         #: {node there: what is used by those that it is owed to before the job}
-        self._within: dict[Node, list[int]] = {}
+        self._within: dict[QueueNode, list[int]] = {}
         #: {node: what those chosen so far give back below it}
-        self._given: dict[Node, list[int]] = {}
+        self._given: dict[QueueNode, list[int]] = {}
         self._next_ns: int | None = None
 
-    def find(self) -> Found:
+    def find(self) -> PreemptionCandidates:
         """Return the runs that may yield, as many as could be needed. Idle runs come first, then the cheapest. When the runs made
         no room the last time, runs that free a whole part of the job on a node come first. Scattered runs are chosen node by
         node. When the runs are too few or too small, the largest are chosen.
@@ -113,11 +112,11 @@ class Search:
             chosen = self._enough(self._by_node(choices))
             if self._named and self._are_scattered(chosen):
                 # The placer takes some of those named for others only; a refusal would keep this one waiting for longer.
-                return Found((), self.now_ns + REVIEW_NS)
+                return PreemptionCandidates((), self.now_ns + REVIEW_NS)
         if not chosen and len(choices) > VICTIMS_MAX:
             most = max(range(self.tree.width), key=self._scarcity)
             chosen = self._enough(sorted(choices, key=lambda choice: -self.pool.holds(choice.job)[most]))
-        return Found(tuple(map(_victim, chosen)), self._next_ns)
+        return PreemptionCandidates(tuple(map(_victim, chosen)), self._next_ns)
 
     def _are_scattered(self, chosen: Sequence[_Choice]) -> bool:
         """Return True if the chosen runs free no place because too few nodes hold enough of them together."""
@@ -129,11 +128,11 @@ class Search:
         return freed < (request.nodes_min or request.nodes)
 
     def _by_node(self, choices: Sequence[_Choice]) -> list[_Choice]:
-        order = by_node([self._going(choice) for choice in choices], self._on_a_node(self.starving.lane))
+        order = clearing_order([self._going(choice) for choice in choices], self._on_a_node(self.starving.lane))
         return [choices[at] for at in order]
 
-    def _going(self, choice: _Choice) -> Going:
-        return Going(choice.price, self._on_a_node(choice.job.lane), choice.job.nodes)
+    def _going(self, choice: _Choice) -> DepartingRun:
+        return DepartingRun(choice.price, self._on_a_node(choice.job.lane), choice.job.nodes)
 
     def _on_a_node(self, lane: Lane) -> int:
         """Return the amount that a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
@@ -227,7 +226,7 @@ class Search:
             return lane.klass.need
         return tuple(map(min, zip(*map(self.pool.holds, lane.running.values()), strict=True)))
 
-    def _leaves(self, node: Node) -> Iterator[Leaf]:
+    def _leaves(self, node: QueueNode) -> Iterator[Leaf]:
         if node.leaf is not None:
             yield node.leaf
         for child in node.children.values():
@@ -284,7 +283,7 @@ class Search:
                 after = [used - more for used, more in zip(self._left(theirs), need, strict=True)]
                 return self._share(mine, self._with_job(mine)) <= self._share(theirs, after)
 
-    def _apart(self, node: Node) -> tuple[Node, Node, list[Node]]:
+    def _apart(self, node: QueueNode) -> tuple[QueueNode, QueueNode, list[QueueNode]]:
         """(the starving job's side, the other's side, from the other's leaf up to there) below where they meet."""
         path = [node]
         above = node.parent
@@ -296,18 +295,18 @@ class Search:
             mine = mine.parent
         return mine, path[-1], path
 
-    def _left(self, node: Node) -> list[int]:
+    def _left(self, node: QueueNode) -> list[int]:
         """Return the placed amounts that remain below the node without the chosen runs and the runs on their way out. Otherwise two
         jobs that ask one after the other would together take more than each of them may.
         """
         return [held - gone for held, gone in zip(self._held(node), self._unplaced.leaving(node), strict=True)]
 
-    def _held(self, node: Node) -> list[int]:
+    def _held(self, node: QueueNode) -> list[int]:
         """Return the placed amounts below the node without the runs chosen so far."""
         unplaced, given = self._unplaced.under(node), self._given.get(node, self._unplaced.nothing)
         return [used - open_ - back for used, open_, back in zip(node.usage, unplaced, given, strict=True)]
 
-    def _with_job(self, node: Node) -> list[int]:
+    def _with_job(self, node: QueueNode) -> list[int]:
         """Return the amounts used on the starving job's side, including the job and those of its side's offers that rank before it."""
         used = self._with.get(node)
         if used is None:
@@ -320,7 +319,7 @@ class Search:
             self._with[node] = used
         return used
 
-    def _keeps_guarantee(self, node: Node, need: Amounts) -> bool:
+    def _keeps_guarantee(self, node: QueueNode, need: Amounts) -> bool:
         left = self._left(node)
         return all(
             not more or left[at] - more >= node.guaranteed[at]
@@ -328,7 +327,7 @@ class Search:
             if node.guaranteed[at] and self.need[at]
         )
 
-    def _is_owed(self, mine: Node, need: Amounts) -> bool:
+    def _is_owed(self, mine: QueueNode, need: Amounts) -> bool:
         """The starving job stays within its side's guarantee of something that the other would give back."""
         owed = False
         used = self._within_guarantee(mine)
@@ -339,7 +338,7 @@ class Search:
                 owed = owed or need[at] > 0
         return owed
 
-    def _within_guarantee(self, mine: Node) -> list[int]:
+    def _within_guarantee(self, mine: QueueNode) -> list[int]:
         """Return the amounts used on the starving job's side by the work that ranks before it and is owed a place within the
         guarantee.
         """
@@ -352,14 +351,14 @@ class Search:
             self._within[mine] = used
         return used
 
-    def _share(self, node: Node, used: list[int]) -> Fraction:
+    def _share(self, node: QueueNode, used: list[int]) -> Fraction:
         """The dominant share per weight."""
         shares = (
             Fraction(amount, capacity) for amount, capacity in zip(used, self.tree.capacity, strict=True) if capacity
         )
         return max(shares, default=Fraction(0)) / node.weight
 
-    def _give(self, node: Node, need: Amounts) -> None:
+    def _give(self, node: QueueNode, need: Amounts) -> None:
         for above in node.up():
             given = self._given.setdefault(above, [0] * self.tree.width)
             for at, more in enumerate(need):

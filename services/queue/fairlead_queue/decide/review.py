@@ -11,19 +11,18 @@ withdrawn for the order only where the order lets it.
 from bisect import bisect_left
 from collections.abc import Collection
 
-from fairlead_queue.decide.candidates import Candidate
-from fairlead_queue.decide.plan import Plan
-from fairlead_queue.decide.turns import Turns
-from fairlead_queue.fairness.tree import Node
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.turns import OfferCandidate, Turns
+from fairlead_queue.fairness.tree import QueueNode
+from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.limits import REVIEW_NS, STUCK_NS
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.order import RANK_STEP
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.wire.events import JobOffered, OfferWithdrawn, WithdrawReason
 
 
-def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
+def stuck_offers(plan: QueueDraft, pool: Pool) -> list[Job]:
     """Open offers that the order is to be held against; none while the oldest is fresh."""
     offers = [
         job
@@ -36,13 +35,13 @@ def stuck_offers(plan: Plan, pool: Pool) -> list[Job]:
 # ---------------------------------------------------------------------------------------- the order
 
 
-def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
+def reorder(plan: QueueDraft, turns: Turns, stuck: list[Job]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
     leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
     turns.set_aside(leaving)
     turns.reopen(stuck)
     room = plan.room()
-    picks: list[tuple[Lane, Candidate]] = []
+    picks: list[tuple[Lane, OfferCandidate]] = []
     while len(picks) < room + len(stuck):
         turn = turns.next()
         if turn is None:
@@ -66,36 +65,38 @@ def reorder(plan: Plan, turns: Turns, stuck: list[Job]) -> None:
         plan.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
 
 
-def _within_limits(turns: Turns, picks: list[tuple[Lane, Candidate]], back: list[Job]) -> list[tuple[Lane, Candidate]]:
+def _within_limits(
+    turns: Turns, picks: list[tuple[Lane, OfferCandidate]], back: list[Job]
+) -> list[tuple[Lane, OfferCandidate]]:
     """Return the picks that fit while the jobs being withdrawn are still charged. The others get their turn when those charges
     are released, and so do all later picks of the same lane: otherwise an array element before the created ones would be
     offered twice.
     """
-    new = [lane for lane, candidate in picks if not is_open(candidate)]
+    new = [lane for lane, candidate in picks if not is_offered(candidate)]
     turns.recharge([job.lane for job in back], new)
-    within: list[tuple[Lane, Candidate]] = []
+    within: list[tuple[Lane, OfferCandidate]] = []
     later: set[Lane] = set()
     for lane, candidate in picks:
-        if is_open(candidate) or (lane not in later and turns.regive(lane)):
+        if is_offered(candidate) or (lane not in later and turns.regive(lane)):
             within.append((lane, candidate))
         else:
             later.add(lane)
     return within
 
 
-def is_open(candidate: Candidate) -> bool:
+def is_offered(candidate: OfferCandidate) -> bool:
     """Return True if the placer has an offer of the candidate."""
     return candidate.job.open and candidate.job.id == candidate.id
 
 
-def _ranked(plan: Plan, picks: list[Candidate]) -> list[tuple[Candidate, int]]:
+def _ranked(plan: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferCandidate, int]]:
     """Return the candidates that get a new rank (or their first), so that all picks are in order. As many as possible keep
     their rank.
     """
-    ranks = [candidate.job.rank if is_open(candidate) else 0 for candidate in picks]
+    ranks = [candidate.job.rank if is_offered(candidate) else 0 for candidate in picks]
     kept = _longest_rising(ranks)
-    given: list[tuple[Candidate, int]] = []
-    run: list[Candidate] = []
+    given: list[tuple[OfferCandidate, int]] = []
+    run: list[OfferCandidate] = []
     before = 0
     for at, candidate in enumerate(picks):
         rank = ranks[at]
@@ -135,7 +136,7 @@ def _longest_rising(ranks: list[int]) -> set[int]:
     return found
 
 
-def withdraw(plan: Plan, job: Job, reason: WithdrawReason) -> None:
+def withdraw(plan: QueueDraft, job: Job, reason: WithdrawReason) -> None:
     """Ask an open offer back."""
     plan.emit(OfferWithdrawn(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
     plan.states[job.id] = job.state
@@ -144,7 +145,7 @@ def withdraw(plan: Plan, job: Job, reason: WithdrawReason) -> None:
 # ---------------------------------------------------------------------------------------- quota that refused offers hold
 
 
-def give_quota(plan: Plan, turns: Turns, helped: Collection[str] = ()) -> int | None:
+def recall_for_quota(plan: QueueDraft, turns: Turns, helped: Collection[str] = ()) -> int | None:
     """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it; not those
     of jobs that are helped to a place. Returns when more offers may count as refused (None: none will)."""
     again_ns: int | None = None
@@ -161,7 +162,7 @@ def give_quota(plan: Plan, turns: Turns, helped: Collection[str] = ()) -> int | 
 
 
 def _recall_under(
-    plan: Plan, turns: Turns, node: Node, wanted: Lane, at: int, over: int, helped: Collection[str]
+    plan: QueueDraft, turns: Turns, node: QueueNode, wanted: Lane, at: int, over: int, helped: Collection[str]
 ) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
     under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
@@ -195,7 +196,7 @@ def _recall_under(
     return None
 
 
-def _is_refused(plan: Plan, job: Job) -> bool:
+def _is_refused(plan: QueueDraft, job: Job) -> bool:
     """Return True if the placer has refused an open offer: it reported a refusal, it has answered others since, or it has been
     silent for long.
     """

@@ -9,11 +9,11 @@ that comes free there (one under each).
 
 from collections.abc import Iterable
 
-from fairlead_queue.decide.plan import Plan
-from fairlead_queue.decide.preemption_candidates import Search, Starving
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
+from fairlead_queue.decide.preemption_estimates import UnplacedCharges
 from fairlead_queue.decide.turns import Turns
-from fairlead_queue.decide.unplaced import Unplaced
-from fairlead_queue.fairness.tree import Node, Refusal
+from fairlead_queue.fairness.tree import LimitRefusal, QueueNode
 from fairlead_queue.limits import (
     ASK_AFTER_NS,
     ASK_AGAIN_NS,
@@ -24,9 +24,8 @@ from fairlead_queue.limits import (
     VICTIM_BYTES,
     VICTIMS_LARGE_MAX,
 )
-from fairlead_queue.state import State
-from fairlead_queue.waiting.idle import decisive
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.jobs import Job, decisive
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_queue.waiting.pools import Pool
 from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequested, Victim
@@ -35,14 +34,14 @@ from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequest
 VICTIMS_BYTES_MAX = VICTIM_BYTES * VICTIMS_LARGE_MAX
 
 
-class Help:
+class StarvationPolicy:
     """Help of one review for the starving jobs of one pool, in two parts: before refused offers give up their quota, and after.
     An offer for which other runs are asked to yield keeps its quota.
     """
 
-    def __init__(self, plan: Plan, turns: Turns) -> None:
+    def __init__(self, plan: QueueDraft, turns: Turns) -> None:
         self._plan, self._turns = plan, turns
-        self._helper = _Helper(plan, turns)
+        self._helper = _StarvationReview(plan, turns)
 
     def offers(self) -> set[str]:
         """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
@@ -54,7 +53,7 @@ class Help:
         stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns or is_hopeless(job.lane)]
         left = STARVING_MAX
         for job in sorted(stuck, key=lambda job: job.rank):
-            self._helper.help(Starving(job, job.lane, pool.tree.root, {}, True))
+            self._helper.help(StarvingJob(job, job.lane, pool.tree.root, {}, True))
             left -= not is_helped(job)
             if not left:
                 break
@@ -75,20 +74,20 @@ def is_helped(job: Job) -> bool:
     return job.asked == "asked" or bool(job.yielders)
 
 
-def _under_limits(plan: Plan, turns: Turns) -> list[Starving]:
+def _under_limits(plan: QueueDraft, turns: Turns) -> list[StarvingJob]:
     """The first under each limit that is in the way."""
-    found: list[Starving] = []
+    found: list[StarvingJob] = []
     for node, (lane, closed) in list(turns.gates.refused.items())[:STARVING_MAX]:
         refusal, job = closed.refusal, lane.first()
         if refusal is None or refusal.kind == "claimed" or job is None or job.id in plan.states:
             continue
         if can_ever_fit(turns.pool, lane, refusal):
             missing = {refusal.resource: refusal.held + refusal.needed - refusal.ceiling}
-            found.append(Starving(job, lane, node, missing, False))
+            found.append(StarvingJob(job, lane, node, missing, False))
     return found
 
 
-def can_ever_fit(pool: Pool, lane: Lane, refusal: Refusal) -> bool:
+def can_ever_fit(pool: Pool, lane: Lane, refusal: LimitRefusal) -> bool:
     """Return True if a job would be within the limit if nothing ran below it. Capacity that siblings never lend stays
     unavailable.
     """
@@ -102,18 +101,18 @@ def can_ever_fit(pool: Pool, lane: Lane, refusal: Refusal) -> bool:
     return amount <= refusal.ceiling
 
 
-def _least(node: Node, at: int) -> int:
+def _least(node: QueueNode, at: int) -> int:
     """Return the amount that a queue counts for in its parent while nothing runs in it."""
     return max(node.kept[at], sum(_least(child, at) for child in node.children.values()))
 
 
-class _Helper:
+class _StarvationReview:
     """State of one review for the starving jobs of one pool."""
 
-    def __init__(self, plan: Plan, turns: Turns) -> None:
+    def __init__(self, plan: QueueDraft, turns: Turns) -> None:
         self.plan, self.turns, self.pool = plan, turns, turns.pool
         self.times: list[int] = []
-        self._unplaced: Unplaced | None = None
+        self._unplaced: UnplacedCharges | None = None
         #: Jobs for which this review asks others to yield, and the runs that it has named.
         self.asked: set[str] = set()
         self._named: set[str] = set()
@@ -121,7 +120,7 @@ class _Helper:
         self._awaits_answers = False
         self.await_answers(self.pool.offers.values())
         #: Idle runs of the pool: waiting jobs may have what they hold.
-        self._idle = lying_idle(plan.state, self.pool)
+        self._idle = idle_on_demand(plan.state, self.pool)
         #: True once a job was seen that is before all others and waits for a place.
         self._first_seen = False
 
@@ -131,7 +130,7 @@ class _Helper:
         """
         self._awaits_answers |= any(job.asked == "asked" for job in jobs)
 
-    def help(self, starving: Starving) -> None:
+    def help(self, starving: StarvingJob) -> None:
         """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
         plan, job = self.plan, starving.job
         is_first = not (starving.charged and self._first_seen)
@@ -163,7 +162,7 @@ class _Helper:
             return job.asked_ns + REVIEW_NS
         return job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX))
 
-    def _first_asked_ns(self, starving: Starving) -> int:
+    def _first_asked_ns(self, starving: StarvingJob) -> int:
         """Return when the job's first request to make room is due; never in the very decision that accepts the job. An offer that
         the placer may not have reached yet waits.
         """
@@ -181,17 +180,17 @@ class _Helper:
         return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.klass.need, left, strict=True))
 
     @property
-    def unplaced(self) -> Unplaced:
+    def unplaced(self) -> UnplacedCharges:
         """Made when it is first asked for."""
         if self._unplaced is None:
-            self._unplaced = Unplaced(self.pool, self.turns.changed())
+            self._unplaced = UnplacedCharges(self.pool, self.turns.changed())
             for job in self._stopped_now():
                 self._unplaced.leaves(job)
         return self._unplaced
 
-    def _find(self, starving: Starving) -> bool:
+    def _find(self, starving: StarvingJob) -> bool:
         """Return True if there is a run to ask."""
-        found = Search(self.pool, starving, self.plan.now_ns, self.unplaced, self._named, self._idle).find()
+        found = CandidateFinder(self.pool, starving, self.plan.now_ns, self.unplaced, self._named, self._idle).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
         if not found.victims:
@@ -209,12 +208,12 @@ class _Helper:
         return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
 
 
-def lying_idle(state: State, pool: Pool) -> list[Job]:
+def idle_on_demand(state: QueueState, pool: Pool) -> list[Job]:
     """Runs of a pool that are asked back on demand: those of this very decision that are stopped anyhow are not among them."""
     return [job for job in state.idle.values() if job.lane.klass.pool is pool and decisive(job.idle).on_demand]
 
 
-def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:
+def _ask(plan: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) -> None:
     plan.emit(
         PreemptionRequested(
             cause=starving.job.cause, job=starving.job.id, attempt=max(1, starving.job.attempt), victims=victims,
@@ -224,12 +223,12 @@ def _ask(plan: Plan, starving: Starving, victims: tuple[Victim, ...]) -> None:
     )  # fmt: skip
 
 
-def _may_claim(pool: Pool, starving: Starving) -> bool:
+def _may_claim(pool: Pool, starving: StarvingJob) -> bool:
     """A place for one job of the pool at a time, and what comes free under a limit."""
     return not pool.claimant if starving.charged else starving.under.claim is None
 
 
-def _keep(plan: Plan, starving: Starving) -> None:
+def _keep(plan: QueueDraft, starving: StarvingJob) -> None:
     job: Job = starving.job
     plan.emit(
         ReservationRequested(

@@ -1,13 +1,13 @@
 """Work due by the clock: starts and delays that are over, time limits, deadlines, budgets, and rising priorities."""
 
-from fairlead_queue.budgets import UNIT
-from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.fairness.budgets import UNIT
 from fairlead_queue.limits import AGED_CHUNK
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.events import BudgetReached, DeadlineMissed, JobQueued, JobStopRequested, PriorityAged
 
 
-def act_on_time(plan: Plan) -> None:
+def emit_due(plan: QueueDraft) -> None:
     """Emit the events that have come due while the commit has room."""
     state = plan.state
     if state.due.timers and state.due.timers[0][0] <= plan.now_ns:
@@ -20,7 +20,7 @@ def act_on_time(plan: Plan) -> None:
         _age(plan)
 
 
-def next_time(state: State, now_ns: int) -> int | None:
+def next_due_ns(state: QueueState, now_ns: int) -> int | None:
     """Return when the next timed event will be due, provided that none is due now; None when there is none."""
     times = [each[0][0] for each in (state.due.timers, state.due.deadlines, state.due.ages) if each]
     for at_ns, path in state.due.marks:
@@ -33,7 +33,7 @@ def next_time(state: State, now_ns: int) -> int | None:
     return min(times, default=None)
 
 
-def _timers(plan: Plan) -> None:
+def _timers(plan: QueueDraft) -> None:
     """Start times and delays that are over, and running attempts whose time is up."""
     for at_ns, id_ in plan.state.due.timers:
         if at_ns > plan.now_ns:
@@ -54,7 +54,7 @@ def _timers(plan: Plan) -> None:
             plan.states[id_] = "queued"
 
 
-def _deadlines(plan: Plan) -> None:
+def _deadlines(plan: QueueDraft) -> None:
     for at_ns, id_ in plan.state.due.deadlines:
         job = plan.state.jobs[id_]
         if at_ns > plan.now_ns:
@@ -67,7 +67,7 @@ def _deadlines(plan: Plan) -> None:
         plan.emit(DeadlineMissed(cause="clock", job=id_, deadline_ns=job.deadline_ns))
 
 
-def _budgets(plan: Plan) -> None:
+def _budgets(plan: QueueDraft) -> None:
     """Marks that are reached; and that are not any more, in a new period or because the budget was raised."""
     for at_ns, path in plan.state.due.marks:
         if at_ns > plan.now_ns:
@@ -89,7 +89,7 @@ def _budgets(plan: Plan) -> None:
         )  # fmt: skip
 
 
-def _age(plan: Plan) -> None:
+def _age(plan: QueueDraft) -> None:
     """Jobs whose priority rises by one, as many as one event takes."""
     due: list[str] = []
     for at_ns, id_ in plan.state.due.ages:

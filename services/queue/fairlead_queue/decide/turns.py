@@ -2,35 +2,76 @@
 
 A turn is charged at once, so that the next one goes to the leaf that deserves it then. Use it within
 `State.speculating`, which takes all of that back.
+
+Jobs that could be offered: a lane's jobs in order, an array as the elements that it represents.
 """
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from heapq import merge
 from itertools import chain
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
-from fairlead_queue.before_images import image_charges, image_leaf, image_turn
-from fairlead_queue.decide.candidates import Candidate, candidates
 from fairlead_queue.decide.gates import Gates
-from fairlead_queue.fairness.tree import Node
-from fairlead_queue.state import State
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.fairness.tree import QueueNode
+from fairlead_queue.fairness.waiting_line import OFFSET_MASK
+from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.before_images import image_charges, image_leaf, image_turn
+from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.pools import Pool
+from fairlead_schemas.units.ids import element_id
 
 _order = attrgetter("order")
+
+
+class OfferCandidate(NamedTuple):
+    """An attempt that could be offered; `job` is the array for an element that is not born."""
+
+    order: int
+    id: str
+    attempt: int
+    job: Job
+
+
+def offer_candidates(lane: Lane, reopened: list[Job] | None, moved: Collection[str]) -> Iterator[OfferCandidate]:
+    """A lane's candidates in order, with those whose offers were taken back for this decision, without those that it has
+    moved."""
+    waiting: Iterator[Job] = lane.waiting()
+    if reopened:
+        waiting = merge(waiting, reopened, key=_order)
+    for job in waiting:
+        if job.id in moved:
+            continue
+        if isinstance(job, Array):
+            yield from _elements(job)
+        else:
+            yield OfferCandidate(job.order, job.id, job.attempt, job)
+
+
+def _elements(array: Array) -> Iterator[OfferCandidate]:
+    offset = array.order & OFFSET_MASK
+    base = array.order - offset
+    last = array.last - array.first
+    if array.limit:
+        last = min(last, offset + array.limit - len(array.live) - 1)
+    for at in range(offset, last + 1):
+        yield OfferCandidate(base + at, element_id(array.id, array.first + at), 1, array)
+
+
 _place = itemgetter(0)
 
 #: A lane by the order of its next candidate: (order, lane, its candidates from there on; None: not begun). Orders never
 #: tie.
-type _Front = tuple[int, Lane, Iterator[Candidate] | None]
+type _Front = tuple[int, Lane, Iterator[OfferCandidate] | None]
 
 
 class Turns:
     """The turns of one pool within one decision."""
 
     def __init__(
-        self, state: State, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
+        self, state: QueueState, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
     ) -> None:
         assert state.journal is not None, "turns are taken within State.speculating"
         self.state, self.pool = state, pool
@@ -44,19 +85,19 @@ class Turns:
         #: {lane: jobs charged more (or less) than in the state}
         self._charged: dict[Lane, int] = {}
         #: Queues whose charges have a before-image.
-        self._imaged: set[Node] = set()
+        self._imaged: set[QueueNode] = set()
         #: Leaves that were met once with nothing left.
-        self._seen: set[Node] = set()
+        self._seen: set[QueueNode] = set()
         #: Lanes of which everything has been given a turn.
         self.exhausted: set[Lane] = set()
         #: Of lanes that have been given a turn: the candidate after the last.
-        self._next: dict[Lane, Candidate] = {}
+        self._next: dict[Lane, OfferCandidate] = {}
         #: Open offers that are on their way back and count no longer.
         self.aside: set[str] = set()
 
     # ------------------------------------------------------------------ the next
 
-    def next(self) -> tuple[Lane, Candidate] | None:
+    def next(self) -> tuple[Lane, OfferCandidate] | None:
         """Give the next turn; return None when no lane can be given one."""
         if not self._begun:
             self._begun = True
@@ -70,7 +111,7 @@ class Turns:
             return lane, candidate
         return None
 
-    def _find(self) -> tuple[Lane, Candidate] | None:
+    def _find(self) -> tuple[Lane, OfferCandidate] | None:
         first = self.pool.ranking.first()
         while first is not None:
             found = self._first(first.leaf)  # most often it is the first one's
@@ -83,11 +124,11 @@ class Turns:
             first = self.pool.ranking.first()
         return None
 
-    def _look_past(self) -> tuple[tuple[Lane, Candidate] | None, bool]:
+    def _look_past(self) -> tuple[tuple[Lane, OfferCandidate] | None, bool]:
         """Return the first turn of another leaf, if any. The flag is True when there is no turn yet because a leaf has taken
         another place.
         """
-        seen, closed = self._seen, list[Node]()
+        seen, closed = self._seen, list[QueueNode]()
         found, again = None, False
         for node in self.pool.ranking.leaves(self._is_pruned):
             leaf: Leaf = node.leaf
@@ -106,13 +147,13 @@ class Turns:
             self._close(node)
         return found, again
 
-    def _is_pruned(self, node: Node) -> bool:
+    def _is_pruned(self, node: QueueNode) -> bool:
         """Return True if this node's limit has refused every request that could be offered, from any queue below it. Where capacity
         is reserved below the node, its owner still comes in.
         """
         return bool(node.waiters) and node.held is node.usage and self.gates.needs <= node.waiters
 
-    def _first(self, leaf: Leaf) -> tuple[Lane, Candidate] | None:
+    def _first(self, leaf: Leaf) -> tuple[Lane, OfferCandidate] | None:
         """The leaf's first candidate whose gates are open; it is taken from the leaf."""
         fronts = self._fronts.get(leaf)
         if fronts is None:
@@ -139,7 +180,7 @@ class Turns:
             return lane, candidate
         return None
 
-    def _falls_back(self, node: Node, order: int) -> bool:
+    def _falls_back(self, node: QueueNode, order: int) -> bool:
         """Move a leaf whose first jobs are passed by to the place of its next job, where places decide the turn. Return True if the
         leaf moved.
         """
@@ -149,7 +190,7 @@ class Turns:
         self.pool.ranking.touch(node)
         return True
 
-    def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[Candidate]) -> None:
+    def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[OfferCandidate]) -> None:
         """Put the lane's next candidate in its place among the fronts."""
         following = next(rest, None)
         if following is None:
@@ -171,8 +212,8 @@ class Turns:
             fronts.sort(key=_place)
         return fronts
 
-    def _candidates(self, lane: Lane) -> Iterator[Candidate]:
-        return candidates(lane, self._reopened.get(lane), self._moved)
+    def _candidates(self, lane: Lane) -> Iterator[OfferCandidate]:
+        return offer_candidates(lane, self._reopened.get(lane), self._moved)
 
     def first_of(self, lane: Lane) -> Job | None:
         """The job of a lane whose turn has not come."""
@@ -235,6 +276,6 @@ class Turns:
         self._charge(lane, 1)
         return True
 
-    def _close(self, node: Node) -> None:
+    def _close(self, node: QueueNode) -> None:
         node.closed = True
         self.pool.ranking.touch(node)

@@ -6,10 +6,10 @@ problems. A queue that names no guarantee of a resource has the sum of the guara
 
 from collections.abc import Iterator, Mapping
 
-from fairlead_queue.decide.configuration import Outlook, affected, changes
-from fairlead_queue.fairness.guarantees import children_of, guarantee, limits_of, pool_name
-from fairlead_queue.sequencers.named import known_sequencers, sequencer_problem
-from fairlead_queue.state import State
+from fairlead_queue.decide.configuration import ProposedConfiguration, affected_queues, changed_entries
+from fairlead_queue.fairness.quota import children_of, guarantee, pool_name, queue_limits
+from fairlead_queue.sequencers.registry import known_sequencers, sequencer_problem
+from fairlead_queue.state import QueueState
 from fairlead_schemas.queuefile.amounts import amount_word, gpu_hours_word, resource_word
 from fairlead_schemas.queuefile.settings import (
     ANY_USER,
@@ -32,13 +32,15 @@ PRICE_MAX = 1_000_000
 MESSAGE_CHARS_MAX = 250
 
 
-class Busy(str):
+class TemporaryProblem(str):
     """A problem that is none of the change itself: it will do when jobs have ended."""
 
     __slots__ = ()
 
 
-def refusal(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> tuple[str, str]:
+def change_refusal(
+    state: QueueState, command: cmd.ApplyQueues, before: ProposedConfiguration, after: ProposedConfiguration
+) -> tuple[str, str]:
     """Return the problem of the change and its code: "conflict" where the change will do later, else "invalid"; "" when there is
     none.
     """
@@ -46,12 +48,14 @@ def refusal(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outl
     if not found:
         return "", ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    code = "conflict" if all(isinstance(each, Busy) for each in found) else "invalid"
+    code = "conflict" if all(isinstance(each, TemporaryProblem) for each in found) else "invalid"
     return found[0][: MESSAGE_CHARS_MAX - len(more)] + more, code
 
 
-def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Outlook) -> Iterator[str]:
-    named = max(len(command.pools) + len(command.queues), len(changes(before, after)))
+def _problems(
+    state: QueueState, command: cmd.ApplyQueues, before: ProposedConfiguration, after: ProposedConfiguration
+) -> Iterator[str]:
+    named = max(len(command.pools) + len(command.queues), len(changed_entries(before, after)))
     count = named + len(after.removed) + len(after.dropped_pools)
     if count > CHANGES_MAX:
         yield f"expected at most {CHANGES_MAX} queues and pools in one change, found {count}; apply a part of the tree"
@@ -61,7 +65,7 @@ def _problems(state: State, command: cmd.ApplyQueues, before: Outlook, after: Ou
         yield from _pool_problems(entry.pool, entry.settings)
     for entry in command.queues:
         yield from _own_problems(entry.path, entry.settings)
-    paths = affected(before, after)
+    paths = affected_queues(before, after)
     yield from _job_problems(state, before, after, paths)
     yield from _tree_problems(after, paths)
 
@@ -135,7 +139,7 @@ def _amount_problems(at: str, amounts: Mapping[str, int]) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------- the whole tree
 
 
-def _tree_problems(after: Outlook, paths: list[str]) -> Iterator[str]:
+def _tree_problems(after: ProposedConfiguration, paths: list[str]) -> Iterator[str]:
     below = children_of(after.queues)
     for path in paths:
         settings = after.queues[path]
@@ -155,7 +159,7 @@ def _tree_problems(after: Outlook, paths: list[str]) -> Iterator[str]:
 
 
 def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, list[str]], path: str) -> Iterator[str]:
-    limits = limits_of(queues, below, path)
+    limits = queue_limits(queues, below, path)
     for resource, amount in limits.guaranteed.items():
         word = resource_word(resource)
         together = sum(guarantee(queues, below, child, resource) for child in below.get(path, ()))
@@ -193,7 +197,9 @@ def _limit_problems(queues: Mapping[str, QueueSettings], below: Mapping[str, lis
 # ---------------------------------------------------------------------------------------- jobs that are there
 
 
-def _job_problems(state: State, before: Outlook, after: Outlook, paths: list[str]) -> Iterator[str]:
+def _job_problems(
+    state: QueueState, before: ProposedConfiguration, after: ProposedConfiguration, paths: list[str]
+) -> Iterator[str]:
     inner = {path.rpartition("/")[0] for path in after.queues}
     were_inner = {path.rpartition("/")[0] for path in state.queues}
     for path, move_to in after.removed.items():
@@ -215,7 +221,9 @@ def _job_problems(state: State, before: Outlook, after: Outlook, paths: list[str
             yield f"pools.{name}: queue {users[0]} is in it; remove that too, or name the pool"
 
 
-def _removal_problems(state: State, path: str, move_to: str, after: Outlook, inner: set[str]) -> Iterator[str]:
+def _removal_problems(
+    state: QueueState, path: str, move_to: str, after: ProposedConfiguration, inner: set[str]
+) -> Iterator[str]:
     if path in inner:
         yield f"queues.{path}: there are queues below it; remove them too"
     queue = state.queues.get(path)
@@ -223,7 +231,7 @@ def _removal_problems(state: State, path: str, move_to: str, after: Outlook, inn
     jobs, busy = sum(lane.jobs for lane in lanes), sum(len(lane.offers) + len(lane.running) for lane in lanes)
     if busy:
         told = "1 job of it is offered or runs" if busy == 1 else f"{busy} jobs of it are offered or run"
-        yield Busy(f"queues.{path}: {told}; wait until all have ended, or cancel them")
+        yield TemporaryProblem(f"queues.{path}: {told}; wait until all have ended, or cancel them")
     elif jobs and not move_to:
         told = "1 job waits in it" if jobs == 1 else f"{jobs} jobs wait in it"
         yield f"queues.{path}: {told}; say where to (--move-to QUEUE), or cancel all of them"

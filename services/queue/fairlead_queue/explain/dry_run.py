@@ -4,16 +4,15 @@ state is afterwards as it was before.
 
 import msgspec
 
-from fairlead_queue.decide.admission import refusal
-from fairlead_queue.decide.commands import in_pool, order_in
-from fairlead_queue.decide.plan import Plan
-from fairlead_queue.decide.preemption_candidates import Search, Starving
-from fairlead_queue.decide.starvation import lying_idle
-from fairlead_queue.explain.estimate import estimate
-from fairlead_queue.explain.explain import explain, gate
-from fairlead_queue.explain.remedies import for_place
-from fairlead_queue.fairness.users import queue_of, user_of
-from fairlead_queue.state import State
+from fairlead_queue.decide.admission import submit_refusal
+from fairlead_queue.decide.commands import future_order, request_in_pool
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
+from fairlead_queue.decide.starvation import idle_on_demand
+from fairlead_queue.explain.explain import closed_gate, estimate, explain
+from fairlead_queue.explain.remedies import placement_remedies
+from fairlead_queue.fairness.quota import queue_of, user_of
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Job
 from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Explanation
 from fairlead_schemas.wire.commands import SubmitJob
@@ -23,15 +22,15 @@ from fairlead_schemas.wire.events import Victim
 TRIED = "0"
 
 
-def dry_run(state: State, command: SubmitJob, now_ns: int) -> DryRunOutcome:
+def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome:
     """The outcome of one submit at a moment."""
-    plan = Plan(state, now_ns, 0)
-    refused = refusal(plan, command)
+    plan = QueueDraft(state, now_ns, 0)
+    refused = submit_refusal(plan, command)
     if refused is not None:
         return DryRunOutcome(code=refused.code, field=refused.field, message=refused.message)
     queue = state.queues[command.queue]
-    request = in_pool(plan, command)
-    order = order_in(plan, command, state.next_place)
+    request = request_in_pool(plan, command)
+    order = future_order(plan, command, state.next_place)
     with state.speculating():
         job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
         job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
@@ -42,12 +41,12 @@ def dry_run(state: State, command: SubmitJob, now_ns: int) -> DryRunOutcome:
         )  # fmt: skip
 
 
-def _waits(state: State, job: Job) -> Explanation:
+def _waits(state: QueueState, job: Job) -> Explanation:
     """Explain the wait that the job would have. With all gates open it is offered at once. It then waits for a place if the
     pool is full, or if other jobs with equal requests found no place.
     """
     told = explain(state, job)
-    if gate(state, job.lane) is not None:
+    if closed_gate(state, job.lane) is not None:
         return told
     if _is_full(job):
         message = f"pool {job.lane.klass.pool.name} has less left than it needs"
@@ -55,7 +54,7 @@ def _waits(state: State, job: Job) -> Explanation:
         message = "others that ask for the same found no place, and nothing has come free since"
     else:
         return msgspec.structs.replace(told, reason="next", message="it is offered at once")
-    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(for_place(job)))
+    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(placement_remedies(job)))
 
 
 def _quota(job: Job) -> list[DryRunQuota]:
@@ -89,21 +88,21 @@ def _borrows(job: Job) -> dict[str, int]:
     return borrowed
 
 
-def _displaces(state: State, job: Job, now_ns: int) -> tuple[Victim, ...]:
+def _displaces(state: QueueState, job: Job, now_ns: int) -> tuple[Victim, ...]:
     """Runs that might be asked to yield to it once it starves."""
     pool = job.lane.klass.pool
-    closed = gate(state, job.lane)
+    closed = closed_gate(state, job.lane)
     if closed is not None and closed.refusal is not None:
         lacking = closed.refusal
         if lacking.needed > lacking.ceiling:
             return ()
         missing = {lacking.resource: lacking.held + lacking.needed - lacking.ceiling}
-        starving = Starving(job, job.lane, lacking.node, missing, False)
+        starving = StarvingJob(job, job.lane, lacking.node, missing, False)
     elif closed is None and not _is_full(job):
         return ()
     else:
-        starving = Starving(job, job.lane, pool.tree.root, {}, False)
-    return Search(pool, starving, now_ns, idle=lying_idle(state, pool)).find().victims
+        starving = StarvingJob(job, job.lane, pool.tree.root, {}, False)
+    return CandidateFinder(pool, starving, now_ns, idle=idle_on_demand(state, pool)).find().victims
 
 
 def _is_full(job: Job) -> bool:

@@ -9,33 +9,33 @@ from typing import NamedTuple
 
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import UNLIMITED
-from fairlead_queue.state import State
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Job
 
 #: Jobs ahead that are counted.
 AHEAD_MAX = 10_000
 
 
-class Ahead(NamedTuple):
+class JobsAhead(NamedTuple):
     """Jobs ahead, in the order of their turns. `more` is True if there are others that were not counted."""
 
     jobs: list[Job]
     more: bool
 
 
-def ahead_of(state: State, job: Job, most: int) -> Ahead:
+def ahead_of(state: QueueState, job: Job, most: int) -> JobsAhead:
     """Open offers, then those in line who get their turn before it: `most` of these at most."""
     pool = job.lane.klass.pool
     offers = sorted(pool.offers.values(), key=lambda other: other.rank)
     if job.open:
-        return Ahead([other for other in offers if other.rank < job.rank], False)
+        return JobsAhead([other for other in offers if other.rank < job.rank], False)
     with _without_its_limits(job), state.speculating():
         turns = Turns(state, pool, unbounded=True)
         for _, candidate in islice(iter(turns.next, None), most + 1):
             if candidate.job is job:
-                return Ahead(offers, False)
+                return JobsAhead(offers, False)
             offers.append(candidate.job)
-    return Ahead(offers, True)
+    return JobsAhead(offers, True)
 
 
 @contextmanager

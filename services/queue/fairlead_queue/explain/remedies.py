@@ -11,13 +11,12 @@ from itertools import islice
 
 import msgspec
 
-from fairlead_queue.decide.admission import spent
-from fairlead_queue.decide.gpu_units import unnamed_model
-from fairlead_queue.decide.plan import Plan
+from fairlead_queue.decide.admission import spent_budget, unnamed_model_refusal
+from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.explain.jobs_ahead import AHEAD_MAX
-from fairlead_queue.fairness.tree import Amounts, Node, Refusal
-from fairlead_queue.fairness.users import queue_of, user_of
-from fairlead_queue.state import State
+from fairlead_queue.fairness.quota import queue_of, user_of
+from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
+from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array, Job
 from fairlead_queue.waiting.lanes import Queue
 from fairlead_schemas.queries.explainer import SuggestedChange
@@ -29,19 +28,23 @@ QUEUES_MAX = 200
 OTHERS_MAX = 3
 
 
-def changes_of(state: State, job: Job, refusal: Refusal, ahead: Sequence[Job]) -> Iterator[SuggestedChange]:
+def limit_remedies(
+    state: QueueState, job: Job, refusal: LimitRefusal, ahead: Sequence[Job]
+) -> Iterator[SuggestedChange]:
     """For a job that a limit refuses; `ahead`: who gets a turn before it, were it not for that limit."""
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
         # With others before it the pool is short of what they will have, too, and gets it back from them.
         yield _wait(lacks if before else [*lacks, *room], before, job.lane.klass.pool.resources)
-    yield from smaller(job)
+    yield from smaller_request(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
         yield _quota(state, lacks, before)
 
 
-def _in_the_way(job: Job, refusal: Refusal, ahead: Sequence[Job]) -> tuple[int, list[Refusal], list[Refusal]]:
+def _in_the_way(
+    job: Job, refusal: LimitRefusal, ahead: Sequence[Job]
+) -> tuple[int, list[LimitRefusal], list[LimitRefusal]]:
     """Return (the number of jobs that would take resources that come free first; every limit that refuses the job after them;
     the resources that the pool lacks).
     """
@@ -70,13 +73,13 @@ def _charged(jobs: Sequence[Job], times: int = 1) -> Generator[None]:
             job.lane.klass.pool.charge(job.lane, -times)
 
 
-def _lacks(job: Job) -> list[Refusal]:
+def _lacks(job: Job) -> list[LimitRefusal]:
     """Everything that refuses it, from its own queue up; a claim, or what is reserved at the root, ends the list."""
     lane = job.lane
     tree = lane.klass.pool.tree
     since = job.since_ns if lane.claim else 0
-    lifted: list[tuple[Node, int, int]] = []
-    found: list[Refusal] = []
+    lifted: list[tuple[QueueNode, int, int]] = []
+    found: list[LimitRefusal] = []
     try:
         while (lack := tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)) is not None:
             found.append(lack)
@@ -94,16 +97,16 @@ def _lacks(job: Job) -> list[Refusal]:
 # ---------------------------------------------------------------------------------------- in words
 
 
-def _over(lack: Refusal) -> int:
+def _over(lack: LimitRefusal) -> int:
     return lack.held + lack.needed - lack.ceiling
 
 
-def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> SuggestedChange:
+def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) -> SuggestedChange:
     """Return the change that must come free. With other jobs ahead, that is the job's whole need, for resources that come free
     first are theirs.
     """
     first = lacks[0]
-    told: dict[tuple[Node, bool], list[Refusal]] = {}
+    told: dict[tuple[QueueNode, bool], list[LimitRefusal]] = {}
     for lack in lacks:
         if before or not _comes_with(lack, lacks):
             kept = not before and lack.held > lack.node.usage[resources.index(lack.resource)]
@@ -119,11 +122,11 @@ def _wait(lacks: Sequence[Refusal], before: int, resources: Sequence[str]) -> Su
     )  # fmt: skip
 
 
-def _missing(lack: Refusal, before: int) -> int:
+def _missing(lack: LimitRefusal, before: int) -> int:
     return lack.needed if before else _over(lack)
 
 
-def _clause(parts: Sequence[Refusal], before: int, kept: bool) -> str:
+def _clause(parts: Sequence[LimitRefusal], before: int, kept: bool) -> str:
     """ "4 GPUs and 6 CPUs of research are given back". `kept`: what is given back might be kept for others."""
     first = parts[0]
     amounts = " and ".join(counted(part.resource, _missing(part, before)) for part in parts)
@@ -134,7 +137,7 @@ def _clause(parts: Sequence[Refusal], before: int, kept: bool) -> str:
     return f"{amounts} more of {whose} {verb} left to lend" if kept else f"{amounts} of {whose} {verb} given back"
 
 
-def _comes_with(lack: Refusal, lacks: Sequence[Refusal]) -> bool:
+def _comes_with(lack: LimitRefusal, lacks: Sequence[LimitRefusal]) -> bool:
     """Return True if giving back another lack also gives back this one: usage freed in a queue is freed in the queues above it,
     too.
     """
@@ -147,7 +150,7 @@ def _comes_with(lack: Refusal, lacks: Sequence[Refusal]) -> bool:
     )
 
 
-def _whose(node: Node) -> str:
+def _whose(node: QueueNode) -> str:
     queue, user = queue_of(node), user_of(node)
     return f"{user} in {queue}" if user else queue or "the pool"
 
@@ -158,7 +161,7 @@ def _before(count: int) -> str:
     return "the job before it" if count == 1 else f"the {count} jobs before it"
 
 
-def _quota(state: State, lacks: Sequence[Refusal], before: int) -> SuggestedChange:
+def _quota(state: QueueState, lacks: Sequence[LimitRefusal], before: int) -> SuggestedChange:
     """Each limit raised by as little as would do, for those before the job, too."""
     told = " and ".join(_raised(state, lack) for lack in lacks) + (f", with {_before(before)}" if before else "")
     first = lacks[0]
@@ -168,7 +171,7 @@ def _quota(state: State, lacks: Sequence[Refusal], before: int) -> SuggestedChan
     )  # fmt: skip
 
 
-def _raised(state: State, lack: Refusal) -> str:
+def _raised(state: QueueState, lack: LimitRefusal) -> str:
     """A queue's maximum, its borrowing limit, or both: whichever is too low."""
     queue, most = queue_of(lack.node), lack.held + lack.needed
     at = state.queues[queue].pool.resources.index(lack.resource)
@@ -185,7 +188,7 @@ def _raised(state: State, lack: Refusal) -> str:
 # ---------------------------------------------------------------------------------------- less, or elsewhere
 
 
-def smaller(job: Job) -> Iterator[SuggestedChange]:
+def smaller_request(job: Job) -> Iterator[SuggestedChange]:
     """Fewer GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
@@ -202,7 +205,7 @@ def smaller(job: Job) -> Iterator[SuggestedChange]:
             return
 
 
-def for_place(job: Job) -> Iterator[SuggestedChange]:
+def placement_remedies(job: Job) -> Iterator[SuggestedChange]:
     """Yield the changes that a job with its turn waits for."""
     request = job.lane.klass.request
     if request.gpu_milli:
@@ -211,26 +214,26 @@ def for_place(job: Job) -> Iterator[SuggestedChange]:
         yield SuggestedChange(
             kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total
         )
-    yield from smaller(job)
+    yield from smaller_request(job)
 
 
-def _has_room(root: Node, need: Amounts, job: Job) -> bool:
+def _has_room(root: QueueNode, need: Amounts, job: Job) -> bool:
     """Return True if the pool as a whole has that much free."""
     return not any(_short(root, need, job))
 
 
-def _short(root: Node, need: Amounts, job: Job) -> Iterator[Refusal]:
+def _short(root: QueueNode, need: Amounts, job: Job) -> Iterator[LimitRefusal]:
     """Yield a refusal for each resource of which the pool as a whole has too little, apart from the amounts of open offers."""
     pool = job.lane.klass.pool
     for at, more in enumerate(need) if pool.is_known() else ():
         held = root.usage[at] - sum(other.lane.klass.need[at] for other in pool.offers.values())
         if more and held + more > pool.tree.capacity[at]:
-            yield Refusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
+            yield LimitRefusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
-def _elsewhere(state: State, job: Job) -> Iterator[SuggestedChange]:
+def _elsewhere(state: QueueState, job: Job) -> Iterator[SuggestedChange]:
     """Other queues of the pool to which it could be moved, and under whose limits it would come now."""
-    pool, need, plan = job.lane.klass.pool, job.lane.klass.need, Plan(state, state.at_ns, 0)
+    pool, need, plan = job.lane.klass.pool, job.lane.klass.need, QueueDraft(state, state.at_ns, 0)
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
     if has_begun or not _has_room(pool.tree.root, need, job):
         return
@@ -241,7 +244,7 @@ def _elsewhere(state: State, job: Job) -> Iterator[SuggestedChange]:
         node = _node_for(queue, job.user)
         if node is None or pool.tree.refusal(node, need) is not None:
             continue
-        if spent(plan, path) or unnamed_model(plan, path, job.lane.klass.request):
+        if spent_budget(plan, path) or unnamed_model_refusal(plan, path, job.lane.klass.request):
             continue
         named += 1
         yield SuggestedChange(kind="other_queue", message=f"could start now in queue {path}", queue=path)
@@ -253,7 +256,7 @@ def _takes_jobs(queue: Queue) -> bool:
     return not queue.node.children or bool(queue.settings.users)
 
 
-def _node_for(queue: Queue, user: str) -> Node | None:
+def _node_for(queue: Queue, user: str) -> QueueNode | None:
     """Return the node that a user's job would be charged to; None where it would be the user's first in a queue that limits
     users.
     """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from fairlead_queue.fairness.past_use import PastUse
-from fairlead_queue.fairness.tree import Node, Tree
+from fairlead_queue.fairness.tree import QueueNode, QueueTree
 
 #: Views kept; in a full cluster two take turns.
 VIEWS_MAX = 4
@@ -43,42 +43,42 @@ class Sequencer(Protocol):
         """Return the sequencer's memory of a node and of its children; called for each node of a new view."""
         ...
 
-    def place(self, face: "Face", saturated: int) -> Key | None:
+    def place(self, face: "NodeView", saturated: int) -> Key | None:
         """Measure a node again, after those below it: keep `face.state` true, and what the parent's state (if it is an
         inner node, not the root) says of its children. None: the node has nothing to offer. `saturated` has the bit of
         each resource of which nothing is left."""
         ...
 
-    def leave(self, face: "Face") -> None:
+    def leave(self, face: "NodeView") -> None:
         """The node is taken out of the tree: the parent's state no longer counts it."""
         ...
 
 
-class Face:
+class NodeView:
     """Knowledge of one view about one node."""
 
     __slots__ = ("is_stale", "node", "order", "parent", "placed", "stale", "state", "turn")
 
-    def __init__(self, node: Node, parent: "Face | None", state: Any) -> None:
+    def __init__(self, node: QueueNode, parent: "NodeView | None", state: Any) -> None:
         self.node, self.parent, self.state = node, parent, state
         #: This node in its parent's order.
         self.placed: Placed | None = None
         #: Children that have something to offer, in order.
         self.order: list[Placed] = []
         #: The leaf whose turn it is among those below; itself for a leaf.
-        self.turn: Node | None = None
+        self.turn: QueueNode | None = None
         #: Children to be measured again, and whether it is one of its parent's.
-        self.stale: list[Face] = []
+        self.stale: list[NodeView] = []
         self.is_stale = False
 
 
-type _View = dict[Node, Face]
+type _View = dict[QueueNode, NodeView]
 
 
 class Ranking:
     """The order of a tree's leaves by one sequencer."""
 
-    def __init__(self, tree: Tree, sequencer: Sequencer) -> None:
+    def __init__(self, tree: QueueTree, sequencer: Sequencer) -> None:
         self.tree, self.sequencer = tree, sequencer
         #: {saturated resources: {node: its face}}. Empty until the first question: before it no update is needed.
         self.views: dict[int, _View] = {}
@@ -95,7 +95,7 @@ class Ranking:
         """The capacity, the past use or much of the tree has changed: every measure has."""
         self.views.clear()
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: QueueNode) -> None:
         """A leaf's charges or waiting jobs have changed; or a node's limits, weight or priority; or it is new."""
         for view in self.views.values():
             face = view.get(node)
@@ -104,7 +104,7 @@ class Ranking:
             else:
                 self._mark(face)
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: QueueNode) -> None:
         """A node without children is taken out of the tree."""
         for view in self.views.values():
             face = view.pop(node, None)
@@ -119,12 +119,12 @@ class Ranking:
         if node.parent is not None:
             self.touch(node.parent)
 
-    def first(self) -> Node | None:
+    def first(self) -> QueueNode | None:
         """The leaf whose turn it is; None when none has anything to offer."""
         order = self._fresh()[self.tree.root].order
         return order[0][-1].turn if order else None
 
-    def leaves(self, is_pruned: Callable[[Node], bool]) -> Iterator[Node]:
+    def leaves(self, is_pruned: Callable[[QueueNode], bool]) -> Iterator[QueueNode]:
         """All leaves that have something to offer, in the order of their turns as of now, without those below a
         pruned node. Nothing may change meanwhile."""
         stack = [iter(self._fresh()[self.tree.root].order)]
@@ -133,7 +133,7 @@ class Ranking:
             if placed is None:
                 stack.pop()
                 continue
-            face: Face = placed[-1]
+            face: NodeView = placed[-1]
             if is_pruned(face.node):
                 continue
             if face.node.children:
@@ -141,7 +141,7 @@ class Ranking:
             else:
                 yield face.node
 
-    def measure(self, node: Node) -> Any:
+    def measure(self, node: QueueNode) -> Any:
         """Return the sequencer's own state of a node now (the root has none)."""
         return self._fresh()[node].state
 
@@ -162,17 +162,17 @@ class Ranking:
             self._refresh(root, saturated)
         return view
 
-    def _grow(self, view: _View, node: Node) -> Face:
+    def _grow(self, view: _View, node: QueueNode) -> NodeView:
         """The face of a node that the view may not know yet, made with those above it; it is stale."""
         face = view.get(node)
         if face is None:
             parent = self._grow(view, node.parent) if node.parent is not None else None
-            face = view[node] = Face(node, parent, self.sequencer.state())
+            face = view[node] = NodeView(node, parent, self.sequencer.state())
             self._mark(face)
         return face
 
     @staticmethod
-    def _mark(face: Face) -> None:
+    def _mark(face: NodeView) -> None:
         """A node and those above it are to be measured again."""
         parent = face.parent
         while parent is not None and not face.is_stale:
@@ -180,7 +180,7 @@ class Ranking:
             parent.stale.append(face)
             face, parent = parent, parent.parent
 
-    def _refresh(self, parent: Face, saturated: int) -> None:
+    def _refresh(self, parent: NodeView, saturated: int) -> None:
         """Measure a node's stale children again, and put them where they belong among their siblings."""
         order, place = parent.order, self.sequencer.place
         for face in parent.stale:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from math import isqrt
 from typing import NamedTuple
 
-from fairlead_queue.fairness.tree import Node, Tree
+from fairlead_queue.fairness.tree import QueueNode, QueueTree
 
 #: Where a pool does not say.
 HALF_LIFE_DEFAULT_NS = 7 * 24 * 3600 * 1_000_000_000
@@ -32,7 +32,7 @@ FACTOR_BITS, AMOUNT_BITS = 64, 16
 _ONE = 1 << FACTOR_BITS
 
 
-class Row(NamedTuple):
+class PastUseRow(NamedTuple):
     """A leaf's past as plain data, each number within 64 bits: what a snapshot carries."""
 
     path: str
@@ -56,22 +56,22 @@ class _Past:
 class PastUse:
     """The decayed use of every leaf of a tree; of an inner node, the sum of those below."""
 
-    def __init__(self, tree: Tree, half_life_ns: int = HALF_LIFE_DEFAULT_NS) -> None:
+    def __init__(self, tree: QueueTree, half_life_ns: int = HALF_LIFE_DEFAULT_NS) -> None:
         self.tree = tree
         self.half_life_ns = half_life_ns
         self.period_ns = max(half_life_ns // PERIODS_PER_HALF_LIFE, PERIOD_MIN_NS)
         self._factor = half_to_the(self.period_ns, half_life_ns)
         #: {periods: what is left of a past after so many}
         self._powers: dict[int, int] = {0: _ONE, 1: self._factor}
-        self._leaves: dict[Node, _Past] = {}
+        self._leaves: dict[QueueNode, _Past] = {}
         #: The period that is running, as of the last tick.
         self._period = 0
-        self._values: dict[Node, list[int]] = {}
+        self._values: dict[QueueNode, list[int]] = {}
         self._nothing = [0] * tree.width
 
     # ------------------------------------------------------------------ folding
 
-    def settle(self, leaf: Node, at_ns: int) -> None:
+    def settle(self, leaf: QueueNode, at_ns: int) -> None:
         """Count what the leaf has used until now; to be called before its charges change."""
         past = self._leaves.get(leaf)
         if past is None:
@@ -89,7 +89,7 @@ class PastUse:
             past.area = [area + used * (at_ns - past.settled_ns) for area, used in zip(past.area, usage, strict=True)]
         past.settled_ns = at_ns
 
-    def forget(self, node: Node) -> None:
+    def forget(self, node: QueueNode) -> None:
         """The node leaves the tree, and its past with it."""
         self._leaves.pop(node, None)
         self._values.pop(node, None)
@@ -104,7 +104,7 @@ class PastUse:
         """Start counting at this moment, with no use before."""
         self._period = at_ns // self.period_ns
 
-    def take_over(self, before: "PastUse", place: "Callable[[str], Node | None]", at_ns: int) -> None:
+    def take_over(self, before: "PastUse", place: "Callable[[str], QueueNode | None]", at_ns: int) -> None:
         """Take over the use of the leaves of another tree, resource by resource; `place` returns this tree's leaf for each path.
         Where periods are of another length, use in the running period is not counted.
         """
@@ -138,14 +138,14 @@ class PastUse:
 
     # ------------------------------------------------------------------ values
 
-    def value(self, node: Node) -> list[int]:
+    def value(self, node: QueueNode) -> list[int]:
         """By resource, the decayed average use up to the last period that has ended (do not change the list)."""
         return self._values.get(node, self._nothing)
 
-    def _evaluated(self) -> dict[Node, list[int]]:
+    def _evaluated(self) -> dict[QueueNode, list[int]]:
         """Return the value of every node that has past use."""
         self._powers = {0: _ONE, 1: self._factor}  # the numbers of periods are others each time
-        values: dict[Node, list[int]] = {}
+        values: dict[QueueNode, list[int]] = {}
         for leaf, past in self._leaves.items():
             fine = past.value
             if self._period > past.settled_ns // self.period_ns:
@@ -189,16 +189,16 @@ class PastUse:
 
     # ------------------------------------------------------------------ snapshots
 
-    def dump(self) -> tuple[int, list[Row]]:
+    def dump(self) -> tuple[int, list[PastUseRow]]:
         """(the running period, the leaves' pasts by path): all that is not in the tree."""
-        rows: list[Row] = []
+        rows: list[PastUseRow] = []
         for leaf, past in self._leaves.items():
             parts = [divmod(area, self.period_ns) for area in past.area]
             whole, rest_ns = [whole for whole, _ in parts], [rest for _, rest in parts]
-            rows.append(Row(leaf.path, past.settled_ns, past.value, whole, rest_ns))
+            rows.append(PastUseRow(leaf.path, past.settled_ns, past.value, whole, rest_ns))
         return self._period, sorted(rows)
 
-    def load(self, dumped: tuple[int, list[Row]]) -> None:
+    def load(self, dumped: tuple[int, list[PastUseRow]]) -> None:
         """Take over what was dumped; the tree has the same leaves and charges as then."""
         self._period, rows = dumped
         self._leaves = {}

@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     priority: int = 0
 
 
-class Need(NamedTuple):
+class JobCharge(NamedTuple):
     """Charge of one job, with the same amounts in the forms that are used most."""
 
     amounts: Amounts
@@ -49,25 +49,25 @@ class Need(NamedTuple):
     loss: Parts
 
     @classmethod
-    def of(cls, amounts: Amounts) -> "Need":
+    def of(cls, amounts: Amounts) -> "JobCharge":
         """Worked out from the amounts."""
         return cls(amounts, bits(amounts), parts(amounts, 1), parts(amounts, -1))
 
 
-class Claim(NamedTuple):
+class QuotaClaim(NamedTuple):
     """Free resources at a node that are kept for one job until it has been offered."""
 
     holder: str
-    leaf: "Node"
+    leaf: "QueueNode"
     amounts: Amounts
     #: Since when the holder waits: of two holders in each other's way, the one that waits longer goes first.
     since: int = 0
 
 
-class Refusal(NamedTuple):
+class LimitRefusal(NamedTuple):
     """The first limit on the way up that a job would break."""
 
-    node: "Node"
+    node: "QueueNode"
     resource: str
     #: held + needed > ceiling; if another holder's claim is in the way, held includes it.
     held: int
@@ -78,7 +78,7 @@ class Refusal(NamedTuple):
     holder: str = ""
 
 
-class Node:
+class QueueNode:
     """Queue in the tree, or the root of a pool."""
 
     __slots__ = (
@@ -86,11 +86,11 @@ class Node:
         "name", "parent", "path", "priority", "promised", "usage", "waiters", "wants", "weight",
     )  # fmt: skip
 
-    def __init__(self, path: str, parent: "Node | None", width: int) -> None:
+    def __init__(self, path: str, parent: "QueueNode | None", width: int) -> None:
         self.path = path
         self.name = path.rpartition("/")[2]
         self.parent = parent
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, QueueNode] = {}
         self.weight, self.priority = 1, 0
         self.guaranteed: list[int] = [0] * width
         #: Bits of the resources that something is guaranteed of.
@@ -107,7 +107,7 @@ class Node:
         #: Charged to it, or reserved for a queue below. One and the same list while nothing below keeps anything.
         self.held: list[int] = self.usage
         #: Room that is kept here for a job.
-        self.claim: Claim | None = None
+        self.claim: QuotaClaim | None = None
         #: {bits of the resources that a waiting job needs: how many such jobs wait} (leaves only).
         self.wants: dict[int, int] = {}
         #: The place of the first waiting job in the pool's line, smaller first; 0 when none waits (leaves only).
@@ -127,51 +127,51 @@ class Node:
         """Return True if the resource with this index is limited here."""
         return self.ceiling[at] < UNLIMITED
 
-    def up(self) -> "Iterator[Node]":
+    def up(self) -> "Iterator[QueueNode]":
         """Yield this node and all above it."""
-        node: Node | None = self
+        node: QueueNode | None = self
         while node is not None:
             yield node
             node = node.parent
 
 
-class Tree:
+class QueueTree:
     """The queues of one pool and their charges."""
 
     def __init__(self, resources: Sequence[str]) -> None:
         self.resources = tuple(resources)
         self.width = len(self.resources)
-        self.root = Node("", None, self.width)
-        self.nodes: dict[str, Node] = {"": self.root}
+        self.root = QueueNode("", None, self.width)
+        self.nodes: dict[str, QueueNode] = {"": self.root}
         #: What the pool's nodes have in all.
         self.capacity: list[int] = [0] * self.width
 
     # ------------------------------------------------------------------ shape and limits
 
-    def add(self, path: str, limits: Limits | None = None) -> Node:
+    def add(self, path: str, limits: Limits | None = None) -> QueueNode:
         """The queue at a path, made with its ancestors where missing."""
         node = self.nodes.get(path)
         if node is None:
             parent = self.add(path.rpartition("/")[0]) if "/" in path else self.root
-            node = self.nodes[path] = parent.children[path.rpartition("/")[2]] = Node(path, parent, self.width)
+            node = self.nodes[path] = parent.children[path.rpartition("/")[2]] = QueueNode(path, parent, self.width)
         if limits is not None:
             self.limit(node, limits)
         return node
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: QueueNode) -> None:
         """Take away a queue that has no children and no charges; what was kept for it is free."""
         assert node.parent is not None and not node.children, f"{node.path!r} has queues below it"
         assert not any(node.usage), f"{node.path!r} has charges: {node.usage}"
         self.limit(node, Limits())
         del self.nodes[node.path], node.parent.children[node.name]
 
-    def discard(self, node: Node) -> None:
+    def discard(self, node: QueueNode) -> None:
         """Take away a queue that has no children, no charges and keeps nothing, also one that was added in part."""
         assert node.parent is not None
         self.nodes.pop(node.path, None)
         node.parent.children.pop(node.name, None)
 
-    def limit(self, node: Node, limits: Limits) -> None:
+    def limit(self, node: QueueNode, limits: Limits) -> None:
         """Put limits on a queue; what is charged stays."""
         node.weight, node.priority = limits.weight, limits.priority
         before = self._outward(node)
@@ -189,17 +189,17 @@ class Tree:
         self._hold(node, before)
 
     @staticmethod
-    def _part(node: Node) -> None:
+    def _part(node: QueueNode) -> None:
         """From now on, what is held above this node may be more than what is charged there."""
         for above in node.up():
             if above is not node and above.held is above.usage:
                 above.held = list(above.usage)
 
-    def _outward(self, node: Node) -> list[int]:
+    def _outward(self, node: QueueNode) -> list[int]:
         """Return the amounts that a node counts for in its parent."""
         return [max(held, kept) for held, kept in zip(node.held, node.kept, strict=True)]
 
-    def _hold(self, node: Node, before: list[int]) -> None:
+    def _hold(self, node: QueueNode, before: list[int]) -> None:
         """Carry a change of what a node counts for upwards."""
         while node.parent is not None:
             delta = [new - old for new, old in zip(self._outward(node), before, strict=True)]
@@ -211,7 +211,7 @@ class Tree:
 
     # ------------------------------------------------------------------ jobs
 
-    def refusal(self, leaf: Node, need: Amounts, *, holder: str = "", since: int = 0) -> Refusal | None:
+    def refusal(self, leaf: QueueNode, need: Amounts, *, holder: str = "", since: int = 0) -> LimitRefusal | None:
         """The first limit that a job would break on the way up; None when it fits under all of them.
 
         `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
@@ -219,7 +219,7 @@ class Tree:
         """
         rising = [(at, more) for at, more in enumerate(need) if more]
         within = False
-        node: Node | None = leaf
+        node: QueueNode | None = leaf
         while node is not None:
             held = node.held
             if node.bounded:
@@ -244,34 +244,34 @@ class Tree:
             node = node.parent
         return self._reserved(rising)
 
-    def _refuse(self, node: Node, at: int, more: int, need: Amounts) -> Refusal:
+    def _refuse(self, node: QueueNode, at: int, more: int, need: Amounts) -> LimitRefusal:
         ceiling = node.ceiling[at]
         kind: RefusalKind = "maximum"
         if node.name.startswith(USER_MARK):
             kind = "user_limit"
         elif node.usage[at] + need[at] <= ceiling:
             kind = "reserved"
-        return Refusal(node, self.resources[at], node.held[at], more, ceiling, kind)
+        return LimitRefusal(node, self.resources[at], node.held[at], more, ceiling, kind)
 
-    def _over(self, node: Node, need: Amounts) -> Refusal | None:
+    def _over(self, node: QueueNode, need: Amounts) -> LimitRefusal | None:
         """Within what is reserved for it below, a job changes nothing that is held here; but where limits were set under
         what others use already, what it reserves is not there."""
         for at, more in enumerate(need):
             if more and node.usage[at] + more > node.ceiling[at]:
-                return Refusal(node, self.resources[at], node.usage[at], more, node.ceiling[at])
+                return LimitRefusal(node, self.resources[at], node.usage[at], more, node.ceiling[at])
         return None
 
-    def _claimed(self, node: Node, claim: Claim, rising: Parts) -> Refusal | None:
+    def _claimed(self, node: QueueNode, claim: QuotaClaim, rising: Parts) -> LimitRefusal | None:
         """Return a refusal if another job's claim keeps the rising amounts; else None."""
         ceilings = node.ceiling if node.parent is not None else self.capacity
         for at, more in rising:
             amount = claim.amounts[at]
             if amount and node.held[at] + amount + more > ceilings[at]:
                 resource, held = self.resources[at], node.held[at] + amount
-                return Refusal(node, resource, held, more, ceilings[at], "claimed", claim.holder)
+                return LimitRefusal(node, resource, held, more, ceilings[at], "claimed", claim.holder)
         return None
 
-    def _reserved(self, rising: Parts) -> Refusal | None:
+    def _reserved(self, rising: Parts) -> LimitRefusal | None:
         """Return a refusal if the rest of the capacity is reserved for a queue that does not use it; else None. Applies to the root."""
         root, capacity = self.root, self.capacity
         if root.held is root.usage:
@@ -279,17 +279,17 @@ class Tree:
         for at, more in rising:
             held = root.held[at]
             if held + more > capacity[at] and held > root.usage[at]:
-                return Refusal(root, self.resources[at], held, more, capacity[at], "reserved")
+                return LimitRefusal(root, self.resources[at], held, more, capacity[at], "reserved")
         return None
 
-    def charge(self, leaf: Node, need: Amounts, times: int = 1) -> None:
+    def charge(self, leaf: QueueNode, need: Amounts, times: int = 1) -> None:
         """Count `times` jobs of this size (negative: no longer) from the leaf to the root."""
         self.carry(leaf, parts(need, times))
 
-    def carry(self, leaf: Node, own: Parts) -> None:
+    def carry(self, leaf: QueueNode, own: Parts) -> None:
         """Add these amounts from the leaf to the root."""
         rising = own
-        node: Node | None = leaf
+        node: QueueNode | None = leaf
         while node is not None:
             usage, held = node.usage, node.held
             for at, more in own:
@@ -302,7 +302,7 @@ class Tree:
                 rising = [(at, max(held[at], kept[at]) - max(held[at] - more, kept[at])) for at, more in rising]
             node = node.parent
 
-    def over_guarantee(self, node: Node, at: int) -> int:
+    def over_guarantee(self, node: QueueNode, at: int) -> int:
         """Return the amount of the resource with this index that is charged beyond the guarantee."""
         return max(0, node.usage[at] - node.guaranteed[at])
 

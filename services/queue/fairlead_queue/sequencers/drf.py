@@ -13,15 +13,20 @@ does not need the very resource of which the node has most.
 
 All arithmetic is in integers over one common denominator, `Drf.whole`: of leaves, equal shares per weight are equal
 integers and different ones different (weights up to 2**20). A rescaled share is rounded down once to that denominator.
+
+Decayed fair share: DRF over what the queues have used in the past instead of what they hold now.
+
+Who has used the least of late, per weight, goes first; of equals who holds less now. `past_percent` in the pool's
+settings mixes the two (100, the default here: the past alone).
 """
 
 from bisect import bisect_left, insort
 from math import lcm
 
-from fairlead_queue.fairness.ordering import Face, Key
+from fairlead_queue.fairness.ordering import Key, NodeView
 from fairlead_queue.fairness.past_use import PastUse
-from fairlead_queue.fairness.tree import Node, Tree
-from fairlead_queue.waiting.order import CAME_MASK
+from fairlead_queue.fairness.tree import QueueNode, QueueTree
+from fairlead_queue.fairness.waiting_line import CAME_MASK
 
 #: Two different shares over weights of up to 2**20 differ by at least 1 in units that are finer by their product.
 _FINE = 40
@@ -31,7 +36,7 @@ _SLACK = 32
 OVER, BLOCKED = 1 << 20, 1 << 21
 
 
-class Share:
+class DominantShare:
     """DRF's state of one node, in one view."""
 
     __slots__ = ("blocked", "changed", "counted", "is_changed", "sums", "weighted")
@@ -42,15 +47,15 @@ class Share:
         #: Share per weight, which sets its position among its siblings; 1 is `Drf.whole`.
         self.weighted = 0
         #: Sums over its children, for rescaling; None until first needed.
-        self.sums: Sums | None = None
+        self.sums: ChildSums | None = None
         #: Children that have changed since they were counted there, and whether it is one of its parent's.
-        self.changed: list[Face] = []
+        self.changed: list[NodeView] = []
         self.is_changed = False
         #: As what it counts in its parent.
-        self.counted: Counted | None = None
+        self.counted: CountedChild | None = None
 
 
-class Counted:
+class CountedChild:
     """A child in its parent's sums."""
 
     __slots__ = ("direction", "vector", "weighted")
@@ -62,7 +67,7 @@ class Counted:
         self.direction = direction
 
 
-class Sums:
+class ChildSums:
     """Over the children of a node."""
 
     __slots__ = ("as_is", "directions", "shares")
@@ -74,19 +79,19 @@ class Sums:
         self.directions = [0] * width
         self.shares: list[int] = []
 
-    def add(self, one: Counted) -> None:
+    def add(self, one: CountedChild) -> None:
         """A child comes in."""
         self._add(one, 1)
         if one.direction is not None:
             insort(self.shares, one.weighted)
 
-    def drop(self, one: Counted) -> None:
+    def drop(self, one: CountedChild) -> None:
         """A child goes."""
         self._add(one, -1)
         if one.direction is not None:
             del self.shares[bisect_left(self.shares, one.weighted)]
 
-    def _add(self, one: Counted, sign: int) -> None:
+    def _add(self, one: CountedChild, sign: int) -> None:
         into, parts = (self.as_is, one.vector) if one.direction is None else (self.directions, one.direction)
         for at, part in enumerate(parts):
             into[at] += sign * part
@@ -100,7 +105,7 @@ class Drf:
     stretch = 0
     by_saturation = True
 
-    def __init__(self, tree: Tree, past: PastUse | None = None, past_percent: int = 0) -> None:
+    def __init__(self, tree: QueueTree, past: PastUse | None = None, past_percent: int = 0) -> None:
         self.tree = tree
         self.past = past if past_percent else None
         self.percent = past_percent
@@ -116,13 +121,13 @@ class Drf:
 
     # ------------------------------------------------------------------ ordering.Sequencer
 
-    def state(self) -> Share:
+    def state(self) -> DominantShare:
         """Return the state of a node without a share."""
         if self._capacity != self.tree.capacity:
             self._measure_capacity()
-        return Share()
+        return DominantShare()
 
-    def place(self, face: Face, saturated: int) -> Key | None:
+    def place(self, face: NodeView, saturated: int) -> Key | None:
         """Order the nodes: those that can use something, those within their guarantee, then by the queue's priority and the share.
         Among equals the node whose next job came first goes first.
         """
@@ -157,7 +162,7 @@ class Drf:
             return (rank, weighted, came)
         return (rank, weighted, self._now(node), came)
 
-    def leave(self, face: Face) -> None:
+    def leave(self, face: NodeView) -> None:
         """Remove the node from its parent's sums."""
         share, above = face.state, face.parent.state if face.parent is not None else None
         if above is None:
@@ -177,7 +182,7 @@ class Drf:
         self.fine = 2 * self.whole.bit_length() + _SLACK
         self._capacity = capacity  # last: an exception before leaves it to be measured again
 
-    def _shares(self, node: Node) -> list[int]:
+    def _shares(self, node: QueueNode) -> list[int]:
         """Return a node's present and past charges, as a share of each resource."""
         if self.past is None:
             usage, units = node.usage, self._units
@@ -186,7 +191,7 @@ class Drf:
         past = self.past.value(node)
         return [(now * u + before * p) * unit for u, p, unit in zip(node.usage, past, self._units, strict=True)]
 
-    def _now(self, node: Node) -> int:
+    def _now(self, node: QueueNode) -> int:
         """The dominant share per weight of what is charged now."""
         return max(used * unit for used, unit in zip(node.usage, self._units, strict=True)) // node.weight
 
@@ -200,14 +205,14 @@ class Drf:
 
     # ------------------------------------------------------------------ rescaling
 
-    def _rescaled(self, face: Face, counts: int) -> list[int]:
+    def _rescaled(self, face: NodeView, counts: int) -> list[int]:
         """The vector of an inner node from its children's, those that count as they are and those that are rescaled.
 
         `counts` has the bits of the resources that are not saturated.
         """
         share = face.state
         if share.sums is None:
-            share.sums = Sums(self.tree.width)
+            share.sums = ChildSums(self.tree.width)
         sums = share.sums
         for child in share.changed:
             state = child.state
@@ -220,21 +225,28 @@ class Drf:
         least = sums.shares[0] if sums.shares else 0
         return [sums.as_is[at] + (sums.directions[at] * least >> self.fine) for at in self._range]
 
-    def _counted(self, face: Face, counts: int) -> Counted:
+    def _counted(self, face: NodeView, counts: int) -> CountedChild:
         """A child for its parent's sums."""
         node = face.node
         if face.state.blocked:  # and so is all below
-            return Counted(self._shares(node), 0, None)
+            return CountedChild(self._shares(node), 0, None)
         vector = self._rescaled(face, counts) if node.children else self._shares(node)
         dominant = self._largest(vector, counts)
         scale = -((node.weight << self.fine) // -dominant) if dominant else 0
-        return Counted(vector, dominant // node.weight, [part * scale for part in vector])
+        return CountedChild(vector, dominant // node.weight, [part * scale for part in vector])
 
 
-def is_within(node: Node, leaf: Node) -> bool:
+def is_within(node: QueueNode, leaf: QueueNode) -> bool:
     """Some job that waits in the leaf needs what is guaranteed to the node, and nothing of which it has its guarantee."""
     full = 0
     for at, (used, guaranteed) in enumerate(zip(node.usage, node.guaranteed, strict=True)):
         if guaranteed and used >= guaranteed:
             full |= 1 << at
     return any(mask & node.promised and not mask & full for mask in leaf.wants)
+
+
+class FairShare(Drf):
+    """Implements `ordering.Sequencer`."""
+
+    def __init__(self, tree: QueueTree, past: PastUse, past_percent: int = 0) -> None:
+        super().__init__(tree, past, past_percent or 100)

@@ -5,7 +5,7 @@ The owner states the order of jobs with the number in `Node.front`. Where `newes
 numbers to newer jobs, so the order itself is the same.
 """
 
-from fairlead_queue.fairness.ordering import Face, Key
+from fairlead_queue.fairness.ordering import Key, NodeView
 from fairlead_queue.fairness.past_use import PastUse
 
 
@@ -21,12 +21,12 @@ class Fifo:
     def state(self) -> None:
         """Nothing to remember."""
 
-    def place(self, face: Face, saturated: int) -> Key | None:
+    def place(self, face: NodeView, saturated: int) -> Key | None:
         """By the first of all that wait below."""
         leaf = face.turn
         return (leaf.front,) if leaf is not None and leaf.front and not leaf.closed else None
 
-    def leave(self, face: Face) -> None:
+    def leave(self, face: NodeView) -> None:
         """Nothing to forget."""
 
 
@@ -46,12 +46,12 @@ class Promised(Fifo):
     stretch = 4
 
 
-class Missing(Fifo):
+class MissingSequencer(Fifo):
     """Placeholder for a sequencer that is not installed here: a log can be folded without it, but no decision can be made."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
-    def place(self, face: Face, saturated: int) -> Key | None:
+    def place(self, face: NodeView, saturated: int) -> Key | None:
         """Raises ValueError naming what is missing."""
         raise ValueError(self.reason)

@@ -8,24 +8,49 @@
     jobs      until the jobs it depends on have ended
     returned  was withdrawn for quota: until capacity changes
     owed      the queue owes it an event (`End`, a hold that was asked for, an array's end)
+
+Reclaims of idle runs requested by telemetry: kept with the run until the run ends or is used again. Pure data.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from fairlead_queue.waiting.idle import Idle
+from fairlead_schemas.policies.idle import IdleAction, IdleRule
 from fairlead_schemas.wire.events import RunOutcome, StartFault
 
 if TYPE_CHECKING:
     from fairlead_queue.waiting.lanes import Lane
 
 
+class IdleReclaim(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Reclaim of a run by one idle policy."""
+
+    #: The event that asked.
+    cause: str
+    scope: str
+    rule: IdleRule
+    action: IdleAction
+    #: Only if a waiting job can use what it holds.
+    on_demand: bool
+    at_ns: int
+
+
+#: Actions that ask for nothing: the owner is notified, or no one.
+TELLS_ONLY = ("note", "warn")
+
+
+def decisive(wishes: Sequence[IdleReclaim]) -> IdleReclaim:
+    """Return the reclaim that counts when several policies request one: the first that waits for no other job, else the first."""
+    return next((each for each in wishes if not each.on_demand), wishes[0])
+
+
 #: What a job waits for that will never come: the other job has ended otherwise.
 NEVER = "never"
 
 
-class End(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class AttemptEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """End of the current attempt, and the event that reported it."""
 
     cause: str
@@ -100,7 +125,7 @@ class Job:
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str) -> None:
         self.id = id
-        #: Its position in its line (order.py); for an array it rises with each element that is born.
+        #: Its position in its line (fairness/waiting_line.py); for an array it rises with each element that is born.
         self.order = order
         self.lane = lane
         self.user = ""
@@ -149,14 +174,14 @@ class Job:
         #: How often it got such an answer while it waited.
         self.asks = 0
         #: Policies that request its run's GPUs back because it is idle, in the order of their requests.
-        self.idle: tuple[Idle, ...] = ()
+        self.idle: tuple[IdleReclaim, ...] = ()
         #: What its run counts for in budgets: milli-GPU times the price of the model (0: nothing, or it has no place).
         self.price = 0
         #: Units of its request that its placement has not; they are not charged.
         self.missing = 0
         #: Place of its run: the node of each of its units.
         self.nodes: tuple[str, ...] = ()
-        self.end: End | None = None
+        self.end: AttemptEnd | None = None
         self.parent: Array | None = None
 
     @property

@@ -7,9 +7,9 @@ for all, so a decision looks at lanes, not at jobs. A queue has one leaf, or one
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fairlead_queue.fairness.tree import Node
+from fairlead_queue.fairness.tree import QueueNode
+from fairlead_queue.fairness.waiting_line import WaitingLine
 from fairlead_queue.waiting.jobs import Job
-from fairlead_queue.waiting.line import Line
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire.resources import Request
 
@@ -67,7 +67,7 @@ class Lane:
         self.leaf = leaf
         self.klass = klass
         #: {priority: its line}; a line goes when it is empty.
-        self.lines: dict[int, Line[Job]] = {}
+        self.lines: dict[int, WaitingLine[Job]] = {}
         #: Open offers {id: job}, and what is placed or runs.
         self.offers: dict[str, Job] = {}
         self.running: dict[str, Job] = {}
@@ -94,7 +94,7 @@ class Leaf:
 
     __slots__ = ("fronts", "lanes", "node", "queue", "user")
 
-    def __init__(self, queue: "Queue", user: str, node: Node) -> None:
+    def __init__(self, queue: "Queue", user: str, node: QueueNode) -> None:
         self.queue = queue
         self.user = user
         self.node = node
@@ -109,7 +109,7 @@ class Queue:
 
     __slots__ = ("leaves", "node", "path", "pool", "settings")
 
-    def __init__(self, path: str, settings: QueueSettings, pool: "Pool", node: Node) -> None:
+    def __init__(self, path: str, settings: QueueSettings, pool: "Pool", node: QueueNode) -> None:
         self.path = path
         self.settings = settings
         self.pool = pool

@@ -1,19 +1,22 @@
 """A pool: nodes of one kind of use, the tree of queues that share them, and the order in which they do.
 
 A request belongs to one pool, so everything about who goes first is decided inside it.
+
+Total capacity of the nodes, as the queue knows it. Only the placer knows the free part of it.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Amounts, Need, Node, Tree, parts
-from fairlead_queue.sequencers.fifo import Missing
-from fairlead_queue.sequencers.named import sequencer_named
+from fairlead_queue.fairness.tree import Amounts, JobCharge, QueueNode, QueueTree, parts
+from fairlead_queue.fairness.waiting_line import order_of
+from fairlead_queue.sequencers.fifo import MissingSequencer
+from fairlead_queue.sequencers.registry import sequencer_named
 from fairlead_queue.waiting.jobs import Job
 from fairlead_queue.waiting.lanes import Lane, RequestClass
-from fairlead_queue.waiting.order import order_of
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
     GPU_CLASS_PREFIX,
@@ -68,12 +71,12 @@ class Pool:
         """An empty tree over these resources; the owner puts queues and charges back."""
         self.resources = tuple(resources)
         #: {request: what it is charged}: worked out once, for classes come and go.
-        self._needs: dict[Request, Need] = {}
-        self.tree = Tree(self.resources)
+        self._needs: dict[Request, JobCharge] = {}
+        self.tree = QueueTree(self.resources)
         try:
             self.sequencer = sequencer_named(self.settings.sequencer, self.tree, self.settings)
         except ValueError as error:  # the fold continues; the decider stops
-            self.sequencer = Missing(f"pool {self.name}: {error}")
+            self.sequencer = MissingSequencer(f"pool {self.name}: {error}")
         self.past = self.sequencer.past
         self.ranking = Ranking(self.tree, self.sequencer)
 
@@ -91,7 +94,7 @@ class Pool:
 
     # ------------------------------------------------------------------ amounts
 
-    def need(self, request: Request) -> Need:
+    def need(self, request: Request) -> JobCharge:
         """Return the charge of one job of this request, in the order of `resources`."""
         known = self._needs.get(request)
         if known is not None:
@@ -102,7 +105,7 @@ class Pool:
             found.append(sum(kind.nodes * kind.gpu_milli for kind in kinds))
         if len(self._needs) >= NEEDS_MAX:
             self._needs.clear()
-        known = self._needs[request] = Need.of(tuple(found))
+        known = self._needs[request] = JobCharge.of(tuple(found))
         return known
 
     def holds(self, job: Job) -> Amounts:
@@ -112,7 +115,7 @@ class Pool:
             return need
         return tuple(all_ - less for all_, less in zip(need, self._missing(job).amounts, strict=True))
 
-    def _missing(self, job: Job) -> Need:
+    def _missing(self, job: Job) -> JobCharge:
         """Return the need of the units that an elastic job's placement lacks."""
         request = job.lane.klass.request
         return self.need(msgspec.structs.replace(request, nodes=job.missing, nodes_min=0, also=()))
@@ -147,7 +150,7 @@ class Pool:
             self.forget_refusals(node)
 
     @staticmethod
-    def forget_refusals(node: Node | None) -> None:
+    def forget_refusals(node: QueueNode | None) -> None:
         """Something came free under every limit from this node up."""
         while node is not None:
             if node.waiters:
@@ -168,3 +171,52 @@ class Pool:
     def is_known(self) -> bool:
         """Return True if any node of the pool has ever joined."""
         return any(self.tree.capacity)
+
+
+class NodeCapacity(NamedTuple):
+    """Total capacity of one node, and its pool."""
+
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    pool: str = DEFAULT_POOL
+    model: str = ""
+
+
+class Nodes:
+    """Every node that has joined and was not removed, and how many of a shape there are in each pool."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, NodeCapacity] = {}
+        #: {pool: {shape: how many nodes have it}} (derived).
+        self._counts: dict[str, dict[NodeCapacity, int]] = {}
+
+    def set(self, node: str, shape: NodeCapacity) -> None:
+        """A node is there with this much."""
+        self.remove(node)
+        self.shapes[node] = shape
+        counts = self._counts.setdefault(shape.pool, {})
+        counts[shape] = counts.get(shape, 0) + 1
+
+    def remove(self, node: str) -> None:
+        """A node is there no more, if it was."""
+        old = self.shapes.pop(node, None)
+        if old is not None:
+            counts = self._counts[old.pool]
+            counts[old] -= 1
+            if not counts[old]:
+                del counts[old]
+
+    def pool_of(self, node: str) -> str:
+        """Return the pool of a node; an unknown node belongs to the default pool."""
+        shape = self.shapes.get(node)
+        return shape.pool if shape is not None else DEFAULT_POOL
+
+    def model_of(self, node: str) -> str:
+        """Return the model of the node's GPUs; "" where it is not known."""
+        shape = self.shapes.get(node)
+        return shape.model if shape is not None else ""
+
+    def count(self, pool: str) -> dict[NodeCapacity, int]:
+        """{shape: how many nodes of the pool have it}."""
+        return self._counts.get(pool, {})

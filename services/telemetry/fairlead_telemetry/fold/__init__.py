@@ -1,1 +1,1 @@
-"""Sums over the log's events, kept up to date in tables of the schema `fold` with each transaction. Start at folding.py."""
+"""Sums over the log's events, kept up to date in tables of the schema `fold` with each transaction. Start at updater.py."""

@@ -1,6 +1,6 @@
 """Nodes and queues: few rows, each in its latest state."""
 
-from fairlead_telemetry.fold.fresh import FRESH, Step
+from fairlead_telemetry.fold.tables import FRESH, FoldStatement
 
 _NODES = f"""
 INSERT INTO fold.nodes
@@ -81,9 +81,9 @@ _MARKED = (
     "NodeUnquarantined",
 )
 STEPS = (
-    Step(("Node",), _NODES),
-    Step(("NodeRemoved",), _REMOVED),
-    Step(_MARKED, _MARKS),
-    Step(("ReservationMade", "ReservationEnded"), _KEPT),
-    Step(("QueueConfigured", "QueueRemoved"), _QUEUES),
+    FoldStatement(("Node",), _NODES),
+    FoldStatement(("NodeRemoved",), _REMOVED),
+    FoldStatement(_MARKED, _MARKS),
+    FoldStatement(("ReservationMade", "ReservationEnded"), _KEPT),
+    FoldStatement(("QueueConfigured", "QueueRemoved"), _QUEUES),
 )

@@ -1,10 +1,12 @@
 """Jobs: what newly came is added up per job, then laid over the row that is there.
 
 Batches come in the order of the log, so whatever a batch says of a job is newer than its row. No event in a span says
-that a job changes its queue, except at its very start (`moves.py`).
+that a job changes its queue, except at its very start (`jobs.py`).
+
+Jobs that change their queue, by a person's word or because their queue is removed: applied one by one, in order.
 """
 
-from fairlead_telemetry.fold.fresh import FRESH, Step
+from fairlead_telemetry.fold.tables import FRESH, FoldStatement
 
 _END_TYPES = ("JobSucceeded", "JobFailed", "JobCancelled")
 _ENDS = str(_END_TYPES)
@@ -112,11 +114,30 @@ _ENDED = f"""
 DELETE FROM fold.open_jobs WHERE job IN (WITH {FRESH} SELECT job FROM fresh WHERE type IN {_ENDS})"""
 
 STEPS = (
-    Step(("JobSubmitted",), _BORN),
-    Step(("",), _LIVED),
-    Step(("JobSubmitted",), _NEW, reads_events=False),
-    Step(("",), _LAID_OVER, reads_events=False),
-    Step((DEPENDENT,), _BEHIND),
+    FoldStatement(("JobSubmitted",), _BORN),
+    FoldStatement(("",), _LIVED),
+    FoldStatement(("JobSubmitted",), _NEW, reads_events=False),
+    FoldStatement(("",), _LAID_OVER, reads_events=False),
+    FoldStatement((DEPENDENT,), _BEHIND),
 )
 #: After all else of a span: runs and elements that came in it have taken after these.
-LAST_STEPS = (Step(_END_TYPES, _ENDED),)
+LAST_STEPS = (FoldStatement(_END_TYPES, _ENDED),)
+
+
+_MOVED = f"WITH {FRESH} SELECT job, arg_max(queue, place) AS queue, max(place) AS place FROM fresh WHERE type = 'JobMoved' GROUP BY job"
+
+#: What moves a run of JobMoved events. Elements go with their array unless they have ended.
+BY_WORD = (
+    f"INSERT INTO fold.moves WITH {FRESH} SELECT job, queue, place FROM fresh WHERE type = 'JobMoved'",
+    f"UPDATE fold.jobs SET queue = m.queue FROM ({_MOVED}) AS m WHERE born_as = m.job AND ended_place IS NULL",
+    f"UPDATE fold.open_jobs SET queue = m.queue FROM ({_MOVED}) AS m WHERE fold.open_jobs.job = m.job",
+)
+_REMOVED = f"""WITH {FRESH} SELECT body->>'path' AS path, body->>'move_to' AS queue, place FROM fresh
+  WHERE type = 'QueueRemoved' AND coalesce(body->>'move_to', '') <> ''"""
+
+#: What moves one QueueRemoved event.
+BY_REMOVAL = (
+    f"INSERT INTO fold.moves SELECT o.job, r.queue, r.place FROM fold.open_jobs o JOIN ({_REMOVED}) AS r ON r.path = o.queue",
+    f"UPDATE fold.jobs SET queue = r.queue FROM ({_REMOVED}) AS r WHERE fold.jobs.queue = r.path AND ended_place IS NULL",
+    f"UPDATE fold.open_jobs SET queue = r.queue FROM ({_REMOVED}) AS r WHERE fold.open_jobs.queue = r.path",
+)

@@ -1,6 +1,9 @@
-"""Runs and what they hold on each node, from placement until every part has come back."""
+"""Runs and what they hold on each node, from placement until every part has come back.
 
-from fairlead_telemetry.fold.fresh import FRESH, Step
+Idle periods of runs, by rule: one row per JobIdle, updated by later events of the same run and rule.
+"""
+
+from fairlead_telemetry.fold.tables import FRESH, FoldStatement
 
 _PLACED = f"""
 INSERT INTO fold.open_runs
@@ -72,17 +75,64 @@ SELECT p.* FROM fold.open_parts p SEMI JOIN done_now d ON d.job = p.job AND d.at
 _OPEN_LESS = "DELETE FROM fold.{} o USING done_now d WHERE d.job = o.job AND d.attempt = o.attempt"
 
 _BACK = ("AllocationReleased", "RankEnded", "RunEnded")
-STEPS = (
-    Step(("JobPlaced",), _PLACED),
-    Step(("JobPlaced",), _PARTS),
-    Step(("PreemptionStarted",), _PREEMPTED),
-    Step(("JobRequeued",), _REQUEUED),
-    Step(_BACK, _RELEASED),
-    Step(("RunStarted",), _STARTED),
-    Step(("RunEnded",), _ENDED),
-    Step(_BACK, _DONE_NOW, reads_events=False),
-    Step(_BACK, "INSERT INTO fold.done_runs FROM done_now", reads_events=False),
-    Step(_BACK, _PARTS_DONE, reads_events=False),
-    Step(_BACK, _OPEN_LESS.format("open_parts"), reads_events=False),
-    Step(_BACK, _OPEN_LESS.format("open_runs"), reads_events=False),
+RUN_STEPS = (
+    FoldStatement(("JobPlaced",), _PLACED),
+    FoldStatement(("JobPlaced",), _PARTS),
+    FoldStatement(("PreemptionStarted",), _PREEMPTED),
+    FoldStatement(("JobRequeued",), _REQUEUED),
+    FoldStatement(_BACK, _RELEASED),
+    FoldStatement(("RunStarted",), _STARTED),
+    FoldStatement(("RunEnded",), _ENDED),
+    FoldStatement(_BACK, _DONE_NOW, reads_events=False),
+    FoldStatement(_BACK, "INSERT INTO fold.done_runs FROM done_now", reads_events=False),
+    FoldStatement(_BACK, _PARTS_DONE, reads_events=False),
+    FoldStatement(_BACK, _OPEN_LESS.format("open_parts"), reads_events=False),
+    FoldStatement(_BACK, _OPEN_LESS.format("open_runs"), reads_events=False),
+)
+
+
+_SAID = f"""
+INSERT INTO fold.idle
+WITH {FRESH}, said AS (
+  SELECT job, attempt, place, at_ns, sequence, body, from_json(body, '{{"scope": "VARCHAR", "rule": "VARCHAR", "action": "VARCHAR",
+    "mode": "VARCHAR", "since_ns": "BIGINT", "reclaim_at_ns": "BIGINT"}}') AS b
+  FROM fresh WHERE type = 'JobIdle')
+SELECT place, job, attempt, b.rule, b.scope, b.action, b.mode, b.since_ns, at_ns, b.reclaim_at_ns, body->'evidence',
+  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sequence
+FROM said"""
+
+
+def _go_on(type_: str, columns: str) -> str:
+    """The newest row of the run and rule before an event of the type takes these from it (`e`)."""
+    return f"""
+UPDATE fold.idle AS i SET {columns} FROM (
+  WITH {FRESH}, later AS (SELECT job, attempt, body->>'rule' AS rule, place, at_ns, body FROM fresh WHERE type = '{type_}')
+  SELECT spell.place AS spell, later.at_ns, later.body
+  FROM later ASOF JOIN fold.idle spell ON spell.job = later.job AND spell.attempt = later.attempt AND spell.rule = later.rule
+    AND later.place > spell.place) AS e
+WHERE i.place = e.spell"""
+
+
+_FORESEEN = _go_on("ReclaimSimulated", "foreseen_ns = e.at_ns, reclaim_evidence = e.body->'evidence'")
+_SHRUNK = _go_on("LeaseShrunk", "shrunk_ns = e.at_ns, lease_ns = (e.body->>'until_ns')::BIGINT")
+_REQUESTED = _go_on(
+    "ReclaimRequested",
+    "requested_ns = e.at_ns, on_demand = coalesce((e.body->>'on_demand')::BOOLEAN, false), "
+    "reclaim_evidence = e.body->'evidence'",
+)
+_ACTIVE = _go_on("JobActive", "active_ns = e.at_ns, reason = e.body->>'reason', active_evidence = e.body->'evidence'")
+
+_EXTENDED = f"""
+INSERT INTO fold.extensions
+WITH {FRESH}
+SELECT job, attempt, at_ns, (body->>'until_ns')::BIGINT, (body->>'count')::INTEGER, coalesce(body->>'by', ''), sequence
+FROM fresh WHERE type = 'JobExtended'"""
+
+IDLE_STEPS = (
+    FoldStatement(("JobIdle",), _SAID),
+    FoldStatement(("ReclaimSimulated",), _FORESEEN),
+    FoldStatement(("LeaseShrunk",), _SHRUNK),
+    FoldStatement(("ReclaimRequested",), _REQUESTED),
+    FoldStatement(("JobActive",), _ACTIVE),
+    FoldStatement(("JobExtended",), _EXTENDED),
 )

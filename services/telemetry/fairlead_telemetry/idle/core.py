@@ -10,12 +10,11 @@ from fairlead_schemas.policies.idle import IdleRule
 from fairlead_schemas.wire.commit import Commit
 from fairlead_telemetry.idle import snapshot
 from fairlead_telemetry.idle.apply.handlers import WRITER, evolve
-from fairlead_telemetry.idle.decide.decision import answer, review
+from fairlead_telemetry.idle.decide.decision import ReviewSchedule, decide_commands, review_runs
 from fairlead_telemetry.idle.decide.policy_evaluation import asked_signals
-from fairlead_telemetry.idle.decide.schedule import Agenda
-from fairlead_telemetry.idle.questions import SOURCE, Question
-from fairlead_telemetry.idle.scopes import InForce, in_force
-from fairlead_telemetry.idle.state import Run, State
+from fairlead_telemetry.idle.questions import SOURCE, ActivityQuestion
+from fairlead_telemetry.idle.scopes import PolicyInForce, policies_in_force
+from fairlead_telemetry.idle.state import IdleState, TrackedRun
 
 
 class IdleCore:
@@ -28,10 +27,10 @@ class IdleCore:
     schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = IdleState()
         # Derived, no state: what to look at next, and which policies count for each run.
-        self._agenda = Agenda()
-        self._in_force: dict[str, tuple[int, Mapping[IdleRule, InForce]]] = {}
+        self._agenda = ReviewSchedule()
+        self._in_force: dict[str, tuple[int, Mapping[IdleRule, PolicyInForce]]] = {}
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit of any writer."""
@@ -47,10 +46,10 @@ class IdleCore:
         """Return the events to commit now. Where commands are answered, the questions to the watch are repeated later."""
         commands = [each for each in inputs if each.source != SOURCE]
         if commands:
-            events = answer(self.state, (command for each in commands for command in each.body), now_ns)
+            events = decide_commands(self.state, (command for each in commands for command in each.body), now_ns)
             return Decision([*events], {each.source: each.position for each in commands})
         answers = (each for item in inputs for each in item.body)
-        return Decision([*review(self.state, self._agenda, self._resolve, answers, now_ns)], {})
+        return Decision([*review_runs(self.state, self._agenda, self._resolve, answers, now_ns)], {})
 
     def split(self, item: Input) -> list[Input]:
         """Answers can be looked at one by one."""
@@ -66,7 +65,7 @@ class IdleCore:
         """0 while there are runs to look at; then when the next lifetime, notice or lease is over. Samples come as inputs."""
         return self._agenda.next_ns()
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[ActivityQuestion]:
         """Yield the questions for the watch: of every run in progress, one for each applicable rule that samples decide."""
         if not self.state.policies:
             return
@@ -74,18 +73,18 @@ class IdleCore:
             if run.started_ns and not run.stopping:
                 yield from self._of(run)
 
-    def _of(self, run: Run) -> Iterator[Question]:
+    def _of(self, run: TrackedRun) -> Iterator[ActivityQuestion]:
         for rule, found in self._resolve(run).items():
             if rule != "lifetime":
-                yield Question(
+                yield ActivityQuestion(
                     run.job, run.attempt, rule, run.parts, run.started_ns, asked_signals(found), found.policy.after_ns,
                     rule in run.idle,
                 )  # fmt: skip
 
-    def _resolve(self, run: Run) -> Mapping[IdleRule, InForce]:
+    def _resolve(self, run: TrackedRun) -> Mapping[IdleRule, PolicyInForce]:
         known = self._in_force.get(run.job)
         if known is None or known[0] != run.attempt:
-            known = self._in_force[run.job] = run.attempt, in_force(self.state.policies, run.birth)
+            known = self._in_force[run.job] = run.attempt, policies_in_force(self.state.policies, run.birth)
         return known[1]
 
     def _look_at_all(self) -> None:

@@ -7,10 +7,10 @@ there on.
 """
 
 from fairlead_telemetry.idle.limits import UNSEEN_NS
-from fairlead_telemetry.idle.questions import Reading
+from fairlead_telemetry.idle.questions import SignalReading
 
 
-class Stretch:
+class IdleWindow:
     """Stretch of one signal on one part of a run."""
 
     __slots__ = ("count", "heard_ns", "highest", "rose", "rose_ns", "since_ns", "threshold", "total")
@@ -39,16 +39,16 @@ class Stretch:
         self.total += total
         self.count += count
 
-    def reading(self, now_ns: int) -> Reading | None:
+    def reading(self, now_ns: int) -> SignalReading | None:
         """Return the present reading; None where it is missing."""
         if now_ns - self.heard_ns > UNSEEN_NS:
             return None
         if not self.since_ns:
-            return Reading(0, self.rose, self.rose, 1, self.rose, self.rose_ns)
-        return Reading(self.since_ns, self.highest, self.total // self.count, self.count, self.rose, self.rose_ns)
+            return SignalReading(0, self.rose, self.rose, 1, self.rose, self.rose_ns)
+        return SignalReading(self.since_ns, self.highest, self.total // self.count, self.count, self.rose, self.rose_ns)
 
 
-class Counter:
+class RisingCounter:
     """Rate of a value that rises from a start. Counting begins again where the value falls, or after a long silence."""
 
     __slots__ = ("at_ns", "value")
@@ -65,7 +65,7 @@ class Counter:
         return (value - before) * scale * 1_000_000_000 // since_ns
 
 
-def over_parts(readings: list[Reading | None]) -> Reading | None:
+def over_parts(readings: list[SignalReading | None]) -> SignalReading | None:
     """Return one signal over all parts of a run: idle since the last of them, as high as the highest; None if it is missing on
     any.
     """
@@ -76,7 +76,7 @@ def over_parts(readings: list[Reading | None]) -> Reading | None:
         return None
     samples = sum(each.samples for each in found)
     newest = max(found, key=lambda each: each.rose_ns)
-    return Reading(
+    return SignalReading(
         0 if any(not each.since_ns for each in found) else max(each.since_ns for each in found),
         max(each.highest for each in found),
         sum(each.mean * each.samples for each in found) // samples,

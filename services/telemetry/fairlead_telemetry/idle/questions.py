@@ -5,19 +5,19 @@ from typing import NamedTuple
 
 from fairlead_schemas.policies.idle import IdleRule, IdleSignal
 from fairlead_telemetry.idle.scopes import PRESENCE
-from fairlead_telemetry.idle.state import Part
+from fairlead_telemetry.idle.state import RunDevices
 
 #: Where the core's inputs of this kind come from.
 SOURCE = "activity"
 
 
-class Question(NamedTuple):
+class ActivityQuestion(NamedTuple):
     """Does this run lie idle by this rule? One for each run and rule that samples decide."""
 
     job: str
     attempt: int
     rule: IdleRule
-    parts: tuple[Part, ...]
+    parts: tuple[RunDevices, ...]
     started_ns: int
     #: {signal: threshold}; of "interaction" the terminal alone.
     below: Mapping[IdleSignal, int]
@@ -26,7 +26,7 @@ class Question(NamedTuple):
     is_idle: bool
 
 
-class Reading(NamedTuple):
+class SignalReading(NamedTuple):
     """Reading of one signal in its present state, over all nodes and GPUs of a run, in the units of IdleEvidence."""
 
     #: Below its threshold on all of them without a break from here on; 0: it is not now.
@@ -39,16 +39,16 @@ class Reading(NamedTuple):
     rose_ns: int = 0
 
 
-class Answer(NamedTuple):
+class ActivityAnswer(NamedTuple):
     """Readings of one run under one rule. A signal that is missing or stale on any part of the run is not in `readings`."""
 
     job: str
     attempt: int
     rule: IdleRule
-    readings: Mapping[IdleSignal, Reading]
+    readings: Mapping[IdleSignal, SignalReading]
 
 
-def is_quiet(signal: IdleSignal, reading: Reading, threshold: int, after_ns: int, now_ns: int) -> bool:
+def is_quiet(signal: IdleSignal, reading: SignalReading, threshold: int, after_ns: int, now_ns: int) -> bool:
     """Return True if a signal counts as idle: below its threshold for `after_ns`. A presence signal must also have been absent
     for the threshold.
     """

@@ -45,7 +45,7 @@ class NodeReading(NamedTuple):
     shares: dict[tuple[str, str], int]
 
 
-def read(batch: SampleBatch) -> NodeReading:
+def read_batch(batch: SampleBatch) -> NodeReading:
     """The batch in the watch's words."""
     told = {use.uuid for use in batch.uses if use.utilization_pct}
     return NodeReading(

@@ -4,39 +4,39 @@ import msgspec
 
 from fairlead_bus.core import schema_of
 from fairlead_schemas.policies.idle import IdlePolicy
-from fairlead_telemetry.idle.state import Birth, Run, State
+from fairlead_telemetry.idle.state import IdleState, JobOwner, TrackedRun
 
 #: Increase when the meaning of a field changes.
 VERSION = 1
 
 
-class Document(msgspec.Struct, frozen=True):
+class IdleSnapshot(msgspec.Struct, frozen=True):
     """All of it, sorted."""
 
     v: int
     policies: list[tuple[str, tuple[IdlePolicy, ...]]]
-    births: list[tuple[str, Birth]]
-    runs: list[Run]
+    births: list[tuple[str, JobOwner]]
+    runs: list[TrackedRun]
 
 
 #: The name of the document's shape.
-SCHEMA = schema_of(Document, VERSION)
+SCHEMA = schema_of(IdleSnapshot, VERSION)
 _encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(Document)
+_decoder = msgspec.json.Decoder(IdleSnapshot)
 
 
-def dump(state: State) -> bytes:
+def dump(state: IdleState) -> bytes:
     """Canonical bytes of the state."""
     runs = [run for _, run in sorted(state.runs.items())]
-    return _encoder.encode(Document(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
+    return _encoder.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
 
 
-def load(data: bytes) -> State:
+def load(data: bytes) -> IdleState:
     """The state that was dumped. Raises msgspec.MsgspecError."""
     document = _decoder.decode(data)
     if document.v != VERSION:
         raise msgspec.ValidationError(f"idle snapshot has version {document.v}, this reader knows {VERSION}")
-    state = State()
+    state = IdleState()
     state.policies, state.births = dict(document.policies), dict(document.births)
     state.runs = {run.job: run for run in document.runs}
     return state

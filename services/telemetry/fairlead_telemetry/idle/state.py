@@ -16,7 +16,7 @@ from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy, IdleRule
 Step = Literal["told", "foreseen", "shrunk", "asked"]
 
 
-class Birth(NamedTuple):
+class JobOwner(NamedTuple):
     """Owner and kind of a job or array."""
 
     user: str
@@ -24,14 +24,14 @@ class Birth(NamedTuple):
     kind: str
 
 
-class Part(NamedTuple):
+class RunDevices(NamedTuple):
     """Devices of one node that a run holds: UUIDs of GPUs, or of MIG instances where GPUs are cut."""
 
     node: str
     devices: tuple[str, ...]
 
 
-class Idle(msgspec.Struct, kw_only=True):
+class IdlePeriod(msgspec.Struct, kw_only=True):
     """A rule by which a run counts as idle now."""
 
     scope: str
@@ -52,13 +52,13 @@ class Idle(msgspec.Struct, kw_only=True):
         return self.step == "asked" and self.policy.mode == "always"
 
 
-class Run(msgspec.Struct, kw_only=True):
+class TrackedRun(msgspec.Struct, kw_only=True):
     """Attempt of a job, from its place to its end."""
 
     job: str
     attempt: int
-    birth: Birth
-    parts: tuple[Part, ...]
+    birth: JobOwner
+    parts: tuple[RunDevices, ...]
     #: 0 until every rank runs.
     started_ns: int = 0
     #: Another cause ends the run already.
@@ -66,16 +66,16 @@ class Run(msgspec.Struct, kw_only=True):
     #: No policy acts before; how often it was extended.
     extended_ns: int = 0
     extensions: int = 0
-    idle: dict[IdleRule, Idle] = {}
+    idle: dict[IdleRule, IdlePeriod] = {}
 
 
-class State:
+class IdleState:
     """All of it."""
 
     def __init__(self) -> None:
         #: {scope: its policies, at most one for each rule}; a scope without policies is not here.
         self.policies: dict[str, tuple[IdlePolicy, ...]] = {}
         #: {job or array: whose it is}, from submit to end.
-        self.births: dict[str, Birth] = {}
+        self.births: dict[str, JobOwner] = {}
         #: {job or array element: its run}.
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, TrackedRun] = {}

@@ -5,18 +5,29 @@ folded from events (`fold/`); views hold no rule that the queue or the placer do
 append a `Relation` with a sentence per column to its family; the tests check that both agree.
 """
 
-from fairlead_telemetry.schema.accounts import SAMPLE_FILES, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS
-from fairlead_telemetry.schema.cluster import GPUS, NODES, QUEUES
-from fairlead_telemetry.schema.held import ALLOCATIONS, HELD_NOW, PREEMPTIONS, REQUEUES, RUNS
-from fairlead_telemetry.schema.idle import IDLE, IDLE_EXTENSIONS, IDLE_SAVINGS
-from fairlead_telemetry.schema.jobs import JOBS, MOVES
-from fairlead_telemetry.schema.log import CURSOR, EVENTS, PLACE
-from fairlead_telemetry.schema.measured import MEASURED
-from fairlead_telemetry.schema.relation import Column, Relation
-from fairlead_telemetry.schema.rolled import SAMPLES_1H, SAMPLES_1M
-from fairlead_telemetry.schema.room import FRAGMENTATION
-from fairlead_telemetry.schema.sums import GPU_HOURS, QUEUE_WAIT
-from fairlead_telemetry.schema.use import IDLE_ALLOCATIONS, JOB_EFFICIENCY
+from fairlead_telemetry.schema.cluster import FRAGMENTATION, GPUS, NODES, QUEUES
+from fairlead_telemetry.schema.jobs import ALLOCATIONS, HELD_NOW, JOBS, MOVES, PREEMPTIONS, REQUEUES, RUNS
+from fairlead_telemetry.schema.relations import (
+    CURSOR,
+    EVENTS,
+    PLACE,
+    SAMPLE_FILES,
+    SAMPLE_GAPS,
+    SAMPLE_HEADS,
+    SAMPLE_REFUSALS,
+    Column,
+    Relation,
+)
+from fairlead_telemetry.schema.samples import MEASURED, SAMPLES_1H, SAMPLES_1M
+from fairlead_telemetry.schema.utilization import (
+    GPU_HOURS,
+    IDLE,
+    IDLE_ALLOCATIONS,
+    IDLE_EXTENSIONS,
+    IDLE_SAVINGS,
+    JOB_EFFICIENCY,
+    QUEUE_WAIT,
+)
 
 __all__ = ["EVENTS", "MEASURED", "TABLES", "VIEWS", "Column", "Relation", "help_text", "table_ddl", "view_ddl"]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import structlog
 
-from fairlead_telemetry.sql.member_copy import Scope, carve
+from fairlead_telemetry.sql.member_copy import MemberScope, write_member_copy
 
 #: A copy is remade when it is older than this, the warehouse has advanced, and copying takes under a 20th of
 #: all time.
@@ -30,7 +30,7 @@ log = structlog.get_logger("telemetry.sql")
 type Make = Callable[[Path], Awaitable[None]]
 
 
-class Copy(NamedTuple):
+class WarehouseCopy(NamedTuple):
     """Copy of the warehouse: the version, the time when it was made, and how long that took."""
 
     path: Path
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
     took_s: float
 
 
-class Copies:
+class WarehouseCopies:
     """Owns the folder of copies."""
 
     def __init__(self, directory: Path, *, copy_to: Make, version: Callable[[], int], fresh_s: float = FRESH_S) -> None:
@@ -52,11 +52,11 @@ class Copies:
         self._version = version
         self.fresh_s = fresh_s
         self._made = 0
-        self._whole: Copy | None = None
+        self._whole: WarehouseCopy | None = None
         #: {scope: its copy}, the one that was asked for last behind.
-        self._parts: dict[Scope, Copy] = {}
+        self._parts: dict[MemberScope, WarehouseCopy] = {}
         #: {scope: number that distinguishes its rows of files}
-        self._numbers: dict[Scope, int] = {}
+        self._numbers: dict[MemberScope, int] = {}
         self._making = asyncio.Lock()
 
     @property
@@ -64,7 +64,7 @@ class Copies:
         """Folder of the copies."""
         return self._directory
 
-    async def fresh(self, scope: Scope | None) -> Path:
+    async def fresh(self, scope: MemberScope | None) -> Path:
         """Return a copy with the rows that the scope may see (None: everything); make it again when it is stale."""
         async with self._making:  # a copy in use as a source is not removed
             return (await self._fresh_whole() if scope is None else await self._fresh_part(scope)).path
@@ -74,11 +74,11 @@ class Copies:
         for folder in (self._directory, self._filed):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _is_fresh(self, copy: Copy) -> bool:
+    def _is_fresh(self, copy: WarehouseCopy) -> bool:
         age_s = time.monotonic() - copy.made_at
         return copy.version == self._version() or age_s < max(self.fresh_s, COPY_SHARE * copy.took_s)
 
-    async def _fresh_whole(self) -> Copy:
+    async def _fresh_whole(self) -> WarehouseCopy:
         old = self._whole
         if old is not None and self._is_fresh(old):
             return old
@@ -86,7 +86,7 @@ class Copies:
         self._remove(old)
         return self._whole
 
-    async def _fresh_part(self, scope: Scope) -> Copy:
+    async def _fresh_part(self, scope: MemberScope) -> WarehouseCopy:
         old = self._parts.pop(scope, None)
         if old is not None and self._is_fresh(old):
             self._parts[scope] = old
@@ -95,7 +95,7 @@ class Copies:
         whole = await self._fresh_whole()
 
         async def make(target: Path) -> None:
-            await asyncio.to_thread(carve, whole.path, target, scope, self._kept(scope))
+            await asyncio.to_thread(write_member_copy, whole.path, target, scope, self._kept(scope))
 
         made = self._parts[scope] = await self._make(whole.version, make)
         while len(self._parts) > PARTS_MAX:
@@ -106,12 +106,12 @@ class Copies:
             del self._numbers[gone]
         return made
 
-    def _kept(self, scope: Scope) -> Path:
+    def _kept(self, scope: MemberScope) -> Path:
         """Return the path of the database that keeps a scope's file rows between two copies."""
         number = self._numbers.setdefault(scope, self._made)
         return self._filed / f"{number}.duckdb"
 
-    async def _make(self, version: int, make: Make) -> Copy:
+    async def _make(self, version: int, make: Make) -> WarehouseCopy:
         self._made += 1
         path = self._directory / str(self._made) / FILE
         path.parent.mkdir()
@@ -123,8 +123,8 @@ class Copies:
             raise
         ended = time.monotonic()
         log.debug("warehouse_copied", version=version, bytes=path.stat().st_size, s=round(ended - started, 3))
-        return Copy(path, version, ended, ended - started)
+        return WarehouseCopy(path, version, ended, ended - started)
 
-    def _remove(self, copy: Copy | None) -> None:
+    def _remove(self, copy: WarehouseCopy | None) -> None:
         if copy is not None:  # a worker may still have it open, and lets go at its next question
             shutil.rmtree(copy.path.parent, ignore_errors=True)

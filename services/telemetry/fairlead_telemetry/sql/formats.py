@@ -25,7 +25,7 @@ ZONED = "WITH TIME ZONE"
 type Row = tuple[Any, ...]
 
 
-class Spelled(NamedTuple):
+class FormattedRows(NamedTuple):
     """Columns as (name, type), the rows' bytes, and what they were cut at ("": they are all there)."""
 
     columns: list[dict[str, str]]
@@ -33,11 +33,11 @@ class Spelled(NamedTuple):
     cut: str
 
 
-class NoSuchForm(Exception):
+class UnknownFormat(Exception):
     """The query has no answer of this form; the message says what to do."""
 
 
-def spell(db: duckdb.DuckDBPyConnection, query: str, limit: int, form: SqlFormat) -> Spelled:
+def format_rows(db: duckdb.DuckDBPyConnection, query: str, limit: int, form: SqlFormat) -> FormattedRows:
     """Run the query and spell up to `limit` rows. Raises duckdb.Error, NoSuchForm, OverflowError, ValueError."""
     if form == "arrow":
         return _arrow(db, query, limit)
@@ -48,9 +48,9 @@ def spell(db: duckdb.DuckDBPyConnection, query: str, limit: int, form: SqlFormat
     if form == "csv":
         head = _csv_line([column["name"] for column in columns])
         lines, cut = _within(_rows(result, limit), _csv_row, limit, len(head))
-        return Spelled(columns, head + b"".join(lines), cut)
+        return FormattedRows(columns, head + b"".join(lines), cut)
     rows, cut = _within(_rows(result, limit), _json_row, limit, 0)
-    return Spelled(columns, b",".join(rows), cut)
+    return FormattedRows(columns, b",".join(rows), cut)
 
 
 def _columns(result: duckdb.DuckDBPyConnection) -> list[dict[str, str]]:
@@ -145,13 +145,13 @@ def _csv_line(cells: Sequence[Any]) -> bytes:
 # --------------------------------------------------------------------------------------- Arrow
 
 
-def _arrow(db: duckdb.DuckDBPyConnection, query: str, limit: int) -> Spelled:
+def _arrow(db: duckdb.DuckDBPyConnection, query: str, limit: int) -> FormattedRows:
     """An IPC stream with a batch for every ROWS_PER_FETCH rows. They are held in a temporary table meanwhile, for a batch cannot be
     made smaller once DuckDB has given it away."""
     try:
         inner = _bare(db, query)
     except duckdb.Error as error:
-        raise NoSuchForm("EXPLAIN has no Arrow form: ask for json or csv") from error
+        raise UnknownFormat("EXPLAIN has no Arrow form: ask for json or csv") from error
     table = f'"{secrets.token_hex(16)}"'
     db.execute(f"CREATE TEMP TABLE {table} AS FROM ({inner}) LIMIT {limit + 1}")
     try:
@@ -160,7 +160,7 @@ def _arrow(db: duckdb.DuckDBPyConnection, query: str, limit: int) -> Spelled:
         sink = io.BytesIO()
         written = _batches(db, table, columns, min(limit, there), sink)
         cut = "" if written == there else _cut_at(limit if written == limit else None)
-        return Spelled(columns, sink.getvalue(), cut)
+        return FormattedRows(columns, sink.getvalue(), cut)
     finally:
         db.execute(f"DROP TABLE IF EXISTS {table}")
 

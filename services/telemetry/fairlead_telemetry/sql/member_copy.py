@@ -1,4 +1,4 @@
-"""Makes the file that a member's SQL runs over: a database that holds only what the member may see (`visible.py`).
+"""Makes the file that a member's SQL runs over: a database that holds only what the member may see (`visibility.py`).
 
 Rows of others are not hidden behind a condition, they are not in the file: no cast that fails on a row, no plan, no statistics and no
 name in a catalogue can tell of them. DuckDB promises none of that of a view's condition (docs/reference/facts.md).
@@ -13,28 +13,28 @@ import duckdb
 
 from fairlead_schemas.queries.telemetry import Caller
 from fairlead_telemetry import schema
-from fairlead_telemetry.schema.log import PLACE
-from fairlead_telemetry.schema.measured import measured_view
-from fairlead_telemetry.sql import parquet_partitions, visible
+from fairlead_telemetry.schema.relations import PLACE
+from fairlead_telemetry.schema.samples import measured_view
+from fairlead_telemetry.sql import parquet_partitions, visibility
 
 CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
 
 
-class Scope(NamedTuple):
+class MemberScope(NamedTuple):
     """Visible rows of a member: those of this user, and of these projects, in order. Callers who see the same share a file."""
 
     user: str
     projects: tuple[str, ...]
 
 
-def scope_of(caller: Caller) -> Scope | None:
+def scope_of(caller: Caller) -> MemberScope | None:
     """Return the rows that the caller may see; None: everything. Jobs without a project belong only to their users."""
     if caller.sees_all:
         return None
-    return Scope(caller.user, tuple(sorted({project for project in caller.projects if project})))
+    return MemberScope(caller.user, tuple(sorted({project for project in caller.projects if project})))
 
 
-def carve(whole: Path, target: Path, scope: Scope, kept: Path | None = None) -> None:
+def write_member_copy(whole: Path, target: Path, scope: MemberScope, kept: Path | None = None) -> None:
     """Write `target`, a new database, from the copy `whole`, which is only read. `kept`: where the rows that came from files are kept
     for the next time, this scope's own."""
     config = CONFIG | {"temp_directory": str(target.parent / "spill")}
@@ -42,12 +42,12 @@ def carve(whole: Path, target: Path, scope: Scope, kept: Path | None = None) -> 
         db.execute(f"ATTACH '{_quoted(whole)}' AS whole (READ_ONLY)")
         db.execute("USE whole")
         parameters = {"user": scope.user, "projects": list(scope.projects)}
-        db.execute(f"CREATE TEMP TABLE mine AS {visible.JOBS_OF_A_MEMBER}", parameters)
-        _begin(target, parquet_partitions.wanted(db), kept, config)
+        db.execute(f"CREATE TEMP TABLE mine AS {visibility.JOBS_OF_A_MEMBER}", parameters)
+        _begin(target, parquet_partitions.partition_sources(db), kept, config)
         db.execute(f"ATTACH '{_quoted(target)}' AS part")
         for space, table in db.execute(_TABLES).fetchall():
             _copy(db, space, table, scope)
-        for view in visible.TOTALS:
+        for view in visibility.TOTALS:
             db.execute(f"CREATE TABLE part.main.{view} AS FROM {view}")
         db.execute("UPDATE part.main.cursor SET events = (SELECT count(*) FROM part.main.events)")
     with duckdb.connect(str(target), config=config) as db:
@@ -55,20 +55,20 @@ def carve(whole: Path, target: Path, scope: Scope, kept: Path | None = None) -> 
         for relation in schema.MEASURED:
             db.execute(measured_view(relation, files=()))
         for view in schema.VIEWS:
-            if view.name not in visible.TOTALS:
+            if view.name not in visibility.TOTALS:
                 db.execute(f"CREATE VIEW {view.name} AS {view.select}")
 
 
-def _begin(target: Path, wish: parquet_partitions.Wanted, kept: Path | None, config: dict[str, Any]) -> None:
+def _begin(target: Path, wish: parquet_partitions.PartitionSources, kept: Path | None, config: dict[str, Any]) -> None:
     """Write `target` with what is in files; from what is kept, if that is still what there is."""
     if kept is None:
-        parquet_partitions.gather(target, wish, config)
+        parquet_partitions.gather_partitions(target, wish, config)
         return
     key = kept.with_suffix(".key")
     if not key.exists() or key.read_text() != wish.key:
         key.unlink(missing_ok=True)
         kept.unlink(missing_ok=True)
-        key.write_text(parquet_partitions.gather(kept, wish, config))
+        key.write_text(parquet_partitions.gather_partitions(kept, wish, config))
     shutil.copyfile(kept, target)
 
 
@@ -79,8 +79,8 @@ _TABLES = "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_na
 _BEGUN = frozenset(f"measured.{relation.name}" for relation in schema.MEASURED)
 
 
-def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: Scope) -> None:
-    rule = visible.TABLES.get(f"{space}.{table}", visible.NOTHING)
+def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: MemberScope) -> None:
+    rule = visibility.TABLES.get(f"{space}.{table}", visibility.NOTHING)
     replaced = ", ".join(f'{expression} AS "{column}"' for column, expression in rule.replaced)
     columns = f"* REPLACE ({replaced})" if replaced else "*"
     db.execute(f'CREATE SCHEMA IF NOT EXISTS part."{space}"')

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from fairlead_telemetry.measured.manifest import RAW
-from fairlead_telemetry.measured.spans import SETTLE_NS
-from fairlead_telemetry.schema.measured import FILED, MEASURED, from_file, measured_ddl, stored_columns
+from fairlead_telemetry.samples.day_files import RAW
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
+from fairlead_telemetry.schema.samples import FILED, MEASURED, from_file, measured_ddl, stored_columns
 
 #: Of each kind: rows of one member; and rows of everybody that are looked through for them.
 ROWS_MAX = 2_000_000
@@ -36,7 +36,7 @@ FROM sample_files f JOIN spans s ON s.placed_ns <= f.last_ns + $late AND coalesc
 WHERE f.kind IN ('samples', 'uses', 'resources') GROUP BY ALL ORDER BY f.to_ns DESC, f.name"""
 
 
-class Source(NamedTuple):
+class PartitionSource(NamedTuple):
     """File and the member's runs of which it may have rows."""
 
     kind: str
@@ -46,11 +46,11 @@ class Source(NamedTuple):
     runs: tuple[str, ...]
 
 
-class Wanted(NamedTuple):
+class PartitionSources(NamedTuple):
     """Available sources for a member, newest first, and their folder."""
 
     folder: Path
-    sources: tuple[Source, ...]
+    sources: tuple[PartitionSource, ...]
 
     @property
     def key(self) -> str:
@@ -58,16 +58,16 @@ class Wanted(NamedTuple):
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-def wanted(db: duckdb.DuckDBPyConnection) -> Wanted:
+def partition_sources(db: duckdb.DuckDBPyConnection) -> PartitionSources:
     """By the catalogue that `db` uses, with its table `mine`."""
     db.execute(_SPANS)
     found = db.execute(_FILES, {"late": SETTLE_NS}).fetchall()
-    sources = [Source(kind, name, rows, to_ns, tuple(runs)) for kind, name, rows, to_ns, runs in found]
+    sources = [PartitionSource(kind, name, rows, to_ns, tuple(runs)) for kind, name, rows, to_ns, runs in found]
     folder = db.execute("SELECT folder FROM measured.place").fetchall()
-    return Wanted(Path(folder[0][0]) if folder else Path(), tuple(sources))
+    return PartitionSources(Path(folder[0][0]) if folder else Path(), tuple(sources))
 
 
-def gather(path: Path, wish: Wanted, config: dict[str, Any]) -> str:
+def gather_partitions(path: Path, wish: PartitionSources, config: dict[str, Any]) -> str:
     """Make the database at `path`: the tables of measured rows with the member's rows of all files, and `measured.left_out`, which says
     what did not fit or could not be read. Its key; "" where it is to be made again next time."""
     key = wish.key
@@ -93,7 +93,7 @@ def left_out(db: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return dict(db.execute("SELECT kind, words FROM measured.left_out ORDER BY ALL").fetchall())
 
 
-def _gather(db: duckdb.DuckDBPyConnection, kind: str, sources: Sequence[Source], folder: Path) -> str:
+def _gather(db: duckdb.DuckDBPyConnection, kind: str, sources: Sequence[PartitionSource], folder: Path) -> str:
     """Copy one kind's rows; what is left out of them, in words ("": nothing is). Raises duckdb.Error."""
     near, from_ns = _near(sources)
     if not near:
@@ -113,7 +113,7 @@ def _gather(db: duckdb.DuckDBPyConnection, kind: str, sources: Sequence[Source],
     return _told(kind, from_ns)
 
 
-def _near(sources: Sequence[Source]) -> tuple[list[Source], int]:
+def _near(sources: Sequence[PartitionSource]) -> tuple[list[PartitionSource], int]:
     """Return the sources that are searched, and the Unix ns from which their rows are complete; 0: from the first."""
     looked = 0
     for at, source in enumerate(sources):

@@ -14,9 +14,9 @@ import msgspec
 import structlog
 
 from fairlead_schemas.queries.telemetry import ROWS_MAX, SqlCancel, SqlRequest
-from fairlead_telemetry.sql.copies import FRESH_S, Copies
-from fairlead_telemetry.sql.member_copy import Scope, scope_of
-from fairlead_telemetry.sql.process import OBEY_S, Gone, Process
+from fairlead_telemetry.sql.copies import FRESH_S, WarehouseCopies
+from fairlead_telemetry.sql.member_copy import MemberScope, scope_of
+from fairlead_telemetry.sql.worker_process import OBEY_S, WorkerGone, WorkerProcess
 
 DEADLINE_S = 10.0
 WAITING_MAX = 16
@@ -32,7 +32,7 @@ WAIT_S = 15.0
 log = structlog.get_logger("telemetry.sql")
 
 
-class Desk:
+class QueryPool:
     """Answers questions, two at a time."""
 
     def __init__(
@@ -47,12 +47,12 @@ class Desk:
     ) -> None:
         """`copy_to` writes a consistent copy of the warehouse; `version` tells whether it changed."""
         self._wait_s = wait_s
-        self.copies = Copies(directory, copy_to=copy_to, version=version, fresh_s=fresh_s)
+        self.copies = WarehouseCopies(directory, copy_to=copy_to, version=version, fresh_s=fresh_s)
         self.deadline_s = deadline_s
         self._turns = asyncio.Semaphore(AT_ONCE)
         #: Workers that do nothing, with their scope; the one that was used last behind.
-        self._idle: list[tuple[Scope | None, Process]] = []
-        self._busy: set[Process] = set()
+        self._idle: list[tuple[MemberScope | None, WorkerProcess]] = []
+        self._busy: set[WorkerProcess] = set()
         #: Users of questions that wait or are being answered.
         self._line: list[str] = []
         #: {(user, id): set when it is to end}
@@ -145,17 +145,17 @@ class Desk:
             except TimeoutError:
                 log.warning("sql_worker_killed", **said)
                 return _error("deadline", f"killed after {deadline_s + OBEY_S:g} s", "filter by time or sequence")
-            except Gone:
+            except WorkerGone:
                 if stopped.is_set():
                     return _error("cancelled", "stopped as asked", "")
                 log.warning("sql_worker_died", **said)
                 return _error("worker_died", "the query ended the process that ran it", "ask for less at once")
 
     @asynccontextmanager
-    async def _worker(self, scope: Scope | None) -> AsyncIterator[Process]:
+    async def _worker(self, scope: MemberScope | None) -> AsyncIterator[WorkerProcess]:
         """Yield a worker that served this scope before, or a new one."""
         at = next((i for i, (served, _) in enumerate(self._idle) if served == scope), None)
-        worker = Process(self.copies.folder) if at is None else self._idle.pop(at)[1]
+        worker = WorkerProcess(self.copies.folder) if at is None else self._idle.pop(at)[1]
         self._busy.add(worker)
         try:
             yield worker

@@ -6,7 +6,9 @@ system bounds its address space. DuckDB has no privilege boundary of its own: a 
 this process, as this user. It holds no credential.
 
 A second thread reads, so that a query can be stopped while it is answered. Start at `main`; frames are those of
-`process.py`.
+`worker_process.py`.
+
+Opens a copy of the warehouse for people's SQL: it reaches the files of days that its views read, and no other file.
 """
 
 import os
@@ -17,6 +19,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,11 +27,31 @@ import duckdb
 import msgspec
 
 from fairlead_schemas.queries.telemetry import SqlHead
-from fairlead_telemetry.measured.attach import open_copy
-from fairlead_telemetry.sql.formats import NoSuchForm, spell
-from fairlead_telemetry.sql.gate import Refused, check
+from fairlead_telemetry.sql.allowed_statements import StatementRefused, check_statement
+from fairlead_telemetry.sql.formats import UnknownFormat, format_rows
 from fairlead_telemetry.sql.parquet_partitions import left_out
-from fairlead_telemetry.sql.process import Question, Stop
+from fairlead_telemetry.sql.worker_process import WorkerInterrupt, WorkerQuery
+
+#: Shut after the files are allowed, for afterwards nothing can be.
+_SHUT = ("enable_external_access", "lock_configuration")
+
+
+def open_copy(path: str, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    """Read-only, with all of this configuration."""
+    db = duckdb.connect(
+        path, read_only=True, config={name: value for name, value in config.items() if name not in _SHUT}
+    )
+    files = [
+        str(Path(folder) / name)
+        for folder, name in db.execute("SELECT folder, name FROM measured.place, sample_files").fetchall()
+    ]
+    if files:
+        db.execute("SET allowed_paths = [{}]".format(", ".join("'" + file.replace("'", "''") + "'" for file in files)))
+    for name in _SHUT:
+        if name in config:
+            db.execute(f"SET {name} = {config[name]}")
+    return db
+
 
 ADDRESS_SPACE_BYTES = 4 * 2**30
 #: After the copy is open, what may be touched of the disk is nothing but what it spills.
@@ -52,7 +75,7 @@ _LESS = "aggregate or filter more"
 _TABLES = "read the tables that SHOW TABLES lists"
 
 
-class Desk:
+class QueryWorker:
     """The open copy, exchanged when a question names another."""
 
     def __init__(self) -> None:
@@ -66,18 +89,18 @@ class Desk:
         #: Why the question was interrupted; "": it was not.
         self._ended_by = ""
 
-    def answer(self, question: Question) -> bytes:
+    def answer(self, question: WorkerQuery) -> bytes:
         """The answer in the form asked for, or {"error": {code, message, hint}}."""
         with self._turn:
             self._answering, self._ended_by = question.number, ""
         timer = threading.Timer(question.deadline_s, self._interrupt, (question.number, "deadline"))
         timer.start()
         try:
-            check(question.query)
+            check_statement(question.query)
             return self._spelled(question)
-        except Refused as refused:
+        except StatementRefused as refused:
             return _error(refused.code, str(refused), refused.hint)
-        except NoSuchForm as error:
+        except UnknownFormat as error:
             return _error("forbidden", str(error), "")
         except duckdb.Error as error:
             return self._failed(error, question.deadline_s)
@@ -116,9 +139,9 @@ class Desk:
             self._left_out = left_out(self._db)
         return self._db
 
-    def _spelled(self, question: Question) -> bytes:
+    def _spelled(self, question: WorkerQuery) -> bytes:
         db, started = self._open(question.path), time.perf_counter()
-        columns, body, cut = spell(db, question.query, question.limit, question.format)
+        columns, body, cut = format_rows(db, question.query, question.limit, question.format)
         head = SqlHead(
             columns=columns, sequence=self._sequence, truncated=bool(cut), cut=cut, left_out=self._missing(question.query),
             elapsed_ms=round((time.perf_counter() - started) * 1000, 1),
@@ -157,20 +180,20 @@ def main(source: BinaryIO, sink: BinaryIO) -> None:
     """Say that it is there, then answer until stdin ends."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    desk, questions = Desk(), queue.SimpleQueue[Question]()
+    desk, questions = QueryWorker(), queue.SimpleQueue[WorkerQuery]()
     threading.Thread(target=_read, args=(source, desk, questions), daemon=True).start()
     _write(sink, b"")
     while True:
         _write(sink, desk.answer(questions.get()))
 
 
-def _read(source: BinaryIO, desk: Desk, questions: "queue.SimpleQueue[Question]") -> None:
-    decoder: msgspec.json.Decoder[Question | Stop] = msgspec.json.Decoder(Question | Stop)
+def _read(source: BinaryIO, desk: QueryWorker, questions: "queue.SimpleQueue[WorkerQuery]") -> None:
+    decoder: msgspec.json.Decoder[WorkerQuery | WorkerInterrupt] = msgspec.json.Decoder(WorkerQuery | WorkerInterrupt)
     while len(header := source.read(4)) == 4:
         match decoder.decode(source.read(*struct.unpack(">I", header))):
-            case Stop(number):
+            case WorkerInterrupt(number):
                 desk.stop(number)
-            case Question() as question:
+            case WorkerQuery() as question:
                 questions.put(question)
     os._exit(0)  # the service is gone: no one waits for the answer
 

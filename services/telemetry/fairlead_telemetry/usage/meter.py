@@ -6,7 +6,7 @@ is the highest `at_ns` of the placer's commits so far. So a clock that steps bac
 itself. No stay is negative, and no moment counts twice. A clock that steps forward counts the skipped time.
 
 A stay is *charged* from the placement until the end of its run (as budgets of queues count it:
-`fairlead_queue.budgets`), at the amount that the job requested. It is *held* until its devices came back on evidence, at
+`fairlead_queue.fairness.budgets`), at the amount that the job requested. It is *held* until its devices came back on evidence, at
 the amount that the node gave. Between the two, no other run can use the devices, and no user is billed for that time: a
 lost node may come back at any time.
 """
@@ -60,7 +60,7 @@ class Stay(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.end_ns is not None and self.back_ns is not None
 
 
-class Birth(msgspec.Struct, kw_only=True, omit_defaults=True):
+class MeteredJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Data kept of a job, or of an array for all its elements, until it ends."""
 
     user: str
@@ -71,7 +71,7 @@ class Birth(msgspec.Struct, kw_only=True, omit_defaults=True):
     is_elastic: bool = False
 
 
-class Machine(msgspec.Struct, omit_defaults=True):
+class MeteredNode(msgspec.Struct, omit_defaults=True):
     """The GPU model of a node: its label, or what each GPU says."""
 
     label: str = ""
@@ -83,12 +83,12 @@ class MeterState(msgspec.Struct, kw_only=True):
 
     #: The placer's clock.
     at_ns: int = 0
-    births: dict[str, Birth] = {}
+    births: dict[str, MeteredJob] = {}
     #: {queue at the top: its pool}
     pools: dict[str, str] = {}
     #: {pool: {model: thousandths}}
     weights: dict[str, dict[str, int]] = {}
-    machines: dict[str, Machine] = {}
+    machines: dict[str, MeteredNode] = {}
     #: {"<job>.<attempt>": its stays that are not over}
     stays: dict[str, list[Stay]] = {}
 
@@ -159,7 +159,7 @@ class Meter:
             given = len(part.gpus) * (part.gpu_milli or 1000)
             if not milli and not given:
                 continue  # CPUs and memory are not GPU time
-            machine = state.machines.get(part.node, Machine())
+            machine = state.machines.get(part.node, MeteredNode())
             stays.append(
                 Stay(
                     job=event.job, attempt=event.attempt, rank=rank, node=part.node, model=_model(machine, part),
@@ -189,7 +189,7 @@ class Meter:
             self.state.stays.pop(key, None)
 
 
-def charged(birth: Birth, parts: Iterable[ev.Part]) -> list[int]:
+def charged(birth: MeteredJob, parts: Iterable[ev.Part]) -> list[int]:
     """milli-GPU of each part: its units, at what the job asked for one of their kind. An elastic job that got fewer units
     than the most it asks for has them all of the first kind."""
     parts = list(parts)
@@ -205,18 +205,18 @@ def charged(birth: Birth, parts: Iterable[ev.Part]) -> list[int]:
     return charges
 
 
-def _birth(event: ev.JobSubmitted) -> Birth:
+def _birth(event: ev.JobSubmitted) -> MeteredJob:
     request: Request = event.request
-    return Birth(
+    return MeteredJob(
         user=event.user, project=event.project, queue=event.queue,
         kinds=tuple((kind.nodes, kind.gpu_milli) for kind in request.kinds), is_elastic=bool(request.nodes_min),
     )  # fmt: skip
 
 
-def _machine(inventory: Inventory) -> Machine:
+def _machine(inventory: Inventory) -> MeteredNode:
     label = inventory.labels.get(MODEL_LABEL, "")
-    return Machine(label, {} if label else {gpu.uuid: gpu.model for gpu in inventory.gpus})
+    return MeteredNode(label, {} if label else {gpu.uuid: gpu.model for gpu in inventory.gpus})
 
 
-def _model(machine: Machine, part: ev.Part) -> str:
+def _model(machine: MeteredNode, part: ev.Part) -> str:
     return machine.label or next((machine.models.get(uuid, "") for uuid in part.gpus), "")

@@ -30,7 +30,7 @@ class PriceTableError(ValueError):
     """A price table cannot be used; the message names the line, the column and what was expected there."""
 
 
-class Price(NamedTuple):
+class GpuPrice(NamedTuple):
     """Price of an hour of one whole GPU from a moment on."""
 
     micro: int  # millionths of the currency
@@ -46,10 +46,10 @@ class Price(NamedTuple):
 class Prices:
     """{model: its prices, the oldest first}."""
 
-    def __init__(self, rows: dict[str, list[Price]]) -> None:
+    def __init__(self, rows: dict[str, list[GpuPrice]]) -> None:
         self._rows = {model: sorted(prices, key=lambda price: price.from_ns) for model, prices in rows.items()}
 
-    def at(self, model: str, at_ns: int) -> Price | None:
+    def at(self, model: str, at_ns: int) -> GpuPrice | None:
         """The price of a model at a moment; None: it had none. A model with rows of its own never takes `*`'s."""
         found = None
         for price in self._rows.get(model, self._rows.get(ANY_MODEL, [])):
@@ -57,7 +57,7 @@ class Prices:
                 found = price
         return found
 
-    def of(self, model: str, begin_ns: int, end_ns: int) -> list[tuple[int, int, Price | None]]:
+    def of(self, model: str, begin_ns: int, end_ns: int) -> list[tuple[int, int, GpuPrice | None]]:
         """A time in pieces (begin, end, price), cut where the price of a model changes; none is empty."""
         changes = {price.from_ns for price in self._rows.get(model, self._rows.get(ANY_MODEL, []))}
         moments = [begin_ns, *sorted(at_ns for at_ns in changes if begin_ns < at_ns < end_ns), end_ns]
@@ -75,14 +75,14 @@ def read_prices(text: str) -> Prices:
         raise PriceTableError(f'line 1: expected the heads "{",".join(HEADS)}", found "{found[:80]}"')
     if len(lines) > ROWS_MAX:
         raise PriceTableError(f"expected at most {ROWS_MAX} lines, found {len(lines)}")
-    rows: dict[str, list[Price]] = {}
+    rows: dict[str, list[GpuPrice]] = {}
     for number, cells in enumerate(lines[1:], 2):
         if not any(cell.strip() for cell in cells) or cells[0].lstrip().startswith("#"):
             continue
         if len(cells) != len(HEADS):
             raise PriceTableError(f"line {number}: expected {len(HEADS)} values, found {len(cells)}")
         model, hour, currency, since = (cell.strip() for cell in cells)
-        price = Price(_micro(number, hour), _currency(number, currency), _midnight(number, since))
+        price = GpuPrice(_micro(number, hour), _currency(number, currency), _midnight(number, since))
         earlier = rows.setdefault(_named(number, model), [])
         if any(each.from_ns == price.from_ns for each in earlier):
             raise PriceTableError(f"line {number}, valid_from: {model} has a price from {since} on already; remove one")

@@ -21,7 +21,7 @@ from fairlead_schemas.queries.telemetry import (
     UsageLine,
     UsageStatement,
 )
-from fairlead_telemetry.usage.prices import MICRO, Price, Prices
+from fairlead_telemetry.usage.prices import MICRO, GpuPrice, Prices
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 
@@ -34,16 +34,16 @@ class Month(NamedTuple):
     end_ns: int
 
 
-class Piece(NamedTuple):
+class PricePeriod(NamedTuple):
     """A time within the month in which a model has one price, or none."""
 
     model: str
     begin_ns: int
     end_ns: int
-    price: Price | None
+    price: GpuPrice | None
 
 
-class Sum(NamedTuple):
+class UsageSum(NamedTuple):
     """Charges of one key within one piece. Amounts are milli-GPU times ns."""
 
     key: str
@@ -54,7 +54,7 @@ class Sum(NamedTuple):
     weighted: int  # charged, times what the pool's prices count the model for, in thousandths
 
 
-class Measured(NamedTuple):
+class MeasuredUse(NamedTuple):
     """Measured use of one key within one piece, in milli-GPU times ns: held time that was measured, and the used part of it."""
 
     measured: int
@@ -62,7 +62,7 @@ class Measured(NamedTuple):
 
 
 #: {(key, position of the piece): what was measured}; nothing for those of which there are no samples.
-type Measures = Mapping[tuple[str, int], Measured]
+type Measures = Mapping[tuple[str, int], MeasuredUse]
 
 
 def month_named(name: str) -> Month | None:
@@ -86,15 +86,17 @@ def _ns(year: int, month: int) -> int:
     return int(datetime(year, month, 1, tzinfo=UTC).timestamp()) * 10**9
 
 
-def cut(month: Month, models: Iterable[str], prices: Prices) -> list[Piece]:
+def price_periods(month: Month, models: Iterable[str], prices: Prices) -> list[PricePeriod]:
     """Each model's month in pieces within which its price stays the same."""
     return [
-        Piece(model, *piece) for model in sorted(models) for piece in prices.of(model, month.begin_ns, month.end_ns)
+        PricePeriod(model, *piece)
+        for model in sorted(models)
+        for piece in prices.of(model, month.begin_ns, month.end_ns)
     ]
 
 
 def statement(
-    month: Month, by: By, pieces: Sequence[Piece], sums: Iterable[Sum], *, sequence: int, as_of_ns: int,
+    month: Month, by: By, pieces: Sequence[PricePeriod], sums: Iterable[UsageSum], *, sequence: int, as_of_ns: int,
     measures: Measures | None = None,
 ) -> UsageStatement:  # fmt: skip
     """Return the bill; lines by key, then by model, the oldest price first. `measures` None: samples were not examined."""
@@ -110,7 +112,7 @@ def statement(
     )  # fmt: skip
 
 
-def estimate(pieces: Sequence[Piece], sums: Iterable[Sum], at_ns: int) -> UsageEstimate:
+def estimate(pieces: Sequence[PricePeriod], sums: Iterable[UsageSum], at_ns: int) -> UsageEstimate:
     """The same lines up to `at_ns`, from sums in which open stays count up to there."""
     lines = [_line(each, pieces[each.piece], None) for each in sorted(sums)]
     charged = sum(line.charged for line in lines)
@@ -133,13 +135,13 @@ def _totals(lines: Iterable[UsageLine]) -> dict[str, str]:
     return {currency: _hundredths(total) for currency, total in sorted(totals.items())}
 
 
-def _line(each: Sum, piece: Piece, measures: Measures | None) -> UsageLine:
+def _line(each: UsageSum, piece: PricePeriod, measures: Measures | None) -> UsageLine:
     line = UsageLine(
         key=each.key, model=piece.model, from_ns=piece.begin_ns, runs=each.runs, gpu_hours=hours(each.charged), charged=each.charged,
         held=each.held, weighted=each.weighted,
     )  # fmt: skip
     if measures is not None:
-        line.measured, line.used = measures.get((each.key, each.piece), Measured(0, 0))
+        line.measured, line.used = measures.get((each.key, each.piece), MeasuredUse(0, 0))
     if piece.price is not None:
         line.per_gpu_hour, line.currency = piece.price.text, piece.price.currency
         line.amount = amount(each.charged, piece.price.micro)

@@ -11,12 +11,12 @@ from typing import Any
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
-from fairlead_telemetry.idle.state import Birth, Idle, Part, Run, State
+from fairlead_telemetry.idle.state import IdlePeriod, IdleState, JobOwner, RunDevices, TrackedRun
 
 WRITER = "telemetry"
 
 
-def evolve(state: State, commit: Commit) -> list[str]:
+def evolve(state: IdleState, commit: Commit) -> list[str]:
     """Fold one commit of any writer. The jobs whose runs it was about; "" for all runs."""
     touched: list[str] = []
     for event in commit.events:
@@ -28,21 +28,21 @@ def evolve(state: State, commit: Commit) -> list[str]:
     return touched
 
 
-def _submitted(state: State, event: ev.JobSubmitted, at_ns: int) -> None:
-    state.births[event.job] = Birth(event.user, event.project, event.kind)
+def _submitted(state: IdleState, event: ev.JobSubmitted, at_ns: int) -> None:
+    state.births[event.job] = JobOwner(event.user, event.project, event.kind)
 
 
-def _ended(state: State, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at_ns: int) -> None:
+def _ended(state: IdleState, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at_ns: int) -> None:
     state.births.pop(event.job, None)
 
 
-def _placed(state: State, event: ev.JobPlaced, at_ns: int) -> None:
-    birth = state.births.get(array_of(event.job) or event.job, Birth("", "", "batch"))
-    parts = tuple(Part(part.node, part.instances or part.gpus) for part in event.parts)
-    state.runs[event.job] = Run(job=event.job, attempt=event.attempt, birth=birth, parts=parts)
+def _placed(state: IdleState, event: ev.JobPlaced, at_ns: int) -> None:
+    birth = state.births.get(array_of(event.job) or event.job, JobOwner("", "", "batch"))
+    parts = tuple(RunDevices(part.node, part.instances or part.gpus) for part in event.parts)
+    state.runs[event.job] = TrackedRun(job=event.job, attempt=event.attempt, birth=birth, parts=parts)
 
 
-def _started(state: State, event: ev.RunStarted, at_ns: int) -> str | None:
+def _started(state: IdleState, event: ev.RunStarted, at_ns: int) -> str | None:
     run = _run(state, event)
     if run is None:
         return None
@@ -50,7 +50,7 @@ def _started(state: State, event: ev.RunStarted, at_ns: int) -> str | None:
     return run.job
 
 
-def _run_ended(state: State, event: ev.RunEnded, at_ns: int) -> str | None:
+def _run_ended(state: IdleState, event: ev.RunEnded, at_ns: int) -> str | None:
     run = _run(state, event)
     if run is None:
         return None
@@ -58,7 +58,7 @@ def _run_ended(state: State, event: ev.RunEnded, at_ns: int) -> str | None:
     return run.job
 
 
-def _stopping(state: State, event: ev.JobStopRequested | ev.PreemptionStarted, at_ns: int) -> str | None:
+def _stopping(state: IdleState, event: ev.JobStopRequested | ev.PreemptionStarted, at_ns: int) -> str | None:
     run = _run(state, event)
     if run is None:
         return None
@@ -66,7 +66,7 @@ def _stopping(state: State, event: ev.JobStopRequested | ev.PreemptionStarted, a
     return run.job
 
 
-def _set(state: State, event: ev.IdlePoliciesSet, at_ns: int) -> str:
+def _set(state: IdleState, event: ev.IdlePoliciesSet, at_ns: int) -> str:
     if event.policies:
         state.policies[event.scope] = event.policies
     else:
@@ -74,19 +74,19 @@ def _set(state: State, event: ev.IdlePoliciesSet, at_ns: int) -> str:
     return ""
 
 
-def _idle(state: State, event: ev.JobIdle, at_ns: int) -> str | None:
+def _idle(state: IdleState, event: ev.JobIdle, at_ns: int) -> str | None:
     run = _run(state, event)
     policy = next((each for each in state.policies.get(event.scope, ()) if each.rule == event.rule), None)
     if run is None or policy is None:
         return None
-    run.idle[event.rule] = Idle(
+    run.idle[event.rule] = IdlePeriod(
         scope=event.scope, policy=policy, since_ns=event.since_ns, said_ns=at_ns, reclaim_at_ns=event.reclaim_at_ns,
         evidence=event.evidence,
     )  # fmt: skip
     return run.job
 
 
-def _active(state: State, event: ev.JobActive, at_ns: int) -> str | None:
+def _active(state: IdleState, event: ev.JobActive, at_ns: int) -> str | None:
     run = _run(state, event)
     if run is None:
         return None
@@ -94,7 +94,7 @@ def _active(state: State, event: ev.JobActive, at_ns: int) -> str | None:
     return run.job
 
 
-def _extended(state: State, event: ev.JobExtended, at_ns: int) -> str | None:
+def _extended(state: IdleState, event: ev.JobExtended, at_ns: int) -> str | None:
     run = _run(state, event)
     if run is None:
         return None
@@ -102,7 +102,9 @@ def _extended(state: State, event: ev.JobExtended, at_ns: int) -> str | None:
     return run.job
 
 
-def _stepped(state: State, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int) -> str | None:
+def _stepped(
+    state: IdleState, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int
+) -> str | None:
     run = _run(state, event)
     idle = run.idle.get(event.rule) if run is not None else None
     if run is None or idle is None:
@@ -117,14 +119,14 @@ def _stepped(state: State, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.Recl
     return run.job
 
 
-def _run(state: State, event: Any) -> Run | None:
+def _run(state: IdleState, event: Any) -> TrackedRun | None:
     """The run that an event is about, if it is still there."""
     run = state.runs.get(event.job)
     return run if run is not None and run.attempt == event.attempt else None
 
 
 #: What is not listed changes nothing here.
-HANDLERS: dict[type[ev.EventBase], Callable[[State, Any, int], str | None]] = {
+HANDLERS: dict[type[ev.EventBase], Callable[[IdleState, Any, int], str | None]] = {
     ev.JobSubmitted: _submitted,
     ev.JobSucceeded: _ended,
     ev.JobFailed: _ended,

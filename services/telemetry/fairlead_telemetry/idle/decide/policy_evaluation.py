@@ -12,9 +12,9 @@ from typing import get_args
 
 from fairlead_schemas.policies.idle import ActiveReason, IdleEvidence, IdleRule, IdleSignal
 from fairlead_schemas.wire import events as ev
-from fairlead_telemetry.idle.questions import Answer, is_quiet
-from fairlead_telemetry.idle.scopes import RULES, InForce
-from fairlead_telemetry.idle.state import Idle, Run
+from fairlead_telemetry.idle.questions import ActivityAnswer, is_quiet
+from fairlead_telemetry.idle.scopes import RULES, PolicyInForce
+from fairlead_telemetry.idle.state import IdlePeriod, TrackedRun
 
 _SIGNALS: tuple[IdleSignal, ...] = get_args(IdleSignal)
 #: After which nothing follows.
@@ -22,8 +22,8 @@ SAID_ONLY = frozenset(("note", "warn"))
 CAUSE = "clock"
 
 
-def judge(
-    run: Run, policies: Mapping[IdleRule, InForce], answers: Mapping[IdleRule, Answer], now_ns: int
+def evaluate(
+    run: TrackedRun, policies: Mapping[IdleRule, PolicyInForce], answers: Mapping[IdleRule, ActivityAnswer], now_ns: int
 ) -> Iterator[ev.TelemetryEvent]:
     """Yield the events for the run. `policies` holds the policies in force for it; `answers` the latest readings, if any."""
     if not run.started_ns or run.stopping or any(idle.is_final for idle in run.idle.values()):
@@ -43,7 +43,9 @@ def judge(
             yield from _goes_on(run, idle, answers.get(rule), now_ns)
 
 
-def _becomes_idle(run: Run, found: InForce, answer: Answer | None, now_ns: int) -> Iterator[ev.TelemetryEvent]:
+def _becomes_idle(
+    run: TrackedRun, found: PolicyInForce, answer: ActivityAnswer | None, now_ns: int
+) -> Iterator[ev.TelemetryEvent]:
     policy = found.policy
     evidence: tuple[IdleEvidence, ...] = ()
     if policy.rule == "lifetime":
@@ -62,9 +64,11 @@ def _becomes_idle(run: Run, found: InForce, answer: Answer | None, now_ns: int) 
     )  # fmt: skip
 
 
-def _goes_on(run: Run, idle: Idle, answer: Answer | None, now_ns: int) -> Iterator[ev.TelemetryEvent]:
+def _goes_on(
+    run: TrackedRun, idle: IdlePeriod, answer: ActivityAnswer | None, now_ns: int
+) -> Iterator[ev.TelemetryEvent]:
     """A run that counts as idle: it is active again, or its time is over, or there is nothing to say."""
-    found = InForce(idle.scope, idle.policy)
+    found = PolicyInForce(idle.scope, idle.policy)
     if idle.step == "shrunk":
         if now_ns >= idle.until_ns:
             yield _reclaim(run, idle, idle.evidence)
@@ -80,12 +84,12 @@ def _goes_on(run: Run, idle: Idle, answer: Answer | None, now_ns: int) -> Iterat
         yield _act(run, idle, _evidence(found, answer) if answer is not None else (), now_ns)
 
 
-def due_ns(idle: Idle) -> int:
+def due_ns(idle: IdlePeriod) -> int:
     """Return when the notice is over, or would be."""
     return idle.reclaim_at_ns or idle.said_ns + idle.policy.notice_ns
 
 
-def _act(run: Run, idle: Idle, evidence: tuple[IdleEvidence, ...], now_ns: int) -> ev.TelemetryEvent:
+def _act(run: TrackedRun, idle: IdlePeriod, evidence: tuple[IdleEvidence, ...], now_ns: int) -> ev.TelemetryEvent:
     policy = idle.policy
     if policy.mode == "dry_run":
         return ev.ReclaimSimulated(
@@ -100,7 +104,7 @@ def _act(run: Run, idle: Idle, evidence: tuple[IdleEvidence, ...], now_ns: int) 
     return _reclaim(run, idle, evidence)
 
 
-def _reclaim(run: Run, idle: Idle, evidence: tuple[IdleEvidence, ...]) -> ev.ReclaimRequested:
+def _reclaim(run: TrackedRun, idle: IdlePeriod, evidence: tuple[IdleEvidence, ...]) -> ev.ReclaimRequested:
     policy = idle.policy
     return ev.ReclaimRequested(
         cause=CAUSE, job=run.job, attempt=run.attempt, scope=idle.scope, rule=policy.rule, action=policy.action,
@@ -108,11 +112,13 @@ def _reclaim(run: Run, idle: Idle, evidence: tuple[IdleEvidence, ...]) -> ev.Rec
     )  # fmt: skip
 
 
-def _active(run: Run, rule: IdleRule, reason: ActiveReason, evidence: tuple[IdleEvidence, ...] = ()) -> ev.JobActive:
+def _active(
+    run: TrackedRun, rule: IdleRule, reason: ActiveReason, evidence: tuple[IdleEvidence, ...] = ()
+) -> ev.JobActive:
     return ev.JobActive(cause=CAUSE, job=run.job, attempt=run.attempt, rule=rule, reason=reason, evidence=evidence)
 
 
-def _is_idle(found: InForce, answer: Answer, now_ns: int) -> bool:
+def _is_idle(found: PolicyInForce, answer: ActivityAnswer, now_ns: int) -> bool:
     """Every signal that is asked about is there and says so."""
     return all(
         (reading := answer.readings.get(signal)) is not None
@@ -121,12 +127,12 @@ def _is_idle(found: InForce, answer: Answer, now_ns: int) -> bool:
     )
 
 
-def asked_signals(found: InForce) -> Mapping[IdleSignal, int]:
+def asked_signals(found: PolicyInForce) -> Mapping[IdleSignal, int]:
     """{signal: threshold} of a policy that samples decide. A person's absence is that at the terminal."""
     return found.policy.below if found.policy.rule == "utilization" else {"terminal": found.policy.after_ns}
 
 
-def _evidence(found: InForce, answer: Answer) -> tuple[IdleEvidence, ...]:
+def _evidence(found: PolicyInForce, answer: ActivityAnswer) -> tuple[IdleEvidence, ...]:
     asked = asked_signals(found)
     return tuple(
         IdleEvidence(signal=signal, highest=one.highest, mean=one.mean, threshold=asked[signal], samples=one.samples)
@@ -135,7 +141,7 @@ def _evidence(found: InForce, answer: Answer) -> tuple[IdleEvidence, ...]:
     )
 
 
-def _risen(found: InForce, answer: Answer, since_ns: int) -> tuple[IdleEvidence, ...]:
+def _risen(found: PolicyInForce, answer: ActivityAnswer, since_ns: int) -> tuple[IdleEvidence, ...]:
     """The signals that were not below their thresholds since the run lay idle, and what they rose to."""
     asked = asked_signals(found)
     return tuple(

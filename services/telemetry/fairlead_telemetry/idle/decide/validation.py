@@ -12,12 +12,14 @@ from fairlead_telemetry.idle.limits import (
     SCOPES_MAX,
     THRESHOLD_MOST,
 )
-from fairlead_telemetry.idle.scopes import GLOBAL, PROJECT, USER, Policies, beyond
+from fairlead_telemetry.idle.scopes import GLOBAL, PROJECT, USER, Policies, bound_violation
 
-type Wanted = Mapping[str, tuple[IdlePolicy, ...]]
+type RequestedPolicies = Mapping[str, tuple[IdlePolicy, ...]]
 
 
-def refusal(policies: Policies, wanted: Wanted, projects: Mapping[str, Collection[str]], root: str) -> tuple[str, str]:
+def policy_refusal(
+    policies: Policies, wanted: RequestedPolicies, projects: Mapping[str, Collection[str]], root: str
+) -> tuple[str, str]:
     """(code, message): a line for each problem, which says which field, what was expected and what to do; ("", "") where there is none.
     `policies`: of all scopes as they would be; `projects`: {user: those of which the user has jobs now}; `root`: the path of a scope's
     policies in what was sent, with its name for {}."""
@@ -93,7 +95,7 @@ def _beyond(
     for wider in [*of_projects, *([GLOBAL] if scope != GLOBAL else [])]:
         for bounding in policies.get(wider, ()):
             same = bounding.rule == policy.rule
-            found = beyond(policy, bounding) if same and _meet(policy, bounding) else None
+            found = bound_violation(policy, bounding) if same and _meet(policy, bounding) else None
             if found is not None:
                 told = [
                     format_duration(each) if isinstance(each, int) and found.field.endswith("_ns") else each

@@ -1,0 +1,105 @@
+"""Decision in the making: its events so far, and the changes that they mean for the rest of it.
+
+The state stays unchanged. The effect of an earlier event on a later one of the same decision is kept in the plan's own
+small maps.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_queue.decide.configuration import ProposedConfiguration
+from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, EVENT_BYTES, SUBMIT_BYTES
+from fairlead_queue.state import QueueState
+from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
+from fairlead_schemas.wire.commit import COMMIT_EVENTS_MAX
+from fairlead_schemas.wire.events import JobSubmitted, QueueEvent
+from fairlead_schemas.wire.resources import Request
+
+
+def encoded_bytes(text: str) -> int:
+    """Return the bytes that a text from another writer takes in a commit."""
+    return len(msgspec.json.encode(text)) if text else 0
+
+
+class AcceptedJob(NamedTuple):
+    """A single job that this very decision accepts: it may be offered at once."""
+
+    order: int
+    id: str
+    queue: str
+    user: str
+    request: Request
+    cause: str
+
+
+class QueueDraft:
+    """Events decided, room left, and the overlay."""
+
+    def __init__(self, state: QueueState, now_ns: int, commands: int) -> None:
+        self.state = state
+        #: The log's time, by which everything is decided, and what the commit itself will say.
+        self.now_ns = max(now_ns, state.at_ns)
+        self.commit_ns = now_ns
+        self.events: list[QueueEvent] = []
+        #: Kept free for what the commands need: one event each, and these bytes until they are answered.
+        self.reserved = commands
+        self.bytes_reserved = COMMANDS_BYTES if commands else 0
+        self.bytes_left = COMMIT_BYTES_BUDGET
+        #: {job: its state after the events so far}
+        self.states: dict[str, str] = {}
+        self.keys: dict[str, tuple[str, str]] = {}
+        #: The queues and pools after a change that this very decision accepts; None: as they are.
+        self.outlook: ProposedConfiguration | None = None
+        #: Limits, marks of budgets, or the jobs in line differ after this decision: the next decision offers.
+        self.reshaped = False
+        #: Queues that jobs enter by this decision, and jobs that it accepts.
+        self.entered: set[str] = set()
+        self.accepted: set[str] = set()
+        #: (queue, user, project, request) of submits that may enter, as the queues are now.
+        self.welcome: set[tuple[str, str, str, Request]] = set()
+        self.next_number = state.next_number
+        self.next_place = state.next_place
+        self.next_rank = state.next_rank
+        self.fresh: list[AcceptedJob] = []
+        #: Something was left for the next decision because this one is full.
+        self.full = False
+
+    def queues(self) -> "dict[str, QueueSettings]":
+        """The settings of all queues, after what was decided so far."""
+        if self.outlook is not None:
+            return self.outlook.queues
+        return {path: queue.settings for path, queue in self.state.queues.items()}
+
+    def settings_of(self, path: str) -> QueueSettings | None:
+        """A queue's settings, after what was decided so far; None: there is none."""
+        if self.outlook is not None:
+            return self.outlook.queues.get(path)
+        queue = self.state.queues.get(path)
+        return queue.settings if queue is not None else None
+
+    def pool_settings(self, name: str) -> PoolSettings:
+        """A pool's settings, after what was decided so far."""
+        return self.outlook.pools[name] if self.outlook is not None else self.state.pools[name].settings
+
+    def room(self) -> int:
+        """Return the number of events that still fit in addition to those that the commands need."""
+        return min(
+            COMMIT_EVENTS_MAX - self.reserved - len(self.events), (self.bytes_left - self.bytes_reserved) // EVENT_BYTES
+        )
+
+    def emit(self, event: QueueEvent, extra_bytes: int = 0) -> None:
+        """Decide one event on the plan's own account."""
+        self.events.append(event)
+        self.bytes_left -= EVENT_BYTES + extra_bytes
+
+    def answer(self, event: QueueEvent) -> None:
+        """Decide one event that a command was promised room for; the last one frees what was reserved."""
+        self.events.append(event)
+        self.reserved -= 1
+        if isinstance(event, JobSubmitted):
+            self.bytes_left -= SUBMIT_BYTES + len(memoryview(event.spec))
+        else:
+            self.bytes_left -= ANSWER_BYTES
+        if not self.reserved:
+            self.bytes_reserved = 0

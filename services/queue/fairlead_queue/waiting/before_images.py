@@ -1,0 +1,74 @@
+"""Before-images for the undo log: the parts of the state that a decision changes while it tries offers.
+
+An image holds absolute values and is noted before the first change, so it restores a state in which a change was made in
+part. It is taken once for a decision, not once for a change: a thousand charges of one leaf cost one image.
+
+    charges     usage and held amounts from a leaf's node up to the root
+    turn        a leaf's place in the order: `front`, `closed`
+    leaf        its place, the first jobs of its lanes, and the resources that its jobs need
+    line        a lane's first job, and the counts of its lane, class and pool
+"""
+
+from fairlead_bus.core import UndoLog
+from fairlead_queue.fairness.tree import QueueNode
+from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.lanes import Lane, Leaf
+from fairlead_queue.waiting.pools import Pool
+
+
+def image_charges(log: UndoLog, lane: Lane, imaged: set[QueueNode]) -> None:
+    """Note what is charged to a lane's leaf and to every queue above it, up to the first one in `imaged`: those of this
+    decision that have an image. Added there."""
+    leaf = lane.leaf.node
+    images: list[tuple[QueueNode, list[int], list[int] | None]] = []
+    node: QueueNode | None = leaf
+    while node is not None and node not in imaged:
+        images.append((node, node.usage.copy(), None if node.held is node.usage else node.held.copy()))
+        node = node.parent
+    log.note(_restore_charges, lane.klass.pool, leaf, images)
+    imaged.update([image[0] for image in images])
+
+
+def _restore_charges(pool: Pool, leaf: QueueNode, images: list[tuple[QueueNode, list[int], list[int] | None]]) -> None:
+    for node, usage, held in images:
+        node.usage[:] = usage
+        if held is not None:
+            node.held[:] = held
+    pool.forget_refusals(leaf)  # noted at higher charges
+    pool.ranking.touch(leaf)
+
+
+def image_turn(log: UndoLog, pool: Pool, node: QueueNode) -> None:
+    """Note a leaf's place in the order."""
+    log.note(_restore_turn, pool, node, node.front, node.closed)
+
+
+def _restore_turn(pool: Pool, node: QueueNode, front: int, closed: bool) -> None:
+    if (node.front, node.closed) != (front, closed):
+        node.front, node.closed = front, closed
+        pool.ranking.touch(node)
+
+
+def image_leaf(log: UndoLog, pool: Pool, leaf: Leaf) -> None:
+    """Note the first jobs of a leaf's lanes, what its jobs need, and its place in the order."""
+    node = leaf.node
+    image_turn(log, pool, node)
+    log.note(_restore_leaf, pool, leaf, leaf.fronts.copy(), node.wants.copy())
+
+
+def _restore_leaf(pool: Pool, leaf: Leaf, fronts: list[tuple[int, Job]], wants: dict[int, int]) -> None:
+    leaf.fronts, leaf.node.wants = fronts, wants
+    pool.ranking.touch(leaf.node)
+
+
+def image_line(log: UndoLog, lane: Lane) -> None:
+    """Note a lane's first job, and the counts of its lane, class and pool."""
+    klass = lane.klass
+    pool = klass.pool
+    log.note(_restore_line, lane, lane.front, lane.jobs, klass.jobs, klass.waiting, pool.waiting)
+
+
+def _restore_line(lane: Lane, front: int, jobs: int, klass_jobs: int, klass_waiting: int, pool_waiting: int) -> None:
+    klass = lane.klass
+    lane.front, lane.jobs = front, jobs
+    klass.jobs, klass.waiting, klass.pool.waiting = klass_jobs, klass_waiting, pool_waiting

@@ -1,0 +1,1 @@
+"""Queries of other services, one module for each verb. Start at `answers.py`."""

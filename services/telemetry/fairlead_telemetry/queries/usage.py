@@ -1,0 +1,139 @@
+"""Verb `usage`: keeps the meter up to date in the background, and answers with statements. A shell.
+
+    usage  {"month"?: "2026-11", "by"?: "user"}  -> fairlead_schemas.queries.telemetry.UsageStatement (no month: the present one)
+
+The bill of a month that is not over comes with an estimate up to now, by this service's clock and never before the log's.
+The price table is read again for each answer, so that a new one needs no restart.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from fairlead_bus.settings import BadSetting
+from fairlead_schemas.queries.telemetry import BYS, By
+from fairlead_telemetry.ingest import Ingest
+from fairlead_telemetry.usage.prices import NO_PRICES, Prices, PriceTableError, read_prices
+from fairlead_telemetry.usage.statement import month_at, month_named
+from fairlead_telemetry.usage.usage_store import UsageStore
+from fairlead_telemetry.warehouse.warehouse import Warehouse
+
+#: Interval at which the table follows the events without requests.
+FOLLOW_S = 15.0
+#: Who asks waits so long for it to catch up.
+PATIENCE_S = 20.0
+#: Under a bus message's 1 MiB.
+ANSWER_BYTES_MAX = 1_000_000
+
+log = structlog.get_logger("telemetry")
+
+
+class UsageRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Request of rpc("telemetry", "usage")."""
+
+    month: str = ""
+    by: By = "user"
+
+
+class UsageRefused(ValueError):
+    """A question about usage cannot be answered as it was put."""
+
+    def __init__(self, code: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.code, self.hint = code, hint
+
+
+class UsageQueries:
+    """Follows the warehouse and answers, from `start` until `close`."""
+
+    def __init__(
+        self, warehouse: Warehouse, ingest: Ingest, prices: Path | None, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._ingest, self._clock = ingest, clock
+        self._usage = UsageStore(warehouse)
+        self._prices = prices
+        self._turn = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Follow from now on."""
+        self._following = asyncio.create_task(self._follow(), name="usage")
+
+    async def close(self) -> None:
+        """Stop following and write the memory down."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await self._ingest.on_thread(self._usage.save)
+
+    async def ask(self, request: bytes) -> bytes:
+        """Return one statement, or {"error": …}."""
+        try:
+            return await self._answer(request)
+        except UsageRefused as refused:
+            told = {"code": refused.code, "message": str(refused), "hint": refused.hint}
+            return msgspec.json.encode({"error": told})
+
+    async def _answer(self, request: bytes) -> bytes:
+        try:
+            asked = msgspec.json.decode(request or b"{}", type=UsageRequest)
+        except msgspec.MsgspecError as error:
+            raise UsageRefused("bad_request", str(error), f"by is one of {', '.join(BYS)}") from None
+        try:
+            prices = await asyncio.to_thread(read_price_file, self._prices)
+        except (OSError, ValueError) as error:
+            raise UsageRefused(
+                "bad_prices", f"price table {self._prices}: {error}", "an admin mends the file"
+            ) from None
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._catch_up()
+        except TimeoutError:
+            told = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.cursor.sequence}"
+            raise UsageRefused("busy", told, "try again") from None
+        now_ns = self._usage.now_ns(self._clock())
+        month = month_named(asked.month) if asked.month else month_at(now_ns)
+        if month is None:
+            told = f"month: expected a month such as 2026-11, found {asked.month[:40]!r}"
+            raise UsageRefused("bad_request", told, "fairlead usage --statement 2026-11")
+        statement = await self._ingest.on_thread(self._usage.statement, month, asked.by, prices, now_ns)
+        answer = msgspec.json.encode(statement)
+        if len(answer) > ANSWER_BYTES_MAX:
+            told = f"{len(statement.lines)} lines are too many for one answer"
+            raise UsageRefused("too_many", told, "ask by queue or user, or fairlead sql over the table gpu_usage")
+        return answer
+
+    async def _catch_up(self) -> None:
+        """In steps, between which others use the warehouse."""
+        async with self._turn:
+            while await self._ingest.on_thread(self._usage.catch_up):
+                pass
+
+    async def _follow(self) -> None:
+        """Keep the meter up to date until it fails. Later requests then meet the same fault, and all other work continues."""
+        try:
+            while True:
+                await self._catch_up()
+                await asyncio.sleep(FOLLOW_S)
+        except Exception:
+            log.exception("usage_stopped", sequence=self._usage.sequence)
+
+
+def read_price_file(path: Path | None) -> Prices:
+    """The price table; none where there is no file named. Raises OSError, PriceTableError, UnicodeDecodeError."""
+    return read_prices(path.read_text(encoding="utf-8")) if path is not None else NO_PRICES
+
+
+def price_file(setting: str) -> Path | None:
+    """FAIRLEAD_PRICES as a path that holds a price table. Raises BadSetting."""
+    if not setting:
+        return None
+    try:
+        read_price_file(Path(setting))
+    except (OSError, PriceTableError, UnicodeDecodeError) as error:
+        raise BadSetting(f"FAIRLEAD_PRICES: {setting}: {error}") from error
+    return Path(setting)

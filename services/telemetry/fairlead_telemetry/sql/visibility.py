@@ -1,0 +1,130 @@
+"""Rows of each table that a member sees: data, read by `member_copy.py`. Pure.
+
+A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. Anything
+not named here is not seen. A new table is empty for members, and a new type of event is left out, until a person states
+the part of it that is theirs. tests/telemetry/test_visible.py demands that.
+
+In a condition, `mine` is a table of one column: the ids of the member's jobs, array elements included; $user is the
+member.
+"""
+
+from typing import NamedTuple
+
+
+class VisibilityRule(NamedTuple):
+    """Rows where `rows` holds, with some columns replaced: ((column, expression), …)."""
+
+    rows: str
+    replaced: tuple[tuple[str, str], ...] = ()
+
+
+_MINE = "(SELECT job FROM mine)"
+ALL = VisibilityRule("true")
+NOTHING = VisibilityRule("false")
+OF_JOBS = VisibilityRule(f"job IN {_MINE}")
+OF_RUNS = VisibilityRule(f"split_part(run, '.', 1) IN {_MINE}")
+
+#: Events about a job, by what of their body speaks of others' jobs and is left out.
+EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
+    "AllocationReleased": (),
+    "CheckpointSaved": (),
+    "CommandRepeated": (),
+    "DeadlineMissed": (),
+    "JobActive": (),
+    "JobCancelled": (),
+    "JobDeferred": ("holder",),
+    "JobExtended": (),
+    "JobFailed": (),
+    "JobHeld": (),
+    "JobIdle": (),
+    "JobMoved": (),
+    "JobOffered": (),
+    "JobPlaced": ("guest_of",),
+    "JobQueued": (),
+    "OfferWithdrawn": (),
+    "JobReleased": (),
+    "JobRequeued": (),
+    "JobStopRequested": (),
+    "JobSubmitted": (),
+    "JobSucceeded": (),
+    "JobUnplaceable": ("near",),
+    "LeaseShrunk": (),
+    "OfferReturned": (),
+    "PreemptionDeclined": (),
+    "PreemptionRequested": ("victims",),
+    "PreemptionStarted": ("beneficiary",),
+    "RankEnded": (),
+    "RankStarted": (),
+    "ReclaimSimulated": (),
+    "ReclaimRequested": (),
+    "ReservationEnded": (),
+    "ReservationMade": ("waits_for",),
+    "ReservationRequested": (),
+    "RunEnded": (),
+    "RunStarted": (),
+}
+
+
+def _body() -> str:
+    cases = " ".join(
+        f"""WHEN '{kind}' THEN json_merge_patch(body, '{{{", ".join(f'"{field}": null' for field in fields)}}}')"""
+        for kind, fields in EVENTS_SHOWN.items()
+        if fields
+    )
+    return f"CASE type {cases} ELSE body END"
+
+
+_EVENTS = VisibilityRule(
+    f"""job IN {_MINE} AND type IN ({", ".join(f"'{kind}'" for kind in EVENTS_SHOWN)})
+    OR type = 'JobRejected' AND "user" = $user""",
+    (("body", _body()),),
+)
+
+#: {schema.table: its rule}
+TABLES: dict[str, VisibilityRule] = {
+    "main.events": _EVENTS,
+    # The newest rows; what has left for files is `parquet_partitions.py`'s.
+    "measured.samples": OF_RUNS,
+    "measured.uses": OF_RUNS,
+    "measured.resources": OF_RUNS,
+    "measured.place": NOTHING,
+    "measured.doomed": NOTHING,
+    "main.sample_files": NOTHING,
+    # The words of a refusal may be those of anybody's node.
+    "main.sample_refusals": NOTHING,
+    # How much was lost on the way says nothing of anybody's jobs.
+    "main.sample_gaps": ALL,
+    "main.sample_heads": ALL,
+    "main.cursor": VisibilityRule("true", (("heads", "'{}'::JSON"),)),
+    "main.gpu_usage": OF_JOBS,
+    "main.usage_meter": NOTHING,
+    "fold.state": ALL,
+    "fold.jobs": OF_JOBS,
+    "fold.open_jobs": OF_JOBS,
+    "fold.moves": OF_JOBS,
+    "fold.open_parts": OF_JOBS,
+    "fold.done_parts": OF_JOBS,
+    "fold.open_runs": OF_JOBS,
+    "fold.done_runs": OF_JOBS,
+    "fold.preemptions": VisibilityRule(
+        OF_JOBS.rows, (("beneficiary", f"CASE WHEN beneficiary IN {_MINE} THEN beneficiary END"),)
+    ),
+    "fold.requeues": OF_JOBS,
+    "fold.idle": OF_JOBS,
+    "fold.extensions": OF_JOBS,
+    "fold.nodes": ALL,
+    "fold.marks": ALL,
+    "fold.kept": OF_JOBS,
+    "fold.queues": ALL,
+    "rolled.minutes": OF_RUNS,
+    "rolled.hours": OF_RUNS,
+    "rolled.stale_minutes": ALL,
+    "rolled.stale_hours": ALL,
+    "rolled.horizon": ALL,
+}
+
+#: Views whose rows are totals over everybody: members find them as tables, added up before others' rows are left out.
+TOTALS = ("queues", "fragmentation_by_hour", "gpus")
+
+#: The member's jobs, from the whole warehouse.
+JOBS_OF_A_MEMBER = 'SELECT job FROM fold.jobs WHERE "user" = $user OR project IN (SELECT unnest($projects::VARCHAR[]))'

@@ -1,0 +1,280 @@
+"""Meter over the warehouse's events, with its stays as the table `gpu_usage`. The shell around `meter.py`.
+
+`catch_up` folds the events that the warehouse has stored since, so usage is never ahead of the events. Finished stays are
+appended with the sequence that ended them. The meter's memory is written only now and then, for it holds every waiting
+job. After a crash the fold resumes from that memory, and rows that ended later are made again. The rows are always those
+of a fold of the whole log (I9). All of it can be dropped and comes back (`forget`).
+
+Runs on the warehouse's thread. Knows no bus and no tasks.
+
+The table that people can ask about, and the one that keeps the meter's memory.
+
+Measured GPU time of a month, from samples: the part that was measured, and the part of it that was used.
+
+A minute of a GPU counts as measured where there is a sample of it under the very run that held it. The minute was used by
+the mean utilisation of its samples. The rest is not guessed: readers see how much was measured. Minutes come from the
+sums per minute. So the newest minutes, which are not over, are left out, and so are minutes dropped since
+(docs/reference/settings.md). For a GPU that several runs share, the use is the whole GPU's, times the share that was
+held. Runs on the warehouse's thread.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead_schemas.queries.telemetry import By, UsageStatement
+from fairlead_telemetry.schema import Column, Relation
+from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
+from fairlead_telemetry.usage.prices import Prices
+from fairlead_telemetry.usage.statement import MeasuredUse, Month, UsageSum, estimate, price_periods, statement
+from fairlead_telemetry.warehouse.warehouse import Warehouse
+
+GPU_USAGE = Relation(
+    "gpu_usage",
+    "Who had which GPUs from when until when: one row per node of an attempt. Statements are sums of these.",
+    (
+        Column("job", "VARCHAR", "job or array element"),
+        Column("attempt", "UINTEGER", "attempt"),
+        Column("rank", "UINTEGER", "rank of this node within the run, from 0"),
+        Column("node", "VARCHAR", "node"),
+        Column("model", "VARCHAR", "GPU model: the node's label nvidia.com/gpu.product, else what its GPUs say"),
+        Column("user", "VARCHAR", "who submitted"),
+        Column("project", "VARCHAR", "as submitted"),
+        Column("queue", "VARCHAR", "path of the queue in which it got its place"),
+        Column("pool", "VARCHAR", "pool of that queue"),
+        Column("charged_milli", "BIGINT", "thousandths of GPUs that it is charged for"),
+        Column("held_milli", "BIGINT", "thousandths of GPUs that the node gave"),
+        Column("weight", "BIGINT", "what a GPU of the model counts in budgets, in thousandths"),
+        Column("begin_ns", "BIGINT", "placed; Unix nanoseconds of the placer's clock, which never steps back"),
+        Column("end_ns", "BIGINT", "the run's end, up to which it is charged; empty while it goes on"),
+        Column("back_ns", "BIGINT", "when the devices were free again; empty while they are not"),
+        Column("over_at", "UBIGINT", "log sequence with which the last of it was over; empty before"),
+    ),
+)
+USAGE_METER = Relation(
+    "usage_meter",
+    "One row: how far gpu_usage has been folded, and what the fold remembers there.",
+    (
+        Column("sequence", "UBIGINT", "log sequence of the snapshot"),
+        Column("state", "JSON", "jobs that have not ended, queues' pools, pools' prices, nodes' models, open rows"),
+    ),
+)
+RELATIONS = (GPU_USAGE, USAGE_METER)
+
+
+def usage_ddl() -> list[str]:
+    """Statements that create what is missing."""
+    return [
+        f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(f'"{c.name}" {c.type}' for c in table.columns)})"
+        for table in RELATIONS
+    ]
+
+
+def usage_help() -> str:
+    """Return the part of the text that `fairlead sql --tables` prints about these tables."""
+    lines: list[str] = []
+    for table in RELATIONS:
+        width = max(len(column.name) for column in table.columns)
+        kind = max(len(column.type) for column in table.columns)
+        lines += [f"{table.name}: {table.about}"]
+        lines += [f"  {column.name:<{width}}  {column.type:<{kind}}  {column.about}" for column in table.columns]
+        lines += [""]
+    return "\n".join(lines)
+
+
+MINUTE_NS = 60 * 10**9
+#: Above this number of GPU minutes in the month, the answer would take too long: SQL over job_efficiency
+#: answers for single jobs.
+MINUTES_MAX = 20_000_000
+
+_COUNT = "SELECT count(*) FROM rolled.minutes WHERE slot >= ? AND slot < ?"
+#: Parameters as of the sums of stays: $1 models, $2 from, $3 to of the pieces, $4 the clock.
+_MEASURED = """
+WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS from_ns,
+    unnest($3::BIGINT[]) AS to_ns, unnest(range(len($1::VARCHAR[]))) AS n),
+  stay AS (
+    SELECT {key} AS key, n, job AS of_job, attempt AS of_attempt, rank AS of_rank, node AS of_node, held_milli,
+      greatest(begin_ns, from_ns) AS since_ns, least(coalesce(back_ns, $4), to_ns) AS until_ns
+    FROM gpu_usage JOIN piece USING (model) WHERE begin_ns < to_ns AND held_milli > 0),
+  part AS (SELECT job, attempt, rank, gpu_count FROM fold.done_parts UNION ALL SELECT job, attempt, rank, gpu_count FROM fold.open_parts),
+  seen AS (
+    SELECT key, n, held_milli::HUGEINT AS milli, gpu_count, m.samples, m.utilization_pct_sum AS util,
+      least(until_ns, (m.slot + 1) * {minute}) - greatest(since_ns, m.slot * {minute}) AS ns
+    FROM stay JOIN part ON part.job = of_job AND part.attempt = of_attempt AND part.rank = of_rank
+    JOIN rolled.minutes m ON m.run = of_job || '.' || of_attempt AND m.node = of_node
+      AND m.slot >= since_ns // {minute} AND m.slot * {minute} < until_ns)
+SELECT key, n, sum(milli * ns // gpu_count), sum(milli * ns * util // (100 * samples * gpu_count)) FROM seen GROUP BY key, n"""
+
+
+def measured_use(
+    warehouse: Warehouse, month: Month, key: str, parameters: list[Any]
+) -> dict[tuple[str, int], MeasuredUse] | None:
+    """{(key, piece): what was measured}; None where the month has more minutes than are looked at."""
+    first, last = month.begin_ns // MINUTE_NS, -(-month.end_ns // MINUTE_NS)
+    if warehouse.rows(_COUNT, [first, last])[0][0] > MINUTES_MAX:
+        return None
+    found = warehouse.rows(_MEASURED.format(key=key, minute=MINUTE_NS), parameters)
+    return {(name, piece): MeasuredUse(int(seen), int(used)) for name, piece, seen, used in found}
+
+
+#: Events that one call takes up: nothing else is stored meanwhile.
+STEP_EVENTS = 50_000
+#: Events after which the meter's memory is written again.
+SNAPSHOT_EVENTS = 200_000
+
+_decoder: msgspec.json.Decoder[Metered] = msgspec.json.Decoder(Metered.__value__)
+_encoder = msgspec.json.Encoder(order="deterministic")
+_TYPES = ", ".join(f"'{kind.__name__}'" for kind in METERED)
+#: Of each commit the placer's clock, whatever its events are: a step back must be seen.
+_NEXT = f"""
+SELECT sequence, max(at_ns) FILTER (writer = 'placer'), list(body::VARCHAR ORDER BY idx) FILTER (type IN ({_TYPES})), count(*)
+FROM events WHERE sequence > ? AND sequence <= ? GROUP BY sequence ORDER BY sequence"""  # noqa: S608 -- names of our own types
+_STEP_END = "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?)"
+_FIELDS = [column for column in GPU_USAGE.columns if column.name != "over_at"]
+_SHAPE = "[{" + ", ".join(f'"{column.name}": "{column.type}"' for column in _FIELDS) + "}]"
+_INSERT = f"""
+INSERT INTO gpu_usage SELECT {", ".join(f'stay."{column.name}"' for column in _FIELDS)}, over_at
+FROM (SELECT unnest(from_json(?::JSON, '{_SHAPE}')) AS stay, unnest(?::UBIGINT[]) AS over_at)"""  # noqa: S608 -- names of our own columns
+#: Overlaps of stays with pieces of a month, summed; what is open counts up to the clock.
+_SUMS = """
+WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS from_ns,
+    unnest($3::BIGINT[]) AS to_ns, unnest(range(len($1::VARCHAR[]))) AS n),
+  overlap AS (
+    SELECT {key} AS key, n, job, attempt, weight,
+      charged_milli::HUGEINT * greatest(0, least(coalesce(end_ns, $4), to_ns) - greatest(begin_ns, from_ns)) AS charged,
+      held_milli::HUGEINT * greatest(0, least(coalesce(back_ns, $4), to_ns) - greatest(begin_ns, from_ns)) AS held
+    FROM gpu_usage JOIN piece USING (model) WHERE begin_ns < to_ns)
+SELECT key, n, count(DISTINCT (job, attempt)), sum(charged), sum(held), sum(charged * weight)
+FROM overlap WHERE charged > 0 OR held > 0 GROUP BY key, n"""
+_KEYS: dict[By, str] = {
+    "user": '"user"', "queue": "queue", "project": "project", "job": "job", "model": "model", "pool": "pool",
+    "attempt": "job || '.' || attempt",
+}  # fmt: skip
+
+
+class UsageStore:
+    """Usage of GPU time from the warehouse's events, up to `sequence`."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        for create in usage_ddl():
+            warehouse.rows(create)
+        self._restore()
+
+    def _restore(self) -> None:
+        """Go back to the memory that was written last; what was made after it is made again."""
+        saved = self._warehouse.rows("SELECT sequence, state FROM usage_meter")
+        self.sequence, state = saved[0] if saved else (0, None)
+        self._meter = Meter(msgspec.json.decode(state, type=MeterState) if state else None)
+        self._unsaved = 0
+        self._warehouse.rows("DELETE FROM gpu_usage WHERE over_at > ?", [self.sequence])
+        self._write([], save=False)
+        self._failed = False
+
+    @property
+    def as_of_ns(self) -> int:
+        """The placer's clock at `sequence`."""
+        return self._meter.state.at_ns
+
+    def catch_up(self, step: int = STEP_EVENTS) -> bool:
+        """Fold the next events; True where there are more. Where it fails, memory and rows go back together before the next."""
+        if self._failed:
+            self._restore()
+        last = self._warehouse.cursor.sequence
+        if self.sequence >= last:
+            return False
+        self._failed = True
+        more = self._fold_step(last, step)
+        self._failed = False
+        return more
+
+    def _fold_step(self, last: int, step: int) -> bool:
+        found = self._warehouse.rows(_STEP_END, [self.sequence, step])[0][0]
+        upto, changed = last if found is None else int(found), False
+        for sequence, placer_ns, bodies, count in self._warehouse.rows(_NEXT, [self.sequence, upto]):
+            if placer_ns is not None:
+                self._meter.pass_time(placer_ns)
+            for body in bodies or ():
+                self._meter.take(sequence, _decoder.decode(body))
+            changed = changed or bool(bodies)
+            self._unsaved += count
+        self.sequence = upto
+        over, self._meter.over = self._meter.over, []
+        if changed:
+            self._write(over, save=self._unsaved >= SNAPSHOT_EVENTS)
+        return upto < last
+
+    def save(self) -> None:
+        """Write the meter's memory, so that the next start has nothing to fold again."""
+        if self._unsaved and not self._failed:
+            self._write([], save=True)
+
+    def forget(self) -> None:
+        """Drop everything; `catch_up` makes it again from the events."""
+        self._meter, self.sequence, self._unsaved = Meter(), 0, 0
+        self._together(("DELETE FROM gpu_usage", []), ("DELETE FROM usage_meter", []))
+
+    def statement(self, month: Month, by: By, prices: Prices, now_ns: int = 0) -> UsageStatement:
+        """The bill of a month, as of `sequence`; before its end with an estimate up to `now_ns` (0: without)."""
+        rows = self._warehouse.rows
+        models = [model for (model,) in rows("SELECT DISTINCT model FROM gpu_usage WHERE begin_ns < ?", [month.end_ns])]
+        pieces = price_periods(month, models, prices)
+        bounds = [
+            [piece.model for piece in pieces],
+            [piece.begin_ns for piece in pieces],
+            [piece.end_ns for piece in pieces],
+        ]
+        sums = self._sums(by, bounds, self.as_of_ns)
+        measures = measured_use(self._warehouse, month, _KEYS[by], [*bounds, self.as_of_ns])
+        made = statement(month, by, pieces, sums, sequence=self.sequence, as_of_ns=self.as_of_ns, measures=measures)
+        if now_ns and not made.is_final:
+            at_ns = self.now_ns(now_ns)
+            made.estimate = estimate(pieces, self._sums(by, bounds, at_ns), at_ns)
+        return made
+
+    def now_ns(self, clock_ns: int) -> int:
+        """Return now by a machine's clock, or the newest time in the log where that clock is behind it."""
+        return max(clock_ns, self.as_of_ns, self._warehouse.cursor.at_ns)
+
+    def _sums(self, by: By, bounds: list[Any], clock_ns: int) -> list[UsageSum]:
+        return [UsageSum(*row) for row in self._warehouse.rows(_SUMS.format(key=_KEYS[by]), [*bounds, clock_ns])]
+
+    def _write(self, over: Sequence[tuple[int, Stay]], *, save: bool) -> None:
+        """Append finished stays and replace the open rows."""
+        stays = [stay for _, stay in over]
+        ends: list[int | None] = [sequence for sequence, _ in over]
+        opened = list(self._meter.open)
+        statements: list[tuple[str, list[Any]]] = [("DELETE FROM gpu_usage WHERE over_at IS NULL", [])]
+        if stays or opened:
+            rows = _encoder.encode(stays + opened).decode()
+            statements.append((_INSERT, [rows, ends + [None] * len(opened)]))
+        if save:
+            statements.append(("DELETE FROM usage_meter", []))
+            state = _encoder.encode(self._meter.state).decode()
+            statements.append(("INSERT INTO usage_meter VALUES (?, ?)", [self.sequence, state]))
+        self._together(*statements)
+        if save:
+            self._unsaved = 0
+
+    def _together(self, *statements: tuple[str, list[Any]]) -> None:
+        rows = self._warehouse.rows
+        rows("BEGIN")
+        try:
+            for query, parameters in statements:
+                rows(query, parameters)
+            rows("COMMIT")
+        except BaseException:
+            rows("ROLLBACK")
+            raise
+        self._warehouse.version += 1
+
+
+def refold(warehouse: Warehouse) -> int:
+    """Drop all stored usage and fold it again from the stored events; return the number of rows."""
+    usage = UsageStore(warehouse)
+    usage.forget()
+    while usage.catch_up():
+        pass
+    usage.save()
+    return warehouse.rows("SELECT count(*) FROM gpu_usage")[0][0]
