@@ -35,14 +35,14 @@ async def test_a_poisoned_command_commits_one_rejection(bug: type[Exception], mo
     """The fault strikes after the decision has put its new jobs in line and charged their queues. The neighbours in the
     message are accepted, no job is offered that nobody submitted, the gateway folds the log, and the live state is the
     fold of the log."""
-    say_why = offers.say_why
+    say_why = offers.emit_pending_reasons
 
     def faulty(plan: QueueDraft, turns: Turns) -> None:
         if any(fresh.user == "poison" for fresh in plan.fresh):
             raise bug("planted")
         say_why(plan, turns)
 
-    monkeypatch.setattr(offers, "say_why", faulty)
+    monkeypatch.setattr(offers, "emit_pending_reasons", faulty)
     bus = MemoryHub().connect()
     await bus.ensure()
     service = await build(bus)

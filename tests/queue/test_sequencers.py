@@ -208,7 +208,7 @@ def test_the_documented_example_runs_from_an_entry_point(installed: Installed) -
 def test_own_sequencers_are_told_all_that_is_promised(installed: Installed) -> None:
     """Of leaves and inner nodes; past use where the class asks for it."""
     source = """
-from fairlead_queue.sequencers.own import QueueOrder
+from fairlead_queue.sequencers.custom import QueueOrder
 
 class Spy(QueueOrder):
     uses_past = newest_first = True

@@ -37,7 +37,7 @@ def test_asking_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPa
 
 def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever extended it was told that nothing acts."""
-    judge = fairlead_telemetry.idle.decide.policy_evaluation.judge
+    judge = fairlead_telemetry.idle.decide.policy_evaluation.evaluate
 
     def forgetful(run: TrackedRun, *more: object) -> object:
         kept, run.extended_ns = run.extended_ns, 0
@@ -46,15 +46,15 @@ def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) ->
         finally:
             run.extended_ns = kept
 
-    monkeypatch.setattr(fairlead_telemetry.idle.decide.decision, "judge", forgetful)
+    monkeypatch.setattr(fairlead_telemetry.idle.decide.decision, "evaluate", forgetful)
     assert "extended" in first_violation()
 
 
 def test_setting_a_part_of_what_was_asked_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several scopes' policies are set together or not at all."""
-    carry_out = fairlead_telemetry.idle.decide.decision.carry_out
+    carry_out = fairlead_telemetry.idle.decide.decision.decide_command
     monkeypatch.setattr(
-        fairlead_telemetry.idle.decide.decision, "carry_out", lambda plan, command: carry_out(plan, command)[:1]
+        fairlead_telemetry.idle.decide.decision, "decide_command", lambda plan, command: carry_out(plan, command)[:1]
     )
     assert "and was carried out for" in first_violation()
 
