@@ -11,7 +11,7 @@ from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_queue.core import QueueCore
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.jobs import Array, LiveJob
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.workload import People
@@ -37,7 +37,7 @@ def log_of(seed: int, people: type[People]) -> list[bytes]:
     return [message.payload for message in hubs[0].streams[subjects.LOG].messages]
 
 
-def seen_by_queue(job: Job, now_ns: int) -> tuple[Any, ...]:
+def seen_by_queue(job: LiveJob, now_ns: int) -> tuple[Any, ...]:
     """What both know of a job, as the queue has it."""
     running_ns = now_ns - job.started_ns if job.started_ns else 0
     unborn = job.unborn if isinstance(job, Array) else None

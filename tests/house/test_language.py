@@ -13,6 +13,9 @@ VERB_OR_NOUN_MIN = 0.60
 DIALECT_MAX = 0.02
 PROSE_PER_1000_MAX = 1.0
 GERUNDS_MAX = 10
+#: Files, and files under 60 lines.
+FILES_MAX = 560
+SMALL_FILES_MAX = 80
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,24 @@ def test_modules_have_nouns_for_names() -> None:
     """A module is a thing (`allocation.py`), not something that goes on (`placing.py`)."""
     found = Sizes.measured().gerunds
     assert len(found) <= GERUNDS_MAX, found
+
+
+def test_rooms_are_large_enough_to_live_in() -> None:
+    """A file under 60 lines is most often half an idea: merge it with the one that it always travels with."""
+    lines = Sizes.measured().files
+    assert len(lines) <= FILES_MAX
+    assert sum(count < measure.SMALL for count in lines) <= SMALL_FILES_MAX
+
+
+#: Class names that two packages share on purpose: one concept, seen by both.
+SHARED_CLASSES = frozenset({"RequestClass"})
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    """A reader who searches for a name finds one thing. The same concept in two cores is listed above."""
+    repeated = measure.repeated_classes()
+    assert {name: paths for name, paths in repeated.items() if name not in SHARED_CLASSES} == {}
+    assert set(repeated) >= SHARED_CLASSES, "the list names what is there"
 
 
 def test_the_rule_can_fail() -> None:

@@ -27,7 +27,7 @@ import sys
 from fairlead_replay.compare import fold_export
 from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import run_seed
-from fairlead_schemas import subjects
+from fairlead_schemas.wire import subjects
 quiet()
 print(sorted(fold_export(sys.argv[1]).state_hashes().items()))
 print([run_seed(seed).digest for seed in (3, 4)])

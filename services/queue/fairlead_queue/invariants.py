@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, Job
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.jobs import Array, LiveJob
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES, END_STATES
 
 
@@ -22,7 +22,7 @@ def check(state: QueueState) -> None:
         _check_claims(state, pool)
 
 
-def _check_charges(state: QueueState, pool: Pool) -> None:
+def _check_charges(state: QueueState, pool: PoolState) -> None:
     """Every node of the tree is charged what its jobs hold, and no more than its limits allow where they held."""
     expected = {node: [0] * pool.tree.width for node in pool.tree.nodes.values()}
     for job in state.jobs.values():
@@ -36,7 +36,7 @@ def _check_charges(state: QueueState, pool: Pool) -> None:
             raise AssertionError(f"queue {node.path!r} is left as a decision tried it")
 
 
-def _check_claims(state: QueueState, pool: Pool) -> None:
+def _check_claims(state: QueueState, pool: PoolState) -> None:
     """Check that kept resources are kept for a job that waits for them, and that job and claim refer to each other."""
     holders = {node.claim.holder for node in pool.tree.nodes.values() if node.claim is not None}
     for holder in holders:
@@ -58,7 +58,7 @@ def _check_claims(state: QueueState, pool: Pool) -> None:
 
 def _check_times(state: QueueState) -> None:
     """Check that every time that a job waits for is in its list, and that the list has no other."""
-    lists: tuple[tuple[str, list[tuple[int, str]], Callable[[Job], int]], ...] = (
+    lists: tuple[tuple[str, list[tuple[int, str]], Callable[[LiveJob], int]], ...] = (
         ("timers", state.due.timers, lambda job: job.timer_ns),
         ("deadlines", state.due.deadlines, lambda job: job.alarm_ns),
         ("ages", state.due.ages, lambda job: job.ages_ns),
@@ -89,12 +89,12 @@ def _check_accounts(state: QueueState) -> None:
             raise AssertionError(f"job {job.id} has {job.asked!r} and does not wait")
 
 
-def charged(job: Job) -> bool:
+def charged(job: LiveJob) -> bool:
     """Return True if a job counts against its queue's quota: from its offer until its run has ended."""
     return job.state in CHARGED_STATES and job.end is None and not isinstance(job, Array)
 
 
-def _problem(state: QueueState, job: Job) -> str:
+def _problem(state: QueueState, job: LiveJob) -> str:
     if job.missing and (not charged(job) or job.open or not 0 < job.missing < job.lane.klass.request.nodes):
         return f"{job.missing} of its units are missing"
     if job.id in state.finished or job.state in END_STATES:

@@ -21,7 +21,7 @@ from fairlead_queue.apply.pool_tree import heir_of
 from fairlead_queue.fairness.past_use import PastUseRow
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, Job
+from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, LiveJob
 from fairlead_queue.waiting.lanes import Deferral, Lane
 from fairlead_queue.waiting.pools import NodeCapacity
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
@@ -210,7 +210,7 @@ def _fields(request: Request) -> tuple[Any, ...]:
     return tuple(msgspec.structs.astuple(msgspec.structs.replace(kind, also=())) for kind in request.kinds)
 
 
-def _birth(job: Job) -> tuple[int, bool, int]:
+def _birth(job: LiveJob) -> tuple[int, bool, int]:
     """Submit order; an array before its elements, elements by index."""
     return int(array_of(job.id) or job.id), job.parent is not None, job.order & OFFSET_MASK
 
@@ -228,7 +228,7 @@ def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[SavedLane]:
     return rows
 
 
-def _row(job: Job, klass: int) -> SavedJob:
+def _row(job: LiveJob, klass: int) -> SavedJob:
     array = None
     if isinstance(job, Array):
         array = SavedArray(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
@@ -345,10 +345,10 @@ def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
         state.due.set_timer(job, row.timer_ns)
 
 
-def _job(row: SavedJob, lane: Lane) -> Job:
+def _job(row: SavedJob, lane: Lane) -> LiveJob:
     order = int(row.order)
     if row.array is None:
-        job = Job(row.id, order, lane, row.cause)
+        job = LiveJob(row.id, order, lane, row.cause)
     else:
         job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
         job.limit, job.told, job.ended = row.array.limit, row.array.told, row.array.ended

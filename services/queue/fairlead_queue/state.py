@@ -13,9 +13,9 @@ from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.waiting_line import RANK_STEP, WaitingLine, priority_of
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.waiting import before_images
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, Job
-from fairlead_queue.waiting.lanes import Lane, Leaf, Queue, RequestClass
-from fairlead_queue.waiting.pools import Nodes, Pool, pool_of
+from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, LiveJob
+from fairlead_queue.waiting.lanes import Lane, Leaf, LiveQueue, RequestClass
+from fairlead_queue.waiting.pools import Nodes, PoolState, pool_of
 from fairlead_queue.waiting.wait_conditions import Dependents, Due
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.wire.resources import Request
@@ -26,13 +26,13 @@ class QueueState(UndoLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL, PoolSettings())}
-        self.queues: dict[str, Queue] = {}
+        self.pools: dict[str, PoolState] = {DEFAULT_POOL: PoolState(DEFAULT_POOL, PoolSettings())}
+        self.queues: dict[str, LiveQueue] = {}
         #: {queue: what it has used of its budget}
         self.accounts: dict[str, Account] = {}
         self.classes: dict[Request, RequestClass] = {}
         #: Live jobs by id: single jobs, arrays, born elements.
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, LiveJob] = {}
         #: {id: end state}, oldest first, until they are retired.
         self.finished: dict[str, str] = {}
         #: {idempotency key: (job, digest)}, oldest first.
@@ -52,15 +52,15 @@ class QueueState(UndoLog):
         self.open = 0
         self.parked_open = 0
         #: Jobs that the queue owes an event, in order.
-        self.owed: dict[str, Job] = {}
+        self.owed: dict[str, LiveJob] = {}
         #: Arrays whose elements are still to be stopped.
         self.stopping: dict[str, Array] = {}
         #: {path in the tree: (the event that asked, who)} of queues that give back what they hold beyond their limits.
         self.reclaims: dict[str, tuple[str, str]] = {}
         #: {job: itself} of runs that are asked back because they lie idle (derived).
-        self.idle: dict[str, Job] = {}
+        self.idle: dict[str, LiveJob] = {}
         #: Jobs withdrawn for quota that wait for their pool's capacity to change (derived).
-        self.returned: dict[str, Job] = {}
+        self.returned: dict[str, LiveJob] = {}
         #: Who waits for whose end (derived).
         self.dependents = Dependents()
         #: What it waits for by the clock (derived).
@@ -74,7 +74,7 @@ class QueueState(UndoLog):
 
     # -- leaves and lanes
 
-    def leaf(self, queue: Queue, user: str) -> Leaf:
+    def leaf(self, queue: LiveQueue, user: str) -> Leaf:
         """Return the leaf in which a user's jobs wait in a queue; create it where it is missing."""
         limits = queue.settings.users
         key = user if limits else ""
@@ -103,7 +103,7 @@ class QueueState(UndoLog):
             lane = leaf.lanes[klass.request] = Lane(leaf, klass)
         return lane
 
-    def _remove_leaf(self, queue: Queue, key: str, path: str, before: Leaf | None) -> None:
+    def _remove_leaf(self, queue: LiveQueue, key: str, path: str, before: Leaf | None) -> None:
         """Undo `leaf`; `path`: of the user's node, "" where the leaf hangs on its queue's, as `before` did."""
         queue.leaves.pop(key, None)
         if not path:
@@ -115,7 +115,7 @@ class QueueState(UndoLog):
             queue.pool.ranking.remove(node)
             tree.discard(node)
 
-    def _remove_lane(self, leaf: Leaf, request: Request, pool: Pool | None) -> None:
+    def _remove_lane(self, leaf: Leaf, request: Request, pool: PoolState | None) -> None:
         """Undo `lane`; `pool`: where the class was made with it."""
         leaf.lanes.pop(request, None)
         if pool is not None:
@@ -124,7 +124,7 @@ class QueueState(UndoLog):
 
     # -- speculation
 
-    def try_in_line(self, job: Job, imaged: set[Lane | Leaf]) -> None:
+    def try_in_line(self, job: LiveJob, imaged: set[Lane | Leaf]) -> None:
         """Let a job that no event has submitted yet wait in line, until the speculation ends. `imaged`: lanes and leaves
         of which this speculation has before-images; it is added to."""
         lane = job.lane
@@ -138,7 +138,7 @@ class QueueState(UndoLog):
         self.add(job)
         self.wait_in_line(job)
 
-    def _take_out(self, job: Job, in_line: int, unexplained: bool) -> None:
+    def _take_out(self, job: LiveJob, in_line: int, unexplained: bool) -> None:
         """Undo `try_in_line`, except the parts that have images."""
         lane, priority = job.lane, priority_of(job.order)
         self.jobs.pop(job.id, None)
@@ -159,7 +159,7 @@ class QueueState(UndoLog):
 
     # -- jobs come and go
 
-    def add(self, job: Job) -> None:
+    def add(self, job: LiveJob) -> None:
         """A job enters."""
         self.jobs[job.id] = job
         job.lane.jobs += 1
@@ -167,7 +167,7 @@ class QueueState(UndoLog):
         if job.after:
             self.dependents.add(job)
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: LiveJob) -> None:
         """A job leaves; its lane and class go with their last."""
         del self.jobs[job.id]
         if job.after:
@@ -176,7 +176,7 @@ class QueueState(UndoLog):
             self.lies_idle(job, ())
         self.leave(job)
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: LiveJob) -> None:
         """A job leaves its lane; what was there for it alone goes too."""
         lane = job.lane
         klass, leaf = lane.klass, lane.leaf
@@ -190,7 +190,7 @@ class QueueState(UndoLog):
             klass.pool.parked_classes -= klass.parked
             del self.classes[klass.request], klass.pool.classes[klass.request]
 
-    def lies_idle(self, job: Job, wishes: tuple[IdleReclaim, ...]) -> None:
+    def lies_idle(self, job: LiveJob, wishes: tuple[IdleReclaim, ...]) -> None:
         """Record exactly these reclaims of the job's idle run."""
         job.idle = wishes
         if wishes:
@@ -207,7 +207,7 @@ class QueueState(UndoLog):
 
     # -- where a job waits
 
-    def wait_in_line(self, job: Job) -> None:
+    def wait_in_line(self, job: LiveJob) -> None:
         """Put the job in its line, so that it may be offered."""
         if isinstance(job, Array) and job.full:
             self.wait_for_elements(job)
@@ -232,23 +232,23 @@ class QueueState(UndoLog):
         if not array.told:
             self.silent_arrays[array.id] = array
 
-    def wait_until(self, job: Job, at_ns: int) -> None:
+    def wait_until(self, job: LiveJob, at_ns: int) -> None:
         """Make the job (or its run) wait for a time; a job that was withdrawn for quota waits at most that long."""
         if job.state != "running" and job.wait != "returned":
             job.wait = "timer"
         self.due.set_timer(job, at_ns)
 
-    def wait_for_capacity(self, job: Job) -> None:
+    def wait_for_capacity(self, job: LiveJob) -> None:
         """Let the job, withdrawn for quota, wait for capacity."""
         job.wait = "returned"
         self.returned[job.id] = job
 
-    def owe(self, job: Job) -> None:
+    def owe(self, job: LiveJob) -> None:
         """The queue owes it an event; `job.end` says which."""
         job.wait = "owed"
         self.owed[job.id] = job
 
-    def unwait(self, job: Job) -> None:
+    def unwait(self, job: LiveJob) -> None:
         """Take it from wherever it waits."""
         wait = job.wait
         if wait == "line":
@@ -317,7 +317,7 @@ class QueueState(UndoLog):
 
     # -- offers and capacity
 
-    def open_offer(self, job: Job, rank: int) -> None:
+    def open_offer(self, job: LiveJob, rank: int) -> None:
         """The placer has an offer of it; its queue is charged."""
         lane = job.lane
         klass = lane.klass
@@ -330,7 +330,7 @@ class QueueState(UndoLog):
         if klass.parked_at == klass.pool.capacity_count:
             self._count_parked(klass.pool, 1)
 
-    def close_offer(self, job: Job) -> None:
+    def close_offer(self, job: LiveJob) -> None:
         """The placer has placed or returned the offer."""
         klass = job.lane.klass
         job.open, job.rank, job.offered_ns, job.withdrawal = False, 0, 0, ""
@@ -341,7 +341,7 @@ class QueueState(UndoLog):
         if klass.parked_at == klass.pool.capacity_count:
             self._count_parked(klass.pool, -1)
 
-    def _count_parked(self, pool: Pool, more: int) -> None:
+    def _count_parked(self, pool: PoolState, more: int) -> None:
         pool.parked_open += more
         self.parked_open += more
 
@@ -351,17 +351,17 @@ class QueueState(UndoLog):
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
 
-    def pool_of_node(self, node: str) -> Pool | None:
+    def pool_of_node(self, node: str) -> PoolState | None:
         """Return the pool that a node belongs to, if the pool has queues; else None."""
         return self.pools.get(self.nodes.pool_of(node))
 
-    def shrink(self, job: Job, missing: int) -> None:
+    def shrink(self, job: LiveJob, missing: int) -> None:
         """The placement of an elastic job has so many units less than it was charged for with its offer."""
         self.settle_past(job.lane)
         job.missing = missing
         job.lane.klass.pool.charge_missing(job, -1)
 
-    def uncharge(self, job: Job) -> None:
+    def uncharge(self, job: LiveJob) -> None:
         """Stop counting the job's resources against its queue."""
         lane = job.lane
         if job.missing:
@@ -387,7 +387,7 @@ class QueueState(UndoLog):
             klass.pool.parked_classes -= 1
         klass.parked_at = -1
 
-    def capacity_changed(self, pool: Pool) -> None:
+    def capacity_changed(self, pool: PoolState) -> None:
         """Nothing is parked there any more, and what was withdrawn may be offered again."""
         pool.capacity_count += 1
         if pool.parked_classes:
@@ -398,7 +398,7 @@ class QueueState(UndoLog):
                 self.unwait(job)
                 self.wait_in_line(job)
 
-    def settled(self, job: Job, end: AttemptEnd) -> None:
+    def settled(self, job: LiveJob, end: AttemptEnd) -> None:
         """The current attempt has ended: its quota is free, and an event is owed."""
         self.uncharge(job)
         if job.timer_ns:

@@ -11,19 +11,19 @@ from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.apply.waiting_jobs import dependency_ended, pending_dependencies, renew_order, wait_for_dependencies
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK, RANK_STEP, priority_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, Job
+from fairlead_queue.waiting.jobs import Array, AttemptEnd, LiveJob
 from fairlead_queue.waiting.lanes import Deferral
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON
 
 
-def create_element(state: QueueState, id_: str) -> Job:
+def create_element(state: QueueState, id_: str) -> LiveJob:
     """Create the array's next element; the array then represents the one after it, or leaves the line."""
     array = state.jobs[array_of(id_) or ""]
     assert isinstance(array, Array)
     waiting_jobs.give_up_claim(array)
-    job = Job(id_, array.order, array.lane, array.cause)
+    job = LiveJob(id_, array.order, array.lane, array.cause)
     job.user, job.since_ns, job.slice_ns, job.aged = array.user, array.since_ns, array.slice_ns, array.aged
     job.retries, job.total_ns, job.parent, job.submitted_ns = array.retries, array.total_ns, array, array.submitted_ns
     job.notice_ns, job.every_ns = array.notice_ns, array.every_ns
@@ -43,7 +43,7 @@ def create_element(state: QueueState, id_: str) -> Job:
     return job
 
 
-def element_ended(state: QueueState, job: Job, array: Array, end_state: str, id_: str, by: str) -> None:
+def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str, id_: str, by: str) -> None:
     """An element has left; where the array waited for that, its next one may be born."""
     del array.live[job.id]
     array.ended += 1
@@ -95,7 +95,7 @@ def _submitted(state: QueueState, event: ev.JobSubmitted, id_: str, at_ns: int) 
     )
     state.next_place += 1
     if event.array is None:
-        job = Job(event.job, order, lane, id_)
+        job = LiveJob(event.job, order, lane, id_)
     else:
         job = Array(event.job, order, lane, id_, event.array)
         job.limit = event.array_limit
@@ -137,7 +137,7 @@ def _aged(state: QueueState, event: ev.PriorityAged, id_: str, at_ns: int) -> No
         _reorder(state, job, priority_of(job.order) + 1)
 
 
-def _reorder(state: QueueState, job: Job, priority: int) -> None:
+def _reorder(state: QueueState, job: LiveJob, priority: int) -> None:
     """Update the job's order after a change of its priority or deadline; a job in line finds its new place."""
     in_line = job.wait == "line"
     if in_line:
@@ -287,7 +287,7 @@ def _requeued(state: QueueState, event: ev.JobRequeued, id_: str, at_ns: int) ->
         state.wait_in_line(job)
 
 
-def _go_behind(state: QueueState, job: Job) -> None:
+def _go_behind(state: QueueState, job: LiveJob) -> None:
     """Move the job behind others with equal claims, because it has had its slice or did not use its resources. Pools whose
     line is ordered by place alone are unchanged.
     """

@@ -18,8 +18,8 @@ from fairlead_queue.fairness.tree import Limits, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array
-from fairlead_queue.waiting.lanes import Deferral, Lane, Queue
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.lanes import Deferral, Lane, LiveQueue
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES, QueueSettings
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
@@ -77,14 +77,14 @@ def limit_upwards(state: QueueState, path: str) -> None:
         path = path.rpartition("/")[0]
 
 
-def limit_users(queue: Queue) -> None:
+def limit_users(queue: LiveQueue) -> None:
     """Limits of the users that the queue tells apart."""
     for leaf in queue.leaves.values():
         if leaf.user:
             queue.pool.tree.limit(leaf.node, quota.user_limits(queue.settings, leaf.user))
 
 
-def resources_of(state: QueueState, pool: Pool) -> tuple[str, ...]:
+def resources_of(state: QueueState, pool: PoolState) -> tuple[str, ...]:
     """The resources that some queue of the pool limits or is guaranteed, the ordinary three first."""
     named: set[str] = set()
     for queue in state.queues.values():
@@ -102,7 +102,7 @@ def resources_in(settings: QueueSettings) -> set[str]:
     return named
 
 
-def measure_capacity(state: QueueState, pool: Pool) -> None:
+def measure_capacity(state: QueueState, pool: PoolState) -> None:
     """The pool's capacity, from the nodes that are in it."""
     totals = dict.fromkeys(pool.resources, 0)
     for shape, count in state.nodes.count(pool.name).items():
@@ -116,7 +116,7 @@ def measure_capacity(state: QueueState, pool: Pool) -> None:
     pool.forget_all()
 
 
-def rebuild_pool(state: QueueState, pool: Pool) -> None:
+def rebuild_pool(state: QueueState, pool: PoolState) -> None:
     """A new tree from the settings and the jobs."""
     past = pool.past
     claimed = {node.path: node.claim.holder for node in pool.tree.nodes.values() if node.claim is not None}
@@ -150,7 +150,7 @@ def rebuild_pool(state: QueueState, pool: Pool) -> None:
             waiting_jobs.put_claim(state, node, job)
 
 
-def heir_of(state: QueueState, pool: Pool, path: str) -> QueueNode | None:
+def heir_of(state: QueueState, pool: PoolState, path: str) -> QueueNode | None:
     """Return the node that now holds the usage recorded at a path of the former tree; None if the path has left the pool.
 
     Only a leaf of the tree may have a past of its own. Usage from before a queue's users were separated, or before there
@@ -168,14 +168,14 @@ def heir_of(state: QueueState, pool: Pool, path: str) -> QueueNode | None:
     return pool.tree.add(quota.user_path(above, "")) if is_inner else queue.node
 
 
-def _renew_orders(state: QueueState, pool: Pool, *, newest_first: bool) -> None:
+def _renew_orders(state: QueueState, pool: PoolState, *, newest_first: bool) -> None:
     """Place every job of the pool by the new sequencer; its lines are rebuilt afterwards."""
     for job in state.jobs.values():
         if job.lane.klass.pool is pool:
             renew_order(job, priority_of(job.order), newest_first=newest_first)
 
 
-def _relane(state: QueueState, pool: Pool) -> None:
+def _relane(state: QueueState, pool: PoolState) -> None:
     """Move every job of the pool to a lane of the new tree."""
     for lane in list(state.unexplained):
         if lane.klass.pool is pool:

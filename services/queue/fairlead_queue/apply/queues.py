@@ -22,9 +22,9 @@ from fairlead_queue.apply.reclaim_requests import note_reclaim
 from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.quota import is_user_node, pool_name
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Job
-from fairlead_queue.waiting.lanes import Queue
-from fairlead_queue.waiting.pools import NodeCapacity, Pool
+from fairlead_queue.waiting.jobs import LiveJob
+from fairlead_queue.waiting.lanes import LiveQueue
+from fairlead_queue.waiting.pools import NodeCapacity, PoolState
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
     MODEL_LABEL,
@@ -41,7 +41,7 @@ def set_pool(state: QueueState, name: str, settings: PoolSettings) -> None:
     """A pool has these settings now."""
     pool = state.pools.get(name)
     if pool is None:
-        pool = state.pools[name] = Pool(name, settings)
+        pool = state.pools[name] = PoolState(name, settings)
         measure_capacity(state, pool)
         if pool.past is not None:
             pool.past.begin(state.at_ns)
@@ -76,7 +76,7 @@ def _add(state: QueueState, path: str, settings: QueueSettings) -> bool:
     """Add a queue. Return True if its pool must be rebuilt."""
     parent = state.queues.get(path.rpartition("/")[0])
     pool = parent.pool if parent is not None else state.pools[pool_name({path: settings}, path)]
-    state.queues[path] = Queue(path, settings, pool, pool.tree.add(path))
+    state.queues[path] = LiveQueue(path, settings, pool, pool.tree.add(path))
     if parent is None:
         return False
     parent.leaves.clear()  # it has no jobs: they wait below it from now on
@@ -84,7 +84,7 @@ def _add(state: QueueState, path: str, settings: QueueSettings) -> bool:
     return pool.past is not None
 
 
-def _change(state: QueueState, queue: Queue, settings: QueueSettings) -> bool:
+def _change(state: QueueState, queue: LiveQueue, settings: QueueSettings) -> bool:
     """Change a queue's settings. Return True if its pool must be rebuilt."""
     told_apart = bool(queue.settings.users) != bool(settings.users)
     fewer = not (resources_in(queue.settings) - resources_in(settings)) <= set(RESOURCES)
@@ -123,7 +123,7 @@ def remove_queue(state: QueueState, path: str, move_to: str) -> None:
     _limits_changed(state, pool)
 
 
-def move_job(state: QueueState, job: Job, path: str) -> None:
+def move_job(state: QueueState, job: LiveJob, path: str) -> None:
     """A waiting job waits in another queue of the same pool."""
     old = job.lane
     wait = job.wait
@@ -138,7 +138,7 @@ def move_job(state: QueueState, job: Job, path: str) -> None:
         state.wait_in_line(job)
 
 
-def _limits_changed(state: QueueState, pool: Pool) -> None:
+def _limits_changed(state: QueueState, pool: PoolState) -> None:
     """Return jobs withdrawn for quota to the line, so that they may be offered again, and forget all refusals."""
     for job in [job for job in state.returned.values() if job.lane.klass.pool is pool]:
         state.unwait(job)
@@ -146,7 +146,7 @@ def _limits_changed(state: QueueState, pool: Pool) -> None:
     pool.forget_all()
 
 
-def _subtree(state: QueueState, path: str) -> Iterable[Queue]:
+def _subtree(state: QueueState, path: str) -> Iterable[LiveQueue]:
     return [queue for other, queue in state.queues.items() if _is_under(other, path)]
 
 
@@ -185,7 +185,7 @@ def _is_under(path: str, above: str) -> bool:
     return path == above or path.startswith(f"{above}/")
 
 
-def count_use(state: QueueState, job: Job, price: int, at_ns: int) -> None:
+def count_use(state: QueueState, job: LiveJob, price: int, at_ns: int) -> None:
     """From this moment on the job counts so much more (or less) on its queue's account and on those above."""
     path = job.lane.leaf.queue.path if state.accounts else ""
     while path:

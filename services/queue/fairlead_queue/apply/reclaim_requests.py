@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 from fairlead_queue.fairness import quota
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import TELLS_ONLY, IdleReclaim, Job
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.jobs import TELLS_ONLY, IdleReclaim, LiveJob
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire import events as ev
 
 
 class OverLimit(NamedTuple):
     """A queue (or a user's part of one) that gives back what it holds beyond its limits."""
 
-    pool: Pool
+    pool: PoolState
     node: QueueNode
 
 
@@ -54,7 +54,7 @@ def excess(node: QueueNode) -> list[int]:
     return [max(0, used - ceiling) for used, ceiling in zip(node.usage, node.ceiling, strict=True)]
 
 
-def _spoken_of(state: QueueState, event: Any) -> Job | None:
+def _spoken_of(state: QueueState, event: Any) -> LiveJob | None:
     """Return the run that is meant, if it is still alive; an event for an attempt that is over, or on its way out, is too
     late.
     """
@@ -84,7 +84,7 @@ def _extended(state: QueueState, event: ev.JobExtended, id_: str, at_ns: int) ->
         state.lies_idle(job, ())
 
 
-def _without(job: Job, rule: str) -> tuple[IdleReclaim, ...]:
+def _without(job: LiveJob, rule: str) -> tuple[IdleReclaim, ...]:
     return tuple(wish for wish in job.idle if wish.rule != rule)
 
 

@@ -9,15 +9,15 @@ from typing import Any
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.limits import BACK_NS
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import AttemptEnd, Job
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.jobs import AttemptEnd, LiveJob
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire import events as ev
 
 #: Of a model that the pool names no price for, in thousandths.
 PRICE = 1000
 
 
-def _attempt(state: QueueState, event: Any) -> Job | None:
+def _attempt(state: QueueState, event: Any) -> LiveJob | None:
     """The live job that a placer's event speaks of, if that attempt is its current one."""
     job = state.jobs.get(event.job)
     return job if job is not None and job.attempt == event.attempt else None
@@ -46,7 +46,7 @@ def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> Non
         job.state = "placed"
 
 
-def _price(state: QueueState, job: Job, parts: Iterable[ev.Part]) -> int:
+def _price(state: QueueState, job: LiveJob, parts: Iterable[ev.Part]) -> int:
     """milli-GPU times the price of their models: of each part what its units are charged."""
     prices, price = job.lane.klass.pool.settings.prices, 0
     kinds = job.lane.klass.request.without(job.missing).kinds
@@ -126,7 +126,7 @@ def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> N
     state.settled(job, end)
 
 
-def _give_back(state: QueueState, job: Job, at_ns: int) -> None:
+def _give_back(state: QueueState, job: LiveJob, at_ns: int) -> None:
     """Return the capacity counted for a run, and release the job that it was to yield to."""
     state.settle_past(job.lane)
     if state.accounts:
@@ -142,7 +142,7 @@ def _give_back(state: QueueState, job: Job, at_ns: int) -> None:
 
 
 def _freed(state: QueueState, nodes: Iterable[str]) -> None:
-    freed: Pool | None = None
+    freed: PoolState | None = None
     for node in nodes:
         pool = state.pool_of_node(node)
         if pool is not freed and pool is not None:
@@ -176,7 +176,7 @@ def _preemption_declined(state: QueueState, event: ev.PreemptionDeclined, id_: s
         waiting_jobs.drop_claims(job)
 
 
-def _no_help(state: QueueState, job: Job, why: str) -> None:
+def _no_help(state: QueueState, job: LiveJob, why: str) -> None:
     """Record that preemption gave no help; the job may ask again later."""
     job.asked, job.asked_ns = why, state.at_ns
     job.asks += 1

@@ -13,8 +13,8 @@ A job's place in its line, when what it depends on has changed. Called by `evolv
 from fairlead_queue.fairness.tree import QueueNode, QuotaClaim
 from fairlead_queue.fairness.waiting_line import offset_of, place_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, Job
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, LiveJob
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire import events as ev
 
 
@@ -35,7 +35,7 @@ def is_dependency_met(wanted: str, end: str) -> bool:
     return wanted == "ended" or wanted == end or (wanted == "failed" and end == "cancelled")
 
 
-def wait_for_dependencies(state: QueueState, job: Job, id_: str, at_ns: int) -> None:
+def wait_for_dependencies(state: QueueState, job: LiveJob, id_: str, at_ns: int) -> None:
     """Set the job to wait for other jobs, then for its start time, then in line."""
     if job.after:
         if NEVER in job.after.values():
@@ -65,7 +65,7 @@ def dependency_ended(state: QueueState, ended: str, end_state: str, id_: str, at
             _go_on(state, job, id_, at_ns)
 
 
-def _go_on(state: QueueState, job: Job, id_: str, at_ns: int) -> None:
+def _go_on(state: QueueState, job: LiveJob, id_: str, at_ns: int) -> None:
     if not job.after and job.start_at_ns > at_ns:
         state.wait_until(job, job.start_at_ns)
     else:
@@ -73,7 +73,7 @@ def _go_on(state: QueueState, job: Job, id_: str, at_ns: int) -> None:
         state.owe(job)
 
 
-def put_claim(state: QueueState, node: QueueNode, job: Job) -> None:
+def put_claim(state: QueueState, node: QueueNode, job: LiveJob) -> None:
     """Keep the free capacity under this node for the job."""
     lane = job.lane
     for other in (node.claim.holder if node.claim is not None else "", lane.claim):
@@ -81,10 +81,10 @@ def put_claim(state: QueueState, node: QueueNode, job: Job) -> None:
             drop_claims(state.jobs[other])
     node.claim = QuotaClaim(job.id, lane.leaf.node, lane.klass.need, job.since_ns)
     lane.claim = job.id
-    Pool.forget_refusals(node)
+    PoolState.forget_refusals(node)
 
 
-def drop_claims(job: Job) -> None:
+def drop_claims(job: LiveJob) -> None:
     """Nothing is kept for the job under any limit."""
     lane = job.lane
     if lane.claim != job.id:
@@ -93,10 +93,10 @@ def drop_claims(job: Job) -> None:
     for node in lane.leaf.node.up():
         if node.claim is not None and node.claim.holder == job.id:
             node.claim = None
-    Pool.forget_refusals(lane.leaf.node)
+    PoolState.forget_refusals(lane.leaf.node)
 
 
-def give_up_claim(job: Job) -> None:
+def give_up_claim(job: LiveJob) -> None:
     """Drop the job's claim: nothing is kept for the job, and no run need make room for it."""
     lane = job.lane
     if lane.claim == job.id:
@@ -106,7 +106,7 @@ def give_up_claim(job: Job) -> None:
     job.asked, job.asks = "", 0
 
 
-def renew_order(job: Job, priority: int, *, place: int = -1, newest_first: bool | None = None) -> None:
+def renew_order(job: LiveJob, priority: int, *, place: int = -1, newest_first: bool | None = None) -> None:
     """Recompute the job's order with another priority, deadline or place (-1: the present one, counted as `newest_first`
     requires).
     """

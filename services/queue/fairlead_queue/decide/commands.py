@@ -15,7 +15,7 @@ from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
 from fairlead_queue.decide.outcomes import ends_when_idle
 from fairlead_queue.fairness.quota import pool_name
 from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
-from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.jobs import Array, LiveJob
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import commands as cmd
@@ -112,7 +112,7 @@ def _cancel(plan: QueueDraft, command: cmd.CancelJob, cause: str) -> ev.QueueEve
     return ev.JobCancelled(cause=cause, job=job.id, by=command.user, attempt=job.attempt)
 
 
-def _yields_to_cancel(job: Job) -> bool:
+def _yields_to_cancel(job: LiveJob) -> bool:
     """Return True if a job that is being stopped would wait for another attempt, or for its time limit."""
     return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not ends_when_idle(job))
 
@@ -133,7 +133,7 @@ def _hold(plan: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
     return _conflict(command.id, cause, _why_not_hold(job, state))
 
 
-def _why_not_hold(job: Job, state: str) -> str:
+def _why_not_hold(job: LiveJob, state: str) -> str:
     if job.hold or state == "held":
         return f"job {job.id} is already held"
     if state in END_STATES:
@@ -219,7 +219,7 @@ def _undecodable(plan: QueueDraft, command: cmd.Undecodable, cause: str) -> ev.Q
     )  # fmt: skip
 
 
-def _find(plan: QueueDraft, id_: str) -> tuple[Job | None, str]:
+def _find(plan: QueueDraft, id_: str) -> tuple[LiveJob | None, str]:
     """The live job and its state as this decision leaves it; or None and the finished one's state ("")."""
     job = plan.state.jobs.get(id_)
     if job is None:

@@ -15,7 +15,7 @@ from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.lanes import Lane, RequestClass
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
 
@@ -39,7 +39,7 @@ def has_room(klass: RequestClass, open_: int, unparked: int) -> bool:
     return unparked < (WINDOW_OFFERS_MAX if _fits(klass.pool, klass.need) else AHEAD_OFFERS_MAX)
 
 
-def _fits(pool: Pool, need: Amounts) -> bool:
+def _fits(pool: PoolState, need: Amounts) -> bool:
     """Return True if the pool as a whole has that much left. A pool without known nodes counts as having it."""
     capacity, usage = pool.tree.capacity, pool.tree.root.usage
     if not pool.is_known() and pool.name == DEFAULT_POOL:
@@ -51,7 +51,7 @@ class Gates:
     """The gates of one pool within one decision, and what they go by: open offers as of now, and needs that may still be
     met."""
 
-    def __init__(self, state: QueueState, pool: Pool, *, unbounded: bool = False) -> None:
+    def __init__(self, state: QueueState, pool: PoolState, *, unbounded: bool = False) -> None:
         self.state, self.pool = state, pool
         #: Whether the placer could look ahead over anything: to see who comes before whom.
         self._unbounded = unbounded

@@ -8,9 +8,9 @@ from fairlead_queue.decide.starvation import StarvationPolicy
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire.events import JobOffered
 from fairlead_schemas.wire.resources import Request
 
@@ -41,7 +41,7 @@ def _try_fresh(plan: QueueDraft) -> None:
             is_full = full[fresh.request] = _is_full(state, fresh.request)
         if is_full:
             continue
-        job = Job(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
+        job = LiveJob(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
         job.user, job.since_ns = fresh.user, plan.now_ns
         state.try_in_line(job, imaged)
 
@@ -51,7 +51,7 @@ def _is_full(state: QueueState, request: Request) -> bool:
     return klass is not None and not has_room(klass, klass.open, len(klass.pool.offers) - klass.pool.parked_open)
 
 
-def _offer(plan: QueueDraft, pool: Pool, reviewing: bool) -> int | None:
+def _offer(plan: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:
     if reviewing:
         pool.forget_refused()
     stuck = stuck_offers(plan, pool) if reviewing else []

@@ -9,7 +9,7 @@ job that has failed in the same way on BLAMED_NODES nodes: the next attempt woul
 
 from fairlead_queue.decide.draft import QueueDraft, encoded_bytes
 from fairlead_queue.limits import BLAMED_NODES, FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
-from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, Job, decisive
+from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, LiveJob, decisive
 from fairlead_schemas.wire.events import (
     FailReason,
     JobCancelled,
@@ -56,7 +56,7 @@ def _repeated_text(event: QueueEvent) -> str:
             return ""
 
 
-def owed_event(job: Job, now_ns: int) -> QueueEvent:
+def owed_event(job: LiveJob, now_ns: int) -> QueueEvent:
     """The event that closes what the job's `end` has opened."""
     end = job.end
     assert end is not None, f"job {job.id} is owed an event without an end"
@@ -73,7 +73,7 @@ def owed_event(job: Job, now_ns: int) -> QueueEvent:
     return _run_ended(job, end, now_ns)
 
 
-def _never(job: Job, end: AttemptEnd) -> JobFailed:
+def _never(job: LiveJob, end: AttemptEnd) -> JobFailed:
     """A job that it waited for has ended otherwise."""
     assert job.after is not None
     other = next(other for other, wanted in job.after.items() if wanted == NEVER)
@@ -94,7 +94,7 @@ def _array_end(array: Array, end: AttemptEnd) -> QueueEvent:
     return JobSucceeded(cause=end.cause, job=array.id)
 
 
-def _stopped(job: Job, end: AttemptEnd, now_ns: int) -> QueueEvent:
+def _stopped(job: LiveJob, end: AttemptEnd, now_ns: int) -> QueueEvent:
     """Return the event for an ended attempt whose stop was requested. A run that ended well before the stop took effect has
     succeeded. A run that was drained or yielded while its agents held back the stop for its time limit continues with the
     rest of its time.
@@ -115,21 +115,21 @@ def _stopped(job: Job, end: AttemptEnd, now_ns: int) -> QueueEvent:
     return JobCancelled(cause=end.cause, job=job.id, by=job.stop_by, attempt=job.attempt)
 
 
-def ends_when_idle(job: Job) -> bool:
+def ends_when_idle(job: LiveJob) -> bool:
     """Return True if the idle policy that reclaims the run also ends its job; otherwise the job waits for another attempt. The
     job also waits for another attempt if its run was used again before the stop and the queue saw that too late.
     """
     return bool(job.idle) and decisive(job.idle).action != "requeue"
 
 
-def _idle_end(job: Job, end: AttemptEnd) -> JobFailed:
+def _idle_end(job: LiveJob, end: AttemptEnd) -> JobFailed:
     wish = decisive(job.idle)
     how = "it had run too long" if wish.rule == "lifetime" else "it lay idle"
     told = f"{how} by the {wish.rule} policy of {wish.scope}, and its notice was over"
     return _fail(job, end, "idle", told)
 
 
-def _run_ended(job: Job, end: AttemptEnd, now_ns: int) -> QueueEvent:
+def _run_ended(job: LiveJob, end: AttemptEnd, now_ns: int) -> QueueEvent:
     if end.outcome == "exited" and end.exit_code == 0:
         return JobSucceeded(cause=end.cause, job=job.id, attempt=job.attempt)
     if end.preempted and job.yields_by == "idle" and ends_when_idle(job):
@@ -142,7 +142,7 @@ def _run_ended(job: Job, end: AttemptEnd, now_ns: int) -> QueueEvent:
     return JobRequeued(cause=end.cause, job=job.id, attempt=job.attempt + 1, reason=reason, not_before_ns=not_before_ns)
 
 
-def _retry(job: Job, end: AttemptEnd) -> tuple[RequeueReason, bool, int, FailReason]:
+def _retry(job: LiveJob, end: AttemptEnd) -> tuple[RequeueReason, bool, int, FailReason]:
     """(reason of another attempt, whether it is allowed, delay in ns, reason of the failure otherwise)."""
     blamed = len(end.alike) >= BLAMED_NODES
     paid = job.failures < job.retries and not blamed
@@ -168,14 +168,14 @@ def _retry(job: Job, end: AttemptEnd) -> tuple[RequeueReason, bool, int, FailRea
     return lost, allowed, LOSS_DELAYS_NS[job.losses] if allowed else 0, "infrastructure"
 
 
-def _fail(job: Job, end: AttemptEnd, reason: FailReason, why: str = "") -> JobFailed:
+def _fail(job: LiveJob, end: AttemptEnd, reason: FailReason, why: str = "") -> JobFailed:
     return JobFailed(
         cause=end.cause, job=job.id, reason=reason, attempt=job.attempt, exit_code=end.exit_code, signal=end.signal,
         message="; ".join(filter(None, (why, _message(job, end))))[:MESSAGE_CHARS_MAX],
     )  # fmt: skip
 
 
-def _message(job: Job, end: AttemptEnd) -> str:
+def _message(job: LiveJob, end: AttemptEnd) -> str:
     """The run's own words; before them, why a job that could be tried again is not."""
     if len(end.alike) < BLAMED_NODES or job.stop or job.failures >= job.retries:
         return end.message

@@ -24,9 +24,9 @@ from fairlead_queue.decide.preemption_estimates import DepartingRun, UnplacedCha
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES
 from fairlead_schemas.wire.events import Victim, YieldRule
 
@@ -37,7 +37,7 @@ GPU = RESOURCES.index("gpu")
 class StarvingJob(NamedTuple):
     """A job that waits, and what it lacks."""
 
-    job: Job
+    job: LiveJob
     lane: Lane
     #: The node under whose limit something must come free; the root where it lacks a place.
     under: QueueNode
@@ -59,7 +59,7 @@ class PreemptionCandidates(NamedTuple):
 class _Choice(NamedTuple):
     cost: int
     order: int
-    job: Job
+    job: LiveJob
     rule: YieldRule
 
     @property
@@ -73,12 +73,12 @@ class CandidateFinder:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: PoolState,
         starving: StarvingJob,
         now_ns: int,
         unplaced: UnplacedCharges | None = None,
         named: Collection[str] = (),
-        idle: Iterable[Job] = (),
+        idle: Iterable[LiveJob] = (),
     ) -> None:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
@@ -185,12 +185,12 @@ class CandidateFinder:
             if self._goes_on(job) and self.starving.under in job.lane.leaf.node.up():
                 yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, "idle")
 
-    def _holds_some(self, job: Job) -> bool:
+    def _holds_some(self, job: LiveJob) -> bool:
         """Return True if the job holds any of the resources that the starving job needs."""
         lane = job.lane
         return lane.klass.pool is self.pool and any(a and b for a, b in zip(lane.klass.need, self.need, strict=True))
 
-    def _goes_on(self, job: Job) -> bool:
+    def _goes_on(self, job: LiveJob) -> bool:
         """Return True if the job runs and no stop has been requested."""
         return job.state == "running" and job.end is None and not (job.yields_to or job.stop or job.id in self._named)
 
@@ -233,7 +233,7 @@ class CandidateFinder:
             if any(child.usage):
                 yield from self._leaves(child)
 
-    def _rule(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+    def _rule(self, leaf: Leaf, job: LiveJob, rules: list[YieldRule]) -> YieldRule | None:
         """The rule by which a run may be asked at all, its protection being over."""
         if job.id in self._idle or not self._goes_on(job):
             return None
@@ -246,7 +246,7 @@ class CandidateFinder:
             return None
         return rule
 
-    def _entitled(self, leaf: Leaf, job: Job, rules: list[YieldRule]) -> YieldRule | None:
+    def _entitled(self, leaf: Leaf, job: LiveJob, rules: list[YieldRule]) -> YieldRule | None:
         has_had_it = job.slice_ns > 0 and "over_slice" in rules
         if has_had_it and self.pool.sequencer.by_order:
             if self.starving.job.order < job.order:
@@ -374,7 +374,7 @@ def _victim(choice: _Choice) -> Victim:
     return Victim(job=choice.job.id, attempt=choice.job.attempt, rule=choice.rule, gpu_s=choice.cost)
 
 
-def lost_gpu_s(job: Job, now_ns: int) -> int:
+def lost_gpu_s(job: LiveJob, now_ns: int) -> int:
     """Return the GPU-seconds since the run's last reported checkpoint, or since its start; at most those between two
     checkpoints.
     """
@@ -384,7 +384,7 @@ def lost_gpu_s(job: Job, now_ns: int) -> int:
     return job.lane.klass.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
 
 
-def _priority(job: Job) -> int:
+def _priority(job: LiveJob) -> int:
     """Return the priority as submitted. No run yields to a job because that job has waited (the run would return by waiting
     itself).
     """

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_queue.fairness.tree import Amounts, QueueNode
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 
 
 class DepartingRun(NamedTuple):
@@ -72,7 +72,7 @@ def _room(runs: Sequence[DepartingRun], here: Sequence[int], unit: int) -> _Node
 class UnplacedCharges:
     """Amounts by node that are charged and have no place yet: the open offers, and those of the decision in the making."""
 
-    def __init__(self, pool: Pool, changed: Mapping[Lane, int] | None = None) -> None:
+    def __init__(self, pool: PoolState, changed: Mapping[Lane, int] | None = None) -> None:
         self.nothing = [0] * pool.tree.width
         self.offers = pool.offers
         self._by_node: dict[QueueNode, list[int]] = {}
@@ -87,7 +87,7 @@ class UnplacedCharges:
                     if job.yields_to or job.stop:
                         self.leaves(job)
 
-    def leaves(self, job: Job) -> None:
+    def leaves(self, job: LiveJob) -> None:
         """A run gives back soon what it holds."""
         self._count(self._leaving, job.lane, job.lane.klass.pool.holds(job))
 

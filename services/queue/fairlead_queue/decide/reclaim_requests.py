@@ -14,7 +14,7 @@ from fairlead_queue.decide.preemption_candidates import lost_gpu_s
 from fairlead_queue.decide.review import withdraw
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.jobs import Job, decisive
+from fairlead_queue.waiting.jobs import LiveJob, decisive
 from fairlead_queue.waiting.lanes import Lane
 from fairlead_schemas.wire.events import JobStopRequested
 
@@ -30,8 +30,8 @@ def reclaim_quota(plan: QueueDraft) -> None:
 
 def _reclaim(plan: QueueDraft, over: OverLimit, cause: str, by: str) -> None:
     left = excess(over.node)
-    offers: list[Job] = []
-    runs: list[Job] = []
+    offers: list[LiveJob] = []
+    runs: list[LiveJob] = []
     for lane in _lanes(over.node):
         for job in [*lane.offers.values(), *lane.running.values()]:
             if job.end is not None or job.stop or job.withdrawal or job.yields_to or job.id in plan.states:
@@ -52,7 +52,7 @@ def _reclaim(plan: QueueDraft, over: OverLimit, cause: str, by: str) -> None:
         plan.states[job.id] = "stopping"
 
 
-def _held(job: Job) -> Amounts:
+def _held(job: LiveJob) -> Amounts:
     return job.lane.klass.pool.holds(job)
 
 
@@ -62,10 +62,10 @@ def _lanes(node: QueueNode) -> list[Lane]:
     return [lane for child in node.children.values() for lane in _lanes(child)]
 
 
-def _enough(jobs: list[Job], over: list[int]) -> list[Job]:
+def _enough(jobs: list[LiveJob], over: list[int]) -> list[LiveJob]:
     """The first of them that give back enough, without those that the ones after them make needless."""
     left = list(over)
-    chosen: list[Job] = []
+    chosen: list[LiveJob] = []
     for job in jobs:
         need = _held(job)
         if any(amount > 0 and more for amount, more in zip(left, need, strict=True)):

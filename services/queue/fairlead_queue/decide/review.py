@@ -16,13 +16,13 @@ from fairlead_queue.decide.turns import OfferCandidate, Turns
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.limits import REVIEW_NS, STUCK_NS
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire.events import JobOffered, OfferWithdrawn, WithdrawReason
 
 
-def stuck_offers(plan: QueueDraft, pool: Pool) -> list[Job]:
+def stuck_offers(plan: QueueDraft, pool: PoolState) -> list[LiveJob]:
     """Open offers that the order is to be held against; none while the oldest is fresh."""
     offers = [
         job
@@ -35,7 +35,7 @@ def stuck_offers(plan: QueueDraft, pool: Pool) -> list[Job]:
 # ---------------------------------------------------------------------------------------- the order
 
 
-def reorder(plan: QueueDraft, turns: Turns, stuck: list[Job]) -> None:
+def reorder(plan: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
     leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
     turns.set_aside(leaving)
@@ -66,7 +66,7 @@ def reorder(plan: QueueDraft, turns: Turns, stuck: list[Job]) -> None:
 
 
 def _within_limits(
-    turns: Turns, picks: list[tuple[Lane, OfferCandidate]], back: list[Job]
+    turns: Turns, picks: list[tuple[Lane, OfferCandidate]], back: list[LiveJob]
 ) -> list[tuple[Lane, OfferCandidate]]:
     """Return the picks that fit while the jobs being withdrawn are still charged. The others get their turn when those charges
     are released, and so do all later picks of the same lane: otherwise an array element before the created ones would be
@@ -136,7 +136,7 @@ def _longest_rising(ranks: list[int]) -> set[int]:
     return found
 
 
-def withdraw(plan: QueueDraft, job: Job, reason: WithdrawReason) -> None:
+def withdraw(plan: QueueDraft, job: LiveJob, reason: WithdrawReason) -> None:
     """Ask an open offer back."""
     plan.emit(OfferWithdrawn(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
     plan.states[job.id] = job.state
@@ -166,7 +166,7 @@ def _recall_under(
 ) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
     under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
-    chosen: list[Job] = []
+    chosen: list[LiveJob] = []
     later: list[int] = []
     for job in sorted(under, key=lambda job: job.rank, reverse=True):
         klass = job.lane.klass
@@ -180,7 +180,7 @@ def _recall_under(
             chosen.append(job)
         else:
             later.append(job.offered_ns + STUCK_NS)
-    enough: list[Job] = []
+    enough: list[LiveJob] = []
     for job in chosen:
         if over <= 0:
             break
@@ -196,7 +196,7 @@ def _recall_under(
     return None
 
 
-def _is_refused(plan: QueueDraft, job: Job) -> bool:
+def _is_refused(plan: QueueDraft, job: LiveJob) -> bool:
     """Return True if the placer has refused an open offer: it reported a refusal, it has answered others since, or it has been
     silent for long.
     """
@@ -204,7 +204,7 @@ def _is_refused(plan: QueueDraft, job: Job) -> bool:
     return job.lane.klass.parked or heard or job.offered_ns + STUCK_NS <= plan.now_ns
 
 
-def is_served(job: Job) -> bool:
+def is_served(job: LiveJob) -> bool:
     """Return True if other runs are asked to yield to an open offer, or if capacity is kept for it as it comes free. Such an
     offer is not withdrawn.
     """

@@ -25,9 +25,9 @@ from fairlead_queue.limits import (
     VICTIMS_LARGE_MAX,
 )
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Job, decisive
+from fairlead_queue.waiting.jobs import LiveJob, decisive
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequested, Victim
 
 #: What a request for room takes at most.
@@ -69,7 +69,7 @@ class StarvationPolicy:
         return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
 
 
-def is_helped(job: Job) -> bool:
+def is_helped(job: LiveJob) -> bool:
     """Return True if other runs are asked to yield to the job, or have been."""
     return job.asked == "asked" or bool(job.yielders)
 
@@ -87,7 +87,7 @@ def _under_limits(plan: QueueDraft, turns: Turns) -> list[StarvingJob]:
     return found
 
 
-def can_ever_fit(pool: Pool, lane: Lane, refusal: LimitRefusal) -> bool:
+def can_ever_fit(pool: PoolState, lane: Lane, refusal: LimitRefusal) -> bool:
     """Return True if a job would be within the limit if nothing ran below it. Capacity that siblings never lend stays
     unavailable.
     """
@@ -124,7 +124,7 @@ class _StarvationReview:
         #: True once a job was seen that is before all others and waits for a place.
         self._first_seen = False
 
-    def await_answers(self, jobs: Iterable[Job]) -> None:
+    def await_answers(self, jobs: Iterable[LiveJob]) -> None:
         """Nominate no further runs before the placer has answered for any of these jobs that waits for an answer. The same runs
         might end for the earlier job, and a refusal would keep the later one waiting for long.
         """
@@ -156,7 +156,7 @@ class _StarvationReview:
         if patient_ns <= plan.now_ns:
             _keep(plan, starving)
 
-    def _asked_again_ns(self, job: Job) -> int:
+    def _asked_again_ns(self, job: LiveJob) -> int:
         """Return when the job may request again after a refusal: after a while, or when more runs are idle than it requested."""
         if any(wish.at_ns > job.asked_ns for other in self._idle for wish in other.idle):
             return job.asked_ns + REVIEW_NS
@@ -202,13 +202,13 @@ class _StarvationReview:
         _ask(self.plan, starving, found.victims)
         return True
 
-    def _stopped_now(self) -> list[Job]:
+    def _stopped_now(self) -> list[LiveJob]:
         """Runs of the pool that this very decision tells to stop."""
         jobs = (self.plan.state.jobs[job] for job, state in self.plan.states.items() if state == "stopping")
         return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
 
 
-def idle_on_demand(state: QueueState, pool: Pool) -> list[Job]:
+def idle_on_demand(state: QueueState, pool: PoolState) -> list[LiveJob]:
     """Runs of a pool that are asked back on demand: those of this very decision that are stopped anyhow are not among them."""
     return [job for job in state.idle.values() if job.lane.klass.pool is pool and decisive(job.idle).on_demand]
 
@@ -223,13 +223,13 @@ def _ask(plan: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) -
     )  # fmt: skip
 
 
-def _may_claim(pool: Pool, starving: StarvingJob) -> bool:
+def _may_claim(pool: PoolState, starving: StarvingJob) -> bool:
     """A place for one job of the pool at a time, and what comes free under a limit."""
     return not pool.claimant if starving.charged else starving.under.claim is None
 
 
 def _keep(plan: QueueDraft, starving: StarvingJob) -> None:
-    job: Job = starving.job
+    job: LiveJob = starving.job
     plan.emit(
         ReservationRequested(
             cause=job.cause, job=job.id, attempt=max(1, job.attempt), waited_ns=plan.now_ns - job.since_ns,

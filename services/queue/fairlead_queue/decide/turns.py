@@ -18,9 +18,9 @@ from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.before_images import image_charges, image_leaf, image_turn
-from fairlead_queue.waiting.jobs import Array, Job
+from fairlead_queue.waiting.jobs import Array, LiveJob
 from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.units.ids import element_id
 
 _order = attrgetter("order")
@@ -32,13 +32,13 @@ class OfferCandidate(NamedTuple):
     order: int
     id: str
     attempt: int
-    job: Job
+    job: LiveJob
 
 
-def offer_candidates(lane: Lane, reopened: list[Job] | None, moved: Collection[str]) -> Iterator[OfferCandidate]:
+def offer_candidates(lane: Lane, reopened: list[LiveJob] | None, moved: Collection[str]) -> Iterator[OfferCandidate]:
     """A lane's candidates in order, with those whose offers were taken back for this decision, without those that it has
     moved."""
-    waiting: Iterator[Job] = lane.waiting()
+    waiting: Iterator[LiveJob] = lane.waiting()
     if reopened:
         waiting = merge(waiting, reopened, key=_order)
     for job in waiting:
@@ -71,7 +71,7 @@ class Turns:
     """The turns of one pool within one decision."""
 
     def __init__(
-        self, state: QueueState, pool: Pool, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
+        self, state: QueueState, pool: PoolState, moved: "dict[str, str] | None" = None, *, unbounded: bool = False
     ) -> None:
         assert state.journal is not None, "turns are taken within State.speculating"
         self.state, self.pool = state, pool
@@ -79,7 +79,7 @@ class Turns:
         #: Jobs that this decision has moved already.
         self._moved = moved or {}
         #: Open offers that have been taken back for this decision, by lane.
-        self._reopened: dict[Lane, list[Job]] = {}
+        self._reopened: dict[Lane, list[LiveJob]] = {}
         self._fronts: dict[Leaf, list[_Front]] = {}
         self._begun = False
         #: {lane: jobs charged more (or less) than in the state}
@@ -215,7 +215,7 @@ class Turns:
     def _candidates(self, lane: Lane) -> Iterator[OfferCandidate]:
         return offer_candidates(lane, self._reopened.get(lane), self._moved)
 
-    def first_of(self, lane: Lane) -> Job | None:
+    def first_of(self, lane: Lane) -> LiveJob | None:
         """The job of a lane whose turn has not come."""
         first = self._next.get(lane) or next(self._candidates(lane), None)
         return first.job if first is not None else None
@@ -234,7 +234,7 @@ class Turns:
         self.pool.charge(lane, times)
         self._charged[lane] = charged + times
 
-    def reopen(self, jobs: list[Job]) -> None:
+    def reopen(self, jobs: list[LiveJob]) -> None:
         """Take open offers back: their jobs wait again, in their places."""
         for job in jobs:
             lane = job.lane
@@ -251,7 +251,7 @@ class Turns:
                 node.wants[lane.klass.mask] = node.wants.get(lane.klass.mask, 0) + 1
             self.pool.ranking.touch(node)
 
-    def set_aside(self, jobs: list[Job]) -> None:
+    def set_aside(self, jobs: list[LiveJob]) -> None:
         """Open offers that are on their way back count no longer, until `recharge`."""
         for job in jobs:
             self.aside.add(job.id)

@@ -13,7 +13,7 @@ from fairlead_queue.explain.explain import closed_gate, estimate, explain
 from fairlead_queue.explain.remedies import placement_remedies
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Explanation
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.events import Victim
@@ -32,7 +32,7 @@ def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome
     request = request_in_pool(plan, command)
     order = future_order(plan, command, state.next_place)
     with state.speculating():
-        job = Job(TRIED, order, state.lane(command.queue, command.user, request), "clock")
+        job = LiveJob(TRIED, order, state.lane(command.queue, command.user, request), "clock")
         job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
         state.try_in_line(job, set())
         return DryRunOutcome(
@@ -41,7 +41,7 @@ def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome
         )  # fmt: skip
 
 
-def _waits(state: QueueState, job: Job) -> Explanation:
+def _waits(state: QueueState, job: LiveJob) -> Explanation:
     """Explain the wait that the job would have. With all gates open it is offered at once. It then waits for a place if the
     pool is full, or if other jobs with equal requests found no place.
     """
@@ -57,7 +57,7 @@ def _waits(state: QueueState, job: Job) -> Explanation:
     return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(placement_remedies(job)))
 
 
-def _quota(job: Job) -> list[DryRunQuota]:
+def _quota(job: LiveJob) -> list[DryRunQuota]:
     """Every limit and guarantee on the way up that the job counts on, with it counted."""
     pool, found = job.lane.klass.pool, list[DryRunQuota]()
     for node in job.lane.leaf.node.up():
@@ -77,7 +77,7 @@ def _quota(job: Job) -> list[DryRunQuota]:
     return found
 
 
-def _borrows(job: Job) -> dict[str, int]:
+def _borrows(job: LiveJob) -> dict[str, int]:
     """Return the amounts that the job's queue would use beyond its guarantee, of resources for which it has a guarantee."""
     node, pool = job.lane.leaf.queue.node, job.lane.klass.pool
     borrowed: dict[str, int] = {}
@@ -88,7 +88,7 @@ def _borrows(job: Job) -> dict[str, int]:
     return borrowed
 
 
-def _displaces(state: QueueState, job: Job, now_ns: int) -> tuple[Victim, ...]:
+def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ...]:
     """Runs that might be asked to yield to it once it starves."""
     pool = job.lane.klass.pool
     closed = closed_gate(state, job.lane)
@@ -105,7 +105,7 @@ def _displaces(state: QueueState, job: Job, now_ns: int) -> tuple[Victim, ...]:
     return CandidateFinder(pool, starving, now_ns, idle=idle_on_demand(state, pool)).find().victims
 
 
-def _is_full(job: Job) -> bool:
+def _is_full(job: LiveJob) -> bool:
     pool = job.lane.klass.pool
     usage, capacity = pool.tree.root.usage, pool.tree.capacity
     return pool.is_known() and any(

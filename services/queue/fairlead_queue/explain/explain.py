@@ -21,9 +21,9 @@ from fairlead_queue.explain.remedies import limit_remedies, placement_remedies
 from fairlead_queue.fairness.quota import user_of
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.queries.explainer import Estimate, Explanation, SuggestedChange
 from fairlead_schemas.queuefile.amounts import counted, number
 from fairlead_schemas.wire.commands import SubmitJob
@@ -32,7 +32,7 @@ from fairlead_schemas.wire.commands import SubmitJob
 NAMED_MAX = 10
 
 
-def explain(state: QueueState, job: Job) -> Explanation:
+def explain(state: QueueState, job: LiveJob) -> Explanation:
     """Explain the present state of this live job from the queue's side."""
     if job.open:
         return _offered(state, job)
@@ -69,7 +69,7 @@ def closed_gate(state: QueueState, lane: Lane) -> ClosedGate | None:
     return gates.closed(lane)
 
 
-def _offered(state: QueueState, job: Job) -> Explanation:
+def _offered(state: QueueState, job: LiveJob) -> Explanation:
     ahead = ahead_of(state, job, AHEAD_MAX).jobs
     numbers: dict[str, int | str] = {"ahead": len(ahead)}
     changes = list(placement_remedies(job))
@@ -84,7 +84,7 @@ def _offered(state: QueueState, job: Job) -> Explanation:
     )  # fmt: skip
 
 
-def _first(ahead: Sequence[Job]) -> tuple[str, ...]:
+def _first(ahead: Sequence[LiveJob]) -> tuple[str, ...]:
     """The first of them; an array once, however many of its elements go before."""
     return tuple(islice(dict.fromkeys(other.id for other in ahead), NAMED_MAX))
 
@@ -141,7 +141,7 @@ _KEPT = {
 }
 
 
-def estimate(state: QueueState, job: Job, command: SubmitJob, now_ns: int) -> Estimate:
+def estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
     """For a job that waits in line."""
     pool = job.lane.klass.pool
     begin_ns = max(now_ns, command.start_at_ns)
@@ -169,7 +169,7 @@ def estimate(state: QueueState, job: Job, command: SubmitJob, now_ns: int) -> Es
     return Estimate(basis=_basis(len(ahead.jobs), ahead.more, unlimited), start_ns=plan.start(job) or 0)
 
 
-def _runs(state: QueueState, pool: Pool) -> Iterator[Job]:
+def _runs(state: QueueState, pool: PoolState) -> Iterator[LiveJob]:
     for queue in state.queues.values():
         if queue.pool is pool:
             for leaf in queue.leaves.values():
@@ -191,7 +191,7 @@ def _job_word(count: int) -> str:
 class _Layouts:
     """Free resources over time of the pool, and under each limit above a job."""
 
-    def __init__(self, job: Job, now_ns: int) -> None:
+    def __init__(self, job: LiveJob, now_ns: int) -> None:
         tree = job.lane.klass.pool.tree
         #: {node: what may be used below it}
         self._layouts: dict[QueueNode, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
@@ -199,15 +199,15 @@ class _Layouts:
             if node.bounded:
                 self._layouts[node] = _Layout(node.ceiling, now_ns)
 
-    def _above(self, job: Job) -> Iterator["_Layout"]:
+    def _above(self, job: LiveJob) -> Iterator["_Layout"]:
         return (self._layouts[node] for node in job.lane.leaf.node.up() if node in self._layouts)
 
-    def occupy(self, job: Job, end_ns: int | None, start_ns: int | None = None) -> None:
+    def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
         """Occupy every layout above the job, with the same times as for one layout."""
         for layout in self._above(job):
             layout.occupy(job.lane.klass.pool.holds(job), end_ns, start_ns)
 
-    def start(self, job: Job) -> int | None:
+    def start(self, job: LiveJob) -> int | None:
         """The earliest time from which each of them has what it needs free for good; None when one never has."""
         starts = [layout.start(job.lane.klass.need) for layout in self._above(job)]
         known = [start_ns for start_ns in starts if start_ns is not None]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 
 #: Jobs ahead that are counted.
 AHEAD_MAX = 10_000
@@ -19,11 +19,11 @@ AHEAD_MAX = 10_000
 class JobsAhead(NamedTuple):
     """Jobs ahead, in the order of their turns. `more` is True if there are others that were not counted."""
 
-    jobs: list[Job]
+    jobs: list[LiveJob]
     more: bool
 
 
-def ahead_of(state: QueueState, job: Job, most: int) -> JobsAhead:
+def ahead_of(state: QueueState, job: LiveJob, most: int) -> JobsAhead:
     """Open offers, then those in line who get their turn before it: `most` of these at most."""
     pool = job.lane.klass.pool
     offers = sorted(pool.offers.values(), key=lambda other: other.rank)
@@ -39,7 +39,7 @@ def ahead_of(state: QueueState, job: Job, most: int) -> JobsAhead:
 
 
 @contextmanager
-def _without_its_limits(job: Job) -> Generator[None]:
+def _without_its_limits(job: LiveJob) -> Generator[None]:
     """A limit that is in its way is in the way of others, too: without them all have their turns, in order."""
     nodes = list(job.lane.leaf.node.up())
     limits = [(node.ceiling, node.bounded) for node in nodes]

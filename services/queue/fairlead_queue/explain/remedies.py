@@ -17,8 +17,8 @@ from fairlead_queue.explain.jobs_ahead import AHEAD_MAX
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, Job
-from fairlead_queue.waiting.lanes import Queue
+from fairlead_queue.waiting.jobs import Array, LiveJob
+from fairlead_queue.waiting.lanes import LiveQueue
 from fairlead_schemas.queries.explainer import SuggestedChange
 from fairlead_schemas.queuefile.amounts import counted, is_are
 from fairlead_schemas.wire.resource_requests import gpus, places
@@ -29,7 +29,7 @@ OTHERS_MAX = 3
 
 
 def limit_remedies(
-    state: QueueState, job: Job, refusal: LimitRefusal, ahead: Sequence[Job]
+    state: QueueState, job: LiveJob, refusal: LimitRefusal, ahead: Sequence[LiveJob]
 ) -> Iterator[SuggestedChange]:
     """For a job that a limit refuses; `ahead`: who gets a turn before it, were it not for that limit."""
     before, lacks, room = _in_the_way(job, refusal, ahead)
@@ -43,7 +43,7 @@ def limit_remedies(
 
 
 def _in_the_way(
-    job: Job, refusal: LimitRefusal, ahead: Sequence[Job]
+    job: LiveJob, refusal: LimitRefusal, ahead: Sequence[LiveJob]
 ) -> tuple[int, list[LimitRefusal], list[LimitRefusal]]:
     """Return (the number of jobs that would take resources that come free first; every limit that refuses the job after them;
     the resources that the pool lacks).
@@ -62,7 +62,7 @@ def _in_the_way(
 
 
 @contextmanager
-def _charged(jobs: Sequence[Job], times: int = 1) -> Generator[None]:
+def _charged(jobs: Sequence[LiveJob], times: int = 1) -> Generator[None]:
     """Charge the jobs as if they had had their turns (`times` -1: as if they had not) within the context."""
     for job in jobs:
         job.lane.klass.pool.charge(job.lane, times)
@@ -73,7 +73,7 @@ def _charged(jobs: Sequence[Job], times: int = 1) -> Generator[None]:
             job.lane.klass.pool.charge(job.lane, -times)
 
 
-def _lacks(job: Job) -> list[LimitRefusal]:
+def _lacks(job: LiveJob) -> list[LimitRefusal]:
     """Everything that refuses it, from its own queue up; a claim, or what is reserved at the root, ends the list."""
     lane = job.lane
     tree = lane.klass.pool.tree
@@ -188,7 +188,7 @@ def _raised(state: QueueState, lack: LimitRefusal) -> str:
 # ---------------------------------------------------------------------------------------- less, or elsewhere
 
 
-def smaller_request(job: Job) -> Iterator[SuggestedChange]:
+def smaller_request(job: LiveJob) -> Iterator[SuggestedChange]:
     """Fewer GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
@@ -205,7 +205,7 @@ def smaller_request(job: Job) -> Iterator[SuggestedChange]:
             return
 
 
-def placement_remedies(job: Job) -> Iterator[SuggestedChange]:
+def placement_remedies(job: LiveJob) -> Iterator[SuggestedChange]:
     """Yield the changes that a job with its turn waits for."""
     request = job.lane.klass.request
     if request.gpu_milli:
@@ -217,12 +217,12 @@ def placement_remedies(job: Job) -> Iterator[SuggestedChange]:
     yield from smaller_request(job)
 
 
-def _has_room(root: QueueNode, need: Amounts, job: Job) -> bool:
+def _has_room(root: QueueNode, need: Amounts, job: LiveJob) -> bool:
     """Return True if the pool as a whole has that much free."""
     return not any(_short(root, need, job))
 
 
-def _short(root: QueueNode, need: Amounts, job: Job) -> Iterator[LimitRefusal]:
+def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusal]:
     """Yield a refusal for each resource of which the pool as a whole has too little, apart from the amounts of open offers."""
     pool = job.lane.klass.pool
     for at, more in enumerate(need) if pool.is_known() else ():
@@ -231,7 +231,7 @@ def _short(root: QueueNode, need: Amounts, job: Job) -> Iterator[LimitRefusal]:
             yield LimitRefusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
-def _elsewhere(state: QueueState, job: Job) -> Iterator[SuggestedChange]:
+def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[SuggestedChange]:
     """Other queues of the pool to which it could be moved, and under whose limits it would come now."""
     pool, need, plan = job.lane.klass.pool, job.lane.klass.need, QueueDraft(state, state.at_ns, 0)
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
@@ -252,11 +252,11 @@ def _elsewhere(state: QueueState, job: Job) -> Iterator[SuggestedChange]:
             return
 
 
-def _takes_jobs(queue: Queue) -> bool:
+def _takes_jobs(queue: LiveQueue) -> bool:
     return not queue.node.children or bool(queue.settings.users)
 
 
-def _node_for(queue: Queue, user: str) -> QueueNode | None:
+def _node_for(queue: LiveQueue, user: str) -> QueueNode | None:
     """Return the node that a user's job would be charged to; None where it would be the user's first in a queue that limits
     users.
     """

@@ -11,9 +11,9 @@ part. It is taken once for a decision, not once for a change: a thousand charges
 
 from fairlead_bus.core import UndoLog
 from fairlead_queue.fairness.tree import QueueNode
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import Pool
+from fairlead_queue.waiting.pools import PoolState
 
 
 def image_charges(log: UndoLog, lane: Lane, imaged: set[QueueNode]) -> None:
@@ -29,7 +29,9 @@ def image_charges(log: UndoLog, lane: Lane, imaged: set[QueueNode]) -> None:
     imaged.update([image[0] for image in images])
 
 
-def _restore_charges(pool: Pool, leaf: QueueNode, images: list[tuple[QueueNode, list[int], list[int] | None]]) -> None:
+def _restore_charges(
+    pool: PoolState, leaf: QueueNode, images: list[tuple[QueueNode, list[int], list[int] | None]]
+) -> None:
     for node, usage, held in images:
         node.usage[:] = usage
         if held is not None:
@@ -38,25 +40,25 @@ def _restore_charges(pool: Pool, leaf: QueueNode, images: list[tuple[QueueNode, 
     pool.ranking.touch(leaf)
 
 
-def image_turn(log: UndoLog, pool: Pool, node: QueueNode) -> None:
+def image_turn(log: UndoLog, pool: PoolState, node: QueueNode) -> None:
     """Note a leaf's place in the order."""
     log.note(_restore_turn, pool, node, node.front, node.closed)
 
 
-def _restore_turn(pool: Pool, node: QueueNode, front: int, closed: bool) -> None:
+def _restore_turn(pool: PoolState, node: QueueNode, front: int, closed: bool) -> None:
     if (node.front, node.closed) != (front, closed):
         node.front, node.closed = front, closed
         pool.ranking.touch(node)
 
 
-def image_leaf(log: UndoLog, pool: Pool, leaf: Leaf) -> None:
+def image_leaf(log: UndoLog, pool: PoolState, leaf: Leaf) -> None:
     """Note the first jobs of a leaf's lanes, what its jobs need, and its place in the order."""
     node = leaf.node
     image_turn(log, pool, node)
     log.note(_restore_leaf, pool, leaf, leaf.fronts.copy(), node.wants.copy())
 
 
-def _restore_leaf(pool: Pool, leaf: Leaf, fronts: list[tuple[int, Job]], wants: dict[int, int]) -> None:
+def _restore_leaf(pool: PoolState, leaf: Leaf, fronts: list[tuple[int, LiveJob]], wants: dict[int, int]) -> None:
     leaf.fronts, leaf.node.wants = fronts, wants
     pool.ranking.touch(leaf.node)
 

@@ -68,7 +68,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gpu_fault: bool = False
 
 
-class Job:
+class LiveJob:
     """Single job or element of an array that is not finished yet."""
 
     __slots__ = (
@@ -196,7 +196,7 @@ class Job:
         return 0 < self.total_ns <= self.used_ns + self.notice_ns
 
 
-class Array(Job):
+class Array(LiveJob):
     """Array of jobs: waits in line for its next unborn element, and counts those that were born."""
 
     __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "told", "unstopped")
@@ -209,7 +209,7 @@ class Array(Job):
         self.limit = 0
         self.told = False
         #: Elements born and not ended, in order of birth.
-        self.live: dict[str, Job] = {}
+        self.live: dict[str, LiveJob] = {}
         self.ended = self.failed = self.cancelled = 0
         #: While it stops: live elements that have not been asked to.
         self.unstopped = 0

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import WaitingLine
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire.resources import Request
 
 if TYPE_CHECKING:
-    from fairlead_queue.waiting.pools import Pool
+    from fairlead_queue.waiting.pools import PoolState
 
 
 class RequestClass:
@@ -22,7 +22,7 @@ class RequestClass:
 
     __slots__ = ("gain", "jobs", "loss", "mask", "need", "open", "parked_at", "pool", "request", "waiting")
 
-    def __init__(self, request: Request, pool: "Pool") -> None:
+    def __init__(self, request: Request, pool: "PoolState") -> None:
         self.request = request
         self.pool = pool
         self.measure()
@@ -67,10 +67,10 @@ class Lane:
         self.leaf = leaf
         self.klass = klass
         #: {priority: its line}; a line goes when it is empty.
-        self.lines: dict[int, WaitingLine[Job]] = {}
+        self.lines: dict[int, WaitingLine[LiveJob]] = {}
         #: Open offers {id: job}, and what is placed or runs.
-        self.offers: dict[str, Job] = {}
-        self.running: dict[str, Job] = {}
+        self.offers: dict[str, LiveJob] = {}
+        self.running: dict[str, LiveJob] = {}
         self.jobs = 0
         #: Order of the job whose turn is next, as `Leaf.fronts` has it; 0 when none waits.
         self.front = 0
@@ -79,12 +79,12 @@ class Lane:
         #: The job of this lane for which something is kept free under a limit; "": none.
         self.claim = ""
 
-    def waiting(self) -> Iterator[Job]:
+    def waiting(self) -> Iterator[LiveJob]:
         """Jobs in line, in order. The lane must not change meanwhile."""
         for priority in sorted(self.lines, reverse=True) if len(self.lines) > 1 else tuple(self.lines):
             yield from self.lines[priority]
 
-    def first(self) -> Job | None:
+    def first(self) -> LiveJob | None:
         """The job whose turn is next, if any waits."""
         return self.lines[max(self.lines)].first() if self.lines else None
 
@@ -94,22 +94,22 @@ class Leaf:
 
     __slots__ = ("fronts", "lanes", "node", "queue", "user")
 
-    def __init__(self, queue: "Queue", user: str, node: QueueNode) -> None:
+    def __init__(self, queue: "LiveQueue", user: str, node: QueueNode) -> None:
         self.queue = queue
         self.user = user
         self.node = node
         self.lanes: dict[Request, Lane] = {}
         #: (order, job) of the first job of every lane in which one waits, in order.
-        self.fronts: list[tuple[int, Job]] = []
+        self.fronts: list[tuple[int, LiveJob]] = []
         node.leaf = self
 
 
-class Queue:
+class LiveQueue:
     """Queue with its settings and its leaves."""
 
     __slots__ = ("leaves", "node", "path", "pool", "settings")
 
-    def __init__(self, path: str, settings: QueueSettings, pool: "Pool", node: QueueNode) -> None:
+    def __init__(self, path: str, settings: QueueSettings, pool: "PoolState", node: QueueNode) -> None:
         self.path = path
         self.settings = settings
         self.pool = pool

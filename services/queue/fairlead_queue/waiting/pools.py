@@ -15,7 +15,7 @@ from fairlead_queue.fairness.tree import Amounts, JobCharge, QueueNode, QueueTre
 from fairlead_queue.fairness.waiting_line import order_of
 from fairlead_queue.sequencers.fifo import MissingSequencer
 from fairlead_queue.sequencers.registry import sequencer_named
-from fairlead_queue.waiting.jobs import Job
+from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane, RequestClass
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
@@ -45,7 +45,7 @@ def model_of(request: Request) -> str:
     return ""
 
 
-class Pool:
+class PoolState:
     """The queues of one pool. `State` owns it and keeps its counts true."""
 
     def __init__(self, name: str, settings: PoolSettings) -> None:
@@ -61,7 +61,7 @@ class Pool:
         self.parked_open = 0
         self.parked_classes = 0
         #: Open offers {id: job}, the oldest first, and the number of lanes with a waiting job.
-        self.offers: dict[str, Job] = {}
+        self.offers: dict[str, LiveJob] = {}
         self.waiting = 0
         #: The job with an open offer for which places are kept because of its long wait ("": none).
         self.claimant = ""
@@ -108,14 +108,14 @@ class Pool:
         known = self._needs[request] = JobCharge.of(tuple(found))
         return known
 
-    def holds(self, job: Job) -> Amounts:
+    def holds(self, job: LiveJob) -> Amounts:
         """Return the charge of a job: its requested amounts, reduced where its placement has fewer units."""
         need = job.lane.klass.need
         if not job.missing:
             return need
         return tuple(all_ - less for all_, less in zip(need, self._missing(job).amounts, strict=True))
 
-    def _missing(self, job: Job) -> JobCharge:
+    def _missing(self, job: LiveJob) -> JobCharge:
         """Return the need of the units that an elastic job's placement lacks."""
         request = job.lane.klass.request
         return self.need(msgspec.structs.replace(request, nodes=job.missing, nodes_min=0, also=()))
@@ -140,7 +140,7 @@ class Pool:
         if times < 0:
             self.forget_refusals(node)
 
-    def charge_missing(self, job: Job, times: int) -> None:
+    def charge_missing(self, job: LiveJob, times: int) -> None:
         """Units that a placement has not are charged no longer (-1), or again, before all of it goes (1)."""
         node = job.lane.leaf.node
         self.tree.carry(node, parts(self._missing(job).amounts, times))
