@@ -3,8 +3,8 @@
     python -m tests.base_images      # prints PYTHON_IMAGE=… and NATS_IMAGE=…, as compose.yaml takes them
 
 Stand-ins, and no more: a static busybox, this very Python with the libraries that it loads, the packages of the lock file
-as wheels (so that the Dockerfiles install offline, still by hash), and the nats-server of the `embedded` extra. What is
-built upon them is built by the repository's own Dockerfiles.
+as wheels (so that the Dockerfile installs offline, still by hash), and the nats-server of the `embedded` extra. What is
+built upon them is built by the repository's own Dockerfile.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "site-packages", "__pyca
 #: Loaded by packages, besides what the interpreter's own modules load.
 LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libm.so.6",
              "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2")  # fmt: skip
-#: The official image has Debian's; this one does what the Dockerfiles ask of it.
+#: The official image has Debian's; this one does what the Dockerfile asks of it.
 USERADD = """#!/bin/sh
 # useradd --system --uid UID --create-home --home-dir DIR NAME
 while [ $# -gt 1 ]; do
