@@ -84,7 +84,7 @@ class Cluster:
 
     async def join(self, node: str) -> None:
         await self.send(node, InventorySeen(n=0, boot_id="b", inventory=inventory(node)))
-        await self.until(lambda: node in self.service.core.state.nodes)
+        await self.until(lambda: node in self.service.core.rollback().nodes)
 
     def events(self) -> list[ev.Event]:
         messages = self.hub.streams[subjects.LOG].messages
@@ -156,7 +156,7 @@ async def test_beats_are_answered(cluster: Cluster) -> None:
     await cluster.join("n1")
     cluster.sent["n1"] = 0
     await cluster.send("n1", InventorySeen(n=0, boot_id="b", inventory=inventory("n1")), incarnation="i2")
-    await cluster.until(lambda: cluster.service.core.state.nodes["n1"].incarnation == "i2")
+    await cluster.until(lambda: cluster.service.core.rollback().nodes["n1"].incarnation == "i2")
     await cluster.until(lambda: cluster.desired("n1").incarnation == "i2")
     written = cluster.desired("n1").sequence
     for node, incarnation, answer in (
@@ -182,7 +182,7 @@ async def on_its_way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Async
 
     monkeypatch.setattr(cluster.service.fence, "append", hangs)
     await cluster.queue(*cluster.world.submitted(request(2)))
-    await cluster.until(lambda: cluster.service.core.is_tried)
+    await cluster.until(lambda: cluster.service.core.has_pending)
     cluster.confirms.clear()
     yield arrive
     arrive.set()
@@ -203,11 +203,11 @@ async def test_beats_wait_for_our_own_commit(
     """To answer them at once would take back what is tried, and let it be done twice."""
     monkeypatch.setattr(node_link, "HELD_S", 3600)
     await beat(cluster)
-    assert cluster.service.core.is_tried
+    assert cluster.service.core.has_pending
     assert cluster.confirms == []
     on_its_way.set()
     await cluster.until(lambda: cluster.confirms)
-    assert len(cluster.service.core.state.runs) == 1
+    assert len(cluster.service.core.rollback().runs) == 1
 
 
 async def test_beats_do_not_wait_for_a_log_that_is_away(cluster: Cluster, on_its_way: asyncio.Event) -> None:
@@ -216,7 +216,7 @@ async def test_beats_do_not_wait_for_a_log_that_is_away(cluster: Cluster, on_its
     await cluster.until(lambda: cluster.confirms)
     assert not on_its_way.is_set()
     assert {(each.beat, each.through) for each in cluster.confirms} == {(7, 1)}
-    assert cluster.service.core.state.runs == {}
+    assert cluster.service.core.rollback().runs == {}
 
 
 async def test_no_flood_is_held_back(
@@ -394,9 +394,9 @@ async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
     world = World()
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
-    taken = world.core.state.sequence + 1
+    taken = world.core.rollback().sequence + 1
     world.queue(*world.submitted(request(64)))
-    assert world.core.state.sequence > taken
+    assert world.core.rollback().sequence > taken
     writes: list[bytes] = []
     await bus.on_put(subjects.DESIRED, "n1", lambda _, value: writes.append(value))
     now[0] += 1.5
@@ -479,7 +479,7 @@ async def test_the_same_on_a_real_server(nats_url: str) -> None:
     await voice.until(lambda: service.leading)
     await voice.join("n1")
     await voice.queue(*voice.world.submitted(request(1)))
-    await voice.until(lambda: service.core.state.runs)
+    await voice.until(lambda: service.core.rollback().runs)
     async with asyncio.timeout(60):
         while True:
             entry = await bus.get(subjects.DESIRED, "n1")
@@ -510,7 +510,7 @@ async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again()
         inputs += [(second, item.source, item.body) for item in source.take(second * SECOND)]
     assert inputs == [(1015, "quiet", "n2")]
     world.step(Input("quiet", 0, "n2"))
-    assert world.core.state.nodes["n2"].tainted == ((QUIET, "silence"),)
+    assert world.core.rollback().nodes["n2"].tainted == ((QUIET, "silence"),)
     placed = [
         event
         for event in (world.offer(request(gpus=8)) + world.offer(request(gpus=8)))
@@ -521,5 +521,5 @@ async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again()
     await asyncio.sleep(0)
     assert [(item.source, item.body) for item in source.take(1040 * SECOND)] == [("heard", "n2")]
     world.step(Input("heard", 0, "n2"))
-    assert world.core.state.nodes["n2"].tainted == ()
+    assert world.core.rollback().nodes["n2"].tainted == ()
     await source.close()

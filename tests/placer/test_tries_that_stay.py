@@ -38,13 +38,13 @@ class Pair:
         )  # fmt: skip
         self.decides.evolve(self.last, commit)
         self.folds.evolve(self.last, msgspec.structs.replace(commit, events=list(events)))
-        assert not self.decides.is_tried
+        assert not self.decides.has_pending
         assert self.decides.snapshot() == self.folds.snapshot()
         assert taken_marks(self.decides) == taken_marks(self.folds)
 
     def decided(self, *inputs: Input) -> Decision:
         decision = self.decides.decide(inputs, NOW)
-        assert decision.events and self.decides.is_tried
+        assert decision.events and self.decides.has_pending
         return decision
 
 
@@ -94,7 +94,7 @@ def test_reports_that_it_consumes_are_confirmed(pair: Pair, folds: list[int]) ->
     [
         lambda pair: pair.fold("queue", list(pair.world.submitted(request(1)))),
         lambda pair: pair.decides.snapshot(),
-        lambda pair: pair.decides.state.nodes["n1"],
+        lambda pair: pair.decides.rollback().nodes["n1"],
         lambda pair: pair.decides.wake_at(),
         lambda pair: pair.decides.decide([], NOW),
     ],
@@ -133,5 +133,5 @@ def test_nothing_is_left_tried_where_deciding_fails(pair: Pair, monkeypatch: pyt
     before = pair.decides.snapshot()
     with pytest.raises(RuntimeError, match="half-way"):
         pair.decides.decide([], NOW)
-    assert not pair.decides.is_tried
+    assert not pair.decides.has_pending
     assert pair.decides.snapshot() == before

@@ -39,7 +39,7 @@ async def agent(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Agent]:
     )
     made = await build_agent(cluster.hub.connect(), settings)
     task = asyncio.ensure_future(made.run())
-    await cluster.until(lambda: "n1" in cluster.service.core.state.nodes)
+    await cluster.until(lambda: "n1" in cluster.service.core.rollback().nodes)
     yield made
     await made.stop()
     await task
@@ -47,7 +47,7 @@ async def agent(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Agent]:
 
 def half(cluster: Cluster) -> str:
     """The profile of half of a GPU of n1."""
-    gpu = cluster.service.core.state.nodes["n1"].inventory.gpus[0]
+    gpu = cluster.service.core.rollback().nodes["n1"].inventory.gpus[0]
     return f"3g.{gpu.memory_mib // 2048}gb"
 
 
@@ -90,8 +90,8 @@ async def test_hollow_nodes_are_cut_too(cluster: Cluster) -> None:
     shapes = [shape._replace(labels=AUTO) for shape in of_profile(2, "dgx-a100", "h")]
     fleet = HollowFleet(cluster.hub.connect(), shapes, speed=100.0, beat_s=0.2)
     await fleet.open()
-    await cluster.until(lambda: len(cluster.service.core.state.nodes) == 2)
-    gb = next(iter(cluster.service.core.state.nodes.values())).inventory.gpus[0].memory_mib // 1024
+    await cluster.until(lambda: len(cluster.service.core.rollback().nodes) == 2)
+    gb = next(iter(cluster.service.core.rollback().nodes.values())).inventory.gpus[0].memory_mib // 1024
     wanted = [mig(profile) for profile in (f"1g.{gb // 8}gb", f"2g.{gb // 4}gb", f"3g.{gb // 2}gb")] * 12
     for each in wanted:
         await cluster.queue(*cluster.world.submitted(each, spec=b'{"command":["sleep","1"]}'))

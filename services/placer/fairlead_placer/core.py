@@ -1,7 +1,8 @@
 """The placer as a core: one writer of the log, runnable live, in the simulator and in replay.
 
-What `decide` says, it has tried on its state. Mostly that very commit comes next in the log, and then the try is the fold; where
-anything else comes, or anybody looks at the state meanwhile, it is taken back (docs/adr/0018-speculative-apply.md).
+`decide` applies its decision to the state. Naively one would undo it, wait for the commit in the log, and apply it again; that
+costs one decision in seven. Instead the decision stays pending: if its own commit comes next, `commit_pending` keeps it, and
+anything else that needs the state calls `rollback` first (docs/adr/0018-speculative-apply.md).
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class PlacerCore:
     def _begin(self, state: ClusterState) -> None:
         """Start from a state, with nothing tried and nothing remembered."""
         self._state = state
-        self._tried: PendingDecision | None = None
+        self._pending: PendingDecision | None = None
         self._more = False
         self._crowded = False
         #: Version of the index at which there was nothing to decide: without inputs there still is nothing.
@@ -54,34 +55,42 @@ class PlacerCore:
         self._moves_ns = 0
 
     @property
-    def is_tried(self) -> bool:
-        """True while a decision is applied to the state and not in the log yet. Reading the state now rolls it back, which
-        costs as much as trying it did.
-        """
-        return self._tried is not None
+    def has_pending(self) -> bool:
+        """True while a decision is applied to the state and not in the log yet. A rollback now costs as much as the decision did."""
+        return self._pending is not None
 
     @property
     def state(self) -> ClusterState:
-        """State as folded from the log, for reading. A decision that is being tried is rolled back."""
-        if self._tried is not None:
-            self._tried = None
+        """State as folded from the log, for reading. With a pending decision it is not that state: call `rollback` first."""
+        assert self._pending is None, "the state holds a decision that is not in the log: call rollback() first"
+        return self._state
+
+    def rollback(self) -> ClusterState:
+        """Roll back the pending decision, if there is one, and return the state as folded from the log."""
+        if self._pending is not None:
+            self._pending = None
             self._state.rollback()
         return self._state
 
+    def commit_pending(self, seq: int, commit: Commit) -> bool:
+        """Keep the pending decision as the fold of its own commit. False: nothing is pending, or `commit` is another one."""
+        pending = self._pending
+        if pending is None or not pending.is_what(commit) or seq != self._state.sequence + 1:
+            return False
+        self._pending = None
+        confirm(self._state, seq, commit)
+        return True
+
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
-        tried = self._tried
-        if tried is not None and tried.is_what(commit) and seq == self._state.sequence + 1:
-            self._tried = None
-            confirm(self._state, seq, commit)
-        else:
-            fold(self.state, seq, commit)
+        if not self.commit_pending(seq, commit):
+            fold(self.rollback(), seq, commit)
         if commit.writer == self.writer:
             self._state.pools.tidy()
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """Return what to commit now. The visible state does not change."""
-        state = self.state
+        state = self.rollback()
         look_ns = next_look_ns(state, self._moves_ns)
         looks = look_ns is not None and look_ns <= now_ns
         if (
@@ -95,13 +104,13 @@ class PlacerCore:
             return NOTHING
         try:
             decision, more, crowded = decide(state, inputs, now_ns, roomy=self._crowded, look_for_moves=looks)
-            tried = PendingDecision(decision, now_ns) if decision.events or decision.cursors else None
-            if tried is None:
+            pending = PendingDecision(decision, now_ns) if decision.events or decision.cursors else None
+            if pending is None:
                 state.rollback()
         except BaseException:
             self._recover()
             raise
-        self._tried, self._more, self._crowded = tried, more, crowded
+        self._pending, self._more, self._crowded = pending, more, crowded
         self._looked_ns = now_ns
         if looks and not self._more:
             self._moves_ns = now_ns
@@ -132,19 +141,19 @@ class PlacerCore:
 
     def reject(self, item: Input, error: str, now_ns: int) -> Decision:
         """A single report is passed over and recorded; of the rest (silence, a return, garbage) nothing remains."""
-        return reports.passed_over(self.state, item.body, error, now_ns) if item.source == "report" else NOTHING
+        return reports.passed_over(self.rollback(), item.body, error, now_ns) if item.source == "report" else NOTHING
 
     def wake_at(self) -> int | None:
         """The next deadline of a drain, a window or a plan to cut a GPU, the end of a suspect node's rest, a reserved start, or look for runs to move; 0 when
         the last commit had no room for all."""
         if self._more:
             return 0
-        look_ns = next_look_ns(self.state, self._moves_ns)
+        look_ns = next_look_ns(self.rollback(), self._moves_ns)
         return min([*self._deadlines(), *([look_ns] if look_ns is not None else [])], default=None)
 
     def snapshot(self) -> bytes:
         """All folded state, canonical."""
-        return snapshot.dump(self.state)
+        return snapshot.dump(self.rollback())
 
     @classmethod
     def restore(cls, data: bytes) -> Self:
@@ -157,7 +166,7 @@ class PlacerCore:
         return any(deadline_ns <= now_ns for deadline_ns in self._deadlines())
 
     def _deadlines(self) -> list[int]:
-        state = self.state
+        state = self.rollback()
         drains = [node.deadline_ns for node in map(state.nodes.__getitem__, state.closed) if node.duty == DRAINING]
         rests = [node.rest_ns for node in map(state.nodes.__getitem__, state.suspects) if node.resting]
         starts = [kept.start_ns + 1 for kept in state.reservations.values() if kept.start_ns and not kept.hole]

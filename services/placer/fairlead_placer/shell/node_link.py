@@ -111,7 +111,7 @@ class ReportSource:
         """Subscribe to reports and heartbeats. Every known node counts as seen at the first take."""
         self._core = cast(PlacerCore, core)
         self._wake = wake
-        self._heard = set(self._core.state.nodes)
+        self._heard = set(self._core.rollback().nodes)
         bus.on_reconnect(self._on_reconnect)
         self._subscriptions = [
             await bus.subscribe(subjects.REPORTS, partial(self._hear, self._on_report)),
@@ -173,7 +173,7 @@ class ReportSource:
         """Now, or at the next `take` when our own commit is on its way: to look at the core's state would take it back there.
         No later than HELD_S: an agent's lease must not hang on our next commit."""
         if not self._held:
-            if not self._core.is_tried:
+            if not self._core.has_pending:
                 handler(message)
                 return
             self._let_in_later = asyncio.get_running_loop().call_later(HELD_S, self._let_in)
@@ -216,7 +216,7 @@ class ReportSource:
         """False for what the core has had (it is confirmed again) and for what cannot be taken up yet."""
         if not 0 < len(batch.reports) <= REPORTS_PER_MESSAGE_MAX:
             return False
-        node = self._core.state.nodes.get(batch.node)
+        node = self._core.rollback().nodes.get(batch.node)
         if node is None or node.incarnation != batch.incarnation:
             return batch.reports[0].n <= self._newest(batch) + 1
         self._heard.add(batch.node)
@@ -248,7 +248,7 @@ class ReportSource:
         if beat.node != subjects.node_of(message.subject):
             self.dropped += 1
             return
-        node = self._core.state.nodes.get(beat.node)
+        node = self._core.rollback().nodes.get(beat.node)
         if node is not None and node.incarnation == beat.incarnation:
             self._heard.add(beat.node)
             if node.lost or membership.is_quiet(node):
@@ -269,14 +269,14 @@ class ReportSource:
         return inputs
 
     def _take_silent(self, now_ns: int) -> list[tuple[str, int]]:
-        nodes, found = self._core.state.nodes, self._watch.silent(now_ns)
+        nodes, found = self._core.rollback().nodes, self._watch.silent(now_ns)
         for name, _ in found:
             if name not in nodes:  # of something that never joined, as anybody may say
                 self._watch.forget(name)
         return [each for each in found if each[0] in nodes and not nodes[each[0]].lost]
 
     def _take_quiet(self, now_ns: int) -> list[str]:
-        nodes = self._core.state.nodes
+        nodes = self._core.rollback().nodes
         found = self._watch.quiet(now_ns) if self._watch.quiet_ns else []
         return [
             name for name in found if name in nodes and not nodes[name].lost and not membership.is_quiet(nodes[name])
@@ -289,7 +289,7 @@ class ReportSource:
 
     def _waited_for(self) -> list[tuple[str, int]]:
         """(lost node, silence in ns) after which one of its runs may be started elsewhere."""
-        state = self._core.state
+        state = self._core.rollback()
         found = [(name, next_after_ns(state, state.nodes[name])) for name in sorted(state.closed)]
         return [(name, after) for name, after in found if after is not None]
 

@@ -58,7 +58,7 @@ class DesiredStatePublisher:
         """Write what has changed since the last call, and confirm what has been committed."""
         if self._core is not core:
             self._start(core)
-        state = core.state
+        state = core.rollback()
         touched, advanced = state.touched, state.advanced
         state.touched, state.advanced = set(), set()
         self._due |= touched
@@ -70,14 +70,15 @@ class DesiredStatePublisher:
 
     def _start(self, core: PlacerCore) -> None:
         self._core = core
-        core.state.touched |= core.state.nodes.keys()
+        state = core.rollback()
+        state.touched |= state.nodes.keys()
         if self._pump is None:
             self._pump = asyncio.create_task(self._keep_up(), name="placer-act")
 
     def again(self) -> None:
         """Drive every node's desired state again."""
         if self._core is not None:
-            self._behind |= self._core.state.nodes.keys()
+            self._behind |= self._core.rollback().nodes.keys()
             self._wake.set()
 
     async def _write(self, core: PlacerCore, names: set[str]) -> None:
@@ -95,12 +96,12 @@ class DesiredStatePublisher:
             self._wake.set()
 
     async def _write_one(self, core: PlacerCore, name: str) -> None:
-        node = core.state.nodes.get(name)
+        node = core.rollback().nodes.get(name)
         if node is None:
             await self._forget(name)
             return
-        value = self._book.desired(core.state, node)
-        sequence = core.state.sequence
+        value = self._book.desired(core.rollback(), node)
+        sequence = core.rollback().sequence
         for digest, spec in self._book.take_specs().items():
             key = subjects.spec_key(name, digest)
             if key not in self._specs_stored:
@@ -135,7 +136,7 @@ class DesiredStatePublisher:
         core = self._core
         if core is None:
             return
-        node = core.state.nodes.get(beat.node)
+        node = core.rollback().nodes.get(beat.node)
         known = node is not None and node.incarnation == beat.incarnation
         if known:
             self._beats[beat.node] = beat.at
@@ -143,7 +144,7 @@ class DesiredStatePublisher:
         if not known:
             return
         sequence, written_at = self._written.get(beat.node, (0, 0.0))
-        other = beat.desired < sequence or sequence < beat.desired <= core.state.sequence
+        other = beat.desired < sequence or sequence < beat.desired <= core.rollback().sequence
         if other and self._monotonic() - written_at > REWRITE_S:
             self._behind.add(beat.node)
 
@@ -152,7 +153,7 @@ class DesiredStatePublisher:
         replaced agent is notified of its successor; that does not renew its lease, so it stops its work. An agent of a
         removed node is notified of the removal.
         """
-        state = self._core.state if self._core is not None else None
+        state = self._core.rollback() if self._core is not None else None
         node = state.nodes.get(name) if state is not None else None
         removed = state.removed.get(name) if state is not None and node is None else None
         if removed is not None and incarnation in removed.incarnations:
@@ -167,7 +168,7 @@ class DesiredStatePublisher:
         """The node's numbers. A value that is older than the last one written, or than a change that is still to be
         written, may order a run that has been ended since (the node was lost meanwhile): it must start nothing."""
         assert self._core is not None
-        state, name = self._core.state, node.name
+        state, name = self._core.rollback(), node.name
         due = node.lost or name in state.touched or name in self._due or name in self._behind
         desired = state.sequence if due else self._written.get(name, (0, 0.0))[0]
         beat = 0 if name in self.losing else self._beats.get(name, 0)
