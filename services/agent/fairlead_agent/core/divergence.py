@@ -15,7 +15,7 @@ DOUBT_NS = 5_000_000_000
 DOUBTS_MAX = 7
 
 
-class Pasts:
+class Divergence:
     """Evidence from the placer's confirmations about the age of this journal and of the log."""
 
     def __init__(self, ledger: Ledger, now: int) -> None:

@@ -10,7 +10,7 @@ from fairlead_agent.core.lease import NEVER_NS, STOP_AFTER_LEAST_NS
 from fairlead_agent.core.ledger import RunEntry
 
 
-class Silence:
+class PlacerLease:
     """Silence of the placer towards one node. `fence_ns`: how long it may last before nothing is started and most runs
     end.
     """

@@ -89,7 +89,7 @@ def tell(directory: Path, runs: Collection[str], silence_s: float, now_ns: int) 
     new.rename(folder / f"{now_ns}.json")
 
 
-class Told:
+class GuardReports:
     """The agent's look at it; `how` is asked at every end of a run, so it reads only what is new."""
 
     def __init__(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Meeting before the start: no rank of a gang starts its program before every rank's node has reported that it is ready.
+"""Rendezvous before the start: no rank of a gang starts its program before every rank's node has reported that it is ready.
 
 Without it the first ranks wait in their rendezvous, and give up, while another still pulls its image. The ranks meet at
 the node of rank 0: the others ask it again and again, until the answer is that all are there. A rank that asks too
@@ -53,7 +53,7 @@ class _Gathering:
         return ", ".join(absent[:NAMED_MAX]) + more
 
 
-class Meeting:
+class Rendezvous:
     """The meetings of one node's runs. `still` says whether a run may be started still, and ends one that may not."""
 
     def __init__(self, bus: Bus, node: str, still: Callable[[RunKey], bool], *, longest_s: float = MEETING_S) -> None:

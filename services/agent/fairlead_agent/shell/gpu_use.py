@@ -32,7 +32,7 @@ from fairlead_schemas.wire.samples import (
 _log = structlog.get_logger()
 
 
-class Watching:
+class GpuUseWatcher:
     """The GPUs of one node, and the runs on them. `stop`: called with a run that is to end, and why."""
 
     def __init__(
@@ -114,14 +114,14 @@ class Watching:
 log = structlog.get_logger()
 
 
-class Measuring:
+class GpuSampler:
     """Samples of one node, on the bus. Lossy by design."""
 
     def __init__(
         self,
         bus: Bus,
         devices: Devices,
-        watching: Watching,
+        gpu_use: GpuUseWatcher,
         runtime: Runtime,
         node: str,
         incarnation: str,
@@ -129,7 +129,7 @@ class Measuring:
         with_health: Callable[[list[GpuSample]], list[GpuSample]],
     ) -> None:
         """`with_health` adds what is known of the GPUs' health."""
-        self._bus, self._devices, self._watching, self._every_s = bus, devices, watching, every_s
+        self._bus, self._devices, self._gpu_use, self._every_s = bus, devices, gpu_use, every_s
         self._node, self._incarnation = node, incarnation
         self._runtime, self._metering, self._with_health = runtime, Metering(), with_health
         #: Newest readings of the resources of runs other than GPUs.
@@ -188,7 +188,7 @@ class Measuring:
                 uuid=uuid, run=f"{key.job}.{key.attempt}", rank=key.rank, memory_mib=use.memory_mib,
                 utilization_pct=use.utilization_pct,
             )
-            for (key, uuid), use in self._watching.uses.items()
+            for (key, uuid), use in self._gpu_use.uses.items()
         ]  # fmt: skip
 
     async def _resources(self) -> list[RunResources]:

@@ -25,7 +25,7 @@ REPORT_POLL_S = 0.25
 _log = structlog.get_logger()
 
 
-class Hears(Protocol):
+class PlacerEvents(Protocol):
     """Receiver of the placer's messages."""
 
     def desired(self, desired: Desired) -> None:
@@ -44,8 +44,8 @@ class Hears(Protocol):
 class PlacerLink:
     """Link of one node with the placer. `core` is only read, for the contents of beats."""
 
-    def __init__(self, bus: Bus, settings: Settings, core: Reconciler, outbox: Outbox, hears: Hears) -> None:
-        self._bus, self._settings, self._core, self._outbox, self._hears = bus, settings, core, outbox, hears
+    def __init__(self, bus: Bus, settings: Settings, core: Reconciler, outbox: Outbox, events: PlacerEvents) -> None:
+        self._bus, self._settings, self._core, self._outbox, self._events = bus, settings, core, outbox, events
         self._report = asyncio.Event()
         self._read = asyncio.Event()
         self._subscriptions: list[Subscription] = []
@@ -107,7 +107,7 @@ class PlacerLink:
         except msgspec.MsgspecError as error:
             _log.error("desired state cannot be read", reason=str(error))
             return
-        self._hears.desired(desired)
+        self._events.desired(desired)
 
     def _on_confirm(self, message: Message) -> None:
         try:
@@ -117,7 +117,7 @@ class PlacerLink:
             return
         now = boottime_ns()
         self._outbox.confirm(confirm, now)
-        self._hears.confirmed(confirm, now)
+        self._events.confirmed(confirm, now)
         if self._outbox.sent < self._core.ledger.reported:
             self._report.set()
 
@@ -125,4 +125,4 @@ class PlacerLink:
         self._outbox.reconnected()
         self._report.set()
         self._read.set()
-        self._hears.reconnected()
+        self._events.reconnected()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fairlead_agent.core.ledger import RunEntry
-from fairlead_agent.core.runs import Exit, Found, RunKey, Word
+from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_schemas.wire.events import StartFault
 
@@ -36,9 +36,9 @@ class Hearing:
         self._agent.output.open(key, self._agent.runtime.output(key))
         run = self._agent.ledger.runs.get(key)
         if run is not None:
-            self._agent.measuring.hold(run)
-            self._agent.saving.hold(run)
-        self._agent.tending.started(key)
+            self._agent.sampler.hold(run)
+            self._agent.checkpoints.hold(run)
+        self._agent.monitor.started(key)
         self._agent.do(self._agent.core.started(key, boottime_ns(), time.time_ns(), image))
 
     def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
@@ -46,25 +46,25 @@ class Hearing:
         if not self._agent.output.silent(key):
             self._agent.tasks.spawn(self._agent.output.ended(key))
         self._agent.do(self._agent.core.start_failed(key, message, time.time_ns(), fault))
-        self._agent.launching.over(key)
+        self._agent.preparation.over(key)
         self._agent.runtime.release(key)
 
     def exited(self, key: RunKey, exit: Exit) -> None:
         """A run has ended: ship its last output, look at its devices, report."""
-        self._agent.ending.exited(key, exit)
+        self._agent.ender.exited(key, exit)
 
     def over(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
         """All that had to be looked at after a run's end was."""
         if clean and (run := self._agent.ledger.runs.get(key)) is not None:
-            self._agent.measuring.let_go(run)
-        word = self._agent.saving.let_go(key)
-        self._agent.do(self._agent.core.exited(key, exit, clean, time.time_ns(), word, now=boottime_ns()))
-        self._agent.launching.over(key)
+            self._agent.sampler.let_go(run)
+        mark = self._agent.checkpoints.let_go(key)
+        self._agent.do(self._agent.core.exited(key, exit, clean, time.time_ns(), mark, now=boottime_ns()))
+        self._agent.preparation.over(key)
         self._agent.runtime.release(key)
 
     def cleaned(self, run: RunEntry) -> None:
         """Nothing is left on the GPUs of a run that has ended."""
-        self._agent.measuring.let_go(run)
+        self._agent.sampler.let_go(run)
         self._agent.do(self._agent.core.cleaned(run.key))
 
     def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
@@ -75,17 +75,17 @@ class Hearing:
         """A run uses more of a GPU than its share."""
         self._agent.do(self._agent.core.over_share(key, message, boottime_ns()))
 
-    def said(self, key: RunKey, word: Word) -> None:
+    def said(self, key: RunKey, mark: CheckpointMark) -> None:
         """Pass on a run's report that it has saved its work."""
-        self._agent.do(self._agent.core.said(key, word, boottime_ns()))
+        self._agent.do(self._agent.core.checkpoint_marked(key, mark, boottime_ns()))
 
-    def told(self, key: RunKey, word: Word | None) -> None:
+    def told(self, key: RunKey, mark: CheckpointMark | None) -> None:
         """Pass on that a run is notified that its end is near."""
-        self._agent.do(self._agent.core.told(key, word, boottime_ns()))
+        self._agent.do(self._agent.core.noticed(key, mark, boottime_ns()))
 
     def command_ended(self, key: RunKey, saved: bool) -> None:
         """Pass on that the command that notified a run has ended."""
-        self._agent.do(self._agent.core.command_ended(key, saved, boottime_ns()))
+        self._agent.do(self._agent.core.notice_command_ended(key, saved, boottime_ns()))
 
     def may_start(self, key: RunKey) -> bool:
         """Return True if the run may still be started. A run that may not is ended by this call."""
@@ -97,7 +97,7 @@ class Hearing:
         if self._agent.core.may_start(key, boottime_ns()):
             return True
         self._agent.do(self._agent.core.not_started(key, time.time_ns()))
-        self._agent.launching.over(key)
+        self._agent.preparation.over(key)
         return False
 
 
@@ -110,19 +110,19 @@ async def take_over(agent: "Agent") -> Mapping[RunKey, Found]:
     this returns. Raises RuntimeUnfit."""
     open_runs = {run.key: run for run in agent.ledger.runs.values() if run.open}
     found = await agent.runtime.adopt(open_runs.keys(), {key: run.epoch for key, run in open_runs.items()})
-    agent.guard_said.forget({key.name for key in open_runs})
+    agent.guard_reports.forget({key.name for key in open_runs})
     for key, what in found.items():
         run = open_runs[key]
         if what.state in ("ended", "lost"):
-            clean = not await agent.watching.left_over(run)
-            agent.saving.hold(run)
-            exit = agent.ending.explained(key, what.exit)
-            found[key] = Found(what.state, exit, clean, word=agent.saving.let_go(key))
+            clean = not await agent.gpu_use.left_over(run)
+            agent.checkpoints.hold(run)
+            exit = agent.ender.explained(key, what.exit)
+            found[key] = Found(what.state, exit, clean, mark=agent.checkpoints.let_go(key))
         if what.state != "never":
             agent.output.open(key, agent.runtime.output(key), adopted=True)
             if what.state != "running":
                 agent.tasks.spawn(agent.output.ended(key))
         if what.state == "running":
-            agent.measuring.hold(run)
-            agent.saving.hold(run)
+            agent.sampler.hold(run)
+            agent.checkpoints.hold(run)
     return found

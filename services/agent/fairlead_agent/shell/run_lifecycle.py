@@ -3,7 +3,7 @@ where the order only names it, lets ranks of several nodes meet, and reports wha
 decides if a run still may be started.
 
 From the end of a run to the word that it is over: its last output is shipped, its GPUs are looked at, and the node itself
-after one that failed or was long. What follows from that is the core's to say. Start at `Ending.exited`.
+after one that failed or was long. What follows from that is the core's to say. Start at `RunEnder.exited`.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.runs import Exit, RunKey, key_of
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.files.guard_files import Told
+from fairlead_agent.files.guard_files import GuardReports
 from fairlead_agent.launch.plan import Launch, Place, Unlaunchable, plan, read_program
-from fairlead_agent.launch.preparation import Launching
-from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.launch.preparation import LaunchPreparation
+from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_agent.shell.gpu_use import Watching
+from fairlead_agent.shell.gpu_use import GpuUseWatcher
 from fairlead_agent.shell.output import OutputShipper
 from fairlead_bus.port import Bus, BusError
 from fairlead_schemas.wire import subjects
@@ -59,14 +59,14 @@ class Checks(Protocol):
         ...
 
 
-class Starting:
+class RunStarter:
     """Starts runs of one node."""
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked, launching: Launching,
+        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked, preparation: LaunchPreparation,
         spawn: Callable[[Coroutine[Any, Any, None]], None], checks: Checks,
     ) -> None:  # fmt: skip
-        self._launching = launching
+        self._preparation = preparation
         self._checks = checks
         #: Parts of gangs that may start: their node was looked at.
         self._fit: set[RunKey] = set()
@@ -82,7 +82,7 @@ class Starting:
         if not self._asked.may_start(key):
             return
         if len(order.nodes) > 1:
-            self._launching.expect(order)
+            self._preparation.expect(order)
         there = {each.uuid for gpu in self._devices.gpus() for each in gpu.instances} if order.instances else set[str]()
         if missing := [uuid for uuid in order.instances if uuid not in there]:
             self._asked.start_failed(key, f"this node has no MIG instance {missing[0]}")
@@ -113,7 +113,7 @@ class Starting:
             if len(order.nodes) > 1:
                 self._spawn(self._guarded(launch.key, self._meet_and_start(launch)))
                 return
-            self._launching.prepare(launch)
+            self._preparation.prepare(launch)
         except Unlaunchable as error:
             self._asked.start_failed(key_of(order), str(error), error.fault)
             return
@@ -157,9 +157,9 @@ class Starting:
         """No rank before every rank's node could start it."""
         try:
             await self._runtime.prepare(launch)
-            if not await self._launching.meet(launch.order):
+            if not await self._preparation.meet(launch.order):
                 return
-            self._launching.prepare(launch)
+            self._preparation.prepare(launch)
         except Unlaunchable as error:
             self._asked.start_failed(launch.key, str(error), error.fault)
             return
@@ -192,15 +192,15 @@ class Hears(Protocol):
         ...
 
 
-class Ending:
+class RunEnder:
     """The ends of one node's runs."""
 
     def __init__(
-        self, core: Reconciler, output: OutputShipper, devices: Devices, watching: Watching, tending: Tending,
-        guard_said: Told, hears: Hears, spawn: Callable[[Coroutine[Any, Any, None]], None],
+        self, core: Reconciler, output: OutputShipper, devices: Devices, gpu_use: GpuUseWatcher, monitor: HealthMonitor,
+        guard_reports: GuardReports, hears: Hears, spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._core, self._output, self._devices = core, output, devices
-        self._watching, self._tending, self._guard_said = watching, tending, guard_said
+        self._gpu_use, self._monitor, self._guard_reports = gpu_use, monitor, guard_reports
         self._hears, self._spawn = hears, spawn
         #: Ended runs after which the node is being looked at.
         self._checking: set[RunKey] = set()
@@ -217,7 +217,7 @@ class Ending:
 
     def explained(self, key: RunKey, exit: Exit) -> Exit:
         """The same; or what the guard says, where it has ended the run while this process was dead or stood still."""
-        how = self._guard_said.how(key.name)
+        how = self._guard_reports.how(key.name)
         return exit._replace(message=how, fenced=True) if how else exit
 
     async def look_at_what_was_left(self) -> None:
@@ -225,16 +225,16 @@ class Ending:
         while True:
             await asyncio.sleep(DIRTY_POLL_S)
             for run in [run for run in self._core.dirty() if run.key not in self._checking]:
-                if not await self._watching.left_over(run):
+                if not await self._gpu_use.left_over(run):
                     self._hears.cleaned(run)
 
     async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
         await self._output.ended(key)
-        self._ended(key, exit, clean=run is None or not await self._watching.left_over(run))
+        self._ended(key, exit, clean=run is None or not await self._gpu_use.left_over(run))
 
     def _ended(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
-        exit = self._tending.ended(key, exit)
-        if self._tending.wants_check(key, exit, asked=key in self._core.stopping):
+        exit = self._monitor.ended(key, exit)
+        if self._monitor.wants_check(key, exit, asked=key in self._core.stopping):
             clean = self._check(key) and clean
         self._hears.over(key, exit, clean=clean)
 
@@ -248,6 +248,6 @@ class Ending:
 
     async def _checked(self, key: RunKey, gpus: tuple[str, ...]) -> None:
         try:
-            await self._tending.short(gpus, key)
+            await self._monitor.short(gpus, key)
         finally:
             self._checking.discard(key)

@@ -31,7 +31,7 @@ ENGINE_PIDFILE = Path("/var/run/docker.pid")
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
-class Looking:
+class FactCollector:
     """Reader of one machine's facts. `engine_info` queries the container engine (tests simulate it); None: there is no engine."""
 
     def __init__(
