@@ -47,7 +47,7 @@ class World:
             runtime = DockerRuntime(self.base, "n1", self.incarnation, simulated=True, socket=SOCKET, patience=soon)
         else:
             runtime = ProcessRuntime(self.base, "n1", self.incarnation)
-        await runtime.open(watch)
+        await runtime.open(watch.handle)
         self._open.append(runtime)
         return runtime, watch
 

@@ -14,6 +14,8 @@ import structlog
 
 from fairlead_agent.core.outbox import Outbox
 from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import RunEvent
+from fairlead_agent.core.runs import RunKey
 from fairlead_agent.core.steps import Step
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import GuardReports, boottime_ns, read
@@ -32,7 +34,7 @@ from fairlead_agent.shell.gpu_use import GpuSampler, GpuUseWatcher
 from fairlead_agent.shell.metrics_facts import MetricsFacts
 from fairlead_agent.shell.output import OutputShipper, printed
 from fairlead_agent.shell.placer_link import PlacerLink
-from fairlead_agent.shell.run_events import Hearing, take_over
+from fairlead_agent.shell.run_events import RunEventHandler
 from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
 from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
 from fairlead_bus.port import Bus, BusError, Message, Subscription
@@ -64,35 +66,35 @@ class Agent:
             renewed=lease.renewed_ns if lease is not None and lease.boot_id == boot_id else None,
         )  # fmt: skip
         self.tasks = Tasks(self._task_failed)
-        self.hearing = Hearing(self)
         self.lease = LeaseKept(settings, boot_id, self.ledger.incarnation, runtime.name)
-        self.guard_reports = GuardReports(settings.directory)
         self.outbox = Outbox(
             settings.node, self.ledger.incarnation, self.ledger.confirmed, held=self.ledger.reported > 0
         )
         self.output = OutputShipper(settings.node, bus.publish)
         self.gpu_use = GpuUseWatcher(
             self.core, runtime, devices, grace_ns=settings.share_grace_ns, every_s=min(1.0, settings.sample_s),
-            stop=self.hearing.over_share,
+            emit=self._handle_run_event,
         )  # fmt: skip
         self.sampler = GpuSampler(
             bus, devices, self.gpu_use, runtime, settings.node, self.ledger.incarnation, settings.sample_s,
             lambda gpus: with_health(gpus, self.monitor.gpus, self.monitor.xids),
         )  # fmt: skip
         self.preparation = LaunchPreparation(
-            bus, settings.node, settings.directory, still=self.hearing.may_start, spawn=self.tasks.spawn
+            bus, settings.node, settings.directory, may_start=self._may_start, spawn=self.tasks.spawn
         )
         self.monitor = HealthMonitor(
             settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.sampler.loads
         )
         place = place_of(settings, environment, contained=runtime.name == "docker", simulated=devices.simulated)
         self.starter = RunStarter(
-            bus, runtime, devices, place, self.hearing, self.preparation, self.tasks.spawn, self.monitor
-        )
-        self.checkpoints = CheckpointWatcher(runtime, self.hearing, self.tasks.spawn)
+            bus, runtime, devices, place, self.preparation, self.monitor,
+            emit=self._handle_run_event, may_start=self._may_start, spawn=self.tasks.spawn,
+        )  # fmt: skip
+        self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
         self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
         self.ender = RunEnder(
-            self.core, self.output, devices, self.gpu_use, self.monitor, self.guard_reports, self.hearing, self.tasks.spawn
+            self.core, self.output, devices, self.gpu_use, self.monitor, GuardReports(settings.directory),
+            emit=self._handle_run_event, spawn=self.tasks.spawn,
         )  # fmt: skip
         self.metrics = MetricsServer(
             MetricsFacts(settings, self.core, self.outbox, journal, devices, self.sampler, self.monitor).page
@@ -104,6 +106,10 @@ class Agent:
         self.link = PlacerLink(bus, settings, self.core, self.outbox, self)
         self._executor = StepExecutor(
             self.core, journal, self.outbox, self.link, runtime, devices, self.starter, self.checkpoints, self.monitor, self.tasks, self
+        )  # fmt: skip
+        self._run_events = RunEventHandler(
+            self.core, journal, runtime, self.output, sampler=self.sampler, checkpoints=self.checkpoints, monitor=self.monitor,
+            preparation=self.preparation, ender=self.ender, directory=settings.directory, do=self._executor.do, spawn=self.tasks.spawn,
         )  # fmt: skip
         self._questions: Subscription
 
@@ -144,16 +150,16 @@ class Agent:
         }  # fmt: skip
 
     async def _begin(self) -> None:
-        await self.runtime.open(self.hearing)
+        await self.runtime.open(self._handle_run_event)
         open_runs = [run for run in self.ledger.runs.values() if run.open]
-        found = await take_over(self)
+        found = await self._run_events.recover()
         for report in self.ledger.unconfirmed:
             self.outbox.add(report)
         await self.monitor.begin()
         step = self.core.begin(
             boot_id=self.boot_id,
             inventory=self._inventory(),
-            found=dict(found),
+            found=found,
             now=boottime_ns(),
             at_ns=time.time_ns(),
         )
@@ -194,6 +200,12 @@ class Agent:
         self.devices.close()
 
     # ------------------------------------------------------------------ what happens, to the core
+
+    def _handle_run_event(self, event: RunEvent) -> None:
+        self._run_events.handle(event)
+
+    def _may_start(self, key: RunKey) -> bool:
+        return self._run_events.may_start(key)
 
     def desired(self, desired: Desired) -> None:
         """The placer's list."""

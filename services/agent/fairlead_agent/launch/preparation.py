@@ -42,16 +42,16 @@ def box_path(directory: Path) -> str:
 
 
 class LaunchPreparation:
-    """Part of one node in runs of several ranks. `still` returns True if a run may still be started, and ends one that may
+    """Part of one node in runs of several ranks. `may_start` returns True if a run may still be started, and ends one that may
     not.
     """
 
     def __init__(
-        self, bus: Bus, node: str, directory: Path, *, still: Callable[[RunKey], bool],
+        self, bus: Bus, node: str, directory: Path, *, may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._bus, self._node, self._directory = bus, node, directory / "launch"
-        self._rendezvous = Rendezvous(bus, node, still)
+        self._rendezvous = Rendezvous(bus, node, may_start)
         self._daemons = Daemons(bus, node, spawn)
         #: Of gangs that are starting or running here.
         self._orders: dict[RunKey, RunOrder] = {}

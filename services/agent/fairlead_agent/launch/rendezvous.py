@@ -54,10 +54,13 @@ class _Gathering:
 
 
 class Rendezvous:
-    """The meetings of one node's runs. `still` says whether a run may be started still, and ends one that may not."""
+    """Rendezvous of the ranks of one node's runs. `may_start` returns True if a run may still be started, and ends one that
+    may not."""
 
-    def __init__(self, bus: Bus, node: str, still: Callable[[RunKey], bool], *, longest_s: float = MEETING_S) -> None:
-        self._bus, self._node, self._still, self._longest_s = bus, node, still, longest_s
+    def __init__(
+        self, bus: Bus, node: str, may_start: Callable[[RunKey], bool], *, longest_s: float = MEETING_S
+    ) -> None:
+        self._bus, self._node, self._may_start, self._longest_s = bus, node, may_start, longest_s
         self._gatherings: dict[RunKey, _Gathering] = {}
 
     async def meet(self, order: RunOrder) -> bool:
@@ -85,11 +88,11 @@ class Rendezvous:
         task = asyncio.ensure_future(waited)
         try:
             while not task.done():
-                if not self._still(key):
+                if not self._may_start(key):
                     return False
                 await asyncio.wait({task}, timeout=AGAIN_S)
             task.result()
-            return self._still(key)
+            return self._may_start(key)
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

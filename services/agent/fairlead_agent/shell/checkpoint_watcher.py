@@ -8,11 +8,12 @@ import os
 import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from fairlead_agent.core.ledger import RunEntry
+from fairlead_agent.core.run_events import CheckpointMarked, Emit, NoticeCommandEnded, RunNoticed
 from fairlead_agent.core.runs import CheckpointMark, RunKey
 from fairlead_agent.core.steps import NoticeRun
 from fairlead_agent.runtimes.port import Runtime
@@ -28,29 +29,13 @@ LOOKS = 5
 _log = structlog.get_logger()
 
 
-class Hears(Protocol):
-    """Receiver of notifications about ended runs."""
-
-    def said(self, key: RunKey, mark: CheckpointMark) -> None:
-        """Take the word that a run's file holds now. The same mark is passed again and again."""
-        ...
-
-    def told(self, key: RunKey, mark: CheckpointMark | None) -> None:
-        """Take note that the run is notified now. `mark`: its newest word before the notice."""
-        ...
-
-    def command_ended(self, key: RunKey, saved: bool) -> None:
-        """Take note that the command that notified the run has ended. `saved`: the command succeeded."""
-        ...
-
-
 class CheckpointWatcher:
-    """The runs of one node that say when they have saved."""
+    """Watcher of the checkpoint files of one node's runs."""
 
-    def __init__(self, runtime: Runtime, hears: Hears, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-        self._runtime, self._hears, self._spawn = runtime, hears, spawn
+    def __init__(self, runtime: Runtime, emit: Emit, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._runtime, self._emit, self._spawn = runtime, emit, spawn
         self._files: dict[RunKey, Path] = {}
-        self._told: set[RunKey] = set()
+        self._noticed: set[RunKey] = set()
         self._looks = 0
 
     def hold(self, run: RunEntry) -> None:
@@ -61,22 +46,22 @@ class CheckpointWatcher:
     def let_go(self, key: RunKey) -> CheckpointMark | None:
         """Stop looking for the words of a run that has ended, and return its last word."""
         path = self._files.pop(key, None)
-        self._told.discard(key)
+        self._noticed.discard(key)
         return read_mark(path) if path is not None else None
 
     def poll(self) -> None:
         """Look; a call costs one look at a file per run that has its notice, every fifth one per run."""
         self._looks += 1
-        for key in list(self._files if self._looks % LOOKS == 0 else self._told):
+        for key in list(self._files if self._looks % LOOKS == 0 else self._noticed):
             mark = read_mark(self._files[key]) if key in self._files else None
             if mark is not None:
-                self._hears.said(key, mark)
+                self._emit(CheckpointMarked(key, mark))
 
     def notice(self, notice: NoticeRun, left_s: float) -> None:
         """Tell a run that its end is near; `left_s`: so long a command may take."""
         key, path = notice.key, self._files.get(notice.key)
-        self._hears.told(key, read_mark(path) if path is not None else None)
-        self._told.add(key)
+        self._emit(RunNoticed(key, read_mark(path) if path is not None else None))
+        self._noticed.add(key)
         _log.info("a run is told that it will end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason)
         if notice.checkpoint.signal:
             self._runtime.signal(key, notice.checkpoint.signal)
@@ -91,8 +76,8 @@ class CheckpointWatcher:
             _log.warning("a checkpoint command has failed", job=key.job, rank=key.rank, code=done.code, said=done.said)
         path = self._files.get(key)
         if done.code == 0 and path is not None and (mark := read_mark(path)) is not None:
-            self._hears.said(key, mark)  # its own word says more than an exit code
-        self._hears.command_ended(key, done.code == 0)
+            self._emit(CheckpointMarked(key, mark))  # its own word says more than an exit code
+        self._emit(NoticeCommandEnded(key, done.code == 0))
 
 
 def read_mark(path: Path) -> CheckpointMark | None:

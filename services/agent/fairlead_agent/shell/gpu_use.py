@@ -1,7 +1,7 @@
 """Samples of the node's GPUs over time, and the runs that hold each GPU.
 
 Measures the use of GPUs every second while runs have some: for samples, for the memory guard, and for processes
-that are left when a run has ended next to neighbours. Holds no rules: `devices/memory_guard.py` and `devices/memory_guard.py` do.
+that are left when a run has ended next to neighbours. Holds no rules: `devices/memory_guard.py` does.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import Emit, RunOverShare
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.memory_guard import Finding, Guard, Use, left_behind, shares, uses
 from fairlead_agent.devices.port import Devices, GpuProcess
@@ -33,16 +34,16 @@ _log = structlog.get_logger()
 
 
 class GpuUseWatcher:
-    """The GPUs of one node, and the runs on them. `stop`: called with a run that is to end, and why."""
+    """The GPUs of one node, and the runs on them. Emits RunOverShare for a run that uses more than its share."""
 
     def __init__(
         self, core: Reconciler, runtime: Runtime, devices: Devices, *,
-        grace_ns: int, every_s: float, stop: Callable[[RunKey, str], None],
+        grace_ns: int, every_s: float, emit: Emit,
     ) -> None:  # fmt: skip
         self._core, self._runtime, self._devices = core, runtime, devices
         self._guard = Guard(grace_ns)
         self._every_s = every_s
-        self._stop = stop
+        self._emit = emit
         #: {(run, UUID): use}, of the last look.
         self.uses: dict[tuple[RunKey, str], Use] = {}
 
@@ -75,7 +76,7 @@ class GpuUseWatcher:
         word = "stopped: it " if finding.what == "stop" else "warning: this run "
         write_note(self._runtime.output(key)[1], word + finding.message)
         if finding.what == "stop":
-            self._stop(key, finding.message)
+            self._emit(RunOverShare(key, finding.message))
 
     async def left_over(self, run: RunEntry) -> dict[str, str]:
         """Return what an ended run still occupies of its devices, {UUID: evidence}. Neighbours on a shared GPU are no

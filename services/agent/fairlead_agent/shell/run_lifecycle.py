@@ -8,7 +8,7 @@ after one that failed or was long. What follows from that is the core's to say. 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import Emit, RunEnded, RunGpusClean, RunStartFailed, RunUnfit
 from fairlead_agent.core.runs import Exit, RunKey, key_of
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import GuardReports
@@ -28,27 +29,10 @@ from fairlead_agent.shell.output import OutputShipper
 from fairlead_bus.port import Bus, BusError
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import RunOrder
-from fairlead_schemas.wire.events import StartFault
 
 SPEC_TRIES = 5
 
 _log = structlog.get_logger()
-
-
-class Asked(Protocol):
-    """Authority that decides if a run may start, and receives the reports of runs that do not."""
-
-    def may_start(self, key: RunKey) -> bool:
-        """Asked whenever time has passed; one that may not is the asked one's to report."""
-        ...
-
-    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
-        """Report that the run cannot be started, with the reason and the party at fault."""
-        ...
-
-    def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
-        """Report that the run was not started because a node is not fit for it: this node, or that of the blamed rank."""
-        ...
 
 
 class Checks(Protocol):
@@ -60,18 +44,21 @@ class Checks(Protocol):
 
 
 class RunStarter:
-    """Starts runs of one node."""
+    """Starts runs of one node. `may_start` returns True if a run may still be started, and ends one that may not; called
+    whenever time has passed.
+    """
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked, preparation: LaunchPreparation,
-        spawn: Callable[[Coroutine[Any, Any, None]], None], checks: Checks,
+        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, preparation: LaunchPreparation,
+        checks: Checks, *, emit: Emit, may_start: Callable[[RunKey], bool],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._preparation = preparation
         self._checks = checks
         #: Parts of gangs that may start: their node was looked at.
         self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
-        self._place, self._asked, self._spawn = place, asked, spawn
+        self._place, self._emit, self._may_start, self._spawn = place, emit, may_start, spawn
         #: Tasks of runs that were not handed to the runtime yet, and those of them with a requested stop.
         self._under_way: dict[RunKey, asyncio.Task[Any]] = {}
         self._stopped: set[RunKey] = set()
@@ -79,13 +66,13 @@ class RunStarter:
     def start(self, order: RunOrder) -> None:
         """Start it, now or when its job file is here; or say why not."""
         key = key_of(order)
-        if not self._asked.may_start(key):
+        if not self._may_start(key):
             return
         if len(order.nodes) > 1:
             self._preparation.expect(order)
         there = {each.uuid for gpu in self._devices.gpus() for each in gpu.instances} if order.instances else set[str]()
         if missing := [uuid for uuid in order.instances if uuid not in there]:
-            self._asked.start_failed(key, f"this node has no MIG instance {missing[0]}")
+            self._emit(RunStartFailed(key, f"this node has no MIG instance {missing[0]}"))
         elif len(order.hosts) > 1 and key not in self._fit:
             self._spawn(self._guarded(key, self._look_and_start(order)))
         elif order.spec_hash:
@@ -100,7 +87,7 @@ class RunStarter:
         key = key_of(order)
         failure, blames = await self._checks.before(order)
         if failure:
-            self._asked.unfit(key, failure, blames)
+            self._emit(RunUnfit(key, failure, blames))
             return
         self._fit.add(key)
         self.start(order)
@@ -115,7 +102,7 @@ class RunStarter:
                 return
             self._preparation.prepare(launch)
         except Unlaunchable as error:
-            self._asked.start_failed(key_of(order), str(error), error.fault)
+            self._emit(RunStartFailed(key_of(order), str(error), error.fault))
             return
         except Exception as error:  # noqa: BLE001 -- one job file must not end the agent
             self._gave_up(key_of(order), error)
@@ -141,7 +128,7 @@ class RunStarter:
             if key not in self._stopped:
                 raise  # the agent ends
             self._fit.discard(key)
-            self._asked.start_failed(key, "was asked to stop before it was started")
+            self._emit(RunStartFailed(key, "was asked to stop before it was started"))
         except Exception as error:  # noqa: BLE001 -- as in `_launch`
             self._gave_up(key, error)
         finally:
@@ -151,7 +138,7 @@ class RunStarter:
 
     def _gave_up(self, key: RunKey, error: Exception) -> None:
         _log.error("a run could not be started", run=key.name, exc_info=error)
-        self._asked.start_failed(key, f"its agent could not start it: {type(error).__name__}: {error}")
+        self._emit(RunStartFailed(key, f"its agent could not start it: {type(error).__name__}: {error}"))
 
     async def _meet_and_start(self, launch: Launch) -> None:
         """No rank before every rank's node could start it."""
@@ -161,7 +148,7 @@ class RunStarter:
                 return
             self._preparation.prepare(launch)
         except Unlaunchable as error:
-            self._asked.start_failed(launch.key, str(error), error.fault)
+            self._emit(RunStartFailed(launch.key, str(error), error.fault))
             return
         self._runtime.start(launch)
 
@@ -174,22 +161,10 @@ class RunStarter:
                     return
             await asyncio.sleep(0.2 * 2**attempt)
         self._fit.discard(key_of(order))
-        self._asked.start_failed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store")
+        self._emit(RunStartFailed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store"))
 
 
 DIRTY_POLL_S = 1.0
-
-
-class Hears(Protocol):
-    """Receiver of words and of notices to runs."""
-
-    def over(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
-        """Handle the end of the run. `clean`: the run left no process or memory on its GPUs, and they are free."""
-        ...
-
-    def cleaned(self, run: RunEntry) -> None:
-        """Nothing is left on its GPUs any more."""
-        ...
 
 
 class RunEnder:
@@ -197,17 +172,17 @@ class RunEnder:
 
     def __init__(
         self, core: Reconciler, output: OutputShipper, devices: Devices, gpu_use: GpuUseWatcher, monitor: HealthMonitor,
-        guard_reports: GuardReports, hears: Hears, spawn: Callable[[Coroutine[Any, Any, None]], None],
+        guard_reports: GuardReports, *, emit: Emit, spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._core, self._output, self._devices = core, output, devices
         self._gpu_use, self._monitor, self._guard_reports = gpu_use, monitor, guard_reports
-        self._hears, self._spawn = hears, spawn
+        self._emit, self._spawn = emit, spawn
         #: Ended runs after which the node is being looked at.
         self._checking: set[RunKey] = set()
 
     def exited(self, key: RunKey, exit: Exit) -> None:
         """Report that a run has ended: at once if there is nothing to wait for, otherwise in the background."""
-        exit = self.explained(key, exit)
+        exit = self._explained(key, exit)
         run = self._core.ledger.runs.get(key)
         gpus = run.devices if run is not None else ()
         if self._output.silent(key) and (not gpus or (self._devices.simulated and not self._devices.busy(gpus))):
@@ -215,18 +190,27 @@ class RunEnder:
         else:
             self._spawn(self._exited(key, exit, run))
 
-    def explained(self, key: RunKey, exit: Exit) -> Exit:
-        """The same; or what the guard says, where it has ended the run while this process was dead or stood still."""
-        how = self._guard_reports.how(key.name)
-        return exit._replace(message=how, fenced=True) if how else exit
+    async def ended_while_away(self, run: RunEntry, exit: Exit) -> tuple[Exit, bool]:
+        """Return (exit, clean) of a run that has ended while no agent was running."""
+        clean = not await self._gpu_use.left_over(run)
+        return self._explained(run.key, exit), clean
+
+    def forget_guard_reports(self, still_open: Collection[RunKey]) -> None:
+        """Remove the guard's reports that are about none of these runs."""
+        self._guard_reports.forget({key.name for key in still_open})
 
     async def look_at_what_was_left(self) -> None:
-        """Check the GPUs with leftovers periodically, without end, and notify the receiver once they are clean."""
+        """Check the GPUs with leftovers periodically, without end, and emit RunGpusClean once they are clean."""
         while True:
             await asyncio.sleep(DIRTY_POLL_S)
             for run in [run for run in self._core.dirty() if run.key not in self._checking]:
                 if not await self._gpu_use.left_over(run):
-                    self._hears.cleaned(run)
+                    self._emit(RunGpusClean(run.key))
+
+    def _explained(self, key: RunKey, exit: Exit) -> Exit:
+        """Return the exit, or the guard's account of it where the guard has ended the run while this process did not work."""
+        how = self._guard_reports.how(key.name)
+        return exit._replace(message=how, fenced=True) if how else exit
 
     async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
         await self._output.ended(key)
@@ -236,7 +220,7 @@ class RunEnder:
         exit = self._monitor.ended(key, exit)
         if self._monitor.wants_check(key, exit, asked=key in self._core.stopping):
             clean = self._check(key) and clean
-        self._hears.over(key, exit, clean=clean)
+        self._emit(RunEnded(key, exit, clean))
 
     def _check(self, key: RunKey) -> bool:
         """Look at the node. False: the run's GPUs wait for what comes of it."""

@@ -72,7 +72,7 @@ class Upkeep:
                 flushed = time.monotonic()
 
     def _mind_the_disk(self) -> None:
-        """Nothing is started while the journal's reserve is not there (`Hearing.may_start`)."""
+        """Nothing is started while the journal's reserve is not there (`RunEventHandler.may_start`)."""
         reserve = self._journal.reserve
         if reserve.short and reserve.take():
             _log.warning("the disk has room again", directory=self._directory)
