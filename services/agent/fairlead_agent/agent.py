@@ -1,7 +1,7 @@
 """The agent's shell: bus, journal, runtime and devices around the core. It holds no rules.
 
-Everything that happens goes to the core as one call: what the placer says and what becomes of the node here, what happens to runs in
-`shell/run_events.py`. What follows is `shell/executor.py`'s. The parts know nothing of each other. Start at `Agent.run`.
+Each event becomes one call of the core: messages of the placer and changes of the node here, events of runs in `shell/run_events.py`.
+`shell/executor.py` carries out the resulting steps. The parts know nothing of each other. Start at `Agent.run`.
 """
 
 import asyncio
@@ -202,13 +202,13 @@ class Agent:
     # ------------------------------------------------------------------ what happens, to the core
 
     def _handle_run_event(self, event: RunEvent) -> None:
-        self._run_events.handle(event)
+        self._run_events.handle(event)  # a part that emits is made before the handler
 
     def _may_start(self, key: RunKey) -> bool:
         return self._run_events.may_start(key)
 
     def desired(self, desired: Desired) -> None:
-        """The placer's list."""
+        """Take up the placer's list of runs for this node."""
         self.do(self.core.desired(desired, boottime_ns(), time.time_ns()))
         if (desired.incarnation, desired.sequence) == (self.ledger.incarnation, self.core.taken):
             idle = not self.core.dirty() and not any(run.open for run in self.ledger.runs.values())
@@ -216,13 +216,13 @@ class Agent:
             self.monitor.noticed("drained_hook", self.hook.failure)
 
     def confirmed(self, confirm: ReportAck, now: int) -> None:
-        """The placer has confirmed reports, and answered a beat."""
-        self.monitor.heard(confirm.wall_ns, confirm.beat)
+        """Take note that the placer has confirmed reports, and answered a beat."""
+        self.monitor.take_placer_time(confirm.wall_ns, confirm.beat)
         self.do(self.core.confirmed(confirm, now, time.time_ns()))
         self.lease.renew(self.core.renewed)
 
     def reconnected(self) -> None:
-        """The bus is there again."""
+        """Send again the output that was lost while the bus was away."""
         self.tasks.spawn(self.output.resend())
 
     def was_cut(self, plan: int, failure: str) -> None:
@@ -230,20 +230,20 @@ class Agent:
         self.do(self.core.was_cut(plan, failure, self._inventory()))
 
     def give_up(self, reason: str) -> None:
-        """Journal and log do not fit."""
+        """End the agent, because journal and log do not fit."""
         self._given_up = reason
         self._stopped.set()
 
     def ailed(self, seen: list[HealthSeen]) -> None:
-        """Something is not well, or is again."""
+        """Report changes of the node's health."""
         self.do(self.core.ailed(seen))
 
     def introduce(self) -> None:
-        """The node says something else of itself."""
+        """Report the node's changed inventory."""
         self.do(self.core.changed(self._inventory()))
 
     def do(self, step: Step) -> None:
-        """Journal what follows from something, and carry it out."""
+        """Journal a step of the core, and carry it out."""
         self._executor.do(step)
 
     # ------------------------------------------------------------------ answers

@@ -15,7 +15,7 @@ MARK_EVERY_NS = 10 * SECOND_NS
 
 
 class CheckpointReports:
-    """Save reports of one node's runs."""
+    """Checkpoint marks of one node's runs, and their reports to the placer."""
 
     def __init__(self, draft: Draft, run_stop: RunStop) -> None:
         self._draft, self._run_stop = draft, run_stop

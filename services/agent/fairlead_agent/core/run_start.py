@@ -1,4 +1,4 @@
-"""Runs on their way in: accepted once, started, and found again after a restart of the agent. Pure."""
+"""Starts of runs: accepted once, started, and found again after a restart of the agent. Pure."""
 
 from fairlead_agent.core.checkpoint_reports import CheckpointReports
 from fairlead_agent.core.ledger import Accepted, RunEntry

@@ -90,7 +90,9 @@ def fenced_times(notice_ns: int, grace_ns: int, room_ns: int = FENCE_GRACE_NS) -
 
 
 class RunStop:
-    """`fence_grace_ns`: what a run of a fenced node has, from notice to KILL."""
+    """Stops of one node's runs, and the reports of their ends. `fence_grace_ns`: what a run of a fenced node has, from notice
+    to KILL.
+    """
 
     def __init__(self, draft: Draft, fence_grace_ns: int) -> None:
         self._draft, self._fence_grace_ns = draft, fence_grace_ns
@@ -106,12 +108,12 @@ class RunStop:
             if stopping.in_notice and not notice_ns:
                 self.terminate(run.key, now)
             return
-        told = run.checkpoint if run.checkpoint is not None and run.checkpoint.is_told else None
-        if told is None or run.phase != "running":
+        checkpoint = run.checkpoint if run.checkpoint is not None and run.checkpoint.is_told else None
+        if checkpoint is None or run.phase != "running":
             notice_ns = 0
         self.stopping[run.key] = Stopping(outcome, grace_ns, now, notice_ns, message)
-        if notice_ns and told is not None:
-            self._draft.ask(NoticeRun(run.key, told, reason))
+        if notice_ns and checkpoint is not None:
+            self._draft.ask(NoticeRun(run.key, checkpoint, reason))
         else:
             self._draft.ask(TerminateRun(run.key))
 

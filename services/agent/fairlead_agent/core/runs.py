@@ -63,7 +63,7 @@ class Found(NamedTuple):
     """State of a run in the runtime after the agent's restart; the journal holds the run open."""
 
     state: Literal["running", "ended", "never", "lost"]
-    """"ended" with `exit`; "never": certainly not started; "lost": started, and nobody saw its end."""
+    """"ended" with `exit`; "never": certainly not started; "lost": started, and its end was not observed."""
     exit: Exit = Exit()
     clean: bool = False
     #: What it runs: the image by its digest; "" for a process.

@@ -90,7 +90,7 @@ def tell(directory: Path, runs: Collection[str], silence_s: float, now_ns: int) 
 
 
 class GuardReports:
-    """The agent's look at it; `how` is asked at every end of a run, so it reads only what is new."""
+    """Reader of the guard's reports, for the agent; `how` is called at every end of a run, so it reads only what is new."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / DIRECTORY

@@ -1,4 +1,4 @@
-"""Steps between an order and its start for several nodes or several processes: the meeting of the ranks, the box next to
+"""Steps between an order and its start for several nodes or several processes: the rendezvous of the ranks, the box next to
 the run, MPI's daemons. This module is the shell of its package; it calls and answers other nodes' agents on the bus.
 """
 
@@ -42,7 +42,7 @@ def box_path(directory: Path) -> str:
 
 
 class LaunchPreparation:
-    """Part of one node in runs of several ranks. `may_start` returns True if a run may still be started, and ends one that may
+    """Preparation of runs of several ranks on one node. `may_start` returns True if a run may still be started, and ends one that may
     not.
     """
 
@@ -95,7 +95,7 @@ class LaunchPreparation:
                 (path.parent / "order").write_bytes(bytes(encode_order(order)))
                 self._daemons.open(order, path)
         except OSError as error:
-            raise Unlaunchable(f"what its launcher needs cannot be put beside it: {error}") from error
+            raise Unlaunchable(f"what its launcher needs cannot be put next to it: {error}") from error
 
     def over(self, key: RunKey) -> None:
         """The run has ended: nothing of it is needed any more."""

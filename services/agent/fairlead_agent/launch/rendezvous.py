@@ -1,8 +1,8 @@
 """Rendezvous before the start: no rank of a gang starts its program before every rank's node has reported that it is ready.
 
 Without it the first ranks wait in their rendezvous, and give up, while another still pulls its image. The ranks meet at
-the node of rank 0: the others ask it again and again, until the answer is that all are there. A rank that asks too
-early is asked to come again; a rank that is ordered to stop meanwhile stops. The meeting is not stored: a new process
+the node of rank 0: the others ask it again and again, until it answers that all are ready. A rank that asks too
+early is asked to come again; a rank that is ordered to stop meanwhile stops. The rendezvous is not stored: a new process
 of rank 0's agent ends the runs it had not started.
 """
 

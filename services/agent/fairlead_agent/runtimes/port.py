@@ -31,7 +31,9 @@ class Runtime(Protocol):
     name: str
 
     async def open(self, emit: Emit) -> None:
-        """Get ready; from then on, RunPreparing, RunStarted, RunStartFailed and RunExited are emitted. Raises RuntimeUnfit with a sentence that says how to mend it."""
+        """Get ready to start runs, and to emit RunPreparing, RunStarted, RunStartFailed and RunExited. Raises RuntimeUnfit with a
+        sentence that says how to mend it.
+        """
         ...
 
     async def adopt(self, keys: Collection[RunKey], epochs: Mapping[RunKey, int] | None = None) -> dict[RunKey, Found]:

@@ -1,4 +1,4 @@
-"""Runs that report when they have saved: looks for their words, and notifies them when their end is near.
+"""Watcher of runs that report when they have saved: reads their marks, and notifies them when their end is near.
 
 A mark is a file that the job writes (FAIRLEAD_CHECKPOINT_FILE); its content is passed on with it. Only runs whose
 job file has `checkpoint` are looked at. In a gang, rank 0 reports for all ranks. The core decides what follows.
@@ -39,18 +39,18 @@ class CheckpointWatcher:
         self._looks = 0
 
     def hold(self, run: RunEntry) -> None:
-        """Start to look for the words of a run that has started."""
+        """Start to look for the marks of a run that has started."""
         if run.checkpoint is not None and run.key.rank == 0:
             self._files[run.key] = self._runtime.checkpoint_file(run.key)
 
     def let_go(self, key: RunKey) -> CheckpointMark | None:
-        """Stop looking for the words of a run that has ended, and return its last word."""
+        """Stop looking for the marks of a run that has ended, and return its last one."""
         path = self._files.pop(key, None)
         self._noticed.discard(key)
         return read_mark(path) if path is not None else None
 
     def poll(self) -> None:
-        """Look; a call costs one look at a file per run that has its notice, every fifth one per run."""
+        """Read the marks; a call costs one look at a file per run that has its notice, every fifth one per run."""
         self._looks += 1
         for key in list(self._files if self._looks % LOOKS == 0 else self._noticed):
             mark = read_mark(self._files[key]) if key in self._files else None
@@ -58,11 +58,13 @@ class CheckpointWatcher:
                 self._emit(CheckpointMarked(key, mark))
 
     def notice(self, notice: NoticeRun, left_s: float) -> None:
-        """Tell a run that its end is near; `left_s`: so long a command may take."""
+        """Notify a run that its end is near; `left_s`: so long a command may take."""
         key, path = notice.key, self._files.get(notice.key)
         self._emit(RunNoticed(key, read_mark(path) if path is not None else None))
         self._noticed.add(key)
-        _log.info("a run is told that it will end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason)
+        _log.info(
+            "a run is notified that it will end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason
+        )
         if notice.checkpoint.signal:
             self._runtime.signal(key, notice.checkpoint.signal)
         else:
@@ -76,12 +78,12 @@ class CheckpointWatcher:
             _log.warning("a checkpoint command has failed", job=key.job, rank=key.rank, code=done.code, said=done.said)
         path = self._files.get(key)
         if done.code == 0 and path is not None and (mark := read_mark(path)) is not None:
-            self._emit(CheckpointMarked(key, mark))  # its own word says more than an exit code
+            self._emit(CheckpointMarked(key, mark))  # its own mark is better evidence than an exit code
         self._emit(NoticeCommandEnded(key, done.code == 0))
 
 
 def read_mark(path: Path) -> CheckpointMark | None:
-    """Return the word in a file. None when there is none yet: no file, a file of time 0, or a path that is not a regular
+    """Return the mark in a file. None when there is none yet: no file, a file of time 0, or a path that is not a regular
     file.
     """
     try:

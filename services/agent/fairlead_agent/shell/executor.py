@@ -39,14 +39,14 @@ _log = structlog.get_logger()
 
 
 class InstructionResults(Protocol):
-    """Listener for the results of instructions."""
+    """Receiver of the results of instructions."""
 
     def was_cut(self, plan: int, failure: str) -> None:
         """Handle the end of a repartition; `failure` is its reason, "" if it succeeded."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """The agent must end."""
+        """End the agent."""
         ...
 
 
@@ -65,7 +65,7 @@ class StepExecutor:
         self._tick = asyncio.Event()
 
     def do(self, step: Step) -> None:
-        """Journal it; the rest of it when that is on the disk."""
+        """Journal a step; send and carry out the rest of it when that is on the disk."""
         if step.reports or step.instructions:
             self._journal.write(step.records, lambda: self._durable(step))
         elif step.records:
@@ -121,7 +121,7 @@ class StepExecutor:
             failure = self._devices.cut(order)
         elif not failure:
             failure = await asyncio.to_thread(self._devices.cut, order)
-        _log.info("a GPU is cut anew", gpu=order.gpu, plan=order.plan, failure=failure)
+        _log.info("a GPU is repartitioned", gpu=order.gpu, plan=order.plan, failure=failure)
         self._results.was_cut(order.plan, failure)
 
     async def _busy(self, gpus: tuple[str, ...]) -> dict[str, str]:

@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class GpuUseWatcher:
-    """The GPUs of one node, and the runs on them. Emits RunOverShare for a run that uses more than its share."""
+    """Watcher of the GPUs of one node, and of the runs on them. Emits RunOverShare for a run that uses more than its share."""
 
     def __init__(
         self, core: Reconciler, runtime: Runtime, devices: Devices, *,
@@ -54,7 +54,7 @@ class GpuUseWatcher:
             await self.look()
 
     async def look(self) -> None:
-        """Once: who uses what, and who uses more than its share."""
+        """Read once which run uses which GPU, and find runs that use more than their share."""
         running = {run.key for run in self._core.ledger.runs.values() if run.open and run.devices}
         if not running:
             self.uses = {}
@@ -116,7 +116,7 @@ log = structlog.get_logger()
 
 
 class GpuSampler:
-    """Samples of one node, on the bus. Lossy by design."""
+    """Publisher of one node's GPU samples on the bus. Lossy by design."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class GpuSampler:
         self.loads: dict[str, int] = {}
 
     def hold(self, run: RunEntry) -> None:
-        """The run's devices are in use from here on."""
+        """Take the run's devices as in use from here on."""
         for uuid in run.devices:
             self._held.setdefault(uuid, []).append(_name(run))
 

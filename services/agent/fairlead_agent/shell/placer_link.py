@@ -29,11 +29,11 @@ class PlacerEvents(Protocol):
     """Receiver of the placer's messages."""
 
     def desired(self, desired: Desired) -> None:
-        """The placer's list; the same one again and again."""
+        """Take the placer's list of runs; the same one comes again and again."""
         ...
 
     def confirmed(self, confirm: ReportAck, now: int) -> None:
-        """The placer has taken our reports up to a number, and answers a beat."""
+        """Take note that the placer has committed reports up to a number, and answered a beat."""
         ...
 
     def reconnected(self) -> None:
@@ -51,7 +51,7 @@ class PlacerLink:
         self._subscriptions: list[Subscription] = []
 
     async def open(self) -> None:
-        """Listen."""
+        """Subscribe to the placer's messages."""
         node = self._settings.node
         self._subscriptions = [
             await self._bus.subscribe(subjects.confirm(node), self._on_confirm),
@@ -60,19 +60,19 @@ class PlacerLink:
         self._bus.on_reconnect(self._on_reconnect)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """End the subscriptions."""
         for subscription in self._subscriptions:
             with contextlib.suppress(BusError):
                 await subscription.close()
 
     def report_soon(self) -> None:
-        """The outbox has something."""
+        """Send soon, because the outbox has something."""
         self._report.set()
 
     # ------------------------------------------------------------------ for ever
 
     async def beats(self) -> None:
-        """Say that the node lives, and how far it has come."""
+        """Send heartbeats, which state how far the node has come."""
         ledger = self._core.ledger
         while True:
             beat = Heartbeat(
@@ -99,7 +99,7 @@ class PlacerLink:
             for message in self._outbox.due(boottime_ns()):
                 await self._bus.publish(subject, message)
 
-    # ------------------------------------------------------------------ what is heard
+    # ------------------------------------------------------------------ what is received
 
     def _on_desired(self, _key: str, value: bytes) -> None:
         try:

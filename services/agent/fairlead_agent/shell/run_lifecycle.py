@@ -2,8 +2,8 @@
 where the order only names it, lets ranks of several nodes meet, and reports what cannot be started. The core
 decides if a run still may be started.
 
-From the end of a run to the word that it is over: its last output is shipped, its GPUs are looked at, and the node itself
-after one that failed or was long. What follows from that is the core's to say. Start at `RunEnder.exited`.
+End of a run, from RunExited to RunEnded: its last output is shipped, its GPUs are looked at, and the node itself after one
+that failed or was long. The core decides what follows. Start at `RunStarter.start` and `RunEnder.exited`.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ class Checks(Protocol):
     """Checks of the node before a gang starts."""
 
     async def before(self, order: RunOrder) -> tuple[str, int | None]:
-        """("" or why this node's part shall not start, the rank whose node is to blame where it is another)."""
+        """Return ("" or why this node's part shall not start, the rank whose node is to blame where it is another)."""
         ...
 
 
 class RunStarter:
-    """Starts runs of one node. `may_start` returns True if a run may still be started, and ends one that may not; called
+    """Starter of one node's runs. `may_start` returns True if a run may still be started, and ends one that may not; called
     whenever time has passed.
     """
 
@@ -64,7 +64,7 @@ class RunStarter:
         self._stopped: set[RunKey] = set()
 
     def start(self, order: RunOrder) -> None:
-        """Start it, now or when its job file is here; or say why not."""
+        """Start a run, now or when its job file is here; emit the reason where it cannot be started."""
         key = key_of(order)
         if not self._may_start(key):
             return
@@ -141,7 +141,7 @@ class RunStarter:
         self._emit(RunStartFailed(key, f"its agent could not start it: {type(error).__name__}: {error}"))
 
     async def _meet_and_start(self, launch: Launch) -> None:
-        """No rank before every rank's node could start it."""
+        """Start a rank when every rank's node could start its own."""
         try:
             await self._runtime.prepare(launch)
             if not await self._preparation.meet(launch.order):
@@ -168,7 +168,7 @@ DIRTY_POLL_S = 1.0
 
 
 class RunEnder:
-    """The ends of one node's runs."""
+    """Observer of the ends of one node's runs: output, GPUs and the node's health after them."""
 
     def __init__(
         self, core: Reconciler, output: OutputShipper, devices: Devices, gpu_use: GpuUseWatcher, monitor: HealthMonitor,
@@ -181,7 +181,7 @@ class RunEnder:
         self._checking: set[RunKey] = set()
 
     def exited(self, key: RunKey, exit: Exit) -> None:
-        """Report that a run has ended: at once if there is nothing to wait for, otherwise in the background."""
+        """Emit RunEnded for a run that has exited: at once if there is nothing to wait for, otherwise in the background."""
         exit = self._explained(key, exit)
         run = self._core.ledger.runs.get(key)
         gpus = run.devices if run is not None else ()

@@ -44,7 +44,7 @@ class FactCollector:
         self._directories = [settings.directory]
         self._engine: Engine | None = None
         self._engine_at = 0.0
-        #: What the engine says of itself, newest.
+        #: The engine's newest description of itself.
         self._engine_said: Mapping[str, Any] = {}
 
     @property

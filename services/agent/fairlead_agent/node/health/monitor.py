@@ -45,7 +45,7 @@ class HealthEvents(Protocol):
     """Receiver of health changes, which reports them and introduces the node."""
 
     def ailed(self, seen: list[HealthSeen]) -> None:
-        """To be reported."""
+        """Report these changes."""
         ...
 
     def introduce(self) -> None:
@@ -114,7 +114,7 @@ class HealthMonitor:
             keeping.save(self._file, self._kept)
 
     async def close(self) -> None:
-        """No more."""
+        """Stop the monitoring."""
         await self.gate.stop()
         self._log.close()
 
@@ -123,24 +123,24 @@ class HealthMonitor:
         """Health of the GPUs at the last look; empty before the first."""
         return () if self._before is None else self._before.gpus
 
-    # -- what the agent tells
+    # -- what the agent reports to it
 
-    def heard(self, wall_ns: int, beat_ns: int) -> None:
-        """The placer's time, in answer to the beat of that (boot) time."""
+    def take_placer_time(self, wall_ns: int, beat_ns: int) -> None:
+        """Compare the clocks: the placer's time, in answer to the beat of that (boot) time."""
         under_way_ns = boottime_ns() - beat_ns
         if wall_ns and 0 < under_way_ns < ROUND_TRIP_NS:
             self._skew_ns = time.time_ns() - wall_ns - under_way_ns // 2
 
     def started(self, key: RunKey) -> None:
-        """A run has begun."""
+        """Take note that a run has begun."""
         self._since[key] = time.monotonic_ns()
 
     def killed(self, key: RunKey) -> None:
-        """A run was killed; it should end."""
+        """Take note that a run was killed, and should end."""
         self._kills.setdefault(key, time.monotonic_ns())
 
     def ended(self, key: RunKey, exit: Exit) -> Exit:
-        """A run has ended; how, with what its GPUs had to say."""
+        """Return the exit of an ended run, with the evidence from its GPUs."""
         self._kills.pop(key, None)
         return self._notes.told(key, exit)
 
@@ -154,7 +154,7 @@ class HealthMonitor:
         return failed or lasted_ns >= LONG_NS
 
     def noticed(self, code: str, evidence: str) -> None:
-        """Something of the node itself that others of the agent have found; "": it is over."""
+        """Report a finding of another part of the agent about the node; "": it is over."""
         self._tell(self._watch.told(code, evidence, time.monotonic_ns()))
 
     # -- examinations
