@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fairlead_agent.core.run_events import RunEvent, RunExited, RunPreparing, RunStarted, RunStartFailed
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.launch.plan import Launch, Place, Program, plan
 from fairlead_schemas.wire.desired import RunOrder
@@ -30,7 +31,7 @@ def incarnation() -> str:
 
 
 class Watch:
-    """What a runtime said."""
+    """Events that a runtime has emitted."""
 
     def __init__(self) -> None:
         self.starts: list[RunKey] = []
@@ -39,34 +40,31 @@ class Watch:
         self.faults: dict[RunKey, StartFault] = {}
         self.prepared: list[RunKey] = []
         self.exits: dict[RunKey, Exit] = {}
-        self._heard = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def preparing(self, key: RunKey) -> None:
-        self.prepared.append(key)
-        self._heard.set()
-
-    def started(self, key: RunKey, image: str = "") -> None:
-        self.starts.append(key)
-        self.images[key] = image
-        self._heard.set()
-
-    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
-        self.failures[key] = message
-        self.faults[key] = fault
-        self._heard.set()
-
-    def exited(self, key: RunKey, exit: Exit) -> None:
-        assert key not in self.exits, f"{key} ended twice"
-        self.exits[key] = exit
-        self._heard.set()
+    def handle(self, event: RunEvent) -> None:
+        match event:
+            case RunPreparing(key):
+                self.prepared.append(key)
+            case RunStarted(key, image):
+                self.starts.append(key)
+                self.images[key] = image
+            case RunStartFailed(key, message, fault):
+                self.failures[key], self.faults[key] = message, fault
+            case RunExited(key, exit):
+                assert key not in self.exits, f"{key} ended twice"
+                self.exits[key] = exit
+            case _:
+                raise AssertionError(f"no runtime emits {event}")
+        self._changed.set()
 
     async def until(self, met: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Wait until something holds; looked at whenever the runtime says something, and ten times a second."""
+        """Wait until something holds; looked at whenever the runtime emits something, and ten times a second."""
         async with asyncio.timeout(timeout_s):
             while not met():
-                self._heard.clear()
+                self._changed.clear()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._heard.wait(), 0.1)
+                    await asyncio.wait_for(self._changed.wait(), 0.1)
 
     async def exit_of(self, key: RunKey) -> Exit:
         """Wait for one run's end."""

@@ -15,7 +15,7 @@ from fairlead_agent.linux.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.run_directory import write_note
-from fairlead_agent.shell.checkpoint_watcher import read_word
+from fairlead_agent.shell.checkpoint_watcher import read_mark
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
@@ -47,7 +47,7 @@ class World:
             runtime = DockerRuntime(self.base, "n1", self.incarnation, simulated=True, socket=SOCKET, patience=soon)
         else:
             runtime = ProcessRuntime(self.base, "n1", self.incarnation)
-        await runtime.open(watch)
+        await runtime.open(watch.handle)
         self._open.append(runtime)
         return runtime, watch
 
@@ -396,13 +396,13 @@ async def test_a_run_says_in_a_file_that_it_has_saved(world: World) -> None:
     words = f"{save.format(1)}; {WAITS}; {save.format(2)}; echo done; sleep 600"
     runtime.start(world.sh("795", words, checkpoint=Checkpoint()))
     out, path = runtime.output(key("795"))[0], runtime.checkpoint_file(key("795"))
-    assert read_word(path) is None
+    assert read_mark(path) is None
     await until_file(out, b"ready")
-    first = read_word(path)
+    first = read_mark(path)
     await watch.until(lambda: key("795") in watch.starts)
     runtime.signal(key("795"), "SIGUSR1")
     await until_file(out, b"ready\ndone")
-    second = read_word(path)
+    second = read_mark(path)
     assert first is not None
     assert second is not None
     assert (first.note, second.note) == ("step=1", "step=2")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.core.runs import Word
-from fairlead_agent.shell.checkpoint_watcher import FILE_BYTES_MAX, read_word
+from fairlead_agent.core.runs import CheckpointMark
+from fairlead_agent.shell.checkpoint_watcher import FILE_BYTES_MAX, read_mark
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen, StartSeen
 from tests.agent.placer_script import order
@@ -32,13 +32,13 @@ TOLD = Checkpoint(signal="SIGUSR1", notice_ns=60 * SECOND)
 def test_a_word_is_a_file_with_a_time(tmp_path: Path) -> None:
     """An empty one is a word, too; none is said where there is no file, or one of time 0, as containers are given."""
     path = tmp_path / "word"
-    assert read_word(path) is None
+    assert read_mark(path) is None
     path.touch()
     os.utime(path, ns=(0, 0))
-    assert read_word(path) is None
+    assert read_mark(path) is None
     path.write_text("step=1200\nmore\n")
     os.utime(path, ns=(5, 7))
-    assert read_word(path) == Word(7, "step=1200")
+    assert read_mark(path) == CheckpointMark(7, "step=1200")
 
 
 def test_what_is_no_file_is_no_word(tmp_path: Path) -> None:
@@ -50,18 +50,18 @@ def test_what_is_no_file_is_no_word(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "folder").mkdir()
-    assert [read_word(tmp_path / name) for name in ("link", "pipe", "folder")] == [None, None, None]
+    assert [read_mark(tmp_path / name) for name in ("link", "pipe", "folder")] == [None, None, None]
 
 
 def test_a_word_that_grows_too_long_is_emptied(tmp_path: Path) -> None:
     """It is on the node's own disk; what it said still counts, and does not count twice."""
     path = tmp_path / "word"
     path.write_text("step=1\n" + "x" * FILE_BYTES_MAX)
-    first = read_word(path)
+    first = read_mark(path)
     assert first is not None
     assert first.note == "step=1"
     assert path.stat().st_size == 0
-    second = read_word(path)
+    second = read_mark(path)
     assert second is not None
     assert second.stamp == first.stamp
 

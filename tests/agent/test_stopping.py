@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead_agent.core.checkpoint_reports import WORD_EVERY_NS
+from fairlead_agent.core.checkpoint_reports import MARK_EVERY_NS
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS
-from fairlead_agent.core.runs import Exit, Found, RunKey, Word
+from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey
 from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.desired import RunOrder
@@ -72,8 +72,8 @@ def test_its_word_after_the_notice_ends_the_notice() -> None:
     """It is free to be ended: TERM at once, and the placer hears that it has saved, after its notice."""
     node = running()
     node.desire(6, stopped(), now=AT)
-    node.do(node.core.told(KEY, None, AT))
-    step = node.do(node.core.said(KEY, Word(100, "step=1200"), AT + SECOND_NS))
+    node.do(node.core.noticed(KEY, None, AT))
+    step = node.do(node.core.checkpoint_marked(KEY, CheckpointMark(100, "step=1200"), AT + SECOND_NS))
     assert [TerminateRun(KEY)] == step.instructions
     assert [(r.at_ns, r.note, r.noticed) for r in step.reports if isinstance(r, CheckpointSeen)] == [
         (100, "step=1200", True)
@@ -84,11 +84,11 @@ def test_its_word_after_the_notice_ends_the_notice() -> None:
 def test_a_word_from_before_the_notice_does_not() -> None:
     """It is told on its own, and the run has its time."""
     node = running()
-    node.do(node.core.said(KEY, Word(90), AT))
+    node.do(node.core.checkpoint_marked(KEY, CheckpointMark(90), AT))
     node.desire(6, stopped(), now=AT + SECOND_NS)
-    told = node.do(node.core.told(KEY, Word(95), AT + SECOND_NS))
+    told = node.do(node.core.noticed(KEY, CheckpointMark(95), AT + SECOND_NS))
     assert [(r.at_ns, r.noticed) for r in told.reports if isinstance(r, CheckpointSeen)] == [(95, False)]
-    again = node.core.said(KEY, Word(95), AT + 2 * SECOND_NS)
+    again = node.core.checkpoint_marked(KEY, CheckpointMark(95), AT + 2 * SECOND_NS)
     assert (again.reports, again.instructions) == ([], [])
 
 
@@ -97,9 +97,11 @@ def test_of_many_words_the_newest_is_told_now_and_then() -> None:
     node = running()
     told: list[str] = []
     for second in range(25):
-        step = node.do(node.core.said(KEY, Word(1000 + second, f"step={second}"), AT + second * SECOND_NS))
+        step = node.do(
+            node.core.checkpoint_marked(KEY, CheckpointMark(1000 + second, f"step={second}"), AT + second * SECOND_NS)
+        )
         told += [report.note for report in step.reports if isinstance(report, CheckpointSeen)]
-    assert WORD_EVERY_NS == 10 * SECOND_NS
+    assert MARK_EVERY_NS == 10 * SECOND_NS
     assert told == ["step=0", "step=10", "step=20"]
 
 
@@ -107,8 +109,8 @@ def test_the_last_word_comes_before_the_end() -> None:
     """A run that saves, says so and exits at once loses nothing; its exit code 0 is no success: it was stopped."""
     node = running()
     node.desire(6, stopped(), now=AT)
-    node.do(node.core.told(KEY, None, AT))
-    reports = node.do(node.core.exited(KEY, Exit(code=0), True, 5, Word(100, "step=9"))).reports
+    node.do(node.core.noticed(KEY, None, AT))
+    reports = node.do(node.core.exited(KEY, Exit(code=0), True, 5, CheckpointMark(100, "step=9"))).reports
     assert isinstance(reports[0], CheckpointSeen)
     assert (reports[0].note, reports[0].noticed) == ("step=9", True)
     assert isinstance(reports[1], ExitSeen)
@@ -120,8 +122,8 @@ def test_a_command_that_ends_ends_the_notice() -> None:
     for saved in (True, False):
         node = running(Checkpoint(command=("save",), notice_ns=NOTICE))
         node.desire(6, stopped(), now=AT)
-        node.do(node.core.told(KEY, None, AT))
-        step = node.do(node.core.command_ended(KEY, saved, AT + SECOND_NS))
+        node.do(node.core.noticed(KEY, None, AT))
+        step = node.do(node.core.notice_command_ended(KEY, saved, AT + SECOND_NS))
         assert [TerminateRun(KEY)] == step.instructions
         assert [True] * saved == [report.noticed for report in step.reports if isinstance(report, CheckpointSeen)]
 
@@ -130,7 +132,7 @@ def test_of_a_gang_only_the_first_rank_speaks() -> None:
     """Another rank's command says nothing of the others: it goes on until the placer hurries it."""
     node, key = running(rank=3), KEY._replace(rank=3)
     node.desire(6, stopped(rank=3), now=AT)
-    assert node.core.command_ended(key, True, AT).instructions == []
+    assert node.core.notice_command_ended(key, True, AT).instructions == []
     assert [TerminateRun(key)] == node.desire(7, stopped(rank=3, notice_ns=0), now=AT).instructions
 
 
@@ -156,15 +158,15 @@ def test_a_fence_shortens_a_stop_that_is_under_way() -> None:
 def test_the_agent_knows_after_a_restart_what_it_has_told() -> None:
     """How the run saves and its newest word are in the journal; a word that came meanwhile is told before the end."""
     node = running()
-    node.do(node.core.said(KEY, Word(100), AT))
+    node.do(node.core.checkpoint_marked(KEY, CheckpointMark(100), AT))
     node.boot("boot-1", {KEY: Found("running")})
-    assert node.core.said(KEY, Word(100), 0).reports == []
-    step = node.boot("boot-1", {KEY: Found("ended", Exit(code=0), True, word=Word(200, "late"))})
+    assert node.core.checkpoint_marked(KEY, CheckpointMark(100), 0).reports == []
+    step = node.boot("boot-1", {KEY: Found("ended", Exit(code=0), True, mark=CheckpointMark(200, "late"))})
     assert [type(report).__name__ for report in step.reports] == ["InventorySeen", "CheckpointSeen", "ExitSeen"]
 
 
 def test_what_declares_nothing_is_never_asked() -> None:
     """A word of a run that the ledger does not hold, or of none that saves, is nothing."""
     node = running(None)
-    assert node.core.exited(KEY, Exit(code=0), True, 0, Word(5)).reports[0].n == 3
-    assert node.core.said(RunKey("9", 1, 0), Word(1), 0).reports == []
+    assert node.core.exited(KEY, Exit(code=0), True, 0, CheckpointMark(5)).reports[0].n == 3
+    assert node.core.checkpoint_marked(RunKey("9", 1, 0), CheckpointMark(1), 0).reports == []

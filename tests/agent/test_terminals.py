@@ -79,7 +79,7 @@ def measured(runtime: Runtime, *, contained: bool) -> dict[str, RunResources]:
 @contextlib.asynccontextmanager
 async def processes(base: Path) -> AsyncIterator[tuple[ProcessRuntime, Watch]]:
     runtime, watch = ProcessRuntime(base, "n1", incarnation()), Watch()
-    await runtime.open(watch)
+    await runtime.open(watch.handle)
     yield runtime, watch
     for job in ("801", "802"):
         runtime.kill(RunKey(job, 1, 0))
@@ -124,7 +124,7 @@ async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> 
 
     own = incarnation()
     runtime = DockerRuntime(tmp_path, "n1", own, simulated=True, socket=SOCKET)
-    await runtime.open(Watch())
+    await runtime.open(Watch().handle)
     client, key = docker.APIClient(version="auto"), RunKey("801", 1, 0)
     try:
         runtime.start(launch("801", "sh", "-c", "echo ready; sleep 600", image=ensure_image()))

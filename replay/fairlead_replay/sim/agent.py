@@ -81,7 +81,7 @@ class SimAgent:
         await self.bus.subscribe(subjects.confirm(name), self._on_confirm)
         await self.bus.on_put(subjects.DESIRED, name, lambda _key, value: self._on_desired(value))
         self.bus.on_reconnect(self._on_reconnect)
-        self.machine.exited, self.machine.cleaned, self.machine.said = self._on_exit, self._on_clean, self._on_word
+        self.machine.exited, self.machine.cleaned, self.machine.marked = self._on_exit, self._on_clean, self._on_mark
         self.machine.attended_since = self.loop.time()
         self.machine.lease = self.machine.boot_id, self.core.renewed
         found: dict[RunKey, Found] = {
@@ -101,7 +101,7 @@ class SimAgent:
     async def crash(self) -> None:
         """The process dies; what was being written to the journal is there in part."""
         self.dead = True
-        self.machine.exited = self.machine.cleaned = self.machine.said = self.machine.attended_since = None
+        self.machine.exited = self.machine.cleaned = self.machine.marked = self.machine.attended_since = None
         torn = [record for step in self._syncing for record in step.records]
         self.journal.extend(torn[: self.faults.rng.randint(0, len(torn))])
         if self._tick is not None:
@@ -156,15 +156,15 @@ class SimAgent:
             return
         if key in self._starting:
             self._on_started(key)
-        self._do(self.core.exited(key, exit, clean, 0, self.machine.words.get(key), now=self._now()))
+        self._do(self.core.exited(key, exit, clean, 0, self.machine.marks.get(key), now=self._now()))
 
-    def _on_word(self, key: RunKey) -> None:
-        if not self.dead and not self._sleeps(self._on_word, key) and key in self.machine.words:
-            self._do(self.core.said(key, self.machine.words[key], self._now()))
+    def _on_mark(self, key: RunKey) -> None:
+        if not self.dead and not self._sleeps(self._on_mark, key) and key in self.machine.marks:
+            self._do(self.core.checkpoint_marked(key, self.machine.marks[key], self._now()))
 
     def _on_command(self, key: RunKey, saved: bool) -> None:
         if not self.dead and not self._sleeps(self._on_command, key, saved):
-            self._do(self.core.command_ended(key, saved, self._now()))
+            self._do(self.core.notice_command_ended(key, saved, self._now()))
 
     def _on_clean(self, key: RunKey) -> None:
         if self.dead or self._sleeps(self._on_clean, key):
@@ -189,7 +189,7 @@ class SimAgent:
         self._look_after_health()
         for run in list(self.ledger.runs.values()):
             if run.open and run.checkpoint is not None:
-                self._on_word(run.key)
+                self._on_mark(run.key)
         self._flush()
         if self.beats % READ_EVERY_BEATS == 0:
             self._read_desired()
@@ -251,7 +251,7 @@ class SimAgent:
                     self._starting.add(key)
                     self.loop.call_later(self.faults.delay(), self._on_started, key)
             case NoticeRun(key):
-                self._do(self.core.told(key, self.machine.words.get(key), self._now()))
+                self._do(self.core.noticed(key, self.machine.marks.get(key), self._now()))
                 self.machine.notice(key)
                 if instruction.checkpoint.command:
                     self.loop.call_later(0.5 + self.faults.delay(), self._on_command, key, not self.faults.chance(0.3))

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_agent.core.runs import Exit, Found, RunKey, Word, key_of
+from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
 from fairlead_agent.devices.labels import mig_labels
 from fairlead_agent.devices.repartition import carry_out
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
@@ -184,9 +184,9 @@ class SimMachine:
         #: Of this boot: what was started, and how it ended.
         self.ended: dict[RunKey, Exit] = {}
         self.seen: set[RunKey] = set()
-        #: Last saved word of each run, as in its file, and the callback that receives one while it is current.
-        self.words: dict[RunKey, Word] = {}
-        self.said: Callable[[RunKey], None] | None = None
+        #: Last checkpoint mark of each run, as in its file, and the callback that receives one while it is current.
+        self.marks: dict[RunKey, CheckpointMark] = {}
+        self.marked: Callable[[RunKey], None] | None = None
         #: Since when an agent has lived here (virtual seconds); None while none does.
         self.attended_since: float | None = None
         #: Its agents' lease file: the boot, and when the lease was renewed.
@@ -276,9 +276,9 @@ class SimMachine:
         now = asyncio.get_running_loop().time()
         done = process.began_with + now - process.since
         self.starts.saved[process.key.job] = done
-        self.words[process.key] = Word(int(now * 1e9) + 1, f"second={done:.1f}")
-        if self.said is not None:
-            self.said(process.key)
+        self.marks[process.key] = CheckpointMark(int(now * 1e9) + 1, f"second={done:.1f}")
+        if self.marked is not None:
+            self.marked(process.key)
 
     def terminate(self, key: RunKey) -> None:
         """TERM."""
@@ -298,13 +298,13 @@ class SimMachine:
         """Return the state of a run as a restarted agent finds it."""
         process = self.processes.get(key)
         if process is not None and process.running:
-            return Found("running", word=self.words.get(key))
+            return Found("running", mark=self.marks.get(key))
         if key not in self.seen:
             return Found("never")
         clean = process is None
         if key not in self.ended or self.rng.random() < 0.2:
-            return Found("lost", clean=clean, word=self.words.get(key))
-        return Found("ended", self.ended[key], clean, word=self.words.get(key))
+            return Found("lost", clean=clean, mark=self.marks.get(key))
+        return Found("ended", self.ended[key], clean, mark=self.marks.get(key))
 
     def busy(self, key: RunKey) -> bool:
         """True while a run's devices are not free."""
@@ -325,7 +325,7 @@ class SimMachine:
         """The machine goes down and comes up."""
         self.clear()
         self.ended.clear()
-        self.words.clear()
+        self.marks.clear()
         self.seen.clear()
         self.inventory = booted(self.inventory)
         self.boot += 1

@@ -1,7 +1,7 @@
 """The agent's shell: bus, journal, runtime and devices around the core. It holds no rules.
 
-Everything that happens goes to the core as one call: what the placer says and what becomes of the node here, what happens to runs in
-`shell/run_events.py`. What follows is `shell/executor.py`'s. The parts know nothing of each other. Start at `Agent.run`.
+Each event becomes one call of the core: messages of the placer and changes of the node here, events of runs in `shell/run_events.py`.
+`shell/executor.py` carries out the resulting steps. The parts know nothing of each other. Start at `Agent.run`.
 """
 
 import asyncio
@@ -14,26 +14,28 @@ import structlog
 
 from fairlead_agent.core.outbox import Outbox
 from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import RunEvent
+from fairlead_agent.core.runs import RunKey
 from fairlead_agent.core.steps import Step
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.files.guard_files import Told, boottime_ns, read
+from fairlead_agent.files.guard_files import GuardReports, boottime_ns, read
 from fairlead_agent.files.journal import Journal
-from fairlead_agent.launch.preparation import Launching
+from fairlead_agent.launch.preparation import LaunchPreparation
 from fairlead_agent.node.health.collect import with_health
-from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.node.inventory import inventory_of, place_of
 from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
-from fairlead_agent.shell.checkpoint_watcher import Saving
+from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
 from fairlead_agent.shell.drain_hook import DrainedHook
-from fairlead_agent.shell.executor import CarryingOut
-from fairlead_agent.shell.gpu_use import Measuring, Watching
+from fairlead_agent.shell.executor import StepExecutor
+from fairlead_agent.shell.gpu_use import GpuSampler, GpuUseWatcher
 from fairlead_agent.shell.metrics_facts import MetricsFacts
 from fairlead_agent.shell.output import OutputShipper, printed
 from fairlead_agent.shell.placer_link import PlacerLink
-from fairlead_agent.shell.run_events import Hearing, take_over
-from fairlead_agent.shell.run_lifecycle import Ending, Starting
+from fairlead_agent.shell.run_events import RunEventHandler
+from fairlead_agent.shell.run_lifecycle import RunEnder, RunStarter
 from fairlead_agent.shell.upkeep import LeaseKept, Tasks, Upkeep
 from fairlead_bus.port import Bus, BusError, Message, Subscription
 from fairlead_schemas.wire import subjects
@@ -64,46 +66,50 @@ class Agent:
             renewed=lease.renewed_ns if lease is not None and lease.boot_id == boot_id else None,
         )  # fmt: skip
         self.tasks = Tasks(self._task_failed)
-        self.hearing = Hearing(self)
         self.lease = LeaseKept(settings, boot_id, self.ledger.incarnation, runtime.name)
-        self.guard_said = Told(settings.directory)
         self.outbox = Outbox(
             settings.node, self.ledger.incarnation, self.ledger.confirmed, held=self.ledger.reported > 0
         )
         self.output = OutputShipper(settings.node, bus.publish)
-        self.watching = Watching(
+        self.gpu_use = GpuUseWatcher(
             self.core, runtime, devices, grace_ns=settings.share_grace_ns, every_s=min(1.0, settings.sample_s),
-            stop=self.hearing.over_share,
+            emit=self._handle_run_event,
         )  # fmt: skip
-        self.measuring = Measuring(
-            bus, devices, self.watching, runtime, settings.node, self.ledger.incarnation, settings.sample_s,
-            lambda gpus: with_health(gpus, self.tending.gpus, self.tending.xids),
+        self.sampler = GpuSampler(
+            bus, devices, self.gpu_use, runtime, settings.node, self.ledger.incarnation, settings.sample_s,
+            lambda gpus: with_health(gpus, self.monitor.gpus, self.monitor.xids),
         )  # fmt: skip
-        self.launching = Launching(
-            bus, settings.node, settings.directory, still=self.hearing.may_start, spawn=self.tasks.spawn
+        self.preparation = LaunchPreparation(
+            bus, settings.node, settings.directory, may_start=self._may_start, spawn=self.tasks.spawn
         )
-        self.tending = Tending(
-            settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.measuring.loads
+        self.monitor = HealthMonitor(
+            settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.sampler.loads
         )
         place = place_of(settings, environment, contained=runtime.name == "docker", simulated=devices.simulated)
-        self.starting = Starting(
-            bus, runtime, devices, place, self.hearing, self.launching, self.tasks.spawn, self.tending
-        )
-        self.saving = Saving(runtime, self.hearing, self.tasks.spawn)
-        self.upkeep = Upkeep(settings, journal, self.output, self.saving, runtime)
-        self.ending = Ending(
-            self.core, self.output, devices, self.watching, self.tending, self.guard_said, self.hearing, self.tasks.spawn
+        self.starter = RunStarter(
+            bus, runtime, devices, place, self.preparation, self.monitor,
+            emit=self._handle_run_event, may_start=self._may_start, spawn=self.tasks.spawn,
+        )  # fmt: skip
+        self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
+        self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
+        self.ender = RunEnder(
+            self.core, self.output, devices, self.gpu_use, self.monitor, GuardReports(settings.directory),
+            emit=self._handle_run_event, spawn=self.tasks.spawn,
         )  # fmt: skip
         self.metrics = MetricsServer(
-            MetricsFacts(settings, self.core, self.outbox, journal, devices, self.measuring, self.tending).page
+            MetricsFacts(settings, self.core, self.outbox, journal, devices, self.sampler, self.monitor).page
         )
         self._stopped = asyncio.Event()
         self.hook = DrainedHook(settings, boot_id, self._stopped.set)
         #: Why the core has given up; "" while it has not.
         self._given_up = ""
         self.link = PlacerLink(bus, settings, self.core, self.outbox, self)
-        self._carrying_out = CarryingOut(
-            self.core, journal, self.outbox, self.link, runtime, devices, self.starting, self.saving, self.tending, self.tasks, self
+        self._executor = StepExecutor(
+            self.core, journal, self.outbox, self.link, runtime, devices, self.starter, self.checkpoints, self.monitor, self.tasks, self
+        )  # fmt: skip
+        self._run_events = RunEventHandler(
+            self.core, journal, runtime, self.output, sampler=self.sampler, checkpoints=self.checkpoints, monitor=self.monitor,
+            preparation=self.preparation, ender=self.ender, directory=settings.directory, do=self._executor.do, spawn=self.tasks.spawn,
         )  # fmt: skip
         self._questions: Subscription
 
@@ -117,8 +123,8 @@ class Agent:
         if self.settings.metrics is not None:
             await self.metrics.open(*self.settings.metrics)
         for loop in (
-            self.link.beats, self.link.reads, self.link.reports, self._carrying_out.ticks, self.upkeep.run,
-            self.ending.look_at_what_was_left, self.measuring.run, self.tending.run, self.watching.run,
+            self.link.beats, self.link.reads, self.link.reports, self._executor.ticks, self.upkeep.run,
+            self.ender.look_at_what_was_left, self.sampler.run, self.monitor.run, self.gpu_use.run,
         ):  # fmt: skip
             self.tasks.spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())
@@ -144,23 +150,23 @@ class Agent:
         }  # fmt: skip
 
     async def _begin(self) -> None:
-        await self.runtime.open(self.hearing)
+        await self.runtime.open(self._handle_run_event)
         open_runs = [run for run in self.ledger.runs.values() if run.open]
-        found = await take_over(self)
+        found = await self._run_events.recover()
         for report in self.ledger.unconfirmed:
             self.outbox.add(report)
-        await self.tending.begin()
+        await self.monitor.begin()
         step = self.core.begin(
             boot_id=self.boot_id,
             inventory=self._inventory(),
-            found=dict(found),
+            found=found,
             now=boottime_ns(),
             at_ns=time.time_ns(),
         )
         for run in open_runs:
             if not run.open:
                 self.runtime.release(run.key)
-        await self.launching.open([key for key, what in found.items() if what.state == "running"])
+        await self.preparation.open([key for key, what in found.items() if what.state == "running"])
         self.do(step)
         states = [what.state for what in found.values()]
         _log.info(
@@ -182,12 +188,12 @@ class Agent:
     async def _close(self) -> None:
         await self.metrics.close()
         with contextlib.suppress(BusError):
-            await self.launching.close()
+            await self.preparation.close()
         await self.link.close()
         with contextlib.suppress(BusError):
             await self._questions.close()
         await self.tasks.close()
-        await self.tending.close()
+        await self.monitor.close()
         await self.runtime.close()
         self.lease.close()
         await self.journal.close()
@@ -195,22 +201,28 @@ class Agent:
 
     # ------------------------------------------------------------------ what happens, to the core
 
+    def _handle_run_event(self, event: RunEvent) -> None:
+        self._run_events.handle(event)  # a part that emits is made before the handler
+
+    def _may_start(self, key: RunKey) -> bool:
+        return self._run_events.may_start(key)
+
     def desired(self, desired: Desired) -> None:
-        """The placer's list."""
+        """Take up the placer's list of runs for this node."""
         self.do(self.core.desired(desired, boottime_ns(), time.time_ns()))
         if (desired.incarnation, desired.sequence) == (self.ledger.incarnation, self.core.taken):
             idle = not self.core.dirty() and not any(run.open for run in self.ledger.runs.values())
             self.hook.heed(desired.drained, idle=idle)
-            self.tending.noticed("drained_hook", self.hook.failure)
+            self.monitor.noticed("drained_hook", self.hook.failure)
 
     def confirmed(self, confirm: ReportAck, now: int) -> None:
-        """The placer has confirmed reports, and answered a beat."""
-        self.tending.heard(confirm.wall_ns, confirm.beat)
+        """Take note that the placer has confirmed reports, and answered a beat."""
+        self.monitor.take_placer_time(confirm.wall_ns, confirm.beat)
         self.do(self.core.confirmed(confirm, now, time.time_ns()))
         self.lease.renew(self.core.renewed)
 
     def reconnected(self) -> None:
-        """The bus is there again."""
+        """Send again the output that was lost while the bus was away."""
         self.tasks.spawn(self.output.resend())
 
     def was_cut(self, plan: int, failure: str) -> None:
@@ -218,21 +230,21 @@ class Agent:
         self.do(self.core.was_cut(plan, failure, self._inventory()))
 
     def give_up(self, reason: str) -> None:
-        """Journal and log do not fit."""
+        """End the agent, because journal and log do not fit."""
         self._given_up = reason
         self._stopped.set()
 
     def ailed(self, seen: list[HealthSeen]) -> None:
-        """Something is not well, or is again."""
+        """Report changes of the node's health."""
         self.do(self.core.ailed(seen))
 
     def introduce(self) -> None:
-        """The node says something else of itself."""
+        """Report the node's changed inventory."""
         self.do(self.core.changed(self._inventory()))
 
     def do(self, step: Step) -> None:
-        """Journal what follows from something, and carry it out."""
-        self._carrying_out.do(step)
+        """Journal a step of the core, and carry it out."""
+        self._executor.do(step)
 
     # ------------------------------------------------------------------ answers
 
@@ -241,4 +253,4 @@ class Agent:
 
     def _inventory(self) -> Inventory:
         found = inventory_of(self.settings, self.devices, self.runtime)
-        return msgspec.structs.replace(found, taints=(*found.taints, *self.tending.gate.taints))
+        return msgspec.structs.replace(found, taints=(*found.taints, *self.monitor.gate.taints))

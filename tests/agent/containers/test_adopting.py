@@ -64,7 +64,7 @@ async def test_two_clusters_on_one_engine_may_both_have_the_job(tmp_path: Path) 
         (DockerRuntime(tmp_path / name, "n1", incarnation(), simulated=True, socket=SOCKET), Watch()) for name in "ab"
     ]
     for runtime, watch in both:
-        await runtime.open(watch)
+        await runtime.open(watch.handle)
         await runtime.adopt([])
         runtime.start(launch("812", "sleep", "600", image=ensure_image()))
     for _, watch in both:

@@ -74,7 +74,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[OwnEngine]:
 async def world(tmp_path: Path, engine: OwnEngine) -> AsyncIterator[World]:
     """Opened, and let go at the end."""
     world = World(tmp_path, engine)
-    await world.runtime.open(world.watch)
+    await world.runtime.open(world.watch.handle)
     await world.runtime.adopt([])
     yield world
     await world.runtime.close()

@@ -93,7 +93,7 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     node = Node(tmp_path)
-    await node.runtime.open(node.watch)
+    await node.runtime.open(node.watch.handle)
     yield node
     await node.runtime.adopt([])
     await node.runtime.close()
@@ -343,7 +343,7 @@ async def test_what_ended_while_the_agent_was_away_holds_nothing(node: Node) -> 
     client = docker.APIClient(version="auto")
     client.wait(node.container(runs[1]))
     node.runtime, node.watch = node.make(), Watch()
-    await node.runtime.open(node.watch)
+    await node.runtime.open(node.watch.handle)
     await node.runtime.adopt([run.key for run in runs])
     assert [path.name for path in node.runtime.holdings.directory.iterdir()] == ["7161.1.0"]
 

@@ -127,7 +127,7 @@ async def test_whatever_a_start_raises_ends_the_run(
         DockerRuntime(tmp_path, "n1", incarnation(), simulated=True, socket=str(tmp_path / "none")),
         Watch(),
     )
-    runtime._watcher = watch
+    runtime._emit = watch.handle
 
     async def ready(_name: str, _say: object) -> Image:
         if during == "the pull":
@@ -172,7 +172,7 @@ class World:
     async def runtime(self) -> tuple[DockerRuntime, Watch]:
         runtime, watch = DockerRuntime(self.base, "n1", self.incarnation, simulated=True, socket=SOCKET), Watch()
         runtime.images = Images(runtime.engine, ON_LOOPBACK, stall_s=3.0, patience=0.01)
-        await runtime.open(watch)
+        await runtime.open(watch.handle)
         self._open.append(runtime)
         return runtime, watch
 

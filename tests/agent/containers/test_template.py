@@ -252,7 +252,7 @@ async def test_a_container_can_do_nothing_it_should_not(tmp_path: Path) -> None:
     from tests.agent.containers.image import ensure_image
 
     runtime, watch = DockerRuntime(tmp_path, "n1", incarnation(), simulated=True), Watch()
-    await runtime.open(watch)
+    await runtime.open(watch.handle)
     script = "touch /x && echo root; mount -t tmpfs t /proc && echo mount; touch /tmp/y && echo tmp; exit 0"
     runtime.start(launch("7001", "sh", "-c", script, image=ensure_image()))
     key = RunKey("7001", 1, 0)

@@ -138,9 +138,9 @@ async def test_samples_see_what_a_run_uses(world: World, devices: NvmlDevices) -
     await world.placer.desire("n1", order("7", *PROGRAM, "hold", "1000", "5", gpus=(gpu.uuid,)))
     agent = world.agents[-1][0]
     async with asyncio.timeout(30):
-        while not agent.watching.uses:  # noqa: ASYNC110 -- nobody tells when the driver counts it
+        while not agent.gpu_use.uses:  # noqa: ASYNC110 -- nobody tells when the driver counts it
             await asyncio.sleep(0.05)
-    ((_, uuid), use) = next(iter(agent.watching.uses.items()))
+    ((_, uuid), use) = next(iter(agent.gpu_use.uses.items()))
     assert (uuid, use.memory_mib >= 1000) == (gpu.uuid, True)
     start = time.monotonic()
     used = devices.sample({})[gpu.index].memory_used_mib

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fairlead_agent.core.lease import NAME, NEVER_NS, STOP_AFTER, Lease, stop_after_in, stop_after_word
 from fairlead_agent.files import guard_files
-from fairlead_agent.files.guard_files import LeaseFile, Told, boottime_ns, tell
+from fairlead_agent.files.guard_files import GuardReports, LeaseFile, boottime_ns, tell
 from fairlead_agent.guard.policy import Act, Watch, Work
 from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
@@ -143,7 +143,7 @@ def test_the_word_in_the_environment() -> None:
 
 def test_the_agent_hears_what_the_guard_did(tmp_path: Path) -> None:
     """Of those runs only; and what is about no open run is removed."""
-    told = Told(tmp_path)
+    told = GuardReports(tmp_path)
     assert told.how("7.1.0") == ""
     tell(tmp_path, ["7.1.0", "8.1.0"], 71.26, 5)
     tell(tmp_path, ["9.1.0"], 71.3, 6)

@@ -13,7 +13,7 @@ from fairlead_agent.__main__ import build_devices
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.port import GpuHealth, Xid
 from fairlead_agent.node.health import gate as gating
-from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.node.health.peer_check import Rules
 from fairlead_agent.node.health.peer_check import meet as really_meet
 from fairlead_agent.node.health.preflight import TAINT
@@ -163,7 +163,7 @@ async def test_a_programs_own_error_is_told_to_its_user(world: World, played: Pl
     await world.placer.desire("n1", order("7", *waits, gpus=(gpu,)), order("8", *waits))
     await world.placer.until(lambda: len(world.placer.of(StartSeen)) == 2)
     played.reported += [(0, 31)]
-    await world.placer.until(lambda: gpu in world.agents[0][0].tending.xids)
+    await world.placer.until(lambda: gpu in world.agents[0][0].monitor.xids)
     go.touch()
     assert (await world.ended("7")).message == f"{gpu} reported XID 31, GPU memory page fault"
     assert (await world.ended("8")).message == ""
@@ -227,7 +227,7 @@ async def test_a_check_that_hangs_keeps_the_gang_from_starting(
     async def hangs(*_: Any) -> Any:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(Tending, "short", hangs)
+    monkeypatch.setattr(HealthMonitor, "short", hangs)
     await world.placer.desire("n1", order("7", "true", hosts=("127.0.0.1", "127.0.0.2")))
     assert "did not end within" in (await world.ended("7")).message
 
@@ -276,7 +276,7 @@ async def test_who_is_well_blames_whom_the_others_cannot_reach(world: World) -> 
 async def test_only_gpus_that_nobody_else_holds_are_tested(world: World, played: Played) -> None:
     """A test takes all memory that is free: neighbours on a shared GPU would starve."""
     await world.open()
-    tending = world.agents[0][0].tending
+    tending = world.agents[0][0].monitor
     gpus = [gpu.uuid for gpu in played.gpus()]
     await world.placer.desire(
         "n1", order("7", "sleep", "60", gpus=(gpus[0],)), order("8", "sleep", "60", gpus=(gpus[0],))

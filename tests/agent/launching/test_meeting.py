@@ -50,7 +50,7 @@ async def test_a_rank_that_waits_can_be_stopped(pair: Pair) -> None:
 async def test_a_meeting_that_never_comes_to_be_ends_with_who_was_missing(pair: Pair) -> None:
     """The wait is bounded, and the reason names the ranks and their nodes."""
     agent, _ = pair.agents["n1"]
-    short = rendezvous.Meeting(agent.bus, "n1", lambda key: True, longest_s=0.3)
+    short = rendezvous.Rendezvous(agent.bus, "n1", lambda key: True, longest_s=0.3)
     with pytest.raises(rendezvous.Unlaunchable, match=r"not ready within 0\.3 s: rank 1 on n2"):
         await short.meet(rank(0, "true"))
 

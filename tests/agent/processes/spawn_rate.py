@@ -14,13 +14,13 @@ from pathlib import Path
 import uvloop
 
 from fairlead_agent.__main__ import build_agent
+from fairlead_agent.core.run_events import RunEvent, RunExited, RunStartFailed
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.process.spawner_client import PROGRAM
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.wire.desired import RunOrder
-from fairlead_schemas.wire.events import StartFault
 from fairlead_schemas.wire.reports import ExitSeen, Report
 from tests.agent.placer_script import PlacerScript, order
 from tests.agent.runtime_watch import incarnation, launch
@@ -46,16 +46,16 @@ class _Refill:
         if self.left:
             self.next()
 
-    def started(self, key: RunKey, image: str = "") -> None:
-        pass
+    def handle(self, event: RunEvent) -> None:
+        match event:
+            case RunStartFailed(_, message):
+                raise AssertionError(message)
+            case RunExited(key, exit):
+                self._exited(key, exit)
+            case _:
+                pass
 
-    def preparing(self, key: RunKey) -> None:
-        pass
-
-    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
-        raise AssertionError(message)
-
-    def exited(self, key: RunKey, exit: Exit) -> None:
+    def _exited(self, key: RunKey, exit: Exit) -> None:
         assert exit == Exit(code=0)
         self.runtime.release(key)
         self.open -= 1
@@ -69,7 +69,7 @@ async def runtime_alone(base: Path, runs: int) -> float:
     """Runs per second of the runtime without agent, journal or bus."""
     runtime = ProcessRuntime(base, "n1", incarnation())
     refill = _Refill(runtime, runs)
-    await runtime.open(refill)
+    await runtime.open(refill.handle)
     began = time.perf_counter()
     for _ in range(AT_ONCE):
         refill.next()

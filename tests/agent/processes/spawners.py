@@ -39,7 +39,7 @@ class Node:
 
     async def runtime(self) -> tuple[ProcessRuntime, Watch]:
         runtime, watch = ProcessRuntime(self.base, "n1", self.incarnation), Watch()
-        await runtime.open(watch)
+        await runtime.open(watch.handle)
         self.open.append(runtime)
         return runtime, watch
 

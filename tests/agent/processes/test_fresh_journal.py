@@ -85,7 +85,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Installation]:
     if not node.task.done():
         await node.stop()
     last = ProcessRuntime(node.directory, "n1", incarnation())
-    await last.open(Watch())
+    await last.open(Watch().handle)
     await last.adopt([])
     await last.close()
 
@@ -142,7 +142,7 @@ async def test_a_node_of_the_same_name_in_another_directory_is_let_alone(node: I
     """Two clusters on one machine may both have an n1."""
     pids = await node.running()
     other = ProcessRuntime(tmp_path / "other" / "agent-n1", "n1", incarnation())
-    await other.open(Watch())
+    await other.open(Watch().handle)
     await other.adopt([])
     await other.close()
     assert pids == alive(pids)
@@ -153,7 +153,7 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
 ) -> None:
     """A process that hangs in the kernel keeps the agent from starting, and is named; it ends, and the agent starts."""
     first, watch = ProcessRuntime(tmp_path, "n1", incarnation()), Watch()
-    await first.open(watch)
+    await first.open(watch.handle)
     first.start(launch("7", "sleep", "1000"))
     await watch.until(lambda: KEY in watch.starts)
     await first.close()
@@ -168,7 +168,7 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
         await asyncio.sleep(0.01)
 
     second: Runtime = ProcessRuntime(tmp_path, "n1", incarnation())
-    await second.open(Watch())
+    await second.open(Watch().handle)
     with monkeypatch.context() as patch:
         patch.setattr(reaper, "end_exactly", hangs)
         patch.setattr(reaper, "STRANGERS_S", 3.0)
@@ -188,14 +188,14 @@ async def test_containers_of_the_lost_journal_are_gone(tmp_path: Path) -> None:
     image = ensure_image()
     lost, watch = DockerRuntime(tmp_path / "a", "n1", incarnation(), simulated=True), Watch()
     other, other_watch = DockerRuntime(tmp_path / "b", "n1", incarnation(), simulated=True), Watch()
-    await lost.open(watch)
-    await other.open(other_watch)
+    await lost.open(watch.handle)
+    await other.open(other_watch.handle)
     lost.start(launch("7001", "sleep", "1000", image=image))
     other.start(launch("7002", "sleep", "1000", image=image))
     await watch.until(lambda: bool(watch.starts))
     await other_watch.until(lambda: bool(other_watch.starts))
     fresh = DockerRuntime(tmp_path / "a", "n1", incarnation(), simulated=True)
-    await fresh.open(Watch())
+    await fresh.open(Watch().handle)
     await fresh.adopt([])
     await watch.exit_of(RunKey("7001", 1, 0))
     assert other_watch.exits == {}

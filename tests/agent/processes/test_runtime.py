@@ -36,7 +36,7 @@ async def closed() -> AsyncIterator[None]:
 async def opened(base: Path, keep: int = 200) -> tuple[ProcessRuntime, Watch]:
     """A runtime and its watcher."""
     runtime, watch = ProcessRuntime(base, "n1", INCARNATION, keep=keep), Watch()
-    await runtime.open(watch)
+    await runtime.open(watch.handle)
     _opened.append(runtime)
     return runtime, watch
 

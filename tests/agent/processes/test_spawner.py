@@ -219,7 +219,7 @@ async def test_a_socket_may_lie_deep(node: Node) -> None:
     """Directories deeper than the 107 bytes of a socket's address."""
     deep = node.base / ("d" * 120) / ("e" * 120)
     runtime, watch = ProcessRuntime(deep, "n1", node.incarnation), Watch()
-    await runtime.open(watch)
+    await runtime.open(watch.handle)
     node.open.append(runtime)
     runtime.start(launch("801", "true"))
     assert Exit(code=0) == await watch.exit_of(KEY)

@@ -11,16 +11,16 @@ REMOVED = (
 #: A placer that knows less than an earlier report from its log is doubted, at most once in this interval: an
 #: old placer that was paused may send many such messages at once,
 DOUBT_NS = 5_000_000_000
-#: and after so many doubts without a good word between them it is the log that went back.
+#: and after so many doubts without a good answer between them it is the log that went back.
 DOUBTS_MAX = 7
 
 
-class Pasts:
+class Divergence:
     """Evidence from the placer's confirmations about the age of this journal and of the log."""
 
     def __init__(self, ledger: Ledger, now: int) -> None:
         self._ledger = ledger
-        #: Until the placer's first word: what an earlier process has numbered. Of this one's reports none was sent.
+        #: Until the placer's first answer: what an earlier process has numbered. Of this one's reports none was sent.
         self._numbered_before: int | None = ledger.reported or None
         self._doubts = 0
         self._doubted_at = now

@@ -72,7 +72,7 @@ class Accepted(RecordBase, frozen=True, tag="accepted"):
     #: Silence of the placer after which it is stopped; 0: as the node does; -1: never.
     stop_after_ns: int = 0
     checkpoint: Checkpoint | None = None
-    #: Stamp of the newest word that was reported; other than 0 only where compaction wrote the record.
+    #: Stamp of the newest mark that was reported; other than 0 only where compaction wrote the record.
     saved: int = 0
     #: Other than "accepted" only where compaction wrote the record.
     phase: Phase = "accepted"
@@ -155,7 +155,7 @@ class RunEntry:
         self.grace_ns = accepted.grace_ns
         self.phase: Phase = accepted.phase
         self.instances = accepted.instances
-        #: How it saves its work, and the stamp of its newest word that was reported (0: none was).
+        #: How it saves its work, and the stamp of its newest mark that was reported (0: none was).
         self.checkpoint = accepted.checkpoint
         self.saved = accepted.saved
         self.stop_after_ns = accepted.stop_after_ns

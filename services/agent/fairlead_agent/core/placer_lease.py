@@ -10,9 +10,9 @@ from fairlead_agent.core.lease import NEVER_NS, STOP_AFTER_LEAST_NS
 from fairlead_agent.core.ledger import RunEntry
 
 
-class Silence:
-    """Silence of the placer towards one node. `fence_ns`: how long it may last before nothing is started and most runs
-    end.
+class PlacerLease:
+    """Lease of one node, renewed by the placer's answers, and the placer's silence since the last one. `fence_ns`: how long
+    the silence may last before nothing is started and most runs end.
     """
 
     def __init__(self, fence_ns: int, now: int, renewed: int | None) -> None:

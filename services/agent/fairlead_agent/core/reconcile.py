@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from fairlead_agent.core.checkpoint_reports import SavedWords
-from fairlead_agent.core.divergence import REMOVED, Pasts
+from fairlead_agent.core.checkpoint_reports import CheckpointReports
+from fairlead_agent.core.divergence import REMOVED, Divergence
 from fairlead_agent.core.ledger import Booted, Condemned, Confirmed, Cut, Forgot, Ledger, RunEntry, Took
-from fairlead_agent.core.placer_lease import Silence
-from fairlead_agent.core.run_start import WayIn
-from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, SHARE_GRACE_NS, START_NS, Stopping, WayOut
-from fairlead_agent.core.runs import Exit, Found, RunKey, Word, key_of
+from fairlead_agent.core.placer_lease import PlacerLease
+from fairlead_agent.core.run_start import RunStart
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, SHARE_GRACE_NS, START_NS, RunStop, Stopping
+from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
 from fairlead_agent.core.steps import Draft, GiveUp, RepartitionGpu, Step
 from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.events import StartFault
@@ -58,7 +58,7 @@ class Reconciler:
         self, ledger: Ledger, *, fence_ns: int, now: int, grace_ns: int = FENCE_GRACE_NS, renewed: int | None = None,
         start_ns: int = START_NS,
     ) -> None:  # fmt: skip
-        """`grace_ns`: of runs that a fence ends; `renewed`: the lease of an earlier process (`Silence`); `start_ns`: how
+        """`grace_ns`: of runs that a fence ends; `renewed`: the lease of an earlier process (`PlacerLease`); `start_ns`: how
         long an order may take to begin."""
         self.ledger = ledger
         #: None until a desired state was taken up in this process.
@@ -67,12 +67,12 @@ class Reconciler:
         #: Sequence of the oldest desired state from which something may be started.
         self._oldest = 0
         self._draft = Draft(ledger)
-        self._pasts = Pasts(ledger, now)
+        self._divergence = Divergence(ledger, now)
         self._start_ns = start_ns
-        self._silence = Silence(fence_ns, now, renewed)
-        self._way_out = WayOut(self._draft, grace_ns)
-        self._words = SavedWords(self._draft, self._way_out)
-        self._way_in = WayIn(self._draft, self._way_out, self._words, start_ns)
+        self._placer_lease = PlacerLease(fence_ns, now, renewed)
+        self._run_stop = RunStop(self._draft, grace_ns)
+        self._checkpoint_reports = CheckpointReports(self._draft, self._run_stop)
+        self._run_start = RunStart(self._draft, self._run_stop, self._checkpoint_reports, start_ns)
 
     # ------------------------------------------------------------------ what the placer says
 
@@ -84,9 +84,9 @@ class Reconciler:
         self._introduce(inventory, plan=pending(self.ledger))
         for run in self.ledger.runs.values():
             if rebooted:
-                self._way_in.booted(run, at_ns)
+                self._run_start.booted(run, at_ns)
             elif run.open:
-                self._way_in.resume(run, found.get(run.key, Found("lost")), at_ns)
+                self._run_start.resume(run, found.get(run.key, Found("lost")), at_ns)
         return self._draft.take()
 
     def desired(self, desired: Desired, now: int, at_ns: int) -> Step:
@@ -119,12 +119,12 @@ class Reconciler:
         if confirm.removed == ledger.incarnation:
             self._draft.ask(GiveUp(REMOVED, removed=True))
             return self._draft.take()
-        if reason := self._pasts.journal_went_back(confirm):
+        if reason := self._divergence.journal_went_back(confirm):
             if not ledger.condemned:
                 self._draft.record(Condemned(reason=reason))
             self._draft.ask(GiveUp(reason))
             return self._draft.take()
-        if reason := self._pasts.log_went_back(confirm, now):
+        if reason := self._divergence.log_went_back(confirm, now):
             self._draft.ask(GiveUp(reason))
             return self._draft.take()
         if confirm.incarnation != ledger.incarnation:
@@ -132,7 +132,7 @@ class Reconciler:
         if ledger.confirmed < confirm.through <= ledger.reported:
             self._draft.record(Confirmed(through=confirm.through))
         self._oldest = max(self._oldest, confirm.desired)
-        if self._silence.broken(confirm.beat, now):
+        if self._placer_lease.broken(confirm.beat, now):
             self._reconcile(now, at_ns)
         return self._draft.take()
 
@@ -149,69 +149,69 @@ class Reconciler:
 
     def not_started(self, key: RunKey, at_ns: int) -> Step:
         """A run that may not be started any more: nothing of it is there."""
-        self._way_out.never_began(key, "node_lost", "it could not be started in time", at_ns)
+        self._run_stop.never_began(key, "node_lost", "it could not be started in time", at_ns)
         return self._draft.take()
 
     def start_failed(self, key: RunKey, message: str, at_ns: int, fault: StartFault = "") -> Step:
         """Record that a run could not be started, or was ordered to stop before its start. No part of it is left."""
-        self._way_out.never_began(key, "start_failed", message, at_ns, fault)
+        self._run_stop.never_began(key, "start_failed", message, at_ns, fault)
         return self._draft.take()
 
     def unfit(self, key: RunKey, message: str, at_ns: int, blames: int | None = None) -> Step:
         """A run was not started, because this node has failed the check before it, or that of the rank that is blamed;
         nothing of it is there."""
-        self._way_out.end(key, "preflight", Exit(message=message), True, at_ns, blames=blames)
+        self._run_stop.end(key, "preflight", Exit(message=message), True, at_ns, blames=blames)
         return self._draft.take()
 
     def started(self, key: RunKey, now: int, at_ns: int, image: str = "") -> Step:
         """A run's process or container runs; `image`: what it was made of, by its digest."""
         run = self.ledger.runs.get(key)
         if run is not None and run.phase == "accepted":
-            self._way_in.started(key, image, at_ns, now)
-            self._way_out.terminate(key, now)  # for a stop that was requested while it was starting
+            self._run_start.started(key, image, at_ns, now)
+            self._run_stop.terminate(key, now)  # for a stop that was requested while it was starting
         return self._draft.take()
 
     def exited(
-        self, key: RunKey, exit: Exit, clean: bool, at_ns: int, word: Word | None = None, *, now: int = 0
+        self, key: RunKey, exit: Exit, clean: bool, at_ns: int, mark: CheckpointMark | None = None, *, now: int = 0
     ) -> Step:  # fmt: skip
         """Record that a run has ended at `now` (0: the time is unknown).
 
-        `clean`: there is evidence that its devices are free; `word`: its last report that its work is saved.
+        `clean`: there is evidence that its devices are free; `mark`: its last report that its work is saved.
         """
         run = self.ledger.runs.get(key)
-        if word is not None and run is not None and run.open:
-            self._words.last(run, word)
-        self._way_out.ended(key, exit, clean, at_ns, now)
-        self._words.forget(key)
+        if mark is not None and run is not None and run.open:
+            self._checkpoint_reports.last(run, mark)
+        self._run_stop.ended(key, exit, clean, at_ns, now)
+        self._checkpoint_reports.forget(key)
         return self._draft.take()
 
     def cleaned(self, key: RunKey) -> Step:
         """The devices of an ended run are free."""
         run = self.ledger.runs.get(key)
         if run is not None and run.phase == "ended":
-            self._way_out.clean(key)
+            self._run_stop.clean(key)
         return self._draft.take()
 
     def over_share(self, key: RunKey, message: str, now: int) -> Step:
         """A run uses more of a GPU than its share: it ends, alone."""
         run = self.ledger.runs.get(key)
         if run is not None and run.open:
-            self._way_out.stop(run, "gpu_memory", "gpu_memory", 0, min(run.grace_ns, SHARE_GRACE_NS), now, message)
+            self._run_stop.stop(run, "gpu_memory", "gpu_memory", 0, min(run.grace_ns, SHARE_GRACE_NS), now, message)
         return self._draft.take()
 
-    def said(self, key: RunKey, word: Word, now: int) -> Step:
+    def checkpoint_marked(self, key: RunKey, mark: CheckpointMark, now: int) -> Step:
         """Record a run's report that its work is saved. The same report may come again and again."""
-        self._words.lies_there(key, word, now)
+        self._checkpoint_reports.marked(key, mark, now)
         return self._draft.take()
 
-    def told(self, key: RunKey, word: Word | None, now: int) -> Step:
-        """Record that a run is notified now that its end is near (NoticeRun). `word`: its newest save report before that."""
-        self._words.noticed(key, word, now)
+    def noticed(self, key: RunKey, mark: CheckpointMark | None, now: int) -> Step:
+        """Record that a run is notified now that its end is near (NoticeRun). `mark`: its newest save report before that."""
+        self._checkpoint_reports.noticed(key, mark, now)
         return self._draft.take()
 
-    def command_ended(self, key: RunKey, saved: bool, now: int) -> Step:
+    def notice_command_ended(self, key: RunKey, saved: bool, now: int) -> Step:
         """Record that the command that notified a run has ended, with success or without."""
-        self._words.command_ended(key, saved, now)
+        self._checkpoint_reports.command_ended(key, saved, now)
         return self._draft.take()
 
     # ------------------------------------------------------------------ what becomes of the node
@@ -234,15 +234,15 @@ class Reconciler:
 
     def tick(self, now: int) -> Step:
         """Time has passed: graces end, and silence of the placer fences the node."""
-        for run, late_ns in self._silence.over_for(self.ledger.runs.values(), now):
-            self._way_out.cut_off(run, late_ns, now)
+        for run, late_ns in self._placer_lease.over_for(self.ledger.runs.values(), now):
+            self._run_stop.cut_off(run, late_ns, now)
         for run, order in self._held_back():
             if not self._is_early(run, order, now):
-                self._way_out.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
-        for run in self._way_in.late(now):
+                self._run_stop.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
+        for run in self._run_start.late(now):
             message = f"it had not begun {self._start_ns // SECOND_NS} s after its order (FAIRLEAD_START_S)"
-            self._way_out.stop(run, "start_failed", "", 0, 0, now, message)
-        self._way_out.tick(now)
+            self._run_stop.stop(run, "start_failed", "", 0, 0, now, message)
+        self._run_stop.tick(now)
         return self._draft.take()
 
     # ------------------------------------------------------------------ what it knows
@@ -250,30 +250,30 @@ class Reconciler:
     def wake_at(self) -> int | None:
         """Return the time of the next `tick` that would have an effect without other events; None if there is none."""
         times = [stopping.wake_at for stopping in self.stopping.values()]
-        if (due_at := self._way_in.due_at) is not None:
+        if (due_at := self._run_start.due_at) is not None:
             times.append(due_at)
-        times += self._silence.wake_at(run for run in self.ledger.runs.values() if run.key not in self.stopping)
+        times += self._placer_lease.wake_at(run for run in self.ledger.runs.values() if run.key not in self.stopping)
         times += [run.began_ns + order.ran_ns for run, order in self._held_back()]
         return min(times, default=None)
 
     def has_lease(self, now: int) -> bool:
-        """True while something may be started (`Silence.has_lease`)."""
-        return self._silence.has_lease(now)
+        """True while something may be started (`PlacerLease.has_lease`)."""
+        return self._placer_lease.has_lease(now)
 
     @property
     def fenced(self) -> bool:
         """True while no run is started, until the placer answers again."""
-        return self._silence.fenced
+        return self._placer_lease.fenced
 
     @property
     def renewed(self) -> int:
         """The moment that the placer's last word was about; before the first one, of this start or an earlier one."""
-        return self._silence.since
+        return self._placer_lease.since
 
     @property
     def stopping(self) -> Mapping[RunKey, Stopping]:
         """Runs that are being stopped and have not ended."""
-        return self._way_out.stopping
+        return self._run_stop.stopping
 
     @property
     def taken(self) -> int:
@@ -295,12 +295,12 @@ class Reconciler:
         for key, order in self.wanted.items():
             run = runs.get(key)
             if run is None:
-                self._way_in.take_up(order, may_begin=may_begin, now=now, at_ns=at_ns)
+                self._run_start.take_up(order, may_begin=may_begin, now=now, at_ns=at_ns)
             elif order.stop and run.open and not self._is_early(run, order, now):
-                self._way_out.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
+                self._run_stop.stop(run, "stopped", order.stop, order.notice_ns, order.grace_ns, now)
         for key, run in runs.items():
             if run.open and key not in self.wanted:
-                self._way_out.stop(run, "stopped", "", 0, run.grace_ns, now)
+                self._run_stop.stop(run, "stopped", "", 0, run.grace_ns, now)
         if may_begin:
             begin(self._draft, self.layouts)
 

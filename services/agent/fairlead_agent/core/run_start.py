@@ -1,20 +1,20 @@
-"""Runs on their way in: accepted once, started, and found again after a restart of the agent. Pure."""
+"""Starts of runs: accepted once, started, and found again after a restart of the agent. Pure."""
 
-from fairlead_agent.core.checkpoint_reports import SavedWords
+from fairlead_agent.core.checkpoint_reports import CheckpointReports
 from fairlead_agent.core.ledger import Accepted, RunEntry
-from fairlead_agent.core.run_stop import WayOut, outcome_of
+from fairlead_agent.core.run_stop import RunStop, outcome_of
 from fairlead_agent.core.runs import Exit, Found, RunKey, key_of
 from fairlead_agent.core.steps import Draft, StartRun
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import IMAGE_CHARS_MAX, StartSeen
 
 
-class WayIn:
+class RunStart:
     """Orders of one node's runs from acceptance to start."""
 
-    def __init__(self, draft: Draft, way_out: WayOut, words: SavedWords, start_ns: int) -> None:
+    def __init__(self, draft: Draft, run_stop: RunStop, checkpoint_reports: CheckpointReports, start_ns: int) -> None:
         """`start_ns`: how long an order may take to begin."""
-        self._draft, self._way_out, self._words = draft, way_out, words
+        self._draft, self._run_stop, self._checkpoint_reports = draft, run_stop, checkpoint_reports
         self._start_ns = start_ns
         #: {run: when its order came}, oldest first; those that have begun are dropped when they are come upon.
         self._ordered: dict[RunKey, int] = {}
@@ -29,7 +29,7 @@ class WayIn:
             instances=order.instances, stop_after_ns=order.stop_after_ns, checkpoint=order.checkpoint,
         ))  # fmt: skip
         if order.stop:
-            self._way_out.never_began(key_of(order), "stopped", "was asked to stop before it was started", at_ns)
+            self._run_stop.never_began(key_of(order), "stopped", "was asked to stop before it was started", at_ns)
         else:
             self._ordered[key_of(order)] = now
             self._draft.ask(StartRun(order))
@@ -70,23 +70,25 @@ class WayIn:
         key = run.key
         if found.state in ("running", "ended"):
             self.started(key, found.image, at_ns)
-        if found.word is not None and found.state != "running":
-            self._words.last(run, found.word)
+        if found.mark is not None and found.state != "running":
+            self._checkpoint_reports.last(run, found.mark)
         match found.state:
             case "running":
                 pass
             case "ended":
-                self._way_out.end(key, outcome_of(found.exit), found.exit, found.clean, at_ns)
+                self._run_stop.end(key, outcome_of(found.exit), found.exit, found.clean, at_ns)
             case "never":
                 message = found.exit.message or "the agent ended before it could start the run"
-                self._way_out.end(key, "start_failed", Exit(message=message), True, at_ns)
+                self._run_stop.end(key, "start_failed", Exit(message=message), True, at_ns)
             case "lost":
                 lost = Exit(message=found.exit.message or "it ended while the agent was away", fenced=found.exit.fenced)
-                self._way_out.end(key, outcome_of(lost), lost, found.clean, at_ns)
+                self._run_stop.end(key, outcome_of(lost), lost, found.clean, at_ns)
 
     def booted(self, run: RunEntry, at_ns: int) -> None:
         """Report that the machine has rebooted: no run is left on it."""
         if run.open:
-            self._way_out.end(run.key, "node_rebooted", Exit(message="the node booted anew under the run"), True, at_ns)
+            self._run_stop.end(
+                run.key, "node_rebooted", Exit(message="the node booted anew under the run"), True, at_ns
+            )
         elif run.phase == "ended":
-            self._way_out.clean(run.key)
+            self._run_stop.clean(run.key)

@@ -12,7 +12,7 @@ placer waits.
 """
 
 from fairlead_agent.core.ledger import RunEntry
-from fairlead_agent.core.runs import Exit, RunKey, Word
+from fairlead_agent.core.runs import CheckpointMark, Exit, RunKey
 from fairlead_agent.core.steps import Draft, KillRun, NoticeRun, TerminateRun
 from fairlead_schemas.wire.events import RunOutcome, StartFault
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen
@@ -43,7 +43,7 @@ class Stopping:
         #: When its notice is over; None: it had none, or TERM was sent.
         self.term_at = now + notice_ns if notice_ns else None
         self.kill_at = now + notice_ns + grace_ns
-        #: Stamp of the word that existed at the notice; None: no notice was sent yet.
+        #: Stamp of the mark that existed at the notice; None: no notice was sent yet.
         self._before: int | None = None
 
     @property
@@ -56,13 +56,13 @@ class Stopping:
         """Time at which the next step is due."""
         return self.kill_at if self.term_at is None else self.term_at
 
-    def told(self, stamp: int) -> None:
-        """Record that the run is notified now. Any word with another stamp answers the notice."""
+    def noticed(self, stamp: int) -> None:
+        """Record that the run is notified now. Any mark with another stamp answers the notice."""
         self._before = stamp
 
-    def is_answered_by(self, word: Word) -> bool:
-        """Return True if the word was written after the notice. Such a word ends the notice."""
-        return self.in_notice and self._before is not None and word.stamp != self._before
+    def is_answered_by(self, mark: CheckpointMark) -> bool:
+        """Return True if the mark was written after the notice. Such a mark ends the notice."""
+        return self.in_notice and self._before is not None and mark.stamp != self._before
 
     def terminate(self, now: int) -> None:
         """TERM goes out now; grace begins."""
@@ -89,8 +89,10 @@ def fenced_times(notice_ns: int, grace_ns: int, room_ns: int = FENCE_GRACE_NS) -
     return notice_ns, min(grace_ns, room_ns - notice_ns)
 
 
-class WayOut:
-    """`fence_grace_ns`: what a run of a fenced node has, from notice to KILL."""
+class RunStop:
+    """Stops of one node's runs, and the reports of their ends. `fence_grace_ns`: what a run of a fenced node has, from notice
+    to KILL.
+    """
 
     def __init__(self, draft: Draft, fence_grace_ns: int) -> None:
         self._draft, self._fence_grace_ns = draft, fence_grace_ns
@@ -106,12 +108,12 @@ class WayOut:
             if stopping.in_notice and not notice_ns:
                 self.terminate(run.key, now)
             return
-        told = run.checkpoint if run.checkpoint is not None and run.checkpoint.is_told else None
-        if told is None or run.phase != "running":
+        checkpoint = run.checkpoint if run.checkpoint is not None and run.checkpoint.is_told else None
+        if checkpoint is None or run.phase != "running":
             notice_ns = 0
         self.stopping[run.key] = Stopping(outcome, grace_ns, now, notice_ns, message)
-        if notice_ns and told is not None:
-            self._draft.ask(NoticeRun(run.key, told, reason))
+        if notice_ns and checkpoint is not None:
+            self._draft.ask(NoticeRun(run.key, checkpoint, reason))
         else:
             self._draft.ask(TerminateRun(run.key))
 

@@ -51,11 +51,11 @@ class Exit(NamedTuple):
         return self.code is not None or self.signal is not None
 
 
-class Word(NamedTuple):
-    """A run's own word that its work is saved."""
+class CheckpointMark(NamedTuple):
+    """Mark that a run writes when its work is saved."""
 
     stamp: int
-    """When it was written, by the node's clock (Unix ns): it only tells words apart."""
+    """When it was written, by the node's clock (Unix ns): it only distinguishes marks."""
     note: str = ""
 
 
@@ -63,9 +63,9 @@ class Found(NamedTuple):
     """State of a run in the runtime after the agent's restart; the journal holds the run open."""
 
     state: Literal["running", "ended", "never", "lost"]
-    """"ended" with `exit`; "never": certainly not started; "lost": started, and nobody saw its end."""
+    """"ended" with `exit`; "never": certainly not started; "lost": started, and its end was not observed."""
     exit: Exit = Exit()
     clean: bool = False
     #: What it runs: the image by its digest; "" for a process.
     image: str = ""
-    word: Word | None = None
+    mark: CheckpointMark | None = None

@@ -22,7 +22,7 @@ class StartRun(NamedTuple):
 
 
 class NoticeRun(NamedTuple):
-    """Tell it that its end is near, as its job file says; say first which word of its is there (`Reconciler.told`)."""
+    """Tell it that its end is near, as its job file says; record first which mark of it exists (`Reconciler.noticed`)."""
 
     key: RunKey
     checkpoint: Checkpoint

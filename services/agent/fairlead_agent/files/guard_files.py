@@ -89,8 +89,8 @@ def tell(directory: Path, runs: Collection[str], silence_s: float, now_ns: int) 
     new.rename(folder / f"{now_ns}.json")
 
 
-class Told:
-    """The agent's look at it; `how` is asked at every end of a run, so it reads only what is new."""
+class GuardReports:
+    """Reader of the guard's reports, for the agent; `how` is called at every end of a run, so it reads only what is new."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / DIRECTORY

@@ -1,4 +1,4 @@
-"""Steps between an order and its start for several nodes or several processes: the meeting of the ranks, the box next to
+"""Steps between an order and its start for several nodes or several processes: the rendezvous of the ranks, the box next to
 the run, MPI's daemons. This module is the shell of its package; it calls and answers other nodes' agents on the bus.
 """
 
@@ -15,7 +15,7 @@ from fairlead_agent.core.runs import RunKey, key_of
 from fairlead_agent.launch import mpi_daemons as boxes
 from fairlead_agent.launch.mpi_daemons import Daemons
 from fairlead_agent.launch.plan import Launch, Unlaunchable, hostfile
-from fairlead_agent.launch.rendezvous import Meeting
+from fairlead_agent.launch.rendezvous import Rendezvous
 from fairlead_bus.port import Bus, Message, Subscription
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import RunOrder, encode_order
@@ -41,17 +41,17 @@ def box_path(directory: Path) -> str:
     return f"{(directory / 'launch').absolute()}/{{run}}/box"
 
 
-class Launching:
-    """Part of one node in runs of several ranks. `still` returns True if a run may still be started, and ends one that may
+class LaunchPreparation:
+    """Preparation of runs of several ranks on one node. `may_start` returns True if a run may still be started, and ends one that may
     not.
     """
 
     def __init__(
-        self, bus: Bus, node: str, directory: Path, *, still: Callable[[RunKey], bool],
+        self, bus: Bus, node: str, directory: Path, *, may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._bus, self._node, self._directory = bus, node, directory / "launch"
-        self._meeting = Meeting(bus, node, still)
+        self._rendezvous = Rendezvous(bus, node, may_start)
         self._daemons = Daemons(bus, node, spawn)
         #: Of gangs that are starting or running here.
         self._orders: dict[RunKey, RunOrder] = {}
@@ -76,7 +76,7 @@ class Launching:
 
     async def meet(self, order: RunOrder) -> bool:
         """Wait for the other ranks; False when the run is not wanted any more. Raises Unlaunchable."""
-        return await self._meeting.meet(order)
+        return await self._rendezvous.meet(order)
 
     def expect(self, order: RunOrder) -> None:
         """The order of a gang is here: others may ask about it from now on."""
@@ -95,12 +95,12 @@ class Launching:
                 (path.parent / "order").write_bytes(bytes(encode_order(order)))
                 self._daemons.open(order, path)
         except OSError as error:
-            raise Unlaunchable(f"what its launcher needs cannot be put beside it: {error}") from error
+            raise Unlaunchable(f"what its launcher needs cannot be put next to it: {error}") from error
 
     def over(self, key: RunKey) -> None:
         """The run has ended: nothing of it is needed any more."""
         self._orders.pop(key, None)
-        self._meeting.over(key)
+        self._rendezvous.over(key)
         self._daemons.over(key)
         if key in self._boxed:
             self._boxed.discard(key)
@@ -143,7 +143,7 @@ class Launching:
             return GangAnswer(refusal=f"rank {order.rank} is not asked this")
         match call:
             case RankReady():
-                return await self._meeting.asked(order, call)
+                return await self._rendezvous.asked(order, call)
             case DaemonWanted():
                 return self._daemons.wanted(order, call)
             case DaemonEnded():

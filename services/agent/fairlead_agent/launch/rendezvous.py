@@ -1,8 +1,8 @@
-"""Meeting before the start: no rank of a gang starts its program before every rank's node has reported that it is ready.
+"""Rendezvous before the start: no rank of a gang starts its program before every rank's node has reported that it is ready.
 
 Without it the first ranks wait in their rendezvous, and give up, while another still pulls its image. The ranks meet at
-the node of rank 0: the others ask it again and again, until the answer is that all are there. A rank that asks too
-early is asked to come again; a rank that is ordered to stop meanwhile stops. The meeting is not stored: a new process
+the node of rank 0: the others ask it again and again, until it answers that all are ready. A rank that asks too
+early is asked to come again; a rank that is ordered to stop meanwhile stops. The rendezvous is not stored: a new process
 of rank 0's agent ends the runs it had not started.
 """
 
@@ -53,11 +53,14 @@ class _Gathering:
         return ", ".join(absent[:NAMED_MAX]) + more
 
 
-class Meeting:
-    """The meetings of one node's runs. `still` says whether a run may be started still, and ends one that may not."""
+class Rendezvous:
+    """Rendezvous of the ranks of one node's runs. `may_start` returns True if a run may still be started, and ends one that
+    may not."""
 
-    def __init__(self, bus: Bus, node: str, still: Callable[[RunKey], bool], *, longest_s: float = MEETING_S) -> None:
-        self._bus, self._node, self._still, self._longest_s = bus, node, still, longest_s
+    def __init__(
+        self, bus: Bus, node: str, may_start: Callable[[RunKey], bool], *, longest_s: float = MEETING_S
+    ) -> None:
+        self._bus, self._node, self._may_start, self._longest_s = bus, node, may_start, longest_s
         self._gatherings: dict[RunKey, _Gathering] = {}
 
     async def meet(self, order: RunOrder) -> bool:
@@ -85,11 +88,11 @@ class Meeting:
         task = asyncio.ensure_future(waited)
         try:
             while not task.done():
-                if not self._still(key):
+                if not self._may_start(key):
                     return False
                 await asyncio.wait({task}, timeout=AGAIN_S)
             task.result()
-            return self._still(key)
+            return self._may_start(key)
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

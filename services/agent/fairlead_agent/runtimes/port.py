@@ -1,16 +1,16 @@
 """Port of a runtime. Adapters: `process.ProcessRuntime` and `docker.DockerRuntime`; one contract suite.
 
-A runtime never decides: it starts each ordered run once, and reports events through `RunWatcher`,
-in the event loop. No method blocks the loop; slow work goes to threads and is answered later.
+A runtime never decides: it starts each ordered run once, and emits what becomes of it
+(`core/run_events.py`), in the event loop. No method blocks the loop; slow work goes to threads and is answered later.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.core.run_events import Emit
+from fairlead_agent.core.runs import Found, RunKey
 from fairlead_agent.launch.plan import Launch
-from fairlead_schemas.wire.events import StartFault
 
 #: Of what a command has printed, the end.
 SAID_BYTES_MAX = 1000
@@ -24,32 +24,16 @@ class Executed(NamedTuple):
     said: str = ""
 
 
-class RunWatcher(Protocol):
-    """Receiver of run events; each method is called at most once per run and process (after `adopt`, again for runs still
-    running).
-    """
-
-    def preparing(self, key: RunKey) -> None:
-        """Handle a run that is not started yet; its stderr names the thing that it waits for."""
-        ...
-
-    def started(self, key: RunKey, image: str = "") -> None:
-        """`image`: what runs, by its digest; "" for a process."""
-        ...
-
-    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None: ...
-
-    def exited(self, key: RunKey, exit: Exit) -> None: ...
-
-
 class Runtime(Protocol):
     """Runtime for programs of one kind."""
 
     #: "process" or "docker", as the inventory states it.
     name: str
 
-    async def open(self, watcher: RunWatcher) -> None:
-        """Get ready. Raises RuntimeUnfit with a sentence that says how to mend it."""
+    async def open(self, emit: Emit) -> None:
+        """Get ready to start runs, and to emit RunPreparing, RunStarted, RunStartFailed and RunExited. Raises RuntimeUnfit with a
+        sentence that says how to mend it.
+        """
         ...
 
     async def adopt(self, keys: Collection[RunKey], epochs: Mapping[RunKey, int] | None = None) -> dict[RunKey, Found]:
@@ -63,7 +47,7 @@ class Runtime(Protocol):
         ...
 
     def start(self, launch: Launch) -> None:
-        """Start a run; the watcher hears `started` or `start_failed`, now or later."""
+        """Start a run; emits RunStarted or RunStartFailed, now or later."""
         ...
 
     def terminate(self, key: RunKey) -> None:

@@ -1,7 +1,7 @@
 """Execution of the core's steps.
 
 Each step is journalled. Its reports are sent and its instructions carried out when it is durable, never before.
-Start at `CarryingOut.do`.
+Start at `StepExecutor.do`.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from fairlead_agent.core.steps import (
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.files.journal import Journal
-from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_agent.shell.checkpoint_watcher import Saving
+from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
 from fairlead_agent.shell.placer_link import PlacerLink
-from fairlead_agent.shell.run_lifecycle import Starting
+from fairlead_agent.shell.run_lifecycle import RunStarter
 from fairlead_agent.shell.upkeep import Tasks, set_or_after
 from fairlead_schemas.wire.desired import LayoutOrder
 
@@ -38,34 +38,34 @@ TICK_S = 0.25
 _log = structlog.get_logger()
 
 
-class Hears(Protocol):
-    """Listener for the results of instructions."""
+class InstructionResults(Protocol):
+    """Receiver of the results of instructions."""
 
     def was_cut(self, plan: int, failure: str) -> None:
         """Handle the end of a repartition; `failure` is its reason, "" if it succeeded."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """The agent must end."""
+        """End the agent."""
         ...
 
 
-class CarryingOut:
-    """Executor of one agent's steps. `starting` starts runs and `saving` notifies them; the runtime sends TERM and
+class StepExecutor:
+    """Executor of one agent's steps. `starter` starts runs and `checkpoints` notifies them; the runtime sends TERM and
     KILL.
     """
 
     def __init__(
         self, core: Reconciler, journal: Journal, outbox: Outbox, link: PlacerLink, runtime: Runtime, devices: Devices,
-        starting: Starting, saving: Saving, tending: Tending, tasks: Tasks, hears: Hears,
+        starter: RunStarter, checkpoints: CheckpointWatcher, monitor: HealthMonitor, tasks: Tasks, results: InstructionResults,
     ) -> None:  # fmt: skip
         self._core, self._journal, self._outbox, self._link = core, journal, outbox, link
-        self._runtime, self._devices, self._hears, self._tasks = runtime, devices, hears, tasks
-        self._starting, self._saving, self._tending = starting, saving, tending
+        self._runtime, self._devices, self._results, self._tasks = runtime, devices, results, tasks
+        self._starter, self._checkpoints, self._monitor = starter, checkpoints, monitor
         self._tick = asyncio.Event()
 
     def do(self, step: Step) -> None:
-        """Journal it; the rest of it when that is on the disk."""
+        """Journal a step; send and carry out the rest of it when that is on the disk."""
         if step.reports or step.instructions:
             self._journal.write(step.records, lambda: self._durable(step))
         elif step.records:
@@ -90,28 +90,28 @@ class CarryingOut:
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case StartRun(order):
-                self._starting.start(order)
+                self._starter.start(order)
             case NoticeRun():
                 self._tick.set()
                 self._notice(instruction)
             case TerminateRun(key):
                 self._tick.set()
-                if not self._starting.stop(key):
+                if not self._starter.stop(key):
                     self._runtime.terminate(key)
             case KillRun(key):
-                self._tending.killed(key)
+                self._monitor.killed(key)
                 _log.info("grace is over", job=key.job, attempt=key.attempt, rank=key.rank)
-                if not self._starting.stop(key):
+                if not self._starter.stop(key):
                     self._runtime.kill(key)
             case RepartitionGpu(order, refusal):
                 self._tasks.spawn(self._cut(order, refusal))
             case GiveUp(reason):
-                self._hears.give_up(reason)
+                self._results.give_up(reason)
 
     def _notice(self, notice: NoticeRun) -> None:
         stopping = self._core.stopping.get(notice.key)
         if stopping is not None and stopping.in_notice:
-            self._saving.notice(notice, max(0.0, (stopping.wake_at - boottime_ns()) / 1e9))
+            self._checkpoints.notice(notice, max(0.0, (stopping.wake_at - boottime_ns()) / 1e9))
 
     async def _cut(self, order: LayoutOrder, refusal: str) -> None:
         """Look for programs once more, then cut; a driver takes seconds for it."""
@@ -121,8 +121,8 @@ class CarryingOut:
             failure = self._devices.cut(order)
         elif not failure:
             failure = await asyncio.to_thread(self._devices.cut, order)
-        _log.info("a GPU is cut anew", gpu=order.gpu, plan=order.plan, failure=failure)
-        self._hears.was_cut(order.plan, failure)
+        _log.info("a GPU is repartitioned", gpu=order.gpu, plan=order.plan, failure=failure)
+        self._results.was_cut(order.plan, failure)
 
     async def _busy(self, gpus: tuple[str, ...]) -> dict[str, str]:
         if not gpus or self._devices.simulated:

@@ -1,7 +1,7 @@
 """Samples of the node's GPUs over time, and the runs that hold each GPU.
 
 Measures the use of GPUs every second while runs have some: for samples, for the memory guard, and for processes
-that are left when a run has ended next to neighbours. Holds no rules: `devices/memory_guard.py` and `devices/memory_guard.py` do.
+that are left when a run has ended next to neighbours. Holds no rules: `devices/memory_guard.py` does.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import Emit, RunOverShare
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.memory_guard import Finding, Guard, Use, left_behind, shares, uses
 from fairlead_agent.devices.port import Devices, GpuProcess
@@ -32,17 +33,17 @@ from fairlead_schemas.wire.samples import (
 _log = structlog.get_logger()
 
 
-class Watching:
-    """The GPUs of one node, and the runs on them. `stop`: called with a run that is to end, and why."""
+class GpuUseWatcher:
+    """Watcher of the GPUs of one node, and of the runs on them. Emits RunOverShare for a run that uses more than its share."""
 
     def __init__(
         self, core: Reconciler, runtime: Runtime, devices: Devices, *,
-        grace_ns: int, every_s: float, stop: Callable[[RunKey, str], None],
+        grace_ns: int, every_s: float, emit: Emit,
     ) -> None:  # fmt: skip
         self._core, self._runtime, self._devices = core, runtime, devices
         self._guard = Guard(grace_ns)
         self._every_s = every_s
-        self._stop = stop
+        self._emit = emit
         #: {(run, UUID): use}, of the last look.
         self.uses: dict[tuple[RunKey, str], Use] = {}
 
@@ -53,7 +54,7 @@ class Watching:
             await self.look()
 
     async def look(self) -> None:
-        """Once: who uses what, and who uses more than its share."""
+        """Read once which run uses which GPU, and find runs that use more than their share."""
         running = {run.key for run in self._core.ledger.runs.values() if run.open and run.devices}
         if not running:
             self.uses = {}
@@ -75,7 +76,7 @@ class Watching:
         word = "stopped: it " if finding.what == "stop" else "warning: this run "
         write_note(self._runtime.output(key)[1], word + finding.message)
         if finding.what == "stop":
-            self._stop(key, finding.message)
+            self._emit(RunOverShare(key, finding.message))
 
     async def left_over(self, run: RunEntry) -> dict[str, str]:
         """Return what an ended run still occupies of its devices, {UUID: evidence}. Neighbours on a shared GPU are no
@@ -114,14 +115,14 @@ class Watching:
 log = structlog.get_logger()
 
 
-class Measuring:
-    """Samples of one node, on the bus. Lossy by design."""
+class GpuSampler:
+    """Publisher of one node's GPU samples on the bus. Lossy by design."""
 
     def __init__(
         self,
         bus: Bus,
         devices: Devices,
-        watching: Watching,
+        gpu_use: GpuUseWatcher,
         runtime: Runtime,
         node: str,
         incarnation: str,
@@ -129,7 +130,7 @@ class Measuring:
         with_health: Callable[[list[GpuSample]], list[GpuSample]],
     ) -> None:
         """`with_health` adds what is known of the GPUs' health."""
-        self._bus, self._devices, self._watching, self._every_s = bus, devices, watching, every_s
+        self._bus, self._devices, self._gpu_use, self._every_s = bus, devices, gpu_use, every_s
         self._node, self._incarnation = node, incarnation
         self._runtime, self._metering, self._with_health = runtime, Metering(), with_health
         #: Newest readings of the resources of runs other than GPUs.
@@ -145,7 +146,7 @@ class Measuring:
         self.loads: dict[str, int] = {}
 
     def hold(self, run: RunEntry) -> None:
-        """The run's devices are in use from here on."""
+        """Take the run's devices as in use from here on."""
         for uuid in run.devices:
             self._held.setdefault(uuid, []).append(_name(run))
 
@@ -188,7 +189,7 @@ class Measuring:
                 uuid=uuid, run=f"{key.job}.{key.attempt}", rank=key.rank, memory_mib=use.memory_mib,
                 utilization_pct=use.utilization_pct,
             )
-            for (key, uuid), use in self._watching.uses.items()
+            for (key, uuid), use in self._gpu_use.uses.items()
         ]  # fmt: skip
 
     async def _resources(self) -> list[RunResources]:

@@ -9,11 +9,11 @@ from fairlead_agent.core.outbox import Outbox
 from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.journal import Journal
-from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.node.metrics.exposition import NodeFacts, Owner
 from fairlead_agent.node.metrics.families import exposition
 from fairlead_agent.settings import Settings
-from fairlead_agent.shell.gpu_use import Measuring
+from fairlead_agent.shell.gpu_use import GpuSampler
 
 
 class MetricsFacts(NamedTuple):
@@ -24,8 +24,8 @@ class MetricsFacts(NamedTuple):
     outbox: Outbox
     journal: Journal
     devices: Devices
-    measuring: Measuring
-    tending: Tending
+    sampler: GpuSampler
+    monitor: HealthMonitor
 
     def page(self) -> bytes:
         """Return the node's exposition now."""
@@ -33,16 +33,16 @@ class MetricsFacts(NamedTuple):
 
     def look(self) -> NodeFacts:
         """Return all facts that the exposition shows."""
-        devices, measuring, tending, ledger = self.devices, self.measuring, self.tending, self.core.ledger
-        taken = measuring.taken_s
+        devices, sampler, monitor, ledger = self.devices, self.sampler, self.monitor, self.core.ledger
+        taken = sampler.taken_s
         return NodeFacts(
             node=self.settings.node, devices=devices.name, simulated=devices.simulated,
             driver_version=devices.labels().get("nvidia.com/cuda.driver-version.full", ""), gpus=devices.gpus(),
-            samples=measuring.newest, age_s=None if taken is None else time.monotonic() - taken,
-            health={each.uuid: each for each in tending.gpus}, xids=tending.xids, holders=self._holders(),
-            uses=measuring.uses(), resources=measuring.resources, owners=self._owners(),
+            samples=sampler.newest, age_s=None if taken is None else time.monotonic() - taken,
+            health={each.uuid: each for each in monitor.gpus}, xids=monitor.xids, holders=self._holders(),
+            uses=sampler.uses(), resources=sampler.resources, owners=self._owners(),
             runs=Counter(run.phase for run in ledger.runs.values()), unconfirmed=ledger.reported - self.outbox.confirmed,
-            gate_closed=tending.gate.closed, disk_full=self.journal.reserve.short, batches=measuring.batches,
+            gate_closed=monitor.gate.closed, disk_full=self.journal.reserve.short, batches=sampler.batches,
         )  # fmt: skip
 
     def _holders(self) -> dict[str, list[Owner]]:

@@ -25,15 +25,15 @@ REPORT_POLL_S = 0.25
 _log = structlog.get_logger()
 
 
-class Hears(Protocol):
+class PlacerEvents(Protocol):
     """Receiver of the placer's messages."""
 
     def desired(self, desired: Desired) -> None:
-        """The placer's list; the same one again and again."""
+        """Take the placer's list of runs; the same one comes again and again."""
         ...
 
     def confirmed(self, confirm: ReportAck, now: int) -> None:
-        """The placer has taken our reports up to a number, and answers a beat."""
+        """Take note that the placer has committed reports up to a number, and answered a beat."""
         ...
 
     def reconnected(self) -> None:
@@ -44,14 +44,14 @@ class Hears(Protocol):
 class PlacerLink:
     """Link of one node with the placer. `core` is only read, for the contents of beats."""
 
-    def __init__(self, bus: Bus, settings: Settings, core: Reconciler, outbox: Outbox, hears: Hears) -> None:
-        self._bus, self._settings, self._core, self._outbox, self._hears = bus, settings, core, outbox, hears
+    def __init__(self, bus: Bus, settings: Settings, core: Reconciler, outbox: Outbox, events: PlacerEvents) -> None:
+        self._bus, self._settings, self._core, self._outbox, self._events = bus, settings, core, outbox, events
         self._report = asyncio.Event()
         self._read = asyncio.Event()
         self._subscriptions: list[Subscription] = []
 
     async def open(self) -> None:
-        """Listen."""
+        """Subscribe to the placer's messages."""
         node = self._settings.node
         self._subscriptions = [
             await self._bus.subscribe(subjects.confirm(node), self._on_confirm),
@@ -60,19 +60,19 @@ class PlacerLink:
         self._bus.on_reconnect(self._on_reconnect)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """End the subscriptions."""
         for subscription in self._subscriptions:
             with contextlib.suppress(BusError):
                 await subscription.close()
 
     def report_soon(self) -> None:
-        """The outbox has something."""
+        """Send soon, because the outbox has something."""
         self._report.set()
 
     # ------------------------------------------------------------------ for ever
 
     async def beats(self) -> None:
-        """Say that the node lives, and how far it has come."""
+        """Send heartbeats, which state how far the node has come."""
         ledger = self._core.ledger
         while True:
             beat = Heartbeat(
@@ -99,7 +99,7 @@ class PlacerLink:
             for message in self._outbox.due(boottime_ns()):
                 await self._bus.publish(subject, message)
 
-    # ------------------------------------------------------------------ what is heard
+    # ------------------------------------------------------------------ what is received
 
     def _on_desired(self, _key: str, value: bytes) -> None:
         try:
@@ -107,7 +107,7 @@ class PlacerLink:
         except msgspec.MsgspecError as error:
             _log.error("desired state cannot be read", reason=str(error))
             return
-        self._hears.desired(desired)
+        self._events.desired(desired)
 
     def _on_confirm(self, message: Message) -> None:
         try:
@@ -117,7 +117,7 @@ class PlacerLink:
             return
         now = boottime_ns()
         self._outbox.confirm(confirm, now)
-        self._hears.confirmed(confirm, now)
+        self._events.confirmed(confirm, now)
         if self._outbox.sent < self._core.ledger.reported:
             self._report.set()
 
@@ -125,4 +125,4 @@ class PlacerLink:
         self._outbox.reconnected()
         self._report.set()
         self._read.set()
-        self._hears.reconnected()
+        self._events.reconnected()

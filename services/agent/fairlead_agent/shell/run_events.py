@@ -1,128 +1,148 @@
-"""Events of runs, passed to the core: from the runtime, from the code that starts and ends them, and from their own
-reports. Each event is one call of the core; `executor.py` carries out the resulting step.
+"""Handler of the events of runs (`core/run_events.py`). Each event becomes one call of the core; `executor.py` carries
+out the resulting step.
 
-Start of an agent: finds out what became of the runs that its journal holds open, and resumes the care of the ones
-still running.
+Recovery at the start of an agent: finds out what became of the runs that its journal holds open, and resumes the care
+of the ones still running.
 """
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, assert_never
 
-from fairlead_agent.core.ledger import RunEntry
-from fairlead_agent.core.runs import Exit, Found, RunKey, Word
+from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import (
+    CheckpointMarked,
+    NoticeCommandEnded,
+    RunEnded,
+    RunEvent,
+    RunExited,
+    RunGpusClean,
+    RunNoticed,
+    RunOverShare,
+    RunPreparing,
+    RunStarted,
+    RunStartFailed,
+    RunUnfit,
+)
+from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.core.steps import Step
 from fairlead_agent.files.guard_files import boottime_ns
-from fairlead_schemas.wire.events import StartFault
+from fairlead_agent.files.journal import Journal
+from fairlead_agent.launch.preparation import LaunchPreparation
+from fairlead_agent.node.health.monitor import HealthMonitor
+from fairlead_agent.runtimes.port import Runtime
+from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
+from fairlead_agent.shell.gpu_use import GpuSampler
+from fairlead_agent.shell.output import OutputShipper
+from fairlead_agent.shell.run_lifecycle import RunEnder
 
-if TYPE_CHECKING:
-    from fairlead_agent.agent import Agent
 
-if TYPE_CHECKING:  # whose runs they are
-    pass
+class RunEventHandler:
+    """Handler of all events of one node's runs. `directory`: the agent's own; `do` executes a step of the core."""
 
+    def __init__(
+        self, core: Reconciler, journal: Journal, runtime: Runtime, output: OutputShipper, *,
+        sampler: GpuSampler, checkpoints: CheckpointWatcher, monitor: HealthMonitor, preparation: LaunchPreparation,
+        ender: RunEnder, directory: Path, do: Callable[[Step], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:  # fmt: skip
+        self._core, self._journal, self._runtime, self._output = core, journal, runtime, output
+        self._sampler, self._checkpoints, self._monitor = sampler, checkpoints, monitor
+        self._preparation, self._ender, self._do, self._spawn = preparation, ender, do, spawn
+        self._directory = directory
 
-class Hearing:
-    """Event receiver for one agent's runs."""
-
-    def __init__(self, agent: "Agent") -> None:
-        self._agent = agent
-
-    def preparing(self, key: RunKey) -> None:
-        """The runtime says in the run's stderr what it waits for."""
-        self._agent.output.open(key, self._agent.runtime.output(key))
-
-    def started(self, key: RunKey, image: str = "") -> None:
-        """The runtime has started a run."""
-        self._agent.output.open(key, self._agent.runtime.output(key))
-        run = self._agent.ledger.runs.get(key)
-        if run is not None:
-            self._agent.measuring.hold(run)
-            self._agent.saving.hold(run)
-        self._agent.tending.started(key)
-        self._agent.do(self._agent.core.started(key, boottime_ns(), time.time_ns(), image))
-
-    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
-        """The runtime could not start a run."""
-        if not self._agent.output.silent(key):
-            self._agent.tasks.spawn(self._agent.output.ended(key))
-        self._agent.do(self._agent.core.start_failed(key, message, time.time_ns(), fault))
-        self._agent.launching.over(key)
-        self._agent.runtime.release(key)
-
-    def exited(self, key: RunKey, exit: Exit) -> None:
-        """A run has ended: ship its last output, look at its devices, report."""
-        self._agent.ending.exited(key, exit)
-
-    def over(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
-        """All that had to be looked at after a run's end was."""
-        if clean and (run := self._agent.ledger.runs.get(key)) is not None:
-            self._agent.measuring.let_go(run)
-        word = self._agent.saving.let_go(key)
-        self._agent.do(self._agent.core.exited(key, exit, clean, time.time_ns(), word, now=boottime_ns()))
-        self._agent.launching.over(key)
-        self._agent.runtime.release(key)
-
-    def cleaned(self, run: RunEntry) -> None:
-        """Nothing is left on the GPUs of a run that has ended."""
-        self._agent.measuring.let_go(run)
-        self._agent.do(self._agent.core.cleaned(run.key))
-
-    def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
-        """Pass on that this node, or another of its gang, has failed the check before a run. The run was not started."""
-        self._agent.do(self._agent.core.unfit(key, message, time.time_ns(), blames))
-
-    def over_share(self, key: RunKey, message: str) -> None:
-        """A run uses more of a GPU than its share."""
-        self._agent.do(self._agent.core.over_share(key, message, boottime_ns()))
-
-    def said(self, key: RunKey, word: Word) -> None:
-        """Pass on a run's report that it has saved its work."""
-        self._agent.do(self._agent.core.said(key, word, boottime_ns()))
-
-    def told(self, key: RunKey, word: Word | None) -> None:
-        """Pass on that a run is notified that its end is near."""
-        self._agent.do(self._agent.core.told(key, word, boottime_ns()))
-
-    def command_ended(self, key: RunKey, saved: bool) -> None:
-        """Pass on that the command that notified a run has ended."""
-        self._agent.do(self._agent.core.command_ended(key, saved, boottime_ns()))
+    def handle(self, event: RunEvent) -> None:
+        """Pass an event on to the core, and to the parts that follow the run."""
+        match event:
+            case RunPreparing(key):
+                self._output.open(key, self._runtime.output(key))
+            case RunStarted(key, image):
+                self._started(key, image)
+            case RunStartFailed():
+                self._start_failed(event)
+            case RunExited(key, exit):
+                self._ender.exited(key, exit)
+            case RunEnded(key, exit, clean):
+                self._ended(key, exit, clean=clean)
+            case RunGpusClean(key):
+                self._release_gpus(key)
+                self._do(self._core.cleaned(key))
+            case RunUnfit(key, message, blames):
+                self._do(self._core.unfit(key, message, time.time_ns(), blames))
+            case RunOverShare(key, message):
+                self._do(self._core.over_share(key, message, boottime_ns()))
+            case CheckpointMarked(key, mark):
+                self._do(self._core.checkpoint_marked(key, mark, boottime_ns()))
+            case RunNoticed(key, mark):
+                self._do(self._core.noticed(key, mark, boottime_ns()))
+            case NoticeCommandEnded(key, saved):
+                self._do(self._core.notice_command_ended(key, saved, boottime_ns()))
+            case _:
+                assert_never(event)
 
     def may_start(self, key: RunKey) -> bool:
         """Return True if the run may still be started. A run that may not is ended by this call."""
-        if self._agent.journal.reserve.short:
-            self.start_failed(
-                key, f"the disk of {self._agent.settings.directory} is full: what is left is the journal's"
+        if self._journal.reserve.short:
+            self._start_failed(
+                RunStartFailed(key, f"the disk of {self._directory} is full: what is left is the journal's")
             )
             return False
-        if self._agent.core.may_start(key, boottime_ns()):
+        if self._core.may_start(key, boottime_ns()):
             return True
-        self._agent.do(self._agent.core.not_started(key, time.time_ns()))
-        self._agent.launching.over(key)
+        self._do(self._core.not_started(key, time.time_ns()))
+        self._preparation.over(key)
         return False
 
+    async def recover(self) -> dict[RunKey, Found]:
+        """Return the state of every open run of the journal, as the runtime found it.
 
-if TYPE_CHECKING:  # who begins
-    pass
+        On return, running runs are adopted, and processes that the journal does not know are gone. Raises RuntimeUnfit.
+        """
+        open_runs = {run.key: run for run in self._core.ledger.runs.values() if run.open}
+        found = await self._runtime.adopt(open_runs.keys(), {key: run.epoch for key, run in open_runs.items()})
+        self._ender.forget_guard_reports(open_runs.keys())
+        for key, what in found.items():
+            run = open_runs[key]
+            if what.state in ("ended", "lost"):
+                exit, clean = await self._ender.ended_while_away(run, what.exit)
+                self._checkpoints.hold(run)
+                found[key] = what._replace(exit=exit, clean=clean, mark=self._checkpoints.let_go(key))
+            if what.state != "never":
+                self._output.open(key, self._runtime.output(key), adopted=True)
+                if what.state != "running":
+                    self._spawn(self._output.ended(key))
+            if what.state == "running":
+                self._sampler.hold(run)
+                self._checkpoints.hold(run)
+        return found
 
+    def _started(self, key: RunKey, image: str) -> None:
+        self._output.open(key, self._runtime.output(key))
+        run = self._core.ledger.runs.get(key)
+        if run is not None:
+            self._sampler.hold(run)
+            self._checkpoints.hold(run)
+        self._monitor.started(key)
+        self._do(self._core.started(key, boottime_ns(), time.time_ns(), image))
 
-async def take_over(agent: "Agent") -> Mapping[RunKey, Found]:
-    """Ask the runtime, and say for each open run what was found. What runs is adopted, and what the journal does not know has gone when
-    this returns. Raises RuntimeUnfit."""
-    open_runs = {run.key: run for run in agent.ledger.runs.values() if run.open}
-    found = await agent.runtime.adopt(open_runs.keys(), {key: run.epoch for key, run in open_runs.items()})
-    agent.guard_said.forget({key.name for key in open_runs})
-    for key, what in found.items():
-        run = open_runs[key]
-        if what.state in ("ended", "lost"):
-            clean = not await agent.watching.left_over(run)
-            agent.saving.hold(run)
-            exit = agent.ending.explained(key, what.exit)
-            found[key] = Found(what.state, exit, clean, word=agent.saving.let_go(key))
-        if what.state != "never":
-            agent.output.open(key, agent.runtime.output(key), adopted=True)
-            if what.state != "running":
-                agent.tasks.spawn(agent.output.ended(key))
-        if what.state == "running":
-            agent.measuring.hold(run)
-            agent.saving.hold(run)
-    return found
+    def _start_failed(self, event: RunStartFailed) -> None:
+        key = event.key
+        if not self._output.silent(key):
+            self._spawn(self._output.ended(key))
+        self._do(self._core.start_failed(key, event.message, time.time_ns(), event.fault))
+        self._preparation.over(key)
+        self._runtime.release(key)
+
+    def _ended(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
+        if clean:
+            self._release_gpus(key)
+        mark = self._checkpoints.let_go(key)
+        self._do(self._core.exited(key, exit, clean, time.time_ns(), mark, now=boottime_ns()))
+        self._preparation.over(key)
+        self._runtime.release(key)
+
+    def _release_gpus(self, key: RunKey) -> None:
+        run = self._core.ledger.runs.get(key)
+        if run is not None:
+            self._sampler.let_go(run)

@@ -2,13 +2,13 @@
 where the order only names it, lets ranks of several nodes meet, and reports what cannot be started. The core
 decides if a run still may be started.
 
-From the end of a run to the word that it is over: its last output is shipped, its GPUs are looked at, and the node itself
-after one that failed or was long. What follows from that is the core's to say. Start at `Ending.exited`.
+End of a run, from RunExited to RunEnded: its last output is shipped, its GPUs are looked at, and the node itself after one
+that failed or was long. The core decides what follows. Start at `RunStarter.start` and `RunEnder.exited`.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -16,76 +16,63 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
+from fairlead_agent.core.run_events import Emit, RunEnded, RunGpusClean, RunStartFailed, RunUnfit
 from fairlead_agent.core.runs import Exit, RunKey, key_of
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.files.guard_files import Told
+from fairlead_agent.files.guard_files import GuardReports
 from fairlead_agent.launch.plan import Launch, Place, Unlaunchable, plan, read_program
-from fairlead_agent.launch.preparation import Launching
-from fairlead_agent.node.health.monitor import Tending
+from fairlead_agent.launch.preparation import LaunchPreparation
+from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
-from fairlead_agent.shell.gpu_use import Watching
+from fairlead_agent.shell.gpu_use import GpuUseWatcher
 from fairlead_agent.shell.output import OutputShipper
 from fairlead_bus.port import Bus, BusError
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import RunOrder
-from fairlead_schemas.wire.events import StartFault
 
 SPEC_TRIES = 5
 
 _log = structlog.get_logger()
 
 
-class Asked(Protocol):
-    """Authority that decides if a run may start, and receives the reports of runs that do not."""
-
-    def may_start(self, key: RunKey) -> bool:
-        """Asked whenever time has passed; one that may not is the asked one's to report."""
-        ...
-
-    def start_failed(self, key: RunKey, message: str, fault: StartFault = "") -> None:
-        """Report that the run cannot be started, with the reason and the party at fault."""
-        ...
-
-    def unfit(self, key: RunKey, message: str, blames: int | None) -> None:
-        """Report that the run was not started because a node is not fit for it: this node, or that of the blamed rank."""
-        ...
-
-
 class Checks(Protocol):
     """Checks of the node before a gang starts."""
 
     async def before(self, order: RunOrder) -> tuple[str, int | None]:
-        """("" or why this node's part shall not start, the rank whose node is to blame where it is another)."""
+        """Return ("" or why this node's part shall not start, the rank whose node is to blame where it is another)."""
         ...
 
 
-class Starting:
-    """Starts runs of one node."""
+class RunStarter:
+    """Starter of one node's runs. `may_start` returns True if a run may still be started, and ends one that may not; called
+    whenever time has passed.
+    """
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, asked: Asked, launching: Launching,
-        spawn: Callable[[Coroutine[Any, Any, None]], None], checks: Checks,
+        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, preparation: LaunchPreparation,
+        checks: Checks, *, emit: Emit, may_start: Callable[[RunKey], bool],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
-        self._launching = launching
+        self._preparation = preparation
         self._checks = checks
         #: Parts of gangs that may start: their node was looked at.
         self._fit: set[RunKey] = set()
         self._bus, self._runtime, self._devices = bus, runtime, devices
-        self._place, self._asked, self._spawn = place, asked, spawn
+        self._place, self._emit, self._may_start, self._spawn = place, emit, may_start, spawn
         #: Tasks of runs that were not handed to the runtime yet, and those of them with a requested stop.
         self._under_way: dict[RunKey, asyncio.Task[Any]] = {}
         self._stopped: set[RunKey] = set()
 
     def start(self, order: RunOrder) -> None:
-        """Start it, now or when its job file is here; or say why not."""
+        """Start a run, now or when its job file is here; emit the reason where it cannot be started."""
         key = key_of(order)
-        if not self._asked.may_start(key):
+        if not self._may_start(key):
             return
         if len(order.nodes) > 1:
-            self._launching.expect(order)
+            self._preparation.expect(order)
         there = {each.uuid for gpu in self._devices.gpus() for each in gpu.instances} if order.instances else set[str]()
         if missing := [uuid for uuid in order.instances if uuid not in there]:
-            self._asked.start_failed(key, f"this node has no MIG instance {missing[0]}")
+            self._emit(RunStartFailed(key, f"this node has no MIG instance {missing[0]}"))
         elif len(order.hosts) > 1 and key not in self._fit:
             self._spawn(self._guarded(key, self._look_and_start(order)))
         elif order.spec_hash:
@@ -100,7 +87,7 @@ class Starting:
         key = key_of(order)
         failure, blames = await self._checks.before(order)
         if failure:
-            self._asked.unfit(key, failure, blames)
+            self._emit(RunUnfit(key, failure, blames))
             return
         self._fit.add(key)
         self.start(order)
@@ -113,9 +100,9 @@ class Starting:
             if len(order.nodes) > 1:
                 self._spawn(self._guarded(launch.key, self._meet_and_start(launch)))
                 return
-            self._launching.prepare(launch)
+            self._preparation.prepare(launch)
         except Unlaunchable as error:
-            self._asked.start_failed(key_of(order), str(error), error.fault)
+            self._emit(RunStartFailed(key_of(order), str(error), error.fault))
             return
         except Exception as error:  # noqa: BLE001 -- one job file must not end the agent
             self._gave_up(key_of(order), error)
@@ -141,7 +128,7 @@ class Starting:
             if key not in self._stopped:
                 raise  # the agent ends
             self._fit.discard(key)
-            self._asked.start_failed(key, "was asked to stop before it was started")
+            self._emit(RunStartFailed(key, "was asked to stop before it was started"))
         except Exception as error:  # noqa: BLE001 -- as in `_launch`
             self._gave_up(key, error)
         finally:
@@ -151,17 +138,17 @@ class Starting:
 
     def _gave_up(self, key: RunKey, error: Exception) -> None:
         _log.error("a run could not be started", run=key.name, exc_info=error)
-        self._asked.start_failed(key, f"its agent could not start it: {type(error).__name__}: {error}")
+        self._emit(RunStartFailed(key, f"its agent could not start it: {type(error).__name__}: {error}"))
 
     async def _meet_and_start(self, launch: Launch) -> None:
-        """No rank before every rank's node could start it."""
+        """Start a rank when every rank's node could start its own."""
         try:
             await self._runtime.prepare(launch)
-            if not await self._launching.meet(launch.order):
+            if not await self._preparation.meet(launch.order):
                 return
-            self._launching.prepare(launch)
+            self._preparation.prepare(launch)
         except Unlaunchable as error:
-            self._asked.start_failed(launch.key, str(error), error.fault)
+            self._emit(RunStartFailed(launch.key, str(error), error.fault))
             return
         self._runtime.start(launch)
 
@@ -174,40 +161,28 @@ class Starting:
                     return
             await asyncio.sleep(0.2 * 2**attempt)
         self._fit.discard(key_of(order))
-        self._asked.start_failed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store")
+        self._emit(RunStartFailed(key_of(order), f"its job file {order.spec_hash} is not in the SPEC store"))
 
 
 DIRTY_POLL_S = 1.0
 
 
-class Hears(Protocol):
-    """Receiver of words and of notices to runs."""
-
-    def over(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
-        """Handle the end of the run. `clean`: the run left no process or memory on its GPUs, and they are free."""
-        ...
-
-    def cleaned(self, run: RunEntry) -> None:
-        """Nothing is left on its GPUs any more."""
-        ...
-
-
-class Ending:
-    """The ends of one node's runs."""
+class RunEnder:
+    """Observer of the ends of one node's runs: output, GPUs and the node's health after them."""
 
     def __init__(
-        self, core: Reconciler, output: OutputShipper, devices: Devices, watching: Watching, tending: Tending,
-        guard_said: Told, hears: Hears, spawn: Callable[[Coroutine[Any, Any, None]], None],
+        self, core: Reconciler, output: OutputShipper, devices: Devices, gpu_use: GpuUseWatcher, monitor: HealthMonitor,
+        guard_reports: GuardReports, *, emit: Emit, spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._core, self._output, self._devices = core, output, devices
-        self._watching, self._tending, self._guard_said = watching, tending, guard_said
-        self._hears, self._spawn = hears, spawn
+        self._gpu_use, self._monitor, self._guard_reports = gpu_use, monitor, guard_reports
+        self._emit, self._spawn = emit, spawn
         #: Ended runs after which the node is being looked at.
         self._checking: set[RunKey] = set()
 
     def exited(self, key: RunKey, exit: Exit) -> None:
-        """Report that a run has ended: at once if there is nothing to wait for, otherwise in the background."""
-        exit = self.explained(key, exit)
+        """Emit RunEnded for a run that has exited: at once if there is nothing to wait for, otherwise in the background."""
+        exit = self._explained(key, exit)
         run = self._core.ledger.runs.get(key)
         gpus = run.devices if run is not None else ()
         if self._output.silent(key) and (not gpus or (self._devices.simulated and not self._devices.busy(gpus))):
@@ -215,28 +190,37 @@ class Ending:
         else:
             self._spawn(self._exited(key, exit, run))
 
-    def explained(self, key: RunKey, exit: Exit) -> Exit:
-        """The same; or what the guard says, where it has ended the run while this process was dead or stood still."""
-        how = self._guard_said.how(key.name)
-        return exit._replace(message=how, fenced=True) if how else exit
+    async def ended_while_away(self, run: RunEntry, exit: Exit) -> tuple[Exit, bool]:
+        """Return (exit, clean) of a run that has ended while no agent was running."""
+        clean = not await self._gpu_use.left_over(run)
+        return self._explained(run.key, exit), clean
+
+    def forget_guard_reports(self, still_open: Collection[RunKey]) -> None:
+        """Remove the guard's reports that are about none of these runs."""
+        self._guard_reports.forget({key.name for key in still_open})
 
     async def look_at_what_was_left(self) -> None:
-        """Check the GPUs with leftovers periodically, without end, and notify the receiver once they are clean."""
+        """Check the GPUs with leftovers periodically, without end, and emit RunGpusClean once they are clean."""
         while True:
             await asyncio.sleep(DIRTY_POLL_S)
             for run in [run for run in self._core.dirty() if run.key not in self._checking]:
-                if not await self._watching.left_over(run):
-                    self._hears.cleaned(run)
+                if not await self._gpu_use.left_over(run):
+                    self._emit(RunGpusClean(run.key))
+
+    def _explained(self, key: RunKey, exit: Exit) -> Exit:
+        """Return the exit, or the guard's account of it where the guard has ended the run while this process did not work."""
+        how = self._guard_reports.how(key.name)
+        return exit._replace(message=how, fenced=True) if how else exit
 
     async def _exited(self, key: RunKey, exit: Exit, run: RunEntry | None) -> None:
         await self._output.ended(key)
-        self._ended(key, exit, clean=run is None or not await self._watching.left_over(run))
+        self._ended(key, exit, clean=run is None or not await self._gpu_use.left_over(run))
 
     def _ended(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
-        exit = self._tending.ended(key, exit)
-        if self._tending.wants_check(key, exit, asked=key in self._core.stopping):
+        exit = self._monitor.ended(key, exit)
+        if self._monitor.wants_check(key, exit, asked=key in self._core.stopping):
             clean = self._check(key) and clean
-        self._hears.over(key, exit, clean=clean)
+        self._emit(RunEnded(key, exit, clean))
 
     def _check(self, key: RunKey) -> bool:
         """Look at the node. False: the run's GPUs wait for what comes of it."""
@@ -248,6 +232,6 @@ class Ending:
 
     async def _checked(self, key: RunKey, gpus: tuple[str, ...]) -> None:
         try:
-            await self._tending.short(gpus, key)
+            await self._monitor.short(gpus, key)
         finally:
             self._checking.discard(key)

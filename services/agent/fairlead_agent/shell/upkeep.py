@@ -16,7 +16,7 @@ from fairlead_agent.files.guard_files import LeaseFile
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
-from fairlead_agent.shell.checkpoint_watcher import Saving
+from fairlead_agent.shell.checkpoint_watcher import CheckpointWatcher
 from fairlead_agent.shell.output import OutputShipper
 
 OUTPUT_POLL_S = 0.2
@@ -51,10 +51,10 @@ class Upkeep:
     """Upkeep of the journal and of what runs write."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, output: OutputShipper, saving: Saving, runtime: Runtime
-    ) -> None:
+        self, settings: Settings, journal: Journal, output: OutputShipper, checkpoints: CheckpointWatcher, runtime: Runtime
+    ) -> None:  # fmt: skip
         self._directory = str(settings.directory)
-        self._journal, self._output, self._saving = journal, output, saving
+        self._journal, self._output, self._checkpoints = journal, output, checkpoints
         self._runtime = runtime
         self._told_full = False
 
@@ -64,7 +64,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(OUTPUT_POLL_S)
             await self._output.poll()
-            self._saving.poll()
+            self._checkpoints.poll()
             if time.monotonic() - flushed >= JOURNAL_FLUSH_S:
                 self._journal.flush()
                 self._mind_the_disk()
@@ -72,7 +72,7 @@ class Upkeep:
                 flushed = time.monotonic()
 
     def _mind_the_disk(self) -> None:
-        """Nothing is started while the journal's reserve is not there (`Hearing.may_start`)."""
+        """Nothing is started while the journal's reserve is not there (`RunEventHandler.may_start`)."""
         reserve = self._journal.reserve
         if reserve.short and reserve.take():
             _log.warning("the disk has room again", directory=self._directory)

@@ -31,7 +31,7 @@ ENGINE_PIDFILE = Path("/var/run/docker.pid")
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
-class Looking:
+class FactCollector:
     """Reader of one machine's facts. `engine_info` queries the container engine (tests simulate it); None: there is no engine."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Looking:
         self._directories = [settings.directory]
         self._engine: Engine | None = None
         self._engine_at = 0.0
-        #: What the engine says of itself, newest.
+        #: The engine's newest description of itself.
         self._engine_said: Mapping[str, Any] = {}
 
     @property

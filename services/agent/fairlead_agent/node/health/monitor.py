@@ -1,5 +1,5 @@
 """The shell around the health of one node: looks every few seconds, reads the XIDs, examines before work comes and after it went
-wrong, and tells the agent what to report. It holds no rules. Start at `Tending.run`.
+wrong, and tells the agent what to report. It holds no rules. Start at `HealthMonitor.run`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.linux.kernel_log import KernelLog, gpus_by_address
 from fairlead_agent.node.health import gate as keeping
 from fairlead_agent.node.health.checks import Dirt, Facts, Kill, all_findings
-from fairlead_agent.node.health.collect import Looking
+from fairlead_agent.node.health.collect import FactCollector
 from fairlead_agent.node.health.fault_localization import told
 from fairlead_agent.node.health.gate import Gate
 from fairlead_agent.node.health.peer_check import meet
@@ -41,11 +41,11 @@ TRY_AGAIN_NS = 60 * SECOND_NS
 ROUND_TRIP_NS = SECOND_NS // 2
 
 
-class Told(Protocol):
+class HealthEvents(Protocol):
     """Receiver of health changes, which reports them and introduces the node."""
 
     def ailed(self, seen: list[HealthSeen]) -> None:
-        """To be reported."""
+        """Report these changes."""
         ...
 
     def introduce(self) -> None:
@@ -53,15 +53,15 @@ class Told(Protocol):
         ...
 
 
-class Tending:
+class HealthMonitor:
     """Health monitoring of one node."""
 
     def __init__(
-        self, settings: Settings, devices: Devices, runtime: Runtime, ledger: Ledger, boot_id: str, told: Told,
-        *, looking: Looking | None = None, loads: Callable[[], Mapping[str, int]] = dict,
+        self, settings: Settings, devices: Devices, runtime: Runtime, ledger: Ledger, boot_id: str, events: HealthEvents,
+        *, collector: FactCollector | None = None, loads: Callable[[], Mapping[str, int]] = dict,
     ) -> None:  # fmt: skip
-        self._settings, self._devices, self._ledger, self._told = settings, devices, ledger, told
-        self._looking = looking or Looking(settings, devices, runtime)
+        self._settings, self._devices, self._ledger, self._events = settings, devices, ledger, events
+        self._collector = collector or FactCollector(settings, devices, runtime)
         self._loads = loads
         self._boot_id = boot_id
         self._file = settings.directory / "health.json"
@@ -114,7 +114,7 @@ class Tending:
             keeping.save(self._file, self._kept)
 
     async def close(self) -> None:
-        """No more."""
+        """Stop the monitoring."""
         await self.gate.stop()
         self._log.close()
 
@@ -123,24 +123,24 @@ class Tending:
         """Health of the GPUs at the last look; empty before the first."""
         return () if self._before is None else self._before.gpus
 
-    # -- what the agent tells
+    # -- what the agent reports to it
 
-    def heard(self, wall_ns: int, beat_ns: int) -> None:
-        """The placer's time, in answer to the beat of that (boot) time."""
+    def take_placer_time(self, wall_ns: int, beat_ns: int) -> None:
+        """Compare the clocks: the placer's time, in answer to the beat of that (boot) time."""
         under_way_ns = boottime_ns() - beat_ns
         if wall_ns and 0 < under_way_ns < ROUND_TRIP_NS:
             self._skew_ns = time.time_ns() - wall_ns - under_way_ns // 2
 
     def started(self, key: RunKey) -> None:
-        """A run has begun."""
+        """Take note that a run has begun."""
         self._since[key] = time.monotonic_ns()
 
     def killed(self, key: RunKey) -> None:
-        """A run was killed; it should end."""
+        """Take note that a run was killed, and should end."""
         self._kills.setdefault(key, time.monotonic_ns())
 
     def ended(self, key: RunKey, exit: Exit) -> Exit:
-        """A run has ended; how, with what its GPUs had to say."""
+        """Return the exit of an ended run, with the evidence from its GPUs."""
         self._kills.pop(key, None)
         return self._notes.told(key, exit)
 
@@ -154,7 +154,7 @@ class Tending:
         return failed or lasted_ns >= LONG_NS
 
     def noticed(self, code: str, evidence: str) -> None:
-        """Something of the node itself that others of the agent have found; "": it is over."""
+        """Report a finding of another part of the agent about the node; "": it is over."""
         self._tell(self._watch.told(code, evidence, time.monotonic_ns()))
 
     # -- examinations
@@ -193,7 +193,7 @@ class Tending:
         idle = self._testable([gpu.uuid for gpu in facts.gpus if not gpu.lost])
         peers = await test_peers(self._devices, idle) if self._settings.preflight_s else ()
         tests = await test_gpus(self._devices, idle, self._settings.preflight_s)
-        versions = await self._in_thread(self._looking.versions)
+        versions = await self._in_thread(self._collector.versions)
         verdict = self._judged(
             Examination(facts, versions, tests, peers),
             floors=self._settings.floors(real_gpus=bool(facts.gpus) and not self._devices.simulated),
@@ -227,12 +227,12 @@ class Tending:
     async def _facts(self) -> Facts:
         expected = self._settings.gpu_count or self._kept.gpus
         facts = await self._in_thread(
-            lambda: self._looking.facts(gpus_expected=expected, skew_ns=self._skew_ns, loads=self._loads())
+            lambda: self._collector.facts(gpus_expected=expected, skew_ns=self._skew_ns, loads=self._loads())
         )
         return facts._replace(dirt=self._dirt(facts.now_ns), kills=tuple(self._unkilled()))
 
     async def _in_thread[T](self, work: Callable[[], T]) -> T:
-        if self._devices.simulated and not self._looking.asks_engine:
+        if self._devices.simulated and not self._collector.asks_engine:
             return work()
         return await asyncio.to_thread(work)
 
@@ -273,14 +273,14 @@ class Tending:
             self._kept.passed = False
             keeping.save(self._file, self._kept)
         if self._changes is None:
-            self._told.introduce()
+            self._events.introduce()
 
     def _tell(self, changes: list[Change]) -> None:
         if self._changes is not None:
             self._changes += changes
         elif changes:
             at_ns = time.time_ns()
-            self._told.ailed([
+            self._events.ailed([
                 HealthSeen(n=0, gpu=each.gpu, code=each.code, evidence=each.evidence[:500], over=each.over, at_ns=at_ns)
                 for each in changes
             ])  # fmt: skip

@@ -16,6 +16,7 @@ import docker.errors
 import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
+from fairlead_agent.core.run_events import Emit, RunExited, RunPreparing, RunStarted, RunStartFailed
 from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.linux.processes import container_of
@@ -38,7 +39,7 @@ from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, Eng
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
 from fairlead_agent.runtimes.docker.holdings import Holdings, NotGranted
 from fairlead_agent.runtimes.docker.images import PUBLIC_ONLY, Images, PullFailed
-from fairlead_agent.runtimes.port import Executed, RuntimeUnfit, RunWatcher
+from fairlead_agent.runtimes.port import Executed, RuntimeUnfit
 from fairlead_agent.runtimes.run_directory import RunDirectories
 from fairlead_agent.settings import DOCKER_SOCKET, GangNetwork, Grants
 from fairlead_schemas.units.image_names import Registries
@@ -78,11 +79,11 @@ class DockerRuntime:
         self._runs: dict[RunKey, ContainerRun] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._adopted = False
-        self._watcher: RunWatcher
+        self._emit: Emit
 
-    async def open(self, watcher: RunWatcher) -> None:
+    async def open(self, emit: Emit) -> None:
         """Ask the engine what it can do. Raises RuntimeUnfit when none answers."""
-        self._watcher = watcher
+        self._emit = emit
         await self.engine.open()
         self._engine_now()
         news = EngineNews(self.engine, f"{template.LABEL_NODE}={self._whose.node}", self._heard, self._compare)
@@ -108,17 +109,17 @@ class DockerRuntime:
     async def prepare(self, launch: Launch) -> None:
         """Get the run's image onto the node. Raises Unlaunchable."""
         try:
-            await self.images.ready(launch.image, lambda _: self._watcher.preparing(launch.key))
+            await self.images.ready(launch.image, lambda _: self._emit(RunPreparing(launch.key)))
         except PullFailed as error:
             raise Unlaunchable(str(error), error.failure.fault) from error
         except ENGINE_ERRORS as error:
             raise Unlaunchable(why(error)) from error
 
     def start(self, launch: Launch) -> None:
-        """Start a container, once its image is there; the watcher hears of it later."""
+        """Start a container, once its image is there; its start is emitted later."""
         key = launch.key
         if key in self._runs:
-            self._watcher.start_failed(key, "could not be started: it was started already")
+            self._emit(RunStartFailed(key, "could not be started: it was started already"))
             return
         name = template.container_name(key, len(launch.order.hosts) > 1, self._whose.mark)
         run = self._runs[key] = ContainerRun(key, name, Files(*self.output(key)))
@@ -138,7 +139,7 @@ class DockerRuntime:
             self._failed(run, why(error), fault_of(error))
             return
         run.outages = self.engine.outages
-        self._watcher.started(run.key, run.image)
+        self._emit(RunStarted(run.key, run.image))
         await self._follow(run)
 
     async def _begin(self, run: ContainerRun, launch: Launch) -> None:
@@ -149,7 +150,7 @@ class DockerRuntime:
 
         def say(words: str) -> None:
             notes.say(words)
-            self._watcher.preparing(run.key)
+            self._emit(RunPreparing(run.key))
 
         run.is_pulling = True
         try:
@@ -208,7 +209,7 @@ class DockerRuntime:
 
     def _failed(self, run: ContainerRun, message: str, fault: StartFault = "") -> None:
         del self._runs[run.key]
-        self._watcher.start_failed(run.key, message, fault)
+        self._emit(RunStartFailed(run.key, message, fault))
 
     async def _follow(self, run: ContainerRun) -> None:
         try:
@@ -217,7 +218,7 @@ class DockerRuntime:
             _log.error("a run could not be followed and is ended", run=run.key.name, exc_info=error)
             await self._undo(run)
             exit = Exit(message=f"it was ended, since its agent could not follow it: {why(error)}")
-        self._watcher.exited(run.key, exit)
+        self._emit(RunExited(run.key, exit))
 
     def terminate(self, key: RunKey) -> None:
         """TERM to the container; a run that waits for its image ends at once."""

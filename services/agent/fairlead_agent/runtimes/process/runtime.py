@@ -22,6 +22,7 @@ from pathlib import Path
 import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
+from fairlead_agent.core.run_events import Emit, RunExited, RunStarted, RunStartFailed
 from fairlead_agent.core.runs import Exit, Found, RunKey, parse_name
 from fairlead_agent.launch.plan import Launch
 from fairlead_agent.linux.processes import (
@@ -35,7 +36,7 @@ from fairlead_agent.linux.processes import (
     tag_prefix,
     tagged,
 )
-from fairlead_agent.runtimes.port import SAID_BYTES_MAX, Executed, RuntimeUnfit, RunWatcher
+from fairlead_agent.runtimes.port import SAID_BYTES_MAX, Executed, RuntimeUnfit
 from fairlead_agent.runtimes.process.reaper import OrphanWatch, Sweeper, Whose, end_strangers
 from fairlead_agent.runtimes.process.spawner_client import Conversation, Ended, Failed, Listing, Started
 from fairlead_agent.runtimes.run_directory import RunDirectories
@@ -124,18 +125,18 @@ class ProcessRuntime:
         #: While it is broken off, what is asked for waits in `_runs`.
         self._talk = Conversation(self._home, self._heard, self._resolve)
         self._orphans = OrphanWatch(self._orphan_gone)
-        self._watcher: RunWatcher
+        self._emit: Emit
 
     @property
     def spawner_lives(self) -> bool:
         """True if the spawner, the parent of the runs, answers."""
         return self._talk.ready
 
-    async def open(self, watcher: RunWatcher) -> None:
+    async def open(self, emit: Emit) -> None:
         """Raises RuntimeUnfit where the kernel lacks something or no spawner can be started."""
         if not hasattr(os, "pidfd_open"):
             raise RuntimeUnfit("the process runtime needs Linux with pidfd (5.3 or newer)")
-        self._watcher = watcher
+        self._emit = emit
         await self._talk.open()
 
     # ------------------------------------------------------------------ start and end
@@ -144,7 +145,7 @@ class ProcessRuntime:
         """A process waits for nothing."""
 
     def start(self, launch: Launch) -> None:
-        """Request the start of a run; the watcher receives the result."""
+        """Request the start of a run; the result is emitted."""
         key = launch.key
         name = key.name
         directory = f"{self._base}/{name}"
@@ -159,13 +160,13 @@ class ProcessRuntime:
             "hostfile": launch.hostfile, "spare": "" if launch.hostfile else self.directories.spare(),
         }  # fmt: skip
         if name in self._runs:
-            self._watcher.start_failed(key, "could not be started: it was started already")
+            self._emit(RunStartFailed(key, "could not be started: it was started already"))
             return
         try:
             if self._talk.ready:
                 self._talk.send(request)
         except (TypeError, ValueError) as error:
-            self._watcher.start_failed(key, f"could not be started: {error}")
+            self._emit(RunStartFailed(key, f"could not be started: {error}"))
             return
         self.directories.bound(key, launch.output)
         self._runs[name] = _Run(key, request)
@@ -258,24 +259,24 @@ class ProcessRuntime:
         if isinstance(event, Failed):
             if run.request is not None:
                 del self._runs[event.key]
-                self._watcher.start_failed(run.key, f"could not be started: {event.text}")
+                self._emit(RunStartFailed(run.key, f"could not be started: {event.text}"))
             return
         if run.request is not None:  # started, or ended when that report met a broken connection
             run.request = None
             run.pid = event.pid if isinstance(event, Started) else 0
-            self._watcher.started(run.key)
+            self._emit(RunStarted(run.key))
         if isinstance(event, Ended):
             self._ended(run, Exit(event.code, event.signal, OVER_MEMORY if event.oom else "", over_memory=event.oom))
 
     def _ended(self, run: _Run, exit: Exit) -> None:
         self._runs.pop(run.key.name, None)
         if not run.signalled and run.orphan is None:
-            self._watcher.exited(run.key, exit)
+            self._emit(RunExited(run.key, exit))
             return
         self._sweeper.sweep(run.key, exit, run.mark)  # of an orphan no spawner ends what it has left
 
     def _swept(self, key: RunKey, exit: Exit) -> None:
-        self._watcher.exited(key, exit)
+        self._emit(RunExited(key, exit))
 
     # ------------------------------------------------------------------ after a restart, of the agent or the spawner
 
@@ -308,7 +309,7 @@ class ProcessRuntime:
             return
         if run.request is not None:
             run.request = None
-            self._watcher.started(run.key)
+            self._emit(RunStarted(run.key))
         if found.state == "running":
             if run.unsent:
                 self._signal(run.key, run.signalled)
