@@ -77,7 +77,7 @@ class Saving:
         key, path = notice.key, self._files.get(notice.key)
         self._hears.told(key, read_word(path) if path is not None else None)
         self._told.add(key)
-        _log.info("a run is told that it will end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason)
+        _log.info("run notified of its end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason)
         if notice.checkpoint.signal:
             self._runtime.signal(key, notice.checkpoint.signal)
         else:
