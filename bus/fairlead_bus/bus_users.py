@@ -61,7 +61,7 @@ def check_users(users: Sequence[User]) -> None:
     for user in users:
         permissions_of(user)
         if (user.kind, user.name) in names:
-            raise BadUser(f"{user.kind} {user.name} stands twice")
+            raise BadUser(f"{user.kind} {user.name} is listed twice")
         if not 1 <= len(user.keys) <= KEYS_MAX:
             raise BadUser(f"{user.kind} {user.name}: expected 1 to {KEYS_MAX} keys, found {len(user.keys)}")
         for key in user.keys:

@@ -39,7 +39,7 @@ async def identity(bus: Bus) -> str:
         return ""
     first = await bus.read(subjects.LOG, 1)  # asked afterwards: it may be the newest, too
     if first is None:
-        raise LogDamaged(1, f"the first commit is gone, the log goes on to {last}")
+        raise LogDamaged(1, f"the first commit is missing, but the log continues to {last}")
     return commit_hash(first.payload)
 
 
@@ -86,7 +86,7 @@ class Chain:
         if head is None:
             head = NO_HEAD if self.anchored else LogHead(commit.n - 1, commit.prev, 0)
         if commit.writer != writer:
-            raise LogDamaged(sequence, f"commit of {commit.writer!r} stands under {stored.subject}")
+            raise LogDamaged(sequence, f"commit of {commit.writer!r} is stored under {stored.subject}")
         if commit.n != head.n + 1:
             raise LogDamaged(sequence, f"{writer}'s commit {commit.n} follows its commit {head.n}")
         if commit.prev != head.hash:

@@ -191,7 +191,7 @@ class MemoryBus:
         subscription = await self.subscribe(inbox, lambda m: None if answer.done() else answer.set_result(m.payload))
         try:
             if not hub.deliver(Message(subject, payload, inbox)):
-                raise Unavailable(f"nobody answers on {subject}")
+                raise Unavailable(f"no responder on {subject}")
             return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from None

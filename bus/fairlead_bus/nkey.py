@@ -128,7 +128,7 @@ def write_file(path: Path, pair: KeyPair, name: str) -> None:
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(
-                f"# Bus key of {name}, public {pair.public}. Whoever reads the next line is {name}.\n{pair.seed}\n"
+                f"# Bus key of {name}, public {pair.public}. The next line is secret: it authenticates as {name}.\n{pair.seed}\n"
             )
             file.flush()
             os.fsync(file.fileno())

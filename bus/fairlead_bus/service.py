@@ -235,7 +235,9 @@ class Service[C: Core]:
         try:
             self.core = self.core_type.restore(found.state)
         except Exception as error:  # noqa: BLE001 -- whatever another version's bytes make the decoder do
-            log.warning("snapshot cannot be read, an older one or the log is", service=self.writer, reason=str(error))
+            log.warning(
+                "snapshot unreadable; falling back to an older one or the log", service=self.writer, reason=str(error)
+            )
             self._cursors = {}
             return False
         self.folded, self._heads = found.sequence, dict(found.heads)

@@ -109,7 +109,7 @@ def check(found: Iterable[Snapshot], *, log_id: str, last: int) -> None:
     """
     for snapshot in found:
         if snapshot.sequence > last:
-            raise LogDamaged(last, f"log went backwards: a snapshot stands at {snapshot.sequence}")
+            raise LogDamaged(last, f"log went backwards: a snapshot is at {snapshot.sequence}")
         if not snapshot.is_of(log_id):
             raise LogDamaged(
                 1, f"expected the log that the snapshot at {snapshot.sequence} belongs to, found another first commit"

@@ -116,11 +116,11 @@ STORY: tuple[StoryPart, ...] = (
 _LEFT_OPEN = 'for gpu in $(echo "$FAIRLEAD_GPUS" | tr , " "); do echo "$gpu 4000 0%"; done > "$FAIRLEAD_SIMULATED_GPUS/$$"; exec sleep 3600'
 EXPLORE = StoryPart(
     "explore", _job("explore", "research/llm", 2, ["sh", "-c", _LEFT_OPEN], kind="session"), "failed",
-    told="a session left open: idle, extended once, reclaimed", why="it lay idle by the utilization policy of global (GPU at most 0 % of 5 %",
+    told="a session left open: idle, extended once, reclaimed", why="idle under the utilization policy of global (GPU at most 0 % of 5 %",
 )  # fmt: skip
 FINETUNE = StoryPart(
     "finetune", _job("finetune", "research/llm", 8, _LONG, nodes=NODES), "cancelled", nodes=NODES,
-    told="needs every GPU: gets those left idle, too", why="gave back: it lay idle by the utilization policy of global",
+    told="needs every GPU: gets those left idle, too", why="gave back: idle under the utilization policy of global",
 )  # fmt: skip
 
 
@@ -221,16 +221,16 @@ class IdleScene:
         after, notice = POLICY["after"], POLICY["notice"]
         self._say(
             "policy",
-            f"sessions whose GPUs stay below 5 % for {after} go to whoever waits {notice} later (the demo's seconds)",
+            f"sessions whose GPUs stay below 5 % for {after} go to a waiting job {notice} later (the demo's seconds)",
         )
         self._submit(EXPLORE)
-        self._tell(self._idle("lies idle", lambda idle: not idle.asked or idle.mode == "on_demand"))
+        self._tell(self._idle("is idle", lambda idle: not idle.asked or idle.mode == "on_demand"))
         job = self._job(EXPLORE)
         self._client.extend(job.id)
         self._say("action", f"job {job.id} {job.name} is extended once by its owner, for {POLICY['extend']}")
         self._until("the extension counts", lambda: self._job(EXPLORE).extended_until is not None)
         self._tell(self._idle("is asked back when the extension is over", lambda idle: idle.asked))
-        self._say("idle", f"nobody waits for what job {job.id} holds, so it runs on")
+        self._say("idle", f"no job waits for what job {job.id} holds, so it keeps running")
         self._submit(FINETUNE)
         self._until("finetune runs", lambda: self._job(FINETUNE).state == "running")
         self._until("explore has ended", lambda: self._job(EXPLORE).state == "failed")
@@ -336,7 +336,7 @@ class DemoPlayer:
             answer = self._client.why(self._ids[part.key])
             return answer["reason"]["code"] == part.waits
 
-        self._until(f"{part.spec['name']} says why it waits", answered)
+        self._until(f"{part.spec['name']} has a reason for waiting", answered)
         self._waited[part.key] = (answer["reason"]["code"], answer["reason"]["message"])
         self._say("why", f"job {self._ids[part.key]} {part.spec['name']} waits: {answer['reason']['message']}")
 

@@ -99,7 +99,7 @@ class Transport:
             except httpx.RequestError as error:  # it answers, but not in a way that asking again would mend
                 raise self._unreachable(error) from error
             except httpx.InvalidURL as error:
-                raise InputRefused(f"a name that cannot stand in an address: {error}") from error
+                raise InputRefused(f"a name that cannot be part of a URL: {error}") from error
             else:
                 if attempt == RESENDS_MAX or not _soon_better(answer):
                     raise_for(answer)

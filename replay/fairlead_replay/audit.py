@@ -98,7 +98,7 @@ async def verify_live(bus: Bus) -> LogVerdict:
 async def _hold_against(found: list[snapshots.Snapshot], bus: Bus, last: int, audit: Audit) -> None:
     furthest = max((snapshot.sequence for snapshot in found), default=0)
     if furthest > last:
-        audit.find(last + 1, f"the log went backwards: it ends at {last}, and a snapshot stands at {furthest}")
+        audit.find(last + 1, f"the log went backwards: it ends at {last}, and a snapshot is at {furthest}")
         return
     try:
         snapshots.check(found, log_id=await identity(bus), last=last)
@@ -137,7 +137,7 @@ async def _read_through(bus: Bus, last: int) -> AsyncIterator[Stored]:
             try:
                 found = await asyncio.wait_for(tail.next(), STALL_S)
             except TimeoutError:
-                raise LogDamaged(seen + 1, f"cannot be read, although the log goes on to {last}") from None
+                raise LogDamaged(seen + 1, f"cannot be read, although the log continues to {last}") from None
             for stored in found:
                 if stored.sequence <= last:
                     yield stored

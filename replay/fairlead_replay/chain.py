@@ -96,7 +96,7 @@ class Audit:
             self.find(sequence, str(error))
             return
         if subject != subjects.log(commit.writer):
-            self.find(sequence, f"commit of {commit.writer!r} stands under {subject}")
+            self.find(sequence, f"commit of {commit.writer!r} is stored under {subject}")
         self.events += len(commit.events)
         self._check(sequence, writer, commit)
         if not self.findings:
@@ -122,11 +122,11 @@ class Audit:
     def verdict(self, *, first: int = 1, last: int | None = None) -> LogVerdict:
         """The outcome; `first` and `last` are what a manifest says about the ends of the log."""
         if first != 1:
-            self.find(1, f"the manifest says that the log begins at sequence {first}")
+            self.find(1, f"by its manifest the log begins at sequence {first}")
         if last is not None and self.expected <= last:
-            self.find(self.expected, f"the log ends before sequence {self.expected}, its manifest says {last}")
+            self.find(self.expected, f"the log ends before sequence {self.expected}; by its manifest it ends at {last}")
         elif last is not None and self.expected > last + 1:
-            self.find(last + 1, f"the manifest says that the log ends at sequence {last}")
+            self.find(last + 1, f"by its manifest the log ends at sequence {last}")
         for writer, links in self.links.items():
             self._check_chain(writer, links)
         for writer, head in (self.heads or {}).items():

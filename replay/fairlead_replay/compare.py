@@ -78,7 +78,7 @@ def _compare(writer: str, answer: LiveState | None, commits: list[PlacedCommit])
         return _of_another_version(writer, answer.sequence, answer.schema)
     last = commits[-1].sequence if commits else 0
     if answer.sequence > last:
-        return Comparison(writer, answer.sequence, "", answer.sha256, f"stands beyond the log, which ends at {last}")
+        return Comparison(writer, answer.sequence, "", answer.sha256, f"is beyond the log, which ends at {last}")
     return Comparison(writer, answer.sequence, fold_to(commits, answer.sequence).state_hashes()[writer], answer.sha256)
 
 
@@ -103,7 +103,7 @@ async def compare_snapshots(bus: Bus, commits: list[PlacedCommit]) -> list[Compa
             found.append(_of_another_version(f"{writer} snapshot", kept.sequence, kept.schema))
             continue
         if kept.sequence > last:
-            found.append(Comparison(f"{writer} snapshot", kept.sequence, "", "", f"stands beyond the log's end {last}"))
+            found.append(Comparison(f"{writer} snapshot", kept.sequence, "", "", f"is beyond the log's end {last}"))
             continue
         whole = whole or fold_to(commits)
         core = fold_from(writer, kept.state, kept.sequence, commits, last)

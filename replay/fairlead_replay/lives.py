@@ -94,7 +94,7 @@ class Lives:
         array = array_of(job)
         bounds = self.arrays.get(array) if array is not None else None
         if array is None or bounds is None:
-            raise IllegalMove(f"job {job}: offered, but nobody submitted it")
+            raise IllegalMove(f"job {job}: offered, but never submitted")
         index = int(job.rpartition("_")[2])
         if not bounds[0] <= index <= bounds[1]:
             raise IllegalMove(f"job {job}: array {array} has the elements {bounds[0]} to {bounds[1]}")

@@ -247,7 +247,7 @@ def differences(statement: Json, book: Book, prices: str) -> list[str]:
     """Return the differences between a statement (as the API writes it) and the log; sentences, at most `TOLD_MAX`."""
     told: list[str] = []
     if statement["as_of_ns"] != book.at or statement["sequence"] != book.sequence:
-        told.append(f"the log was read up to {book.sequence}, the statement speaks of {statement['sequence']}")
+        told.append(f"the log was read up to {book.sequence}, the statement up to {statement['sequence']}")
     wanted = bill(book, statement["month"], statement["by"], prices)
     found: dict[Key, Json] = {}
     for line in statement["lines"]:

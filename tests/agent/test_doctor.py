@@ -56,7 +56,7 @@ def driver(**changed: Any) -> dict[str, Any]:
     ("changed", "name", "level", "mend"),
     [
         ({"python": (3, 11, 2)}, "python", "FAIL", "install Python 3.12"),
-        ({"bad_setting": "FAIRLEAD_BEAT_S: expected seconds"}, "settings", "FAIL", "mend it in /etc/fairlead/agent.env"),
+        ({"bad_setting": "FAIRLEAD_BEAT_S: expected seconds"}, "settings", "FAIL", "fix it in /etc/fairlead/agent.env"),
         ({"bus": "bus:4222 does not know the key U"}, "bus", "FAIL", "fairlead credentials add n7 --public"),
         ({"bus": "no NATS server answers at bus:4222"}, "bus", "FAIL", "start the server"),
         ({"keyed": False}, "bus", "warn", "fairlead agent install"),

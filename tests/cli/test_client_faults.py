@@ -69,7 +69,7 @@ def test_a_name_that_no_address_carries_is_refused(gateway: GatewayStub, run: Ru
     """Exit code 2, nothing sent."""
     ran = run("cordon", "sim\n1")
     assert (ran.code, gateway.requests) == (2, [])
-    assert "cannot stand in an address" in ran.err
+    assert "cannot be part of a URL" in ran.err
 
 
 @pytest.mark.parametrize(

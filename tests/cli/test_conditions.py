@@ -14,7 +14,7 @@ from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, E
 from tests.cli.conftest import Run
 from tests.cli.test_stack import until
 
-DAMAGED = Condition(code="log_damaged", message="log sequence 2114: log went backwards: a snapshot stands at 2178")
+DAMAGED = Condition(code="log_damaged", message="log sequence 2114: log went backwards: a snapshot is at 2178")
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_a_mistake_is_refused_and_leaves_nothing(
 def test_a_server_that_cannot_be_told_is_named(run: Run, tmp_path: Path) -> None:
     """The list has changed; the server has not heard of it, and that is an error."""
     ran = run("credentials", "init", "--dir", str(tmp_path), "--pid-file", str(tmp_path / "gone.pid"))
-    assert (ran.code, "the server was not told" in ran.err) == (1, True)
+    assert (ran.code, "the server was not signalled" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize("setting", ["POOL=a", "FAIRLEAD_POOL", "FAIRLEAD_POOL=a\nFAIRLEAD_NODE=b"])

@@ -115,7 +115,7 @@ def test_a_driver_that_fails_without_a_word_is_a_note(run: Run, programs: Path) 
     """Its exit code is all that there is to say."""
     program(programs, "nvidia-smi", "exit 9")
     found = findings(run, programs)["nvidia driver"]
-    assert (found["verdict"], found["found"]) == ("note", "nvidia-smi said nothing (exit code 9)")
+    assert (found["verdict"], found["found"]) == ("note", "nvidia-smi printed nothing (exit code 9)")
 
 
 def test_a_clock_that_nobody_answers_for_is_a_note(run: Run, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_jobs_on_silent_nodes_are_not_waited_for_in_silence(
     ran = run("down", "--jobs", "--data", str(data))
     assert ran.code == 124
     assert "waiting for 1 to end: silent nodes have to end their part (n1)" in ran.err
-    assert "nobody is there to end them" in ran.err
+    assert "no agent is there to end them" in ran.err
 
 
 def test_a_long_wait_for_jobs_is_told(

@@ -50,7 +50,7 @@ def idle_document(**changes: Any) -> dict[str, Any]:
     [
         ({}, "idle 14m 20s, will be reclaimed in 6m 30s"),
         ({"mode": "on_demand"}, "idle 14m 20s, may be reclaimed in 6m 30s"),
-        ({"mode": "on_demand", "asked": True}, "idle 14m 20s, reclaimed as soon as somebody waits for it"),
+        ({"mode": "on_demand", "asked": True}, "idle 14m 20s, reclaimed as soon as a job waits for it"),
         ({"asked": True}, "idle 14m 20s, being reclaimed"),
         ({"reclaim_at": NOW.isoformat()}, "idle 14m 20s, will be reclaimed now"),
         ({"reclaim_at": None}, "idle 14m 20s"),
@@ -105,7 +105,7 @@ def test_who_lies_idle_with_countdown_and_evidence(gateway: GatewayStub, run: Ru
     assert run("idle", "-o", "name").out == "job/812\n"
     assert msgspec.json.decode(run("idle", "-o", "json").out) == document
     gateway.on("GET", "/v1/idle", idle_document(items=[]))
-    assert run("idle").out == "nothing lies idle\n"
+    assert run("idle").out == "no idle runs\n"
 
 
 def test_policies_are_printed_as_a_file_that_changes_nothing(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:

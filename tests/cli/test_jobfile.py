@@ -50,7 +50,7 @@ def test_values_stay_what_people_wrote() -> None:
     [
         ("a: &x [1]\nb: *x\n", "aliases"),
         ("a: &x {b: 1}\n<<: *x\n", "aliases"),
-        ("name: a\nname: b\n", "stands twice"),
+        ("name: a\nname: b\n", "given twice"),
         ("a: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
         ("a: [1\n", "expected YAML"),
         ("- 1\n", "expected a job file"),

@@ -72,7 +72,7 @@ def test_what_is_not_whole_says_so(gateway: GatewayStub, run: Run) -> None:
     rows, below = shown(run, gateway, *JOBS)
     assert (rows["8"], rows["7"]) == (["88*", "96Gi*", "612W*"], ["-", "-", "-"])
     assert below.splitlines() == [
-        "* of job 8 only 1 of 2 GPUs were heard of lately",
+        "* of job 8 only 1 of 2 GPUs were measured recently",
         "GPU%, GPU-MEM and POWER of simulated GPUs are played",
     ]
 
@@ -96,4 +96,4 @@ def test_who_lies_idle_says_so(gateway: GatewayStub, run: Run) -> None:
     gateway.on("GET", "/v1/use", {"sequence": 40, "items": []})
     gateway.on("GET", "/v1/nodes", page())
     gateway.on("GET", "/v1/jobs", page(job_document("8", idle=idle)))
-    assert "reclaimed as soon as somebody waits for it" in run("top", "--once").out
+    assert "reclaimed as soon as a job waits for it" in run("top", "--once").out

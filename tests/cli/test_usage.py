@@ -46,7 +46,7 @@ def test_an_estimate_up_to_now_is_marked_as_one(gateway: GatewayStub, run: Run) 
         "bob    a100      -          -         -         -              0.250\n"
         "\n"
         "total of 2026-11: 1.500 GPU-hours, 3.74 EUR\n"
-        "estimate up to 1970-01-01 00:01:00 UTC, if all that runs goes on: 2.000 GPU-hours, 4.98 EUR\n"
+        "estimate up to 1970-01-01 00:01:00 UTC, if all running jobs continue: 2.000 GPU-hours, 4.98 EUR\n"
         "as of 1970-01-01 00:00:00 UTC; what runs is counted up to there (log sequence 7)\n"
     )
     gateway.on("GET", "/v1/usage", msgspec.to_builtins(statement))

@@ -98,7 +98,7 @@ async def test_start_times_and_dependencies_hold_it_back_too() -> None:
         behind = await tried(world, dependsOn=[job])
         assert behind["reason"]["message"] == f"waits for job {job} to succeed"
         assert behind["estimate"] == {
-            "start_at": None, "wait_seconds": None, "basis": "it waits for other jobs, whose end nobody knows",
+            "start_at": None, "wait_seconds": None, "basis": "it waits for other jobs, whose end is unknown",
         }  # fmt: skip
 
 

@@ -120,9 +120,9 @@ def why(*events: ev.Event, job: str = "1") -> Reason:
     [
         (idle(), "at 2026-01-01T00:05:07.000Z it is stopped and its job ends, unless it is used or extended before"),
         (idle(action="requeue"), "at 2026-01-01T00:05:07.000Z it is stopped and waits again, unless it is used or extended before"),
-        (idle("on_demand"), "from 2026-01-01T00:05:07.000Z on it is given to whoever waits for what it holds: then it is stopped and its job ends"),
+        (idle("on_demand"), "from 2026-01-01T00:05:07.000Z on it is reclaimed once a job waits for what it holds: then it is stopped and its job ends"),
         (idle("dry_run", reclaim_in_s=0), "the policy is on trial, so nothing follows"),
-        (idle(action="warn", reclaim_in_s=0), "its owner is told, and nothing follows"),
+        (idle(action="warn", reclaim_in_s=0), "its owner is notified, and nothing follows"),
     ],
 )  # fmt: skip
 def test_a_run_that_lies_idle_says_so_with_the_evidence_and_what_follows(event: ev.JobIdle, then: str) -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_lies_idle_says_so_with_the_evidence_and_what_follows(event: 
     reason = why(event)
     assert reason.code == "idle"
     assert reason.message == (
-        "runs on n1 since 2026-01-01T00:00:06.000Z; lies idle since 2025-12-31T23:40:07.000Z by the utilization policy of "
+        "runs on n1 since 2026-01-01T00:00:06.000Z; idle since 2025-12-31T23:40:07.000Z under the utilization policy of "
         f"project:llm ({TOLD}); {then}"
     )
     assert (reason.detail["scope"], reason.detail["decided_at_sequence"]) == ("project:llm", 7)
@@ -141,7 +141,7 @@ def test_a_run_that_lies_idle_says_so_with_the_evidence_and_what_follows(event: 
 def test_what_is_asked_back_on_demand_may_go_at_any_time() -> None:
     """The policy that asked is told before one that is about to."""
     reason = why(idle("on_demand"), asked(on_demand=True), idle(rule="lifetime"))
-    assert "from now on it is given to whoever waits" in reason.message
+    assert "from now on it is reclaimed once a job waits" in reason.message
     assert reason.detail["rule"] == "utilization"
 
 
@@ -177,24 +177,24 @@ def test_an_extended_run_says_until_when() -> None:
 
 def test_a_run_that_was_taken_back_says_on_what_evidence() -> None:
     """While it is stopped, when it has failed for it, and while it waits again."""
-    because = f"by the utilization policy of project:llm ({TOLD})"
+    because = f"under the utilization policy of project:llm ({TOLD})"
     reason = why(idle(), asked(), stopped())
-    assert reason.message == f"it lies idle {because}; its notice is over, so it is being stopped, and its job ends"
+    assert reason.message == f"it is idle {because}; its notice is over, so it is being stopped, and its job ends"
     failed = ev.JobFailed(cause="9.0", job="1", attempt=1, reason="idle", message="it lay idle")
     reason = why(idle(), asked(), stopped(), active(), ended(outcome="stopped"), failed)
-    assert reason.message == f"was taken back because it lay idle {because}; ended at 2026-01-01T00:00:12.000Z"
+    assert reason.message == f"reclaimed: idle {because}; ended at 2026-01-01T00:00:12.000Z"
     assert (reason.code, reason.detail["reason"], reason.detail["scope"]) == ("failed", "idle", "project:llm")
     waits = (idle(), asked(action="requeue"), stopped(), ended(outcome="stopped"), requeued(reason="idle"))
     assert "and queued again" in why(*waits[:3]).message
     reason = why(*waits)
     assert (reason.code, reason.message) == (
-        "reclaimed", f"was taken back because it lay idle {because}; now waits for its turn; it is next",
+        "reclaimed", f"reclaimed: idle {because}; now waits for its turn; it is next",
     )  # fmt: skip
 
 
 def test_a_stop_that_crossed_a_sign_of_life_says_so() -> None:
     """It waits again."""
-    assert "and was used since" in why(asked(), active(), stopped()).message
+    assert "and has been used since" in why(asked(), active(), stopped()).message
 
 
 @pytest.mark.parametrize("action", ["stop", "requeue"])
@@ -206,14 +206,14 @@ def test_who_yields_because_it_lay_idle_says_to_whom_and_on_what_evidence(action
         offered("2", 2),
         preempting("1", "2", "idle"),
     ]
-    because = f"it lay idle by the utilization policy of project:llm ({TOLD})"
+    because = f"idle under the utilization policy of project:llm ({TOLD})"
     reason = why(*taken)
     assert f"; is asked to yield to job 2 ({because}) and ends within its grace" in reason.message
     assert (
         reason.detail["next"]
         == {
-            "stop": "nothing: its job ends, as the policy says",
-            "requeue": "nothing: it is queued again and goes on with the rest of its time",
+            "stop": "nothing: its job ends, as the policy requires",
+            "requeue": "nothing: it is queued again and continues with the rest of its time",
         }[action]
     )
     assert "1 job was asked to yield for it: 1" in why(*taken, job="2").message

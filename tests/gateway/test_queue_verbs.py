@@ -55,7 +55,7 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
         twice = b'{"queues": {"a": {}, "a": {"weight": 2}}}'
         headers = {"content-type": "application/json"}
         assert errors(await house.http.post("/v1/queues:apply", content=twice, headers=headers)) == {
-            "queues.a": "stands twice; keep one of them"
+            "queues.a": "is given twice; keep one of them"
         }
         assert (await house.http.post("/v1/queues:apply", content=b"{", headers=headers)).status_code == 422
         huge = b'{"queues": {"a": {"maximum": {"cpu": 1e400}}}}'

@@ -80,7 +80,7 @@ async def test_a_key_that_stands_twice_is_refused(path: str, body: str) -> None:
         answer = await world.http.post(path, content=body, headers={"content-type": media})
         assert (answer.status_code, answer.json()["errors"][0]["message"]) == (
             422,
-            "this key stands twice; keep one of them",
+            "this key is given twice; keep one of them",
         )
         assert world.commands_stored() == before
 

@@ -33,7 +33,7 @@ TABLE: list[tuple[str, list[ev.Event], str, str, dict[str, int | str]]] = [
     (
         "its node is silent, and it is strict",
         [joined("n1"), submitted(on_partition=OnPartition(replace_after_ns=-1)), offered(), placed(), started(), LOST],
-        "node_silent", "strict: it is not started elsewhere before its node, or an admin, says that it has ended there",
+        "node_silent", "strict: it is not started elsewhere before its node or an admin confirms that it has ended there",
         {"node": "n1", "strict": 1, "next": "fairlead declare-dead n1, once you have seen that nothing runs there"},
     ),
     (

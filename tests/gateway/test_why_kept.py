@@ -27,7 +27,7 @@ KNOWN = kept(start_ns=FROM_NS, basis="limits", waits_for=("1",))
     ("made", "said"),
     [
         (kept(), "; n1 is kept for it"),
-        (kept(waits_for=("1", "7")), "; n1 is kept for it; nobody knows when jobs 1, 7 will end"),
+        (kept(waits_for=("1", "7")), "; n1 is kept for it; it is unknown when jobs 1, 7 will end"),
         (KNOWN, f"; n1 is kept for it from about {WHEN} (by the limit of job 1)"),
         (
             kept(start_ns=FROM_NS, basis="evidence", waits_for=("1",)),

@@ -96,8 +96,8 @@ def test_nothing_is_free() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (request(4, cpu=40), "2 lack free CPUs; the most that is left on one of them beside the GPUs is 24 CPUs, on n2"),
-        (request(4, memory_gib=500), "2 lack free memory; the most that is left on one of them beside the GPUs is 412Gi of memory, on n1"),
+        (request(4, cpu=40), "2 lack free CPUs; the most that is left on one of them with free GPUs is 24 CPUs, on n2"),
+        (request(4, memory_gib=500), "2 lack free memory; the most that is left on one of them with free GPUs is 412Gi of memory, on n1"),
         (request(0, cpu=40), "2 lack free CPUs; the most that is left on one of them is 24 CPUs, on n2"),
     ],
 )  # fmt: skip
@@ -260,7 +260,7 @@ def test_faulted_gpus() -> None:
     world.report("n1", HealthSeen(n=0, gpu="n1-g0", code="xid79"))
     reason = refused(world, request(8))
     assert "1 node has the taint fairlead/unhealthy=xid79:NoSchedule" in reason.message
-    assert "when the node is well again" in str(reason.detail["next"])
+    assert "when the node is healthy again" in str(reason.detail["next"])
     reason = refused(world, request(8, tolerations=("fairlead/unhealthy",)))
     assert "1 has too many faulted GPUs; GPUs that are faulted: n1 1 of 8" in reason.message
 

@@ -96,7 +96,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("removal of running jobs", change(remove=(QueueRemoval(path="org/vision", move_to="org/speech"),)),
      "queues.org/vision: 1 job of it is offered or runs; wait until all have ended, or cancel them"),
     ("removal of waiting jobs", change(remove=(QueueRemoval(path="shared"),)),
-     "queues.shared: 1 job waits in it; say where to (--move-to QUEUE), or cancel all of them"),
+     "queues.shared: 1 job waits in it; name another queue for them (--move-to QUEUE), or cancel all of them"),
     ("removal of an inner queue", change(remove=(QueueRemoval(path="org"),)),
      "queues.org: there are queues below it; remove them too"),
     ("removal of no queue", change(remove=(QueueRemoval(path="nowhere"),)),

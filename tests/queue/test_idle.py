@@ -62,7 +62,7 @@ def test_what_is_asked_back_at_once_is_told_to_stop_and_ends_its_job(action: Any
     (failed,) = world.settle()
     assert isinstance(failed, ev.JobFailed)
     assert (failed.reason, world.of(job)) == ("idle", "failed")
-    assert failed.message == "it lay idle by the interaction policy of project:llm, and its notice was over"
+    assert failed.message == "it was idle under the interaction policy of project:llm, and its notice was over"
 
 
 def test_what_shall_wait_again_goes_on_with_the_rest_of_its_time_behind_the_others() -> None:

@@ -346,6 +346,6 @@ async def test_a_log_that_was_cut_is_not_whole() -> None:
     hub.truncate(subjects.LOG, 20)
     verdict = await verify_live(bus)
     assert (verdict.ok, verdict.first_bad) == (False, 21)
-    assert verdict.what == f"the log went backwards: it ends at 20, and a snapshot stands at {last}"
+    assert verdict.what == f"the log went backwards: it ends at 20, and a snapshot is at {last}"
     await snapshots.save(bus, "queue", taken._replace(sequence=10), log_id="another", schema="1", turn=0)
     assert (await verify_live(bus)).first_bad == 1

@@ -230,7 +230,7 @@ async def test_a_job_that_was_retired_is_told_to_have_ended_long_ago() -> None:
         world.queue.fold("queue", [JobsRetired(cause="clock", jobs=(job,))])
         await world.write()
         answer = await world.why(job)
-        assert (answer.error, answer.message) == ("not_found", f"job {job} ended long ago; how is told by its events")
+        assert (answer.error, answer.message) == ("not_found", f"job {job} ended long ago; its events show how")
         assert (await world.why(job, at=before)).why == world.told(job, before)
 
 

@@ -133,6 +133,6 @@ def test_evidence_is_one_line_that_says_what_decided() -> None:
     )
     assert evidence_words(seen, 20 * MINUTE_NS) == (
         "GPU at most 1.2 % of 5 % for 20m, 1,200 samples; network at most 811 B/s of 10.0 KiB/s, 1,198 samples; "
-        "nobody at the terminal for 25m, 20m allowed"
+        "no activity at the terminal for 25m, 20m allowed"
     )
     assert evidence_words(()) == ""

@@ -42,14 +42,14 @@ def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: 
         ({"onPartition": {"stopAfter": "9s"}}, "onPartition.stopAfter", 'expected at least 10s, or "never", found "9s"'),
         ({"onPartition": {"stopAfter": "0"}}, "onPartition.stopAfter", 'expected a duration above 0, or "never", found "0"'),
         ({"onPartition": {"stopAfter": "soon"}}, "onPartition.stopAfter", 'expected a duration such as "90s"'),
-        ({"onPartition": {"stopAfter": "never"}}, "onPartition.stopAfter", 'or replaceAfter "never" beside it'),
+        ({"onPartition": {"stopAfter": "never"}}, "onPartition.stopAfter", 'or replaceAfter "never" with it'),
         (
             {"onPartition": {"stopAfter": "60s", "replaceAfter": "119s"}},
             "onPartition.replaceAfter",
             'expected at least 2m (1m until it is stopped, 30s grace, 30s margin), or "never", found "1m 59s"',
         ),
         ({"onPartition": {"replaceAfter": "60s"}}, "onPartition.replaceAfter", "expected at least 2m"),
-        ({"strict": True, "onPartition": {"replaceAfter": "5m"}}, "strict", 'expected no onPartition.replaceAfter but "never"'),
+        ({"strict": True, "onPartition": {"replaceAfter": "5m"}}, "strict", 'expected onPartition.replaceAfter "never" with it, found "5m"'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_promised_is_refused(words: dict[str, Any], field: str, message: str) -> None:

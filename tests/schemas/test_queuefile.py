@@ -174,7 +174,7 @@ POOL_MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"pastPercent": 101}, "pastPercent", "from 0 to 100"),
     ({"users": "ada"}, "users", "expected a list of names"),
     ({"users": ["ada", "B"]}, "users[1]", "expected a user"),
-    ({"users": ["ada", "ada"]}, "users[1]", "stands twice"),
+    ({"users": ["ada", "ada"]}, "users[1]", "is given twice"),
     ({"projects": [""]}, "projects[0]", "expected a project"),
     ({"projects": [7]}, "projects", "expected a list of names"),
     ({"prices": {"": 1}}, "prices.", "expected a model"),
@@ -201,7 +201,7 @@ FILE_MISTAKES: list[tuple[Any, str, str]] = [
     ({"queues": {}, "pools": {}}, "", "expected pools or queues, found neither"),
     ({"queue": {}}, "queue", "unknown field; expected pools, queues"),
     ({"pools": {"A": {}}}, "pools.A", "expected a name of 1 to 63"),
-    ({"queues": {"a": {"queues": {"b": {}}}, "a/b": {}}}, "queues.a/b", "a/b stands twice: it is queues.a.queues.b already"),
+    ({"queues": {"a": {"queues": {"b": {}}}, "a/b": {}}}, "queues.a/b", "a/b is given twice: it is queues.a.queues.b already"),
     ({"queues": {"a/b": {"pool": "x"}}}, "queues.a/b.pool", "expected none below the top: a/b is in the pool of a"),
     ({"queues": {"a": {"pool": "x", "queues": {"b": {"pool": "default"}}}}}, "queues.a.queues.b.pool", 'or "x" as a has it'),
     ({"queues": {"/".join("abcdefghi"): {}}}, "queues.a/b/c/d/e/f/g/h/i", "expected queues at most 8 deep"),
@@ -246,7 +246,7 @@ def test_json_keys_that_stand_twice_are_named() -> None:
         b'{"queues": {"a": {"weight": 1, "weight": 2}, "a": {"weight": 3, "weight": 4}}, "pools": {"p": {}, "p": {}}}'
     )
     assert errors_of(decode_object(text)) == dict.fromkeys(
-        ("pools.p", "queues.a", "queues.a.weight"), "stands twice; keep one of them"
+        ("pools.p", "queues.a", "queues.a.weight"), "is given twice; keep one of them"
     )
 
 

@@ -120,7 +120,7 @@ def test_who_never_saves_loses_it_all(lab: Lab) -> None:
     end = lab.end_of(forgetful)
     assert (end["outcome"], end.get("noticed_ns", 0), end.get("saved_ns", 0)) == ("stopped", 0, 0)
     assert lab.of(forgetful).lost_seconds >= 3
-    assert "of work, none of which it said to have saved" in lab.client.why(forgetful)["reason"]["message"]
+    assert "of work, none of which it had reported as saved" in lab.client.why(forgetful)["reason"]["message"]
 
 
 def test_a_slice_that_is_over_is_a_stop_like_any_other(lab: Lab) -> None:

@@ -118,13 +118,13 @@ def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(lab: Lab) -> None:
     lab.client.set_idle_policies("project:kept", [WITH_NOTICE])
     trains, types = lab.start(AT_WORK), lab.start(ASLEEP, project="typing")
     kept = lab.start(ASLEEP, project="kept")
-    lab.until(kept, lambda found: found.idle is not None, "is told that it lies idle")
+    lab.until(kept, lambda found: found.idle is not None, "is reported as idle")
     lab.client.extend(kept)
     sleeps = lab.start(ASLEEP)
     lab.until(sleeps, lambda found: found.state == "failed", "is taken back")
     assert lab.said_of(sleeps) == ["JobIdle", "ReclaimRequested"]
     told = lab.client.why(sleeps)["reason"]["message"]
-    assert "it lay idle by the utilization policy of global (GPU at most 0 % of 5 %" in told
+    assert "idle under the utilization policy of global (GPU at most 0 % of 5 %" in told
     assert "; CPU at most 0" in told
     lab.untouched(trains, types)
     extended = lab.client.job(kept)
@@ -148,18 +148,20 @@ def test_on_demand_only_the_idle_one_of_three_goes_to_who_waits(lab: Lab) -> Non
         lab.until_measured({types: 3, trains: 3, sleeps: 2})
         lies = lab.client.why(sleeps)["reason"]
         assert lies["code"] == "idle"
-        assert "lies idle since" in lies["message"]
-        assert "it is given to whoever waits for what it holds: then it is stopped and its job ends" in lies["message"]
+        assert "idle since" in lies["message"]
+        assert (
+            "it is reclaimed once a job waits for what it holds: then it is stopped and its job ends" in lies["message"]
+        )
         waits = lab.submit(["sleep", "600"], gpus=2)
         lab.until(sleeps, lambda found: found.state == "failed", "is taken back")
         lab.until(waits, lambda found: found.state == "running", "has what it waited for")
         lab.untouched(types, trains)
         assert lab.said_of(sleeps)[-2:] == ["JobIdle", "ReclaimRequested"]
-        lay_idle = "it lay idle by the utilization policy of global (GPU at most 0 % of 5 %"
+        lay_idle = "idle under the utilization policy of global (GPU at most 0 % of 5 %"
         for told in (lab.client.why(sleeps)["reason"]["message"], lab.client.why(waits)["reason"]["message"]):
             assert lay_idle in told
             assert "; CPU at most 0" in told
-            assert "; nobody at the terminal for" in told
+            assert "; no activity at the terminal for" in told
         assert f"it has what job {sleeps} gave back" in lab.client.why(waits)["reason"]["message"]
         lab.end(types, trains, waits)
 

@@ -172,7 +172,7 @@ def _wait_at_a_limit(teams: Teams) -> None:
 def _remove_with_jobs(teams: Teams) -> None:
     """A queue in which jobs wait goes only where it is said where to."""
     held = teams.submit("shared", 1, startAt="2099-01-01T00:00:00Z")
-    with pytest.raises(FairleadError, match="1 job waits in it; say where to"):
+    with pytest.raises(FairleadError, match="1 job waits in it; name another queue for them"):
         teams.client.delete_queue("shared")
     assert teams.queue("shared").waiting == 1
     teams.client.delete_queue("shared", move_to=SPEECH)

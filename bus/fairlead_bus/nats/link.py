@@ -268,7 +268,7 @@ class Link:
                 self._denied.set()
             if self._denials >= max(DENIALS_MAX, len(self.client.servers)) and not self._closing:
                 self._closing = True
-                log.error("the bus has sent us away", reason=f"it does not know {self._credentials()}")
+                log.error("NATS closed the connection: credentials rejected", credentials=self._credentials())
                 await self.client.close()
         elif "permissions violation" in text:
             if text not in self._refusals and len(self._refusals) < REFUSALS_MAX:  # a repeated attempt is logged once
@@ -306,7 +306,7 @@ class Link:
         if answer is None or answer.done():
             return
         if status == NOBODY_LISTENS:
-            answer.set_exception(Unavailable("nobody listens on that subject"))
+            answer.set_exception(Unavailable("no listener on that subject"))
         elif status == NO_SUCH_MESSAGE:
             answer.set_exception(NoSuchMessage("there is no message"))
         elif status:

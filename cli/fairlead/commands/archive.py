@@ -44,7 +44,7 @@ def verifier_of(key: str) -> "Verifier | None":
         return read_verifier(path.read_text().strip() if path.is_file() else key)
     except (BadNote, OSError, UnicodeDecodeError) as error:
         raise InputRefused(
-            f"--key: {error}", hint="`fairlead audit key` printed it; an archive's own stands in its archive.json"
+            f"--key: {error}", hint="`fairlead audit key` printed it; an archive's own key is in its archive.json"
         ) from error
 
 

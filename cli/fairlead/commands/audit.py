@@ -312,7 +312,7 @@ if TYPE_CHECKING:  # the bus is loaded by the verbs that need it
 def commands(
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Go on without the commands that are gone; those still there are kept."),
+        typer.Option("--accept-loss", help="Continue without the lost commands; those still present are kept."),
     ] = False,
     through: Annotated[
         int,
@@ -398,6 +398,6 @@ def _write_accepted(accepted: "AcceptedLoss", output: Format) -> None:
         terminal.write("nothing is lost, nothing was changed\n")
     else:
         terminal.write(
-            f"accepted: {accepted.report.messages_lost} messages are gone; commands go on behind sequence "
-            f"{accepted.through}; {accepted.kept} messages that nobody had read were kept\n"
+            f"accepted: {accepted.report.messages_lost} messages are gone; commands continue after sequence "
+            f"{accepted.through}; {accepted.kept} unread messages were kept\n"
         )

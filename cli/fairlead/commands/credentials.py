@@ -21,16 +21,18 @@ from fairlead_bus import bus_users, nkey
 from fairlead_bus.bus_users import BadUser, User, UserKind
 from fairlead_bus.permissions import SERVICES
 
-app = typer.Typer(no_args_is_help=True, help="Who may speak on the bus, with which keys.")
+app = typer.Typer(no_args_is_help=True, help="Users of the bus and their keys.")
 
 DIRECTORY = Path("/etc/fairlead/bus")
 
-Directory = Annotated[Path, typer.Option("--dir", help="Where users.json and accounts.conf stand.")]
+Directory = Annotated[Path, typer.Option("--dir", help="Directory of users.json and accounts.conf.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A node's id; with --service a service's name.")]
 Service = Annotated[bool, typer.Option("--service", help="NAME is a service, not a node.")]
 Pid = Annotated[
     Path | None,
-    typer.Option("--pid-file", help="The server's pid_file: it is told to read its users again.", show_default=False),
+    typer.Option(
+        "--pid-file", help="The server's pid_file: the server is signalled to reload its users.", show_default=False
+    ),
 ]
 
 
@@ -183,6 +185,6 @@ def _tell(pid_file: Path | None, directory: Path) -> None:
         os.kill(int(pid_file.read_text()), signal.SIGHUP)
     except (OSError, ValueError) as error:
         raise FairleadError(
-            f"the server was not told: {pid_file}: {error}", hint="nats-server --signal reload=PID_FILE"
+            f"the server was not signalled: {pid_file}: {error}", hint="nats-server --signal reload=PID_FILE"
         ) from error
-    terminal.note("told   the server to read its users again")
+    terminal.note("signalled the server to reload its users")

@@ -25,7 +25,7 @@ END_S = 15.0
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory and say where it is.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directory and print its path.")] = False,
     output: Output = Format.table,
 ) -> None:
     """Watch a small team's morning on four simulated 8-GPU nodes; ends by itself.

@@ -108,15 +108,15 @@ def _warehouse(folder: Path) -> DoctorFinding:
             "warehouse",
             "bad",
             "its database is damaged",
-            "start telemetry anew: it makes the database from log and files",
+            "restart telemetry: it rebuilds the database from log and files",
         )
     aside = sorted(path.name for path in telemetry.glob("warehouse.duckdb.damaged-*") if not path.name.endswith(".wal"))
     if aside:
         return DoctorFinding(
             "warehouse",
             "note",
-            f"{', '.join(aside)} was damaged, and made anew",
-            "delete it once nobody wants to look into it",
+            f"{', '.join(aside)} was damaged and has been rebuilt",
+            "delete it once it is no longer needed for diagnosis",
         )
     return DoctorFinding("warehouse", "ok", "no damage was seen")
 
@@ -186,7 +186,7 @@ def _driver() -> DoctorFinding:
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         told = (done.stdout + done.stderr).strip().splitlines()
-        found = told[0][:120] if told else f"nvidia-smi said nothing (exit code {done.returncode})"
+        found = told[0][:120] if told else f"nvidia-smi printed nothing (exit code {done.returncode})"
         return DoctorFinding("nvidia driver", "note", found, "reload the driver or reboot")
     return DoctorFinding("nvidia driver", "ok", f"{len(lines)} GPUs: {lines[0]}")
 

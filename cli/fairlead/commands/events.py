@@ -140,7 +140,7 @@ def events(
             show_default=False,
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
     output: Output = Format.table,
 ) -> None:
     """Print events of the log: time, id, what, about whom, caused by what.

@@ -57,7 +57,7 @@ def idle(ctx: typer.Context, output: Output = Format.table) -> None:
         terminal.write(terminal.document(found, output))
         return
     page = Page(items=found.items, next=None, sequence=found.sequence)
-    terminal.write(terminal.page(page, columns.RUNS, lambda run: f"job/{run.job}", output, empty="nothing lies idle"))
+    terminal.write(terminal.page(page, columns.RUNS, lambda run: f"job/{run.job}", output, empty="no idle runs"))
 
 
 @app.command()

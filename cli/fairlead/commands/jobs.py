@@ -197,7 +197,7 @@ def why(
 
 def logs(
     job: Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")] = False,
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a gang.", show_default=False)] = None,
     attempt: Annotated[int | None, typer.Option("--attempt", help="An earlier attempt.", show_default=False)] = None,
     tail: Annotated[int, typer.Option("--tail", min=0, max=10_000, help="Only so many last lines (0: all).")] = 0,
@@ -236,7 +236,7 @@ def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None
 def cancel(
     ids: Ids,
     save: Annotated[
-        bool, typer.Option("--save", help="Let what runs save first, as its job file's checkpoint says.")
+        bool, typer.Option("--save", help="Let running jobs save first, as set by `checkpoint` in the job file.")
     ] = False,
     output: Output = Format.table,
 ) -> None:

@@ -18,7 +18,7 @@ from fairlead_schemas.http.api import HealthIssue, Node
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.quantities import format_memory, format_milli
 
-_DONE = {"note": "work goes on", "gpu": "the GPU gets no new work", "node": "the node gets no new work"}
+_DONE = {"note": "work continues", "gpu": "the GPU gets no new work", "node": "the node gets no new work"}
 
 
 def node_description(node: Node) -> str:
@@ -54,7 +54,7 @@ def _ailment(node: Node, seen: HealthIssue) -> str:
     return heading + terminal.fields(pairs)
 
 
-Reason = Annotated[str, typer.Option("--reason", help="Said wherever the node is shown.")]
+Reason = Annotated[str, typer.Option("--reason", help="Shown wherever the node is shown.")]
 
 #: Width of a picture in columns where the output has no known width.
 PIPE_COLUMNS = 80

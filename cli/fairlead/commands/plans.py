@@ -13,7 +13,7 @@ from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.units import quantities
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
-Reason = Annotated[str, typer.Option("--reason", help="Said wherever its nodes are shown.")]
+Reason = Annotated[str, typer.Option("--reason", help="Shown wherever its nodes are shown.")]
 Nodes = Annotated[
     list[str] | None, typer.Option("--node", help="A node; several times for several.", show_default=False)
 ]
@@ -87,7 +87,7 @@ def start(
         list[str] | None,
         typer.Option("--want", help="key=value: a label that a node has once it is done.", show_default=False),
     ] = None,
-    deadline: Annotated[str, typer.Option("--deadline", help="Runs that may go on longer are long (\"1h\").")] = "",
+    deadline: Annotated[str, typer.Option("--deadline", help="Runs that may last longer count as long (\"1h\").")] = "",
     stop_long: Annotated[bool, typer.Option("--stop-long", help="Stop long runs at the deadline; else they finish.")] = False,
     reason: Reason = "",
     output: Output = Format.table,
@@ -143,7 +143,7 @@ def resume(name: Name, output: Output = Format.table) -> None:
     fairlead rollout resume driver-580
     """
     with connect() as client:
-        _done(client.ask_rollout(name, "resume"), f"rollout/{name}", "goes on", output)
+        _done(client.ask_rollout(name, "resume"), f"rollout/{name}", "resumed", output)
 
 
 @rollout.command()

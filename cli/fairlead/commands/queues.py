@@ -58,7 +58,7 @@ def apply(
         bool, typer.Option("--prune", help="Remove queues and pools that the file does not name; they must be empty.")
     ] = False,
     reclaim: Annotated[
-        bool, typer.Option("--reclaim", help="Ask runs to yield where a queue now holds more than its maximum; else they go on.")
+        bool, typer.Option("--reclaim", help="Ask runs to yield where a queue now holds more than its maximum; otherwise they continue.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change, and send nothing.")

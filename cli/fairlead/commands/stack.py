@@ -54,7 +54,7 @@ def up(
     data: Data = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="HTTP port (0: any free one).")] = 8080,
     nodes_per_rack: Annotated[
-        int, typer.Option("--nodes-per-rack", min=0, help="Simulated nodes that stand in one rack (0: in none).")
+        int, typer.Option("--nodes-per-rack", min=0, help="Simulated nodes per rack (0: no racks).")
     ] = 4,
     racks_per_block: Annotated[
         int, typer.Option("--racks-per-block", min=0, help="Racks of one block (0: no blocks).")
@@ -301,7 +301,7 @@ def _end_jobs(url: str) -> _Ending:
                     is_told = True
                     terminal.note(f"down: waiting for {_ids(going)} to end{_where(on_silent)}")
                 if len(on_silent) == len(going) and lasted >= SILENT_S:
-                    words = f"nobody is there to end them{_where(on_silent)}; `fairlead doctor` has the reason"
+                    words = f"no agent is there to end them{_where(on_silent)}; `fairlead doctor` has the reason"
                     return _Ending(len(seen - found), left, words)
             waiting = [job for job in going if job.state != "stopping"]
             list(pool.map(cancel, sorted(waiting, key=lambda job: bool(job.nodes))))

@@ -65,7 +65,7 @@ Toleration = Annotated[
         show_default=False,
     ),
 ]
-Exclusive = Annotated[bool, typer.Option("--exclusive", help="Nobody else's work on its nodes.")]
+Exclusive = Annotated[bool, typer.Option("--exclusive", help="No other job's work on its nodes.")]
 Cpus = Annotated[str, typer.Option("--cpus", help='CPUs per node: 8, 0.5 or "500m".')]
 Memory = Annotated[str, typer.Option("--memory", help="Memory per node (or task): 64Gi.")]
 Time = Annotated[

@@ -68,7 +68,7 @@ def power(use: JobUse) -> str:
 def use_remarks(jobs: Sequence[Job], uses: Mapping[str, JobUse]) -> list[str]:
     """Return remarks for below the table: jobs with some of their GPUs unmeasured, and simulated measurements."""
     partly = [use for job in jobs if (use := uses.get(job.id)) is not None and 0 < use.measured < use.gpus]
-    said = [f"{PART} of job {use.job} only {use.measured} of {use.gpus} GPUs were heard of lately" for use in partly]
+    said = [f"{PART} of job {use.job} only {use.measured} of {use.gpus} GPUs were measured recently" for use in partly]
     if any(use.simulated for use in uses.values()):
         said.append("GPU%, GPU-MEM and POWER of simulated GPUs are played")
     return said

@@ -92,7 +92,7 @@ def _remarks(statement: UsageStatement) -> Sequence[str]:
 def _estimate(estimate: UsageEstimate) -> str:
     at = datetime.fromtimestamp(estimate.at_ns // 10**9, UTC)
     totals = "".join(f", {amount} {currency}" for currency, amount in estimate.totals.items())
-    return f"estimate up to {at:%Y-%m-%d %H:%M:%S} UTC, if all that runs goes on: {estimate.gpu_hours:.3f} GPU-hours{totals}"
+    return f"estimate up to {at:%Y-%m-%d %H:%M:%S} UTC, if all running jobs continue: {estimate.gpu_hours:.3f} GPU-hours{totals}"
 
 
 def usage_csv(statement: UsageStatement) -> str:
@@ -117,7 +117,7 @@ def usage(
     by: Annotated[
         str, typer.Option("--by", metavar="WORD", help=f"{', '.join(BYS)}.", autocompletion=lambda: [*BYS])
     ] = "user",
-    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values, whatever --output says.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values; overrides --output.")] = False,
     output: Output = Format.table,
 ) -> None:  # fmt: skip
     """Show who had how many GPU-hours of which model in a month, and what they cost.

@@ -48,7 +48,8 @@ def product_label(model: str, products: Callable[[], list[str]]) -> str:
         return found[0]
     if found:
         raise InputRefused(
-            f'GPU model "{model}" stands for several products: {", ".join(found)}', hint="name one of them in full"
+            f'GPU model "{model}" is ambiguous: it matches several products: {", ".join(found)}',
+            hint="name one of them in full",
         )
     there = ", ".join(known) or "no GPU at all"
     raise InputRefused(

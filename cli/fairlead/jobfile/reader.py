@@ -161,7 +161,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, str | int):
                 raise yaml.MarkedYAMLError(None, None, "expected a plain word as a key", key_node.start_mark)
             if key in seen:
-                raise yaml.MarkedYAMLError(None, None, f'the field "{key}" stands twice', key_node.start_mark)
+                raise yaml.MarkedYAMLError(None, None, f'the field "{key}" is given twice', key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 

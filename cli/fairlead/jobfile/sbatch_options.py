@@ -58,7 +58,7 @@ def size(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
     if shape.gpus and not gpus:
         if "-" in shape.nodes_asked:
             raise InputRefused(
-                f"--gpus: expected one number of --nodes beside it, found {shape.nodes_asked}; use --gpus-per-node"
+                f"--gpus: expected one number of --nodes with it, found {shape.nodes_asked}; use --gpus-per-node"
             )
         if shape.gpus % shape.nodes:
             raise InputRefused(f"--gpus: expected a multiple of --nodes ({shape.nodes}), found {shape.gpus}")

@@ -37,7 +37,7 @@ def countdown(idle: IdleStatus, now: datetime) -> str:
         return ""
     on_demand = idle.mode == "on_demand"
     if idle.asked:
-        return "reclaimed as soon as somebody waits for it" if on_demand else "being reclaimed"
+        return "reclaimed as soon as a job waits for it" if on_demand else "being reclaimed"
     left_s = (datetime.fromisoformat(idle.reclaim_at) - now).total_seconds()
     when = f"in {_span(left_s)}" if left_s >= 1 else "now"
     return f"{'may' if on_demand else 'will'} be reclaimed {when}"
@@ -88,7 +88,7 @@ class PolicyRow:
         after, below = self.policy["after"], self.policy.get("below") or {}
         match self.policy["rule"]:
             case "interaction":
-                return f"nobody there for {after}"
+                return f"no user activity for {after}"
             case "lifetime":
                 return f"has run for {after}"
             case _:

@@ -119,7 +119,7 @@ def _ahead(found: DryRun) -> str:
     if found.checked != "queue" or not found.valid:
         return ""
     if not found.ahead:
-        return "nobody"
+        return "none"
     named = ", ".join(found.first_ahead[:NAMED_MAX])
     more = ", …" if found.ahead > len(found.first_ahead[:NAMED_MAX]) else ""
     return f"{found.ahead} job{'' if found.ahead == 1 else 's'}: {named}{more}"
@@ -129,7 +129,7 @@ def _estimate(estimate: StartEstimate | None) -> str:
     if estimate is None:
         return ""
     if estimate.start_at is None:
-        return f"no start can be told: {estimate.basis}"
+        return f"no start can be estimated: {estimate.basis}"
     wait_s = estimate.wait_seconds or 0
     when = f"at {estimate.start_at}, in {format_duration(wait_s * SECOND_NS)}" if wait_s else "at once"
     return f"starts {when}, going by: {estimate.basis}"

@@ -140,7 +140,7 @@ class LogCopy:
     def _check_end(self) -> None:
         newest, other = self.marks.newest, self.other
         if other is not None and self.size < other.size:
-            what = f"the {self.where} ends here, the {other.where} goes on to {other.size}: it was cut or set back"
+            what = f"the {self.where} ends here, but the {other.where} continues to {other.size}: it was truncated or reset"
             self.found.append(Disagreement(self.where, self.size + 1, what))
         elif newest is not None and self.size < newest.checkpoint.size:
             what = (

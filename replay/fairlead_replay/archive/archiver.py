@@ -52,7 +52,7 @@ def write_key_file(path: Path, signer: Signer) -> None:
     """Write a key for its owner alone (0600). Raises FileExistsError: a key is never written over; OSError."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(
-            f"# Signs checkpoints; public {signer.verifier.spelled}. Whoever reads the next line can sign too.\n"
+            f"# Signs checkpoints; public {signer.verifier.spelled}. The next line is secret: it can sign checkpoints.\n"
         )
         file.write(f"{signer.spelled}\n")
         file.flush()

@@ -91,7 +91,9 @@ def read_verifier(spelled: str) -> Verifier:
     name, key_id, encoded = _parts(spelled.strip(), "a public key, <name>+<8 hex digits>+<base64>")
     verifier = Verifier(name, encoded)
     if verifier.key_id.hex() != key_id:
-        raise BadNote(f'public key of "{name}": its id is {verifier.key_id.hex()}, it says {key_id}: it is misspelled')
+        raise BadNote(
+            f'public key of "{name}": its id is {verifier.key_id.hex()}, the line has {key_id}: it is misspelled'
+        )
     return verifier
 
 

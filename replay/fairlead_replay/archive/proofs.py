@@ -79,7 +79,9 @@ def check(proof: Proof, key: Verifier, earlier: str = "") -> LogCheckpoint:
     except (BadNote, ExportError) as error:
         raise BadProof(str(error)) from error
     if stored.sequence != proof.sequence:
-        raise BadProof(f"the line is that of sequence {stored.sequence}, the proof speaks of {proof.sequence}")
+        raise BadProof(
+            f"expected the line of sequence {proof.sequence} as in the proof, found sequence {stored.sequence}"
+        )
     leaf = leaf_hash(proof.line.encode())
     if not includes(leaf, proof.sequence - 1, checkpoint.size, _hashes(proof.hashes), checkpoint.root):
         raise BadProof(f"the line is not that of sequence {proof.sequence} in the log of size {checkpoint.size}")

@@ -212,7 +212,7 @@ class Store:
         mark = marks.get(self.size)
         if mark is not None and mark.root != self.tree.root():
             raise ArchiveDamaged(
-                self.size, f"up to sequence {self.size}, {self.directory} is not what its signed checkpoint says"
+                self.size, f"up to sequence {self.size}, {self.directory} differs from its signed checkpoint"
             )
 
 

@@ -52,7 +52,7 @@ def _missing(state: QueueState, sequence: int, id_: str) -> str:
         return f"job {shown} was not there at sequence {sequence}: the newest was {state.next_number - 1}"
     if array_of(id_) is not None:
         return f"element {shown} ended long ago, or its array does not have it"
-    return f"job {shown} ended long ago; how is told by its events"
+    return f"job {shown} ended long ago; its events show how"
 
 
 def defrag(state: PlacerState, sequence: int, pool: str, now_ns: int) -> ExplainerAnswer:

@@ -171,7 +171,7 @@ class Explainer:
                     question = await self._waiting.get()
             except TimeoutError:
                 await self._release()
-                log.info("let go, nobody asks")
+                log.info("released the folded states: idle")
                 continue
             payload = await self._answer(question)
             if not question.answer.done():

@@ -98,11 +98,11 @@ class IdleBooks:
         if policy is None or (policy.action, policy.mode) != (event.action, event.mode):
             return f"{key}: no such policy at {event.scope}"
         if (key, event.rule) in self.open:
-            return f"{key}: {event.rule} was said already"
+            return f"{key}: {event.rule} was reported already"
         if commit.at_ns < self.extended.get(key, (0, 0))[0]:
             return f"{key} is extended"
         if commit.at_ns - event.since_ns < policy.after_ns:
-            return f"{key} lies idle for {commit.at_ns - event.since_ns} ns, the policy says {policy.after_ns}"
+            return f"{key} is idle for {commit.at_ns - event.since_ns} ns, the policy requires {policy.after_ns}"
         acts = policy.mode != "dry_run" and policy.action not in ("note", "warn")
         if event.reclaim_at_ns != (commit.at_ns + policy.notice_ns if acts else 0):
             return f"{key}: its time is {event.reclaim_at_ns}"
@@ -148,7 +148,7 @@ class IdleBooks:
         if at_ns < max(due_ns, found.until_ns):
             return f"{key}: at {at_ns}, the notice is over at {due_ns}, the lease at {found.until_ns}"
         if isinstance(event, ev.ReclaimRequested) and event.on_demand != (policy.mode == "on_demand"):
-            return f"{key}: on demand {event.on_demand} by a policy that says {policy.mode}"
+            return f"{key}: on demand {event.on_demand} by a policy of mode {policy.mode}"
         if isinstance(event, ev.LeaseShrunk):
             found.until_ns = event.until_ns
         found.steps.append(name)

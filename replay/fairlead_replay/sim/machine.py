@@ -244,7 +244,7 @@ class SimMachine:
         in use.
         """
         if user := in_use(order, [each.order for each in self.processes.values()]):
-            raise Truth(f"I1: {order.gpu} of {self.name} was cut anew under {user}")
+            raise Truth(f"I1: {order.gpu} of {self.name} was repartitioned under {user}")
         refused = {place.profile for place in order.create} if refuses else ()
         self.inventory, failure = cut(self.inventory, order, refused)
         return failure

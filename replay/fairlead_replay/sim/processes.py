@@ -85,7 +85,7 @@ class Replica:
             self.world.fail(error)
             return
         if code == EXIT_DAMAGED:
-            self.world.fail(Violation(f"I8: {self.name} says that the log is damaged"))
+            self.world.fail(Violation(f"I8: {self.name} reports that the log is damaged"))
             return
         # Stepped down: the supervisor of processes restarts it.
         await self._gone()

@@ -190,18 +190,20 @@ class SavingBooks:
     def _word(self, event: ev.CheckpointSaved, at_ns: int) -> str:
         words = self.words.get((event.job, event.attempt))
         if self._how(event.job) is None or words is None:
-            return f"{event.job}.{event.attempt} says that it has saved, and is no run that could"
+            return f"{event.job}.{event.attempt} reports a save, but cannot save"
         if words and not event.noticed and at_ns - words[-1] < APART_NS:
-            return f"{event.job}.{event.attempt} says twice within {at_ns - words[-1]} ns that it has saved"
+            return f"{event.job}.{event.attempt} reports two saves within {at_ns - words[-1]} ns"
         words.append(at_ns)
         return ""
 
     def _end(self, event: ev.RunEnded) -> str:
         words, how = self.words.pop((event.job, event.attempt), []), self._how(event.job)
         if event.saved_ns != (words[-1] if words else 0):
-            return f"the end of {event.job}.{event.attempt} says it saved at {event.saved_ns}, its words were {words}"
+            return (
+                f"the end of {event.job}.{event.attempt} gives {event.saved_ns} as its save, its reports were {words}"
+            )
         if event.noticed_ns and (how is None or not how.is_told):
-            return f"{event.job}.{event.attempt} was told of its end, and did not ask for it"
+            return f"{event.job}.{event.attempt} was notified of its end without requesting a notice"
         if event.preempted or event.drained or event.gpu_fault:
             self.yielded.add(event.job)
         return ""
@@ -277,7 +279,9 @@ class YieldBooks:
 
     def _lies_idle(self, job: str, beneficiary: str) -> str:
         return (
-            "" if self.idle.get(job) else f"{job} is asked to yield to {beneficiary} as idle, and nobody says so of it"
+            ""
+            if self.idle.get(job)
+            else f"{job} is asked to yield to {beneficiary} as idle without a report that it is idle"
         )
 
     def _request(self, event: ev.PreemptionRequested) -> str:

@@ -267,7 +267,7 @@ class World:
             if node.machine.processes:
                 raise Violation(f"I10: every job has ended, on {node.machine.name} run {list(node.machine.processes)}")
         if not self._calm():
-            raise Violation("I10: the world did not come to rest: somebody does not lead, fold or confirm")
+            raise Violation("I10: the world did not come to rest: a service does not lead, fold or confirm")
         verdict = self.observer.audit.verdict()
         if not verdict.ok:
             raise Violation(f"I8: sequence {verdict.first_bad}: {verdict.what}")

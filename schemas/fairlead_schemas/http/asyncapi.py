@@ -93,7 +93,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Fairlead's bus",
             "version": "1",
-            "description": "NATS subjects and what they carry. JSON in UTF-8 where a message does not say otherwise, integers only.",
+            "description": "NATS subjects and what they carry. JSON in UTF-8 unless a message specifies otherwise, integers only.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",

@@ -243,7 +243,9 @@ def decode_job(payload: bytes) -> JobSpec:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _with_key(_invalid(error), payload) from error
     if twice:
-        raise InvalidJob([FieldError(field=path, message="this key stands twice; keep one of them") for path in twice])
+        raise InvalidJob(
+            [FieldError(field=path, message="this key is given twice; keep one of them") for path in twice]
+        )
     return spec
 
 

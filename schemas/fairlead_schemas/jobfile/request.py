@@ -214,7 +214,7 @@ def _per_task(spec: JobSpec, reading: ErrorCollector) -> int | str | None:
     if spec.gpusPerTask is None:
         return None
     if spec.tasks is None:
-        reading.wrong("gpusPerTask", "expected tasks beside it; for GPUs of a node: resources.nvidia.com/gpu")
+        reading.wrong("gpusPerTask", "expected tasks with it; for GPUs of a node: resources.nvidia.com/gpu")
         return None
     if named := next((key for key in spec.resources if is_gpu(key)), ""):
         message = f"expected gpusPerTask or resources.{named}, found both; what resources names is of each task"
@@ -316,7 +316,7 @@ def _toleration(words: str | TolerationWords) -> str:
     if words.operator not in ("Equal", "Exists"):
         raise taints.TolerationError(f"expected operator Equal or Exists, found {shown(words.operator)}")
     if words.operator == "Exists" and words.value:
-        raise taints.TolerationError(f"expected no value beside operator Exists, found {shown(words.value)}")
+        raise taints.TolerationError(f"expected no value with operator Exists, found {shown(words.value)}")
     if words.operator == "Equal" and not words.key:
         raise taints.TolerationError("expected a key, or operator Exists for every taint, found neither")
     value = words.value if words.operator == "Equal" else None

@@ -244,7 +244,7 @@ def _on_partition(spec: JobSpec, reading: ErrorCollector) -> OnPartition:
     stop_ns = _silence(reading, partitions.STOP, words.stopAfter)
     replace_ns = _silence(reading, partitions.REPLACE, words.replaceAfter)
     if spec.strict and replace_ns not in (0, NEVER_NS):
-        message = f'expected no onPartition.replaceAfter but "never" beside it, found "{words.replaceAfter}"'
+        message = f'expected onPartition.replaceAfter "never" with it, found "{words.replaceAfter}"'
         reading.wrong(partitions.STRICT, message)
     if spec.strict:
         replace_ns = NEVER_NS

@@ -56,7 +56,7 @@ def fault_of(checkpoint: Checkpoint, total_ns: int) -> tuple[str, str] | None:
     if any("\0" in word for word in checkpoint.command) or (checkpoint.command and not checkpoint.command[0]):
         return "command", "expected a program and its words, without NUL characters"
     if not told and checkpoint.notice_ns:
-        return "notice", "expected with signal or command: nothing else tells the job that it has begun"
+        return "notice", "expected with signal or command: nothing else notifies the job that it has begun"
     if told and not 0 < checkpoint.notice_ns <= NOTICE_NS_MAX:
         return "notice", "expected more than 0 and at most 1h"
     if checkpoint.every_ns < 0:

@@ -173,7 +173,7 @@ def evidence_words(evidence: Sequence[IdleEvidence], window_ns: int = 0) -> str:
 def _one(seen: IdleEvidence, window_ns: int) -> str:
     name, value, most = NAMES[seen.signal], _shown(seen.signal, seen.highest), _shown(seen.signal, seen.threshold)
     if seen.signal in _PRESENCE:
-        return f"nobody at the {name} for {value}, {most} allowed"
+        return f"no activity at the {name} for {value}, {most} allowed"
     window = f" for {format_duration(window_ns)}" if window_ns else ""
     samples = f"{seen.samples:,} sample{'' if seen.samples == 1 else 's'}"
     return f"{name} at most {value} of {most}{window}, {samples}"

@@ -122,7 +122,7 @@ def _policies(reading: ErrorCollector, value: Any, at: str) -> tuple[IdlePolicy,
     rules = [policy.rule for policy in found]
     for index, rule in enumerate(rules):
         if rule in rules[:index] and not reading.errors:
-            reading.wrong(f"{at}[{index}].rule", f"{rule} stands twice; a scope has one policy of each rule")
+            reading.wrong(f"{at}[{index}].rule", f"{rule} is given twice; a scope has one policy of each rule")
     return tuple(found)
 
 

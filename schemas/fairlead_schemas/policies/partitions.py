@@ -52,7 +52,7 @@ def fault_of(policy: OnPartition) -> FieldError | None:
         least = format_duration(STOP_AFTER_LEAST_NS)
         return FieldError(field=STOP, message=f'expected at least {least}, or "never", found {_shown(stop)}')
     if stop == NEVER_NS and replace != NEVER_NS:
-        message = 'expected a duration, or replaceAfter "never" beside it: what is never stopped can be replaced only with proof'
+        message = 'expected a duration, or replaceAfter "never" with it: a run that is never stopped can be replaced only with proof'
         return FieldError(field=STOP, message=message)
     if replace in (0, NEVER_NS):
         return None

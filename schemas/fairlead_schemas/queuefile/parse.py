@@ -134,7 +134,7 @@ class _Tree:
         elif path.count("/") >= QUEUE_DEPTH_MAX:
             self._reading.wrong(place, f"expected queues at most {QUEUE_DEPTH_MAX} deep, found {shown(path)}")
         elif path in self._at:
-            self._reading.wrong(place, f"{path} stands twice: it is {self._at[path]} already; keep one of them")
+            self._reading.wrong(place, f"{path} is given twice: it is {self._at[path]} already; keep one of them")
         else:
             self._at[path] = place
             return True

@@ -176,7 +176,7 @@ class ErrorCollector:
             self.wrong(at, f"expected {_MAP}, found {shown(value)}")
             return
         for key in value.twice if isinstance(value, Object) else ():
-            self.wrong(joined(at, key), "stands twice; keep one of them")
+            self.wrong(joined(at, key), "is given twice; keep one of them")
         for key, one in cast(Mapping[Any, Any], value).items():
             yield str(key), one, joined(at, str(key))
 
@@ -235,7 +235,7 @@ class ErrorCollector:
             if not valid(name):
                 self.wrong(f"{at}[{index}]", f"expected {what}, found {shown(name)}")
             elif name in seen:
-                self.wrong(f"{at}[{index}]", f"{shown(name)} stands twice; keep one of them")
+                self.wrong(f"{at}[{index}]", f"{shown(name)} is given twice; keep one of them")
             seen.add(name)
         if len(values) > most:
             self.wrong(at, f"expected at most {most} names, found {len(values)}")

@@ -64,7 +64,7 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
         "The server has lost commands that it had acknowledged.",
         (
             Remedy("fairlead audit commands", "lists the sequences that are gone"),
-            Remedy("fairlead audit commands --accept-loss", "lets the cluster go on without them"),
+            Remedy("fairlead audit commands --accept-loss", "lets the cluster continue without them"),
         ),
     ),
     "bus_away": ConditionKind(
@@ -110,12 +110,12 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
         "cannot end before its lease is over.",
         (
             Remedy("fairlead doctor --node", "on that node shows which check fails"),
-            Remedy("mv JOURNAL JOURNAL.damaged", "lets a node with a damaged journal join anew; its runs end"),
+            Remedy("mv JOURNAL JOURNAL.damaged", "lets a node with a damaged journal join again; its runs end"),
         ),
         blocks=False,
     ),
     "nodes_unheard": ConditionKind(
-        "Nodes that are not lost yet have not been heard for a while, or not since the gateway's start.",
+        "Nodes that are not lost yet have sent nothing for a while, or nothing since the gateway's start.",
         (Remedy("fairlead nodes", "lists them as silent; look at the agent's log there"),),
         blocks=False,
     ),

@@ -49,20 +49,22 @@ _LINK = (
 _GSP = "The GPU's own processor no longer answers; a reset needs every GPU of the machine idle, so the node is emptied first."
 _ENGINE = "gpud reboots for it; NVIDIA and we take it for the program's error: the engine is reset by the driver."
 _SMOOTHING = "About power smoothing: no error of work. gpud notes it, too."
-_CRYPTO = "No resolution is published. Work on the GPU was cut off; the test that follows says whether it is fit again."
+_CRYPTO = (
+    "No resolution is published. Work on the GPU was cut off; the test that follows shows whether it is fit again."
+)
 
 #: {XID: (what we do, why)}: where NVIDIA says nothing definite, where the sources disagree, or where we differ.
 XID_OVERRIDES: dict[int, tuple[XidDecision, str]] = {
     **dict.fromkeys((16, 19, 56, *range(112, 119)), ("nothing", _DISPLAY)),
     13: ("note", "A program's error by NVIDIA and the device plugin; gpud also looks at the GPU. Its next test does that for us."),
     31: ("note", "A program's error by NVIDIA and the device plugin; gpud inspects the hardware when it repeats. We count it per user."),
-    32: ("note", "gpud reboots; NVIDIA says that the program sent rubbish. A fault of the bus shows as other codes besides."),
+    32: ("note", "gpud reboots; NVIDIA attributes it to invalid data from the program. A fault of the bus also shows as other codes."),
     38: ("stop", "NVIDIA ignores it, gpud reboots. Firmware that timed out has lost the work: the run ends, and a test decides."),
     43: ("note", "NVIDIA and the device plugin ignore it: the program was ended by its own error. Its user should know."),
     44: ("stop", "NVIDIA ignores it, gpud reboots. The context is lost, so the run ends; a test decides about the GPU."),
-    45: ("nothing", "It only says that work was removed because of another error, which is reported by itself."),
+    45: ("nothing", "It only reports that work was removed because of another error, which is reported separately."),
     48: ("reboot", "Memory has lost data. The node is emptied, since the rows are remapped by a reset only."),
-    54: ("node", "The auxiliary power is not plugged in: somebody has to go there. gpud warns and does nothing."),
+    54: ("node", "The auxiliary power is not plugged in: a technician has to go there. gpud warns and does nothing."),
     60: ("note", _ENGINE),
     63: ("nothing", "A row was remapped as it should be; gpud reboots for it. What is still pending is a check of its own (remap_pending)."),
     64: ("reboot", "A row could not be remapped: the next error there loses data. Reset, then look at remap_failed."),
@@ -71,21 +73,21 @@ XID_OVERRIDES: dict[int, tuple[XidDecision, str]] = {
     68: ("note", _ENGINE),
     69: ("note", _ENGINE),
     74: ("stop", _LINK),
-    79: ("reboot", "The GPU has fallen off the bus; a second time is a matter for whoever repairs it."),
-    94: ("note", "Contained: the driver has ended the program that was hit, and it waits for nobody. gpud reboots; NVIDIA restarts the program."),
+    79: ("reboot", "The GPU has fallen off the bus; a second time requires a repair."),
+    94: ("note", "Contained: the driver has ended the program that was hit, and needs no further action. gpud reboots; NVIDIA restarts the program."),
     95: ("reboot", "Uncontained: other programs may be hit, so everything on the GPU ends and the node is emptied for a reset."),
     108: ("nothing", "NVIDIA ignores it; what follows from it is 137."),
-    109: ("stop", "NVIDIA resets the GPU, the device plugin ignores it, gpud warns. Often the program's doing; the run cannot go on, and a test decides."),
+    109: ("stop", "NVIDIA resets the GPU, the device plugin ignores it, gpud warns. Often caused by the program; the run cannot continue, and a test decides."),
     119: ("reboot", _GSP),
     120: ("reboot", _GSP),
     121: ("note", "NVIDIA ignores it, gpud reboots. A link to the CPU has repeated something; data is whole."),
     136: ("stop", "A link was not trained. NVIDIA resets; gpud only warns. Without the link, work would be slow, or wrong of its place."),
     137: ("note", "NVIDIA ignores it, gpud has the program looked at: a program reached where it may not."),
-    140: ("reboot", "Memory has lost data and nobody knows whose: as 95."),
+    140: ("reboot", "Memory has lost data and the owner is unknown: as 95."),
     142: ("note", "An encoder's error like 65 and 73; NVIDIA asks for a call, gpud warns. No compute work uses it."),
     143: ("reboot", "The GPU did not come up: there is nothing to test before a reset."),
     **dict.fromkeys(range(144, 151), ("stop", _LINK)),
-    154: ("nothing", "It says that the recovery action has changed: the action is read by itself (recovery)."),
+    154: ("nothing", "It reports that the recovery action has changed: the action is read separately (recovery)."),
     155: ("stop", _LINK),
     156: ("gpu", "Part of the GPU was retired. NVIDIA resets, gpud reboots; what runs there is not hit, so it ends in peace first."),
     157: ("gpu", "Retiring has failed. NVIDIA ignores it; we would not start new work on what should have been retired."),
@@ -94,9 +96,9 @@ XID_OVERRIDES: dict[int, tuple[XidDecision, str]] = {
     160: ("note", "A channel was retired; the program on it has ended. NVIDIA ignores it, but asks to have it looked at."),
     161: ("gpu", "A channel could not be retired. NVIDIA ignores it; the next program could get it."),
     162: ("nothing", _SMOOTHING),
-    163: ("nothing", "About power smoothing: no error of work. gpud would reboot; work goes on as well without it."),
+    163: ("nothing", "About power smoothing: no error of work. gpud would reboot; work continues without one."),
     164: ("nothing", _SMOOTHING),
-    165: ("node", "The power smoothing's hardware is worn out: somebody has to plan its repair."),
+    165: ("node", "The power smoothing's hardware is worn out: its repair has to be planned."),
     166: ("stop", _CRYPTO),
     167: ("reboot", "PCI Express has timed out for good: as 79."),
     168: ("gpu", "Part of the memory is lost to errors; a job may not fit any more."),
@@ -200,7 +202,7 @@ class Meaning(NamedTuple):
 _BACK: dict[Back, str] = {
     "gone": "it is over",
     "tested": "the GPU is idle and has passed a test",
-    "booted": "the node has booted anew and passed its preflight; or a person restores it",
+    "booted": "the node has rebooted and passed its preflight; or a person restores it",
     "person": "a person restores it",
 }
 
@@ -228,7 +230,7 @@ OF_NODES: dict[str, Meaning] = {
     "clock_skew": Meaning(False, False, False, "its clock differs from the server's by more than half a second", "gone"),
     "clock_far": Meaning(False, False, True, "its clock differs from the server's by more than 5 seconds", "gone"),
     "engine_gone": Meaning(False, False, True, "its container engine does not answer", "gone"),
-    "engine_restarted": Meaning(False, False, False, "its container engine was started anew", "gone"),
+    "engine_restarted": Meaning(False, False, False, "its container engine was restarted", "gone"),
     "spawner_gone": Meaning(False, False, False, "the parent of its runs has ended; another one is started", "gone"),
     "power_brake": Meaning(False, False, False, "its power supply holds GPUs down", "gone"),
     "pcie_narrow": Meaning(False, False, False, "GPUs have fewer PCI Express lanes, or slower ones, than they could", "gone"),

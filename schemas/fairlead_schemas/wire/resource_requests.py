@@ -129,9 +129,7 @@ def _of_groups(request: Request) -> Iterator[RequestFault]:
     if not request.also:
         return
     if request.tasks:
-        yield RequestFault(
-            "groups", "expected nodes, found tasks beside groups; say how many nodes there are of each kind"
-        )
+        yield RequestFault("groups", "expected nodes, found tasks with groups; give the number of nodes of each kind")
     if len(request.kinds) > KINDS_MAX:
         yield RequestFault("groups", f"expected at most {KINDS_MAX - 1}, found {len(request.also)}")
     for at, kind in enumerate(request.also):

@@ -249,7 +249,7 @@ class ResultWaiter:
         """Raise Refused (503) for new jobs when the log nears its limit. Cancels and similar commands are still accepted."""
         if not self._has_room():
             raise HttpError(
-                503, "log_full", "the log is full: no new jobs are taken; running jobs go on",
+                503, "log_full", "the log is full: no new jobs are accepted; running jobs continue",
                 hint="raise FAIRLEAD_LOG_MAX_BYTES and restart the services, then send it again", retry_after_s=30,
             )  # fmt: skip
 
@@ -259,7 +259,7 @@ class ResultWaiter:
         if self._views.outcomes.keyed(key) not in ("", command_id):
             raise HttpError(
                 409, "idempotency_conflict", "this key was used before, for something else",
-                hint="a new wish needs a new key (a CloudEvent: a new id)",
+                hint="a new command needs a new key (a CloudEvent: a new id)",
             )  # fmt: skip
         return command_id
 

@@ -15,8 +15,8 @@ MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"
 
 _TITLES = {
-    400: "Bad request", 401: "Not known", 403: "Not allowed", 404: "Not found", 405: "Method not allowed", 406: "No such form", 408: "Request Timeout", 409: "Conflict", 413: "Too large",
-    415: "Unsupported media type", 421: "Misdirected Request", 422: "Not acceptable as sent", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal error", 503: "Not available now",
+    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
+    415: "Unsupported Media Type", 421: "Misdirected Request", 422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 
 

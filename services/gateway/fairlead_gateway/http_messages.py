@@ -139,7 +139,7 @@ def refuse_list(errors: list[FieldError], count: int) -> None:
 def repeated_key_errors(body: bytes) -> list[FieldError]:
     """Name each key that an object of valid JSON has more than once; decoders silently take the last."""
     return [
-        FieldError(field=path, message="this key stands twice; keep one of them")
+        FieldError(field=path, message="this key is given twice; keep one of them")
         for path in repeated_keys(body)[:ERRORS_MAX]
     ]
 

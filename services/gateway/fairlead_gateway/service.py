@@ -137,7 +137,7 @@ class Gateway:
         if missing:
             names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
             found.append(
-                Condition(code="nodes_unheard", message=f"not heard for {SILENT_AFTER_S:g} s or more: {names}")
+                Condition(code="nodes_unheard", message=f"no message for {SILENT_AFTER_S:g} s or more: {names}")
             )
         return found
 

@@ -125,12 +125,12 @@ def _check_reservations(state: ClusterState) -> None:
             _check_guests(state, kept, state.nodes[name])
     keepers = {name: job for job, kept in state.reservations.items() for name in kept.nodes}
     found = {name: node.keeper for name, node in state.nodes.items() if node.keeper}
-    _expect(keepers == found, f"nodes are kept as {keepers}, and say {found}")
+    _expect(keepers == found, f"nodes are kept as {keepers}, but record {found}")
     nodes = [name for kept in state.reservations.values() for name in kept.nodes]
     _expect(len(nodes) == len(keepers), f"a node is kept twice: {sorted(nodes)}")
     _expect(state.claims.keys() <= state.offers.keys(), f"claims without an offer: {sorted(state.claims)}")
     lacking = {job for job, plea in state.pleas.items() if not plea.amounts}
-    _expect(lacking <= state.offers.keys(), f"pleas for a place without an offer: {sorted(lacking)}")
+    _expect(lacking <= state.offers.keys(), f"requests for a placement without an offer: {sorted(lacking)}")
     for pool in state.pools.each():
         _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")
 
@@ -169,7 +169,7 @@ def _check_index(state: ClusterState) -> None:
                 _expect(bool(inside) and inside == sorted(inside), f"row {row} of {pool} is out of order: {inside}")
                 for name in inside:
                     node = index.members[name]
-                    _expect((node.row, node.mask) == (row, mask), f"{name} stands in the wrong place of the index")
+                    _expect((node.row, node.mask) == (row, mask), f"{name} is at the wrong place of the index")
                     _expect(index.rows.keys[row] == key_of(node.left), f"{name} is not like the others of its row")
         _expect(sorted(names) == sorted(index.members), f"index of {pool} holds {sorted(names)}")
         members += [name for name, node in index.members.items() if _belongs(node, pool)]

@@ -72,7 +72,7 @@ def _check_times(state: QueueState) -> None:
 def _check_accounts(state: QueueState) -> None:
     """Check that a budget counts the jobs below it, and that each waiting job's count of yielders equals the runs that yield."""
     if sorted((each.due_ns, each.path) for each in state.accounts.values() if each.due_ns) != state.due.marks:
-        raise AssertionError(f"budgets are not due as they say: {state.due.marks[:5]}")
+        raise AssertionError(f"budgets are not due as they record: {state.due.marks[:5]}")
     for path, account in state.accounts.items():
         under = [job for job in state.jobs.values() if f"{job.lane.leaf.queue.path}/".startswith(f"{path}/")]
         rate = sum(job.price for job in under)
@@ -108,9 +108,9 @@ def _problem(state: QueueState, job: LiveJob) -> str:
     if job.state == "queued" and not job.wait and not (isinstance(job, Array) and not job.unborn):
         return "nothing will ever move it"
     if job.idle and not (job.state in ("placed", "running", "stopping") and not job.open):
-        return f"it lies idle by {job.idle} and does not run"
+        return f"it is idle by {job.idle} and does not run"
     if bool(job.idle) != (job.id in state.idle):
-        return f"it is asked back by {job.idle}, and the list of those says otherwise"
+        return f"it is asked back by {job.idle}, and is not in the list of those"
     if job.state == "scheduled" and job.wait not in ("timer", "jobs", "owed"):
         return "nothing will ever queue it"
     return ""

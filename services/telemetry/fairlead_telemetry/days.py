@@ -77,7 +77,7 @@ def verify(folder: Path) -> int:
         sys.stderr.write(f"{words}\n")
     for name in strays:
         sys.stdout.write(f"{name}: not in the manifest, and not read; `attach {name}` lets it count\n")
-    sys.stdout.write(f"{len(files) - len(found)} of {len(files)} files are as the manifest says\n")
+    sys.stdout.write(f"{len(files) - len(found)} of {len(files)} files match the manifest\n")
     return 1 if found else 0
 
 

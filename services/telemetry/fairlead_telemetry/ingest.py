@@ -112,7 +112,7 @@ class Ingest:
         if not cursor.sequence:
             return
         folder = self._warehouse.measured.folder
-        cure = f"restore that log, or move {self._warehouse.path} and {folder} away to start anew"
+        cure = f"restore that log, or move {self._warehouse.path} and {folder} away to start from an empty database"
         if not self._log_id or cursor.is_of(self._log_id):
             await self._check_end(state.last, cursor, cure)
         else:

@@ -103,7 +103,7 @@ async def test_a_newer_spawner_is_refused_by_name(world: World, spoken: str) -> 
     await bus.ensure()
     await world.start()
     _, task = world.agents.pop()
-    with pytest.raises(RuntimeUnfit, match="speaks version 99 of its protocol, this agent knows 1 to 2"):
+    with pytest.raises(RuntimeUnfit, match="uses version 99 of its protocol, this agent knows 1 to 2"):
         await task
 
 

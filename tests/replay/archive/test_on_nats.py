@@ -186,7 +186,7 @@ def flip(store: Path, payload: bytes) -> None:
 
 
 async def test_a_log_is_restored_into_a_new_server(fresh_nats: NatsServer, tmp_path: Path) -> None:
-    """The same commits at the same sequences; commands go on behind those that were consumed, also after a crash."""
+    """The same commits at the same sequences; commands continue after those that were consumed, also after a crash."""
     true = NatsServer()
     true.start()
     try:

@@ -109,7 +109,7 @@ def test_a_proof_of_something_else_is_refused(kept: Path) -> None:
     other = proofs.make(kept, 31)
     replace = msgspec.structs.replace
     for forged, why in (
-        (replace(proof, line=other.line), "the line is that of sequence 31"),
+        (replace(proof, line=other.line), "expected the line of sequence 30 as in the proof, found sequence 31"),
         (replace(proof, line=proof.line.replace('"at_ns":1', '"at_ns":2', 1)), "is not that of sequence 30"),
         (replace(proof, sequence=31, line=other.line), "is not that of sequence 31"),
         (replace(proof, hashes=proof.hashes[:-1]), "is not that of sequence 30"),

@@ -155,7 +155,7 @@ def test_the_command_exports_and_verifies(tmp_path: Path, capsys: pytest.Capture
     assert run(tmp_path, "export") == 0
     assert "samples-2026-10-21.parquet: 432 rows" in capsys.readouterr().out
     assert run(tmp_path, "verify") == 0
-    assert capsys.readouterr().out == "5 of 5 files are as the manifest says\n"
+    assert capsys.readouterr().out == "5 of 5 files match the manifest\n"
     path = tmp_path / FOLDER / "samples-2026-10-21.parquet"
     content_before = path.read_bytes()
     path.write_bytes(content_before[:50] + b"!" + content_before[51:])

@@ -9,10 +9,10 @@ import msgspec
 #: What a field means in every event that has it and says nothing else.
 FIELDS: dict[str, str] = {
     "job": 'Id of a job ("12"), an array ("12") or an array\'s element ("12_3").',
-    "attempt": "The attempt it speaks of, from 1.",
+    "attempt": "The attempt concerned, from 1.",
     "rank": "Position of the node's part in the placement, from 0.",
     "node": "Id of the node.",
-    "by": 'Who asked for it; "" when nobody did.',
+    "by": 'The user who requested it; "" without one.',
     "user": "Who asked for it.",
     "command": "Id of the command that it answers.",
     "code": "A word for programs.",
@@ -20,7 +20,7 @@ FIELDS: dict[str, str] = {
     "reason": "Why.",
     "digest": "SHA-256 (hex) that names the bytes.",
     "outcome": "How it ended.",
-    "exit_code": "What the process returned; none where a signal ended it or nobody saw.",
+    "exit_code": "Exit code of the process; absent if a signal ended it or its end was not observed.",
     "signal": "The signal that ended the process.",
     "inventory": "What the node has.",
     "boot_id": "Names the boot of the machine; another one means that it was restarted.",
@@ -60,7 +60,7 @@ FIELDS: dict[str, str] = {
     "action": "What the policy does once the notice is over.",
     "evidence": "What decided: one entry for each signal that was asked about.",
     "since_ns": "Unix time since which that holds.",
-    "ran_ns": "How long it ran, by its node's own clock, which nobody sets; 0: not known.",
+    "ran_ns": "Run time by its node's monotonic clock; 0: not known.",
     "step_ns": "By how much the wall clock was set; positive: forward.",
     "lag_ns": "Distance from log time to the wall clock afterwards; positive: the wall clock is ahead.",
 }

@@ -60,7 +60,7 @@ class Divergence:
         if self._doubts < DOUBTS_MAX:
             return ""
         return (
-            f"the log went backwards: the placer says report {confirm.through} and desired state {confirm.desired}, "
-            f"where it had said {ledger.confirmed} and {ledger.sequence}; put back the newer log, or, where there is "
+            f"the log went backwards: the placer confirms report {confirm.through} and desired state {confirm.desired}, "
+            f"after it had confirmed {ledger.confirmed} and {ledger.sequence}; put back the newer log, or, where there is "
             "none, move this agent's directory away, so that the node joins under a new journal"
         )

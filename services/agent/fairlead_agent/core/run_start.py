@@ -87,8 +87,6 @@ class RunStart:
     def booted(self, run: RunEntry, at_ns: int) -> None:
         """Report that the machine has rebooted: no run is left on it."""
         if run.open:
-            self._run_stop.end(
-                run.key, "node_rebooted", Exit(message="the node booted anew under the run"), True, at_ns
-            )
+            self._run_stop.end(run.key, "node_rebooted", Exit(message="the node rebooted during the run"), True, at_ns)
         elif run.phase == "ended":
             self._run_stop.clean(run.key)

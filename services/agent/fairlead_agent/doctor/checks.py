@@ -134,7 +134,7 @@ def python(facts: Facts) -> Iterator[Check]:
 def settings(facts: Facts) -> Iterator[Check]:
     """Check the settings that the agent would read."""
     if facts.bad_setting:
-        yield Check("settings", "FAIL", facts.bad_setting, f"mend it in {facts.settings_from}")
+        yield Check("settings", "FAIL", facts.bad_setting, f"fix it in {facts.settings_from}")
     elif facts.node is None:
         yield Check(
             "settings", "FAIL", f"there is no {facts.settings_from}", "fairlead agent install --nats nats://HOST:4222"
@@ -174,7 +174,7 @@ def engine(facts: Facts) -> Iterator[Check]:
     """The container engine, where runs are containers."""
     if facts.node is None or facts.node.runtime != "docker":
         return
-    found = facts.engine or Engine(silent="nobody has asked it")
+    found = facts.engine or Engine(silent="not queried")
     if found.silent:
         yield Check("docker", "FAIL", found.silent, "systemctl start docker")
         return
@@ -201,7 +201,7 @@ def _gangs(node: Node, engine: Engine) -> Iterator[Check]:
     if node.gang_network == "host" and engine.userns_remap:
         yield Check("docker gangs", "FAIL", "FAIRLEAD_GANG_NETWORK is host, and the engine remaps users, which keeps containers off the node's network", 'take "userns-remap" out of /etc/docker/daemon.json, or FAIRLEAD_GANG_NETWORK out of the settings')  # fmt: skip
     elif node.gang_network == "bridge" and not node.address.startswith("127."):
-        yield Check("docker gangs", "warn", f"jobs on several nodes are told to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/how-to/multi-node.md says what that opens)")  # fmt: skip
+        yield Check("docker gangs", "warn", f"jobs on several nodes are sent to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/how-to/multi-node.md explains what that opens)")  # fmt: skip
 
 
 def driver(facts: Facts) -> Iterator[Check]:
@@ -265,7 +265,7 @@ def clock(facts: Facts) -> Iterator[Check]:
     if facts.clock_synchronised:
         yield Check("clock", "ok", "synchronised")
     else:
-        what = "not synchronised" if facts.clock_synchronised is False else "nobody says whether it is synchronised"
+        what = "not synchronised" if facts.clock_synchronised is False else "unknown whether it is synchronised"
         yield Check("clock", "warn", what, "timedatectl set-ntp true, or install chrony")
 
 

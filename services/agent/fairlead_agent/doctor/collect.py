@@ -125,7 +125,7 @@ def _driver() -> Driver:
     there = [line.strip() for line in lines or [] if re.match(r"\d+\.", line.strip())]
     return Driver(
         version=there[0] if there else "",
-        silent="" if there or lines is None else f"nvidia-smi says: {' '.join(lines)[:200] or 'nothing'}",
+        silent="" if there or lines is None else f"nvidia-smi printed: {' '.join(lines)[:200] or 'nothing'}",
         gpus=len(there),
         toolkit=toolkit[0] if toolkit else "",
         environment_opens=config,

@@ -95,7 +95,7 @@ class LaunchPreparation:
                 (path.parent / "order").write_bytes(bytes(encode_order(order)))
                 self._daemons.open(order, path)
         except OSError as error:
-            raise Unlaunchable(f"what its launcher needs cannot be put next to it: {error}") from error
+            raise Unlaunchable(f"cannot create the launcher directory: {error}") from error
 
     def over(self, key: RunKey) -> None:
         """The run has ended: nothing of it is needed any more."""

@@ -235,7 +235,9 @@ def bounded(description: NodeTopology) -> NodeTopology:
         return UNKNOWN_TOPOLOGY
     size = len(msgspec.json.encode(description))
     if description.gpus > TOPOLOGY_GPUS_MAX or size > TOPOLOGY_BYTES_MAX:
-        _log.warning("this machine's inside is too large to tell", gpus=description.gpus, bytes=size)
+        _log.warning(
+            "the description of this machine's topology is too large to report", gpus=description.gpus, bytes=size
+        )
         return UNKNOWN_TOPOLOGY
     return description
 

@@ -68,7 +68,7 @@ WantedBy=multi-user.target
 _GUARD = """\
 # Written by `fairlead agent install`.
 [Unit]
-Description=Fairlead guard: ends this node's work when its agent is dead and nobody speaks for it
+Description=Fairlead guard: ends this node's work when its agent is dead and nothing replaces it
 After=docker.service
 StartLimitIntervalSec=0
 
@@ -114,7 +114,7 @@ def read_settings(text: str) -> dict[str, str]:
     return found
 
 
-HEAD = "# Settings of this node's agent and guard: docs/reference/settings.md says which there are. After a change: systemctl restart fairlead-agent\n"
+HEAD = "# Settings of this node's agent and guard: docs/reference/settings.md lists them. After a change: systemctl restart fairlead-agent\n"
 
 
 def units(python: str) -> tuple[TextFile, ...]:

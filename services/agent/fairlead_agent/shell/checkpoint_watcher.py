@@ -62,9 +62,7 @@ class CheckpointWatcher:
         key, path = notice.key, self._files.get(notice.key)
         self._emit(RunNoticed(key, read_mark(path) if path is not None else None))
         self._noticed.add(key)
-        _log.info(
-            "a run is notified that it will end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason
-        )
+        _log.info("run notified of its end", job=key.job, attempt=key.attempt, rank=key.rank, why=notice.reason)
         if notice.checkpoint.signal:
             self._runtime.signal(key, notice.checkpoint.signal)
         else:

@@ -124,7 +124,7 @@ def _failure(settings: Settings, was_started: bool) -> str:
         return "its end was not seen: it was killed"
     if code == "0":
         return ""
-    return f"it returned {code}: {_last_line(log_file(settings)) or 'it said nothing'}"
+    return f"it returned {code}: {_last_line(log_file(settings)) or 'it printed nothing'}"
 
 
 def _last_line(log: Path) -> str:

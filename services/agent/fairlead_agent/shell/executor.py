@@ -121,7 +121,7 @@ class StepExecutor:
             failure = self._devices.cut(order)
         elif not failure:
             failure = await asyncio.to_thread(self._devices.cut, order)
-        _log.info("a GPU is repartitioned", gpu=order.gpu, plan=order.plan, failure=failure)
+        _log.info("GPU repartitioned", gpu=order.gpu, plan=order.plan, failure=failure)
         self._results.was_cut(order.plan, failure)
 
     async def _busy(self, gpus: tuple[str, ...]) -> dict[str, str]:

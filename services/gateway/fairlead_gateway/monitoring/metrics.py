@@ -133,7 +133,7 @@ def _queues(views: Views, rooms: list[PoolRoom]) -> Iterator[Metric]:
         yield _gauge(f"fairlead_queue_{name}_gpus", f"GPUs {words}.", ["queue", "pool"], (
             ((d.path, d.pool), milli[d.path] / MILLI) for d in documents
         ))  # fmt: skip
-    yield _gauge("fairlead_queue_maximum_gpus", "GPUs that the queue may hold at most, where it says so.", ["queue", "pool"], (
+    yield _gauge("fairlead_queue_maximum_gpus", "GPUs that the queue may hold at most, where it sets a maximum.", ["queue", "pool"], (
         ((d.path, d.pool), d.gpu_quota_milli / MILLI) for d in documents if d.gpu_quota_milli is not None
     ))  # fmt: skip
     yield _gauge("fairlead_pending_jobs", "Jobs and elements that wait, of the queue and those below.", ["queue", "pool"], (
@@ -142,7 +142,7 @@ def _queues(views: Views, rooms: list[PoolRoom]) -> Iterator[Metric]:
     yield _gauge("fairlead_running_jobs", "Jobs and elements that have a place, of the queue and those below.", ["queue", "pool"], (
         ((d.path, d.pool), d.running) for d in documents
     ))  # fmt: skip
-    yield _gauge("fairlead_queue_budget_used_ratio", "Part of the budget that was used when the queue last said so.", ["queue", "pool"], (
+    yield _gauge("fairlead_queue_budget_used_ratio", "Part of the budget that was used when the queue last reported it.", ["queue", "pool"], (
         ((d.path, d.pool), d.budget.percent_reached / 100) for d in documents if d.budget is not None
     ))  # fmt: skip
 
@@ -156,7 +156,9 @@ def _idle(views: Views) -> Iterator[Metric]:
             jobs[label] += 1
             milli[label] += row.holds.gpu_milli_total
     labels = ["queue", "mode", "state"]
-    yield _gauge("fairlead_idle_jobs", "Runs that lie idle by a policy: told so, or asked back.", labels, jobs.items())
+    yield _gauge(
+        "fairlead_idle_jobs", "Runs that are idle under a policy: reported, or asked back.", labels, jobs.items()
+    )
     yield _gauge(
         "fairlead_idle_gpus", "GPUs that these hold.", labels, ((key, each / MILLI) for key, each in milli.items())
     )
@@ -225,7 +227,7 @@ class TelemetryCollector(Collector):
         yield delay
         damaged = GaugeMetricFamily(
             "fairlead_warehouse_made_anew",
-            "1 where telemetry found its database damaged at its start, and made it anew.",
+            "1 where telemetry found its database damaged at its start and rebuilt it.",
         )
         damaged.add_metric([], bool(state.damage))
         yield damaged
@@ -255,9 +257,7 @@ class Metrics:
             "fairlead_gateway_commands", "Commands by service: published, pending, waiting for a decision.",
             ["service", "what"], registry=self.registry,
         )  # fmt: skip
-        folded = Gauge(
-            "fairlead_gateway_folded_sequence", "Log sequence that the views stand at.", registry=self.registry
-        )
+        folded = Gauge("fairlead_gateway_folded_sequence", "Log sequence of the views.", registry=self.registry)
         folded.set_function(lambda: views.sequence)
         self.refusals = Counter(
             "fairlead_gateway_refusals", "Requests refused before a route saw them, by reason.",

@@ -88,7 +88,7 @@ class ReadinessEvidence:
             return [Condition(code="bus_away", message="nats-server does not answer")]
         found = [self._damage(), self._commands(), *(self._writer(name, now) for name in WRITERS)]
         if not facts.near_end:
-            behind = f"the views stand at sequence {facts.sequence} of {facts.log_end}"
+            behind = f"the views are at sequence {facts.sequence} of {facts.log_end}"
             found.append(Condition(code="views_behind", message=behind))
         if not facts.has_room:
             found.append(
@@ -126,7 +126,9 @@ class ReadinessEvidence:
                 code=_STALLED[name], message=f"the server does not store {name}'s commit: {seen.alive.refused}"
             )
         if now - seen.moved > STALLED_S:
-            stands = f"{name} has stood at sequence {seen.alive.sequence} for {now - seen.moved:.0f} s; the log goes on"
+            stands = (
+                f"{name} has been at sequence {seen.alive.sequence} for {now - seen.moved:.0f} s, while the log grows"
+            )
             return Condition(code=_STALLED[name], message=stands)
         return None
 

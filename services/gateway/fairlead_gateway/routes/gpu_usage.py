@@ -95,7 +95,7 @@ def current_use_routes(bus: Bus, identities: Identities) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/use", summary="What running jobs' GPUs do now, by the newest samples; null where nobody knows",
+        "/v1/use", summary="Current use of running jobs' GPUs, by the newest samples; null where unknown",
         responses=answers_with("JobUses"),
     )  # fmt: skip
     async def get_use(request: Request, jobs: Jobs) -> Response:

@@ -131,7 +131,7 @@ def routes(verbs: IdleRoutes, views: Views) -> APIRouter:
 
     @router.get(
         "/v1/idle",
-        summary="Who lies idle, by which policies, and what dry runs would have saved",
+        summary="Idle runs, their policies, and what dry runs would have saved",
         responses=answers_with("Idle"),
     )
     async def get_idle() -> Response:

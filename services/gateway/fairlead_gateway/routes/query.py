@@ -275,7 +275,7 @@ def _born(token: str) -> int:
 
 
 def _bad_token() -> HttpError:
-    return bad_parameter("continue", "expected the `next` of the page before, as it stands")
+    return bad_parameter("continue", "expected the unchanged `next` of the previous page")
 
 
 async def retired_job(bus: Bus, job: str) -> bytes:

@@ -66,7 +66,7 @@ class SqlRoutes:
         """End the caller's query of that name. Raises Refused (404)."""
         caller = caller_of(self._identities, request)
         if not await self._cancel(caller, name[:80]):
-            raise not_found("query", name[:80], hint="it has ended, or it was asked by somebody else")
+            raise not_found("query", name[:80], hint="it has ended, or it belongs to another user")
         return JsonResponse({"id": name, "cancelled": True})
 
     async def _answer(self, request: Request, caller: Caller, name: str, asked: bytes) -> bytes:

@@ -173,7 +173,10 @@ def _results(one: int) -> dict[str, Any]:
             "description": "Decided: a list's results in order, or what an earlier request under the key led to",
             "content": _json(result),
         },
-        "202": {"description": "Stored, not decided yet; GET /v1/commands/{id} tells later", "content": _json(result)},
+        "202": {
+            "description": "Stored, not decided yet; GET /v1/commands/{id} shows the outcome",
+            "content": _json(result),
+        },
     }
 
 

@@ -67,8 +67,8 @@ class RequestGuard:
             return refused
         if upgrades and _loses_body(headers):
             return HttpError(
-                400, "upgrade_with_body", "expected no Upgrade header beside a body: the body would be lost",
-                errors=[FieldError(field="Upgrade", message="expected none beside a body")],
+                400, "upgrade_with_body", "expected no Upgrade header with a body: the body would be lost",
+                errors=[FieldError(field="Upgrade", message="expected none with a body")],
                 hint="send plain HTTP/1.1 (curl: --http1.1)",
             )  # fmt: skip
         if scope["method"] in CHANGING and _is_foreign(origins, sites, host):
@@ -239,7 +239,7 @@ class RefusalLimit:
                 return HttpError(
                     429, "too_many_refusals",
                     f"over {most:.0f} changes of this client or address were refused within a minute; further ones wait",
-                    hint="mend what the refusals name before sending more; reading goes on", retry_after_s=wait_s,
+                    hint="correct what the refusals name before sending more; reads are still served", retry_after_s=wait_s,
                 )  # fmt: skip
         return None
 

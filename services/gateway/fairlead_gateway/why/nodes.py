@@ -112,7 +112,7 @@ def reservation(room: StarvationRow) -> str:
 
 def _from(room: StarvationRow) -> str:
     if not room.start_ns:
-        return f"; nobody knows when {_jobs(room.waits_for)} will end" if room.waits_for else ""
+        return f"; it is unknown when {_jobs(room.waits_for)} will end" if room.waits_for else ""
     by = ""
     if room.waits_for and room.basis == "limits":
         limits = "limit" if len(room.waits_for) == 1 else "limits"

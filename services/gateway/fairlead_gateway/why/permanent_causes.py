@@ -47,8 +47,8 @@ def selector(views: Views, row: JobRow) -> CauseMessage:
 
 #: {setter of a taint that goes by itself: when it does}
 _GOES_BY_ITSELF = {
-    "health": "it goes when the node is well again, or restored: fairlead nodes",
-    "silence": "it goes when the node's agent is heard again: look at the agent's log there",
+    "health": "it is removed when the node is healthy again, or restored: fairlead nodes",
+    "silence": "it is removed when the node's agent reports again: look at the agent's log there",
 }
 
 

@@ -40,19 +40,19 @@ def idle_reason(row: JobRow, where: str) -> Reason | None:
 
 def _lies(seen: IdleReport) -> str:
     if seen.rule == "lifetime":
-        return f"has run for longer than {_policy(seen)} lets it"
-    return f"lies idle since {rfc3339(seen.since_ns)} {_by(seen)}"
+        return f"has run for longer than {_policy(seen)} allows"
+    return f"idle since {rfc3339(seen.since_ns)} {_by(seen)}"
 
 
 def _then(seen: IdleReport) -> str:
     if seen.mode == "dry_run":
         return "the policy is on trial, so nothing follows"
     if not seen.reclaim_at_ns or seen.action not in _THEN:
-        return "its owner is told, and nothing follows"
+        return "its owner is notified, and nothing follows"
     at = rfc3339(seen.reclaim_at_ns)
     if seen.mode == "on_demand":
         when = "from now on" if seen.asked_ns else f"from {at} on"
-        return f"{when} it is given to whoever waits for what it holds: then {_THEN[seen.action]}"
+        return f"{when} it is reclaimed once a job waits for what it holds: then {_THEN[seen.action]}"
     return f"at {at} {_THEN[seen.action]}, unless it is used or extended before"
 
 
@@ -69,37 +69,37 @@ def _extended(row: JobRow, where: str) -> Reason | None:
 def idle_stop(row: JobRow) -> str:
     """Return the message for a run that is being stopped because it is idle."""
     seen = row.reclaimed
-    told = "it lay idle when the stop was decided, and was used since"
+    told = "it was idle when the stop was decided and has been used since"
     if seen is not None:
-        told = _over(seen) if seen.rule == "lifetime" else f"it lies idle {_by(seen)}"
+        told = f"it {_over(seen)}" if seen.rule == "lifetime" else f"it is idle {_by(seen)}"
     then = "queued again" if seen is None or seen.action == "requeue" else "its job ends"
     return f"{told}; its notice is over, so it is being stopped, and {then}"
 
 
 def reclaim_cause(row: JobRow) -> str:
-    """Return why a run was taken back, as a clause behind "because", with the evidence."""
+    """Return why a run was reclaimed, as a clause without a subject, with the evidence."""
     seen = row.reclaimed
     if seen is None:
-        return "it lay idle"
-    return _over(seen) if seen.rule == "lifetime" else f"it lay idle {_by(seen)}"
+        return "idle"
+    return _over(seen) if seen.rule == "lifetime" else f"idle {_by(seen)}"
 
 
 def idle_evidence(row: JobRow) -> dict[str, int | str]:
-    """The numbers behind `taken_back`."""
+    """Return the numbers behind `reclaim_cause`."""
     return _detail(row.reclaimed) if row.reclaimed is not None else {}
 
 
 def next_after_end(row: JobRow) -> str:
     """Return what becomes of the job of a run that was taken back."""
     if row.reclaimed is not None and row.reclaimed.action != "requeue":
-        return "nothing: its job ends, as the policy says"
-    return "nothing: it is queued again and goes on with the rest of its time"
+        return "nothing: its job ends, as the policy requires"
+    return "nothing: it is queued again and continues with the rest of its time"
 
 
 def after_idle_reclaim(row: JobRow, now: Reason) -> Reason:
     """The reason of a job that waits because its run lay idle: the policy's evidence, then what keeps it waiting."""
     return Reason(
-        code="reclaimed", message=f"was taken back because {reclaim_cause(row)}; now {now.message}",
+        code="reclaimed", message=f"reclaimed: {reclaim_cause(row)}; now {now.message}",
         detail={**idle_evidence(row), "now": now.code} | now.detail,
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def reclaimed_for_it(views: Views, row: JobRow) -> str:
 
 
 def _over(seen: IdleReport) -> str:
-    return f"it had run for longer than {_policy(seen)} lets it"
+    return f"ran for longer than {_policy(seen)} allows"
 
 
 def _policy(seen: IdleReport) -> str:
@@ -125,7 +125,7 @@ def _policy(seen: IdleReport) -> str:
 
 def _by(seen: IdleReport) -> str:
     told = words(seen)
-    return f"by {_policy(seen)}{f' ({told})' if told else ''}"
+    return f"under {_policy(seen)}{f' ({told})' if told else ''}"
 
 
 def _detail(seen: IdleReport) -> dict[str, int | str]:
@@ -185,7 +185,7 @@ def might_yield(views: Views, victim: Victim, queue: str, priority: int) -> str:
     if victim.rule == "over_slice":
         return f"{whose} has had its slice, and this would go before it"
     if victim.rule == "idle":
-        return f"{whose} lies idle"
+        return f"{whose} is idle"
     if row is None or victim.rule == "over_share":
         return f"{whose}: {row.queue if row is not None else 'its queue'} has more than its share, {queue} less than its own"
     resource = "gpu" if row.request.gpu_milli_total else "cpu"
@@ -209,7 +209,7 @@ def preemption_reason(row: JobRow, where: str) -> Reason:
         message=f"{where}; is asked to yield {_to_whom(row, row.yielding)} and ends within its grace{grace}",
         detail={
             "preempted_for": row.yielding.beneficiary, "rule": row.yielding.rule,
-            "next": next_after_end(row) if row.yielding.rule == "idle" else "nothing: it is queued again and goes on with the rest of its time",
+            "next": next_after_end(row) if row.yielding.rule == "idle" else "nothing: it is queued again and continues with the rest of its time",
         },
     )  # fmt: skip
 
@@ -231,7 +231,7 @@ def _lost(row: JobRow) -> str:
     """Return the work that the job's last end has cost it; "" where there is nothing to report."""
     if row.lost_last_ns < SECOND_NS:
         return ", with nothing lost" if row.saved_ns else ""
-    since = "since it had saved" if row.saved_ns else "of work, none of which it said to have saved"
+    since = "since it had saved" if row.saved_ns else "of work, none of which it had reported as saved"
     return f" and lost {format_duration(row.lost_last_ns)} {since}"
 
 

@@ -44,11 +44,11 @@ def _what_follows(views: Views, policy: OnPartition, node: NodeRow) -> tuple[str
     """In words, and what a person can do."""
     if "loss" in views.plans.tripped:
         return (
-            "so many nodes are at once that nothing is started elsewhere before somebody has looked",
+            "so many nodes are silent at once that nothing is started elsewhere until an operator has looked",
             "fairlead breaker",
         )
     if policy.strict:
-        told = "strict: it is not started elsewhere before its node, or an admin, says that it has ended there"
+        told = "strict: it is not started elsewhere before its node or an admin confirms that it has ended there"
         return told, f"fairlead declare-dead {node.id}, once you have seen that nothing runs there"
     if policy.replace_after_ns:
         return f"it is started elsewhere at {rfc3339(node.heard_ns + policy.replace_after_ns)} at the earliest", "wait"
@@ -56,7 +56,7 @@ def _what_follows(views: Views, policy: OnPartition, node: NodeRow) -> tuple[str
 
 
 _FAILURES = {
-    "idle": "it lay idle",
+    "idle": "it was idle",
     "time_limit": "it reached its time limit",
     "start_failed": "it could not be started",
     "oom": "it was killed for exceeding its memory limit",
@@ -180,7 +180,7 @@ def _failed(views: Views, row: JobRow) -> Reason:
     message = _ended(row, how) + (f": {row.message}" if row.message else "")
     numbers: dict[str, int | str] = {"reason": row.reason, "attempt": row.attempt}
     if row.reason == "idle":
-        message = _ended(row, f"was taken back because {preemption.reclaim_cause(row)}; ended")
+        message = _ended(row, f"reclaimed: {preemption.reclaim_cause(row)}; ended")
         numbers |= preemption.idle_evidence(row)
     if row.exit_code is not None:
         numbers["exit_code"] = row.exit_code

@@ -70,7 +70,7 @@ def most_left(
         if not short:
             return NO_CAUSE
         best = max(sorted(short), key=lambda name: short[name])
-        beside = " beside the GPUs" if row.request.gpu_milli else ""
+        beside = " with free GPUs" if row.request.gpu_milli else ""
         told = f"the most that is left on one of them{beside} is {counted(resource, short[best])}, on {best}"
         return CauseMessage(told, numbers(resource, most_left=short[best]))
 
@@ -92,7 +92,7 @@ def apart(views: Views, row: JobRow) -> CauseMessage:
         if len(free) >= need and need and numa:
             counts = Counter(numa[at] for at in free)
             lying.append(f"{node.id} {' + '.join(str(counts[each]) for each in sorted(counts))}")
-    where = " and ".join(TOGETHER[level] for level in inside) or "with CPUs beside them"
+    where = " and ".join(TOGETHER[level] for level in inside) or "with CPUs close to them"
     told = f", free on NUMA nodes: {name_list(lying)}" if lying else ""
     return CauseMessage(
         f"no node has {unit_of(asked)} free {where}{told}",

@@ -93,7 +93,7 @@ _TELL: dict[str, Callable[[Views, JobRow], CauseMessage]] = {
     "draining": transient_causes.in_state("draining", "drained", then=_WAIT_FOR_IT), "cordoned": transient_causes.in_state("cordoned", then=_WAIT_FOR_IT),
     "quarantined": transient_causes.in_state("quarantined", then="a person releases them: fairlead nodes"),
     "suspect": transient_causes.in_state("suspect", then="it is tried when the run that a suspect node has does well"),
-    "lost": transient_causes.in_state("lost", then="it is tried when they are heard of again: fairlead doctor"),
+    "lost": transient_causes.in_state("lost", then="it is tried when they report again: fairlead doctor"),
 }  # fmt: skip
 _OF_ALL_KINDS = frozenset({"taint", "draining", "cordoned", "quarantined", "suspect", "lost"})
 

@@ -66,7 +66,7 @@ def pause(draft: CommitDraft, asked: PauseRollout, cause: str) -> CommandRefusal
     """Begin no further node."""
     rollout = draft.state.rollouts.get(asked.name)
     if rollout is None or rollout.paused:
-        return _unknown(asked.name, "that goes on")
+        return _unknown(asked.name, "that is running")
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.RolloutPaused(cause=cause, name=asked.name, by=asked.user, reason=reason),

@@ -219,9 +219,7 @@ def _not_allowed(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
         return None
     if command.user in settings.users or command.project in settings.projects:
         return None
-    who = f"user {command.user[:40] or '(nobody)'}" + (
-        f" and project {command.project[:40]}" if command.project else ""
-    )
+    who = f"user {command.user[:40] or '(none)'}" + (f" and project {command.project[:40]}" if command.project else "")
     return SubmitRefusal(
         "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
     )

@@ -166,7 +166,9 @@ def _move(plan: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
         return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
     pool = pool_name(plan.queues(), command.queue)
     if pool != job.lane.klass.pool.name:
-        message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it anew"
+        message = (
+            f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it again"
+        )
         return _conflict(command.id, cause, message)
     refused = unnamed_model_refusal(plan, command.queue, job.lane.klass.request)
     if refused is not None:

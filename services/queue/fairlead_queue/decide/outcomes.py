@@ -124,8 +124,8 @@ def ends_when_idle(job: LiveJob) -> bool:
 
 def _idle_end(job: LiveJob, end: AttemptEnd) -> JobFailed:
     wish = decisive(job.idle)
-    how = "it had run too long" if wish.rule == "lifetime" else "it lay idle"
-    told = f"{how} by the {wish.rule} policy of {wish.scope}, and its notice was over"
+    how = "it ran too long" if wish.rule == "lifetime" else "it was idle"
+    told = f"{how} under the {wish.rule} policy of {wish.scope}, and its notice was over"
     return _fail(job, end, "idle", told)
 
 

@@ -234,7 +234,7 @@ def _removal_problems(
         yield TemporaryProblem(f"queues.{path}: {told}; wait until all have ended, or cancel them")
     elif jobs and not move_to:
         told = "1 job waits in it" if jobs == 1 else f"{jobs} jobs wait in it"
-        yield f"queues.{path}: {told}; say where to (--move-to QUEUE), or cancel all of them"
+        yield f"queues.{path}: {told}; name another queue for them (--move-to QUEUE), or cancel all of them"
     if queue is None or not move_to:
         return
     if move_to not in after.queues or move_to in inner:

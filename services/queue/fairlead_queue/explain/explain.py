@@ -136,7 +136,7 @@ def _numbers(closed: ClosedGate) -> dict[str, int | str]:
 LAID_OUT_MAX = 500
 #: {closed gate: reason why no estimate is possible}
 _KEPT = {
-    "reserved": "what it needs is kept for queues that do not lend it, and when they use less nobody knows",
+    "reserved": "what it needs is kept for queues that do not lend it, and it is unknown when they will use less",
     "claimed": "what it needs is kept for a job that has waited longer",
 }
 
@@ -146,7 +146,7 @@ def estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -
     pool = job.lane.klass.pool
     begin_ns = max(now_ns, command.start_at_ns)
     if command.after:
-        return Estimate(basis="it waits for other jobs, whose end nobody knows")
+        return Estimate(basis="it waits for other jobs, whose end is unknown")
     if not pool.is_known():
         return Estimate(basis="no node of the pool is known yet")
     closed = closed_gate(state, job.lane)

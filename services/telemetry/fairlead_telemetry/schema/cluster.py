@@ -89,7 +89,7 @@ QUEUES = Relation(
         Column(
             "waiting",
             "BIGINT",
-            "jobs scheduled, queued, held or offered; neither arrays themselves nor elements never offered",
+            "jobs scheduled, queued, held or offered; without arrays themselves and elements never offered",
         ),
         Column("running", "BIGINT", "jobs placed, running or stopping"),
         Column("ended", "BIGINT", "jobs that reached an end state"),

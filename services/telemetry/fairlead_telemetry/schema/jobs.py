@@ -126,8 +126,8 @@ RUNS = Relation(
         Column("exit_code", "INTEGER", "of the rank that decided the outcome"),
         Column("signal", "INTEGER", "of the rank that decided the outcome"),
         Column("gpu_seconds", "DOUBLE", "GPU-seconds held on all nodes"),
-        Column("noticed_at", "TIMESTAMP", "when it was told that its end is near; empty where it was not"),
-        Column("saved_at", "TIMESTAMP", "when it said last that its work is saved; empty where it never did"),
+        Column("noticed_at", "TIMESTAMP", "when it was notified of its end; empty where it was not"),
+        Column("saved_at", "TIMESTAMP", "when it last reported its work as saved; empty where it never did"),
         Column(
             "lost_seconds", "DOUBLE", "of an end that was no success: run time since it had saved, or since it started"
         ),
@@ -160,7 +160,7 @@ PREEMPTIONS = Relation(
         Column("queue", "VARCHAR", "path of the queue that it ran in"),
         Column("beneficiary", "VARCHAR", "job that it made way for"),
         Column("rule", "VARCHAR", "which rule allowed it"),
-        Column("saved_at", "TIMESTAMP", "when the run said last that its work is saved; empty where it never did"),
+        Column("saved_at", "TIMESTAMP", "when the run last reported its work as saved; empty where it never did"),
         Column("ended_at", "TIMESTAMP", "when every rank had ended; empty where that is yet to come"),
         Column("lost_seconds", "DOUBLE", "run time since it had saved, or since it started; empty where it ended well"),
         Column("lost_gpu_seconds", "DOUBLE", "the same, times its GPUs as they are charged"),
@@ -202,7 +202,7 @@ REQUEUES = Relation(
         Column("signal", "INTEGER", "of the rank that decided the outcome"),
         Column("lost_seconds", "DOUBLE", "run time since it had saved, or since it started; empty where it never ran"),
         Column("lost_gpu_seconds", "DOUBLE", "the same, times its GPUs as they are charged"),
-        Column("sequence", "UBIGINT", "log sequence of the event that says so"),
+        Column("sequence", "UBIGINT", "log sequence of that event"),
     ),
     """
     WITH run AS (

@@ -46,10 +46,10 @@ EVENTS = Relation(
         Column("attempt", "UINTEGER", "attempt, where the event names one"),
         Column("node", "VARCHAR", "node, where the event names one"),
         Column("queue", "VARCHAR", "queue path that the event names; else the one that its job was in"),
-        Column("user", "VARCHAR", "who did it; of an event that nobody asked for, the owner of its job"),
+        Column("user", "VARCHAR", "who did it; for an event without a requester, the owner of its job"),
         Column("cause", "VARCHAR", "what led to it: cmd:<id>, <sequence>.<idx>, report:<node>:<n> or clock"),
         # Half the room that DuckDB's own choice takes, and a sixth of the time to store an event.
-        Column("body", "JSON", "the whole event as it stands in the log", "zstd"),
+        Column("body", "JSON", "the whole event as in the log", "zstd"),
     ),
 )
 CURSOR = Relation(
@@ -94,7 +94,7 @@ SAMPLE_HEADS = Relation(
 )
 SAMPLE_REFUSALS = Relation(
     "sample_refusals",
-    "Sample batches that were refused since the service started: its start reads the stream, and counts, anew.",
+    "Sample batches that were refused since the service started; the count restarts with the service.",
     (
         Column("node", "VARCHAR", "node on whose subject they came"),
         Column("reason", "VARCHAR", "garbage, other_node, future or past"),

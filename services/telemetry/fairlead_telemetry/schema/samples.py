@@ -78,13 +78,13 @@ USES = Relation(
         Column("run", "VARCHAR", "<job>.<attempt>"),
         Column("rank", "INTEGER", "rank of the run"),
         Column("memory_mib", "BIGINT", "device memory of its processes"),
-        Column("utilization_pct", "INTEGER", "its part of the GPU's time; 0 also where the driver does not say"),
+        Column("utilization_pct", "INTEGER", "its part of the GPU's time; 0 also where the driver does not report it"),
         PLAYED,
     ),
 )
 RESOURCES = Relation(
     "resources",
-    "What each rank of a run uses of its node besides GPUs; counters rise from its start; kept as long as samples.",
+    "CPU, memory, disk and network use of each rank of a run; counters rise from its start; kept as long as samples.",
     (
         *_WHEN,
         Column("run", "VARCHAR", "<job>.<attempt>"),
@@ -95,9 +95,7 @@ RESOURCES = Relation(
         Column("disk_written_bytes", "BIGINT", "bytes written to disks"),
         Column("network_rx_bytes", "BIGINT", "bytes received, of a run with a network of its own"),
         Column("network_tx_bytes", "BIGINT", "bytes sent, likewise"),
-        Column(
-            "terminal_ns", "BIGINT", "when somebody last typed into one of its terminals, Unix ns; NULL: it has none"
-        ),
+        Column("terminal_ns", "BIGINT", "when a user last typed into one of its terminals, Unix ns; NULL: it has none"),
         Column("simulated", "BOOLEAN", "true where the node's GPUs are played"),
     ),
 )
@@ -187,7 +185,7 @@ _OF_SUMS = (
     Column("uuid", "VARCHAR", "GPU or MIG instance"),
     Column("run", "VARCHAR", "<job>.<attempt> that held it, empty if none"),
     Column("samples", "BIGINT", "how many samples these are made of"),
-    Column("busy_pct", "DOUBLE", "share of the samples in which a kernel was running, or nobody knows"),
+    Column("busy_pct", "DOUBLE", "share of the samples in which a kernel was running or may have been"),
     Column("utilization_pct", "DOUBLE", "mean over the samples"),
     Column("utilization_pct_max", "INTEGER", "greatest of the samples"),
     Column("memory_used_mib", "DOUBLE", "mean device memory in use"),

@@ -127,7 +127,7 @@ _RUN = """
 
 IDLE = Relation(
     "idle",
-    "Every time that a run counted as idle by a policy: what decided, who was told when, and what became of it.",
+    "Every time that a run counted as idle under a policy: the evidence, the notification, and the outcome.",
     (
         Column("job", "VARCHAR", "job or array element"),
         Column("attempt", "UINTEGER", "attempt"),
@@ -138,21 +138,21 @@ IDLE = Relation(
         Column("action", "VARCHAR", "note, warn, stop, requeue or shrink"),
         Column("mode", "VARCHAR", "dry_run, on_demand or always"),
         Column("idle_since", "TIMESTAMP", "UTC; of lifetime: when it started"),
-        Column("said_at", "TIMESTAMP", "when it was said, and its owner was told"),
+        Column("said_at", "TIMESTAMP", "when it was reported and its owner notified"),
         Column("reclaim_at", "TIMESTAMP", "when the notice was to be over; empty where nothing followed"),
         Column("evidence", "JSON", "the signals that decided: [{signal, highest, mean, threshold, samples}]"),
         Column("foreseen_at", "TIMESTAMP", "of a dry run: when it would have been asked back"),
         Column("shrunk_at", "TIMESTAMP", "when its lease was cut"),
         Column("lease_until", "TIMESTAMP", "until when"),
         Column("requested_at", "TIMESTAMP", "when it was asked back"),
-        Column("on_demand", "BOOLEAN", "only for somebody who waits; empty where it was not asked back"),
+        Column("on_demand", "BOOLEAN", "only for a waiting job; empty where it was not asked back"),
         Column("reclaim_evidence", "JSON", "the signals that decided that"),
         Column("active_at", "TIMESTAMP", "when that was withdrawn; empty where it was not"),
         Column("active_reason", "VARCHAR", "active, unseen, extended or policy"),
         Column("active_evidence", "JSON", "of active: the signals that rose"),
-        Column("run_ended_at", "TIMESTAMP", "when the run had ended; empty while it goes on"),
+        Column("run_ended_at", "TIMESTAMP", "when the run had ended; empty while it runs"),
         Column("gpus", "DOUBLE", "what it holds, a share of a GPU as that"),
-        Column("sequence", "UBIGINT", "log sequence of the event that said it"),
+        Column("sequence", "UBIGINT", "log sequence of the event"),
     ),
     f"""
     WITH {_RUN}
@@ -168,7 +168,7 @@ IDLE = Relation(
 )
 IDLE_EXTENSIONS = Relation(
     "idle_extensions",
-    "Every time that somebody kept the idle policies off a run.",
+    "Every extension that kept the idle policies off a run.",
     (
         Column("job", "VARCHAR", "job or array element"),
         Column("attempt", "UINTEGER", "attempt"),
@@ -192,9 +192,9 @@ IDLE_SAVINGS = Relation(
         Column("user", "VARCHAR", "whose runs"),
         Column("queue", "VARCHAR", "path of the queue that they ran in"),
         Column("reclaims", "BIGINT", "how often it would have asked a run back"),
-        Column("gpu_hours", "DOUBLE", "GPU-hours that others could have had; up to cursor.at_ns where it goes on"),
+        Column("gpu_hours", "DOUBLE", "GPU-hours that others could have had; up to cursor.at_ns while it lasts"),
         Column("came_alive", "BIGINT", "how many of them were active again later: work that would have been lost"),
-        Column("unseen", "BIGINT", "how many of them nobody could judge any more"),
+        Column("unseen", "BIGINT", "how many of them could not be judged any more"),
     ),
     f"""
     WITH {_RUN}

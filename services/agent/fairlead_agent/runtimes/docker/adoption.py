@@ -98,7 +98,7 @@ async def end_others(engine: EngineLink, whose: Installation, epochs: Mapping[Ru
         raise RuntimeUnfit(
             f"these containers run without a journal in {whose.directory} and cannot be removed: "
             f"{', '.join(each.name for each in others)}; the node cannot be used before they are gone: remove them, or "
-            "boot it anew"
+            "reboot the node"
         ) from error
     return [each for each in there if is_ours(each, whose, epochs)]
 

@@ -305,7 +305,7 @@ async def _unanswered(engine: EngineLink, run: ContainerRun) -> Exit | None:
         message = "ended by the agent itself, since the Docker engine did not answer"
         return Exit(signal=run.direct, message=message) if run.direct == signal.SIGKILL else Exit(message=message)
     if run.gone_at and time.monotonic() - run.gone_at >= engine.patience.silent_s:
-        return Exit(message="it has ended, and the Docker engine does not say how")
+        return Exit(message="it has ended, and the Docker engine does not report how")
     await asyncio.sleep(engine.patience.retry_s)
     run.news.set()
     return None

@@ -81,9 +81,7 @@ def user_of(api: docker.APIClient, name: str, user: str) -> tuple[int, int]:
     users = _users(_etc_passwd(api, name))
     known = users.get(who) or ((int(who), 0) if who.isdecimal() else None)
     if known is None:
-        raise ValueError(
-            f'the image says that its user is "{user[:80]}", and has no such user; it cannot be given secrets'
-        )
+        raise ValueError(f'the image sets its user to "{user[:80]}", but has no such user; it cannot be given secrets')
     return known
 
 

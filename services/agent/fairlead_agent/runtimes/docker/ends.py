@@ -18,7 +18,7 @@ _NAMES = {
 }  # fmt: skip
 SIGNALS_MAX = 64
 OVER_MEMORY = "killed: over its memory limit"
-GONE = Exit(message="its container was removed by somebody else")
+GONE = Exit(message="its container was removed from outside Fairlead")
 #: The exit codes with which a container ends that the engine itself stops.
 _STOPPED = (SIGNALLED + KILL, SIGNALLED + TERM)
 _ENDS_THEM = {True: "", False: ", which ends its containers when it stops (live-restore is off)"}
@@ -51,7 +51,7 @@ def how(state: Mapping[str, Any], heard: Heard) -> Exit:
         return Exit(signal=number)
     if heard.foreign:
         return Exit(
-            message=f"somebody else ended it through the engine, with {name_of(heard.foreign)} (exit code {code})"
+            message=f"it was ended from outside Fairlead through the engine, with {name_of(heard.foreign)} (exit code {code})"
         )
     if heard.engine_away and (code in _STOPPED or not heard.engine_spares):
         # Also with code 0: that is how a polite program ends when the engine's stop asks it to, its work half done.

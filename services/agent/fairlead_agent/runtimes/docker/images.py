@@ -88,7 +88,7 @@ class Images:
                 pull.task.cancel()
         found = await self._here(name)
         if found is None:
-            raise PullFailed(classify(name, 0, "it was pulled, and is not there: somebody removed it"))
+            raise PullFailed(classify(name, 0, "it was pulled but is missing: it was removed from outside Fairlead"))
         say(f"image {name} is here: {found.digest}")
         return found
 
@@ -147,7 +147,7 @@ class Images:
         except docker.errors.InvalidRepository as error:
             return classify(name, 400, str(error))
         except TimeoutError:
-            return classify(name, 0, f"timeout: nothing was heard of it for {self._stall_s:.0f} s")
+            return classify(name, 0, f"timeout: no progress for {self._stall_s:.0f} s")
         except OSError as error:
             return classify(name, 0, f"broke off: {error}")
 

@@ -40,11 +40,11 @@ FAULTS: dict[Kind, StartFault] = {
 }  # fmt: skip
 _AGAIN: tuple[Kind, ...] = ("rate_limit", "registry", "no_host", "network", "unknown")
 MEANS: dict[Kind, str] = {
-    "reference": "is not the name of an image; mend `image` in the job file",
+    "reference": "is not the name of an image; correct `image` in the job file",
     "not_allowed": "is not from a registry that this node may use",
     "not_found": "is not in its registry; check its name and tag",
     "denied": "was refused by its registry: it is not there, or the node's engine may not read it (docker login)",
-    "rate_limit": "was not given: the registry says that this node asks too often",
+    "rate_limit": "was refused: the registry limits the rate of requests of this node",
     "registry": "was not given: its registry fails",
     "no_host": "was not got: its registry does not exist",
     "network": "was not got: its registry cannot be reached from this node",

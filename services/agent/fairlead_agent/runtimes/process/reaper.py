@@ -138,5 +138,5 @@ async def end_strangers(talk: Conversation, whose: Whose, known: Collection[str]
     except TimeoutError as error:
         raise RuntimeUnfit(
             f"these run without a journal in {whose.home} and do not end when killed: {', '.join(sorted(strangers))}; "
-            "the node cannot be used before they are gone: see what they hang in, or boot it anew"
+            "the node cannot be used before they are gone: find out what blocks them, or reboot the node"
         ) from error

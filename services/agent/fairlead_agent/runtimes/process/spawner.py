@@ -348,7 +348,9 @@ class Spawner:
                 self.end(key, code, number, oom)
             elif now - since > VANISH_S:
                 self.vanishing[pid] = (key, code, number, float("inf"), oom)
-                sys.stderr.write(f"{key}: what it has started does not end when killed; its end is told when it has\n")
+                sys.stderr.write(
+                    f"{key}: its processes do not end when killed; its end is reported when they have ended\n"
+                )
 
     def kill_left(self) -> set[int]:
         """Kill what carries the mark of an ended run; the marks that were found."""

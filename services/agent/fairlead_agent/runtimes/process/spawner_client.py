@@ -251,7 +251,7 @@ class Conversation:
         """The same. Raises RuntimeUnfit for one of a spawner that we might not understand."""
         if listing.protocol not in PROTOCOLS:
             raise RuntimeUnfit(
-                f"the spawner in {self._home} speaks version {listing.protocol} of its protocol, this agent knows "
+                f"the spawner in {self._home} uses version {listing.protocol} of its protocol, this agent knows "
                 f"{PROTOCOLS[0]} to {PROTOCOLS[-1]}: a newer agent has started it; start that version again, or drain the node first"
             )
         return listing
@@ -299,6 +299,6 @@ class Conversation:
                 self.ready = True
                 self._again(listing)
             except (OSError, TimeoutError) as error:
-                _log.error("no spawner answers; runs go on", directory=self._home, reason=str(error))
+                _log.error("no spawner answers; runs continue", directory=self._home, reason=str(error))
                 self._link.close()
                 await asyncio.sleep(RECONNECT_S)
