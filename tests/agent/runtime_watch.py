@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent.core.run_events import RunEvent, RunExited, RunPreparing, RunStarted, RunStartFailed
+from fairlead_agent.core.run_events import ProgramStarted, RunEvent, RunExited, RunPreparing, RunStartFailed
 from fairlead_agent.core.runs import Exit, RunKey
-from fairlead_agent.launch.plan import Launch, Place, Program, plan
+from fairlead_agent.launch.plan import Launch, NodePlace, Program, plan
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.events import StartFault
 
-PLACE = Place("n1", "127.0.0.1", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, gpus_simulated=True)
+PLACE = NodePlace("n1", "127.0.0.1", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, gpus_simulated=True)
 
 
 def launch(job: str, *command: str, image: str = "", env: dict[str, str] | None = None, **order: Any) -> Launch:
@@ -46,7 +46,7 @@ class Watch:
         match event:
             case RunPreparing(key):
                 self.prepared.append(key)
-            case RunStarted(key, image):
+            case ProgramStarted(key, image):
                 self.starts.append(key)
                 self.images[key] = image
             case RunStartFailed(key, message, fault):

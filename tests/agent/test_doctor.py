@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.doctor import checks, collect
-from fairlead_agent.doctor.checks import Check, Disk, Driver, Engine, Facts, Mode, Node
+from fairlead_agent.doctor.checks import Check, DiskSetup, DriverSetup, EngineSetup, MachineSetup, Mode, NodeSetup
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.setup import install
 from fairlead_agent.setup.install import Where
@@ -18,19 +18,19 @@ from tests.bus.keyed import Keyed
 from tests.cli.conftest import Run, run  # noqa: F401 -- a fixture
 
 GIB = 2**30
-ENGINE = Engine(
+ENGINE = EngineSetup(
     version="28.1.0", runc="1.3.3", live_restore=True, userns_remap=True, seccomp=True, cgroup="2", cdi=True
 )
-DRIVER = Driver(version="580.65.06", gpus=8, toolkit="1.18.0", environment_opens=False)
-GOOD = Facts(
-    python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", node=Node("n7", "docker", "nvml"), engine=ENGINE, driver=DRIVER,
-    disks=(Disk("/var/lib/fairlead", 100 * GIB, 50 * GIB),), clock_synchronised=True, bus_url="bus:4222", keyed=True,
+DRIVER = DriverSetup(version="580.65.06", gpus=8, toolkit="1.18.0", environment_opens=False)
+GOOD = MachineSetup(
+    python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", node=NodeSetup("n7", "docker", "nvml"), engine=ENGINE, driver=DRIVER,
+    disks=(DiskSetup("/var/lib/fairlead", 100 * GIB, 50 * GIB),), clock_synchronised=True, bus_url="bus:4222", keyed=True,
     modes=(Mode("/etc/fairlead/node.nk", 0o600, 0, 0o077),), agent_runs=True, guard_runs=True, spawner_runs=False,
     kernel={"kernel.pid_max": 4_194_304, "fs.inotify.max_user_instances": 8192, "vm.max_map_count": 1_048_576},
 )  # fmt: skip
 
 
-def bad(facts: Facts) -> list[Check]:
+def bad(facts: MachineSetup) -> list[Check]:
     return [check for check in checks.judge(facts) if check.level != "ok"]
 
 
@@ -64,14 +64,14 @@ def driver(**changed: Any) -> dict[str, Any]:
         ({"modes": (Mode("/var/lib/fairlead", 0o777, 0, 0o022),)}, "modes", "FAIL", "chmod 0755 /var/lib/fairlead"),
         ({"agent_runs": False}, "agent", "FAIL", "systemctl start fairlead-agent"),
         ({"guard_runs": False}, "guard", "warn", "systemctl start fairlead-guard"),
-        ({"node": Node("n7", "process", "nvml"), "spawner_runs": False}, "spawner", "FAIL", "systemctl restart"),
+        ({"node": NodeSetup("n7", "process", "nvml"), "spawner_runs": False}, "spawner", "FAIL", "systemctl restart"),
         (engine(silent="refused"), "docker", "FAIL", "systemctl start docker"),
         (engine(live_restore=False), "docker live-restore", "warn", '"live-restore": true'),
         (
-            {"node": Node("n7", "docker", "nvml", address="10.0.0.7")}, "docker gangs", "warn", "set FAIRLEAD_GANG_NETWORK=host",
+            {"node": NodeSetup("n7", "docker", "nvml", address="10.0.0.7")}, "docker gangs", "warn", "set FAIRLEAD_GANG_NETWORK=host",
         ),
         (
-            {"node": Node("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")}, "docker gangs", "FAIL",
+            {"node": NodeSetup("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")}, "docker gangs", "FAIL",
             'take "userns-remap" out',
         ),
         (engine(userns_remap=False), "docker userns", "warn", '"userns-remap": "default"'),
@@ -81,7 +81,7 @@ def driver(**changed: Any) -> dict[str, Any]:
         (engine(missing_limits=("swap",)), "limits", "warn", "swapaccount=1"),
         (engine(runc="1.1.15"), "runc", "FAIL", "install runc 1.2.8"),
         (engine(runc=""), "runc", "warn", "look by hand"),
-        ({"node": Node("n7", "docker", "nvml", True), **engine(runc="1.1.5+ds1")}, "runc", "warn", "install runc"),
+        ({"node": NodeSetup("n7", "docker", "nvml", True), **engine(runc="1.1.5+ds1")}, "runc", "warn", "install runc"),
         (driver(version=""), "nvidia driver", "FAIL", "install NVIDIA's driver"),
         (driver(gpus=0), "nvidia driver", "FAIL", "dmesg"),
         (driver(version="470.82.01"), "NVIDIA driver", "FAIL", "install a driver"),
@@ -93,8 +93,8 @@ def driver(**changed: Any) -> dict[str, Any]:
             driver(unlinked=("nvidia0", "nvidiactl")) | engine(by_systemd=True), "nvidia devices", "warn",
             "nvidia-ctk system create-dev-char-symlinks",
         ),
-        ({"disks": (Disk("/d", 100 * GIB, 9 * GIB),)}, "disk", "warn", "docker system prune"),
-        ({"disks": (Disk("/d", 100 * GIB, 4 * GIB),)}, "disk", "FAIL", "docker system prune"),
+        ({"disks": (DiskSetup("/d", 100 * GIB, 9 * GIB),)}, "disk", "warn", "docker system prune"),
+        ({"disks": (DiskSetup("/d", 100 * GIB, 4 * GIB),)}, "disk", "FAIL", "docker system prune"),
         ({"clock_synchronised": False}, "clock", "warn", "timedatectl set-ntp true"),
         ({"clock_synchronised": None}, "clock", "warn", "chrony"),
         ({"kernel": {"kernel.pid_max": 32_768}}, "kernel", "warn", "kernel.pid_max = 65536"),
@@ -112,20 +112,20 @@ def test_each_thing_that_is_wrong_is_said_once_with_its_cure(
 
 def test_a_machine_that_is_no_node_yet_is_told_how_it_becomes_one() -> None:
     """What can only be judged by settings is not judged."""
-    [check] = bad(Facts(python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", clock_synchronised=True))
+    [check] = bad(MachineSetup(python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", clock_synchronised=True))
     assert (check.name, check.level, "fairlead agent install" in check.mend) == ("settings", "FAIL", True)
 
 
 def test_a_node_without_gpus_or_containers_is_not_asked_for_them() -> None:
     """Neither engine nor driver; `auto` without a driver is a node of CPUs."""
-    node = GOOD._replace(node=Node("n7", "process", "none"), engine=None, driver=Driver(), spawner_runs=True)
+    node = GOOD._replace(node=NodeSetup("n7", "process", "none"), engine=None, driver=DriverSetup(), spawner_runs=True)
     assert bad(node) == []
-    assert bad(node._replace(node=Node("n7", "process", "auto"))) == []
+    assert bad(node._replace(node=NodeSetup("n7", "process", "auto"))) == []
 
 
 def test_gangs_on_the_nodes_network_need_engines_without_user_namespaces() -> None:
     """Then nobody is told to remap users; a loopback address is a node that no other one reaches anyway."""
-    gangs = Node("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")
+    gangs = NodeSetup("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")
     assert bad(GOOD._replace(node=gangs, engine=ENGINE._replace(userns_remap=False))) == []
     assert bad(GOOD._replace(node=gangs._replace(address="127.0.0.1", gang_network="bridge"))) == []
 
@@ -152,7 +152,7 @@ def test_a_real_node_is_read(keyed: Keyed, tmp_path: Path) -> None:
     bus_users.change(keyed.directory, lambda users: bus_users.with_key(users, "node", "n7", installed.public_key))
     keyed.server.restart()
     facts = collect.read(tmp_path)
-    assert (facts.bus, facts.keyed, facts.node) == ("", True, Node("n7", "process", "none"))
+    assert (facts.bus, facts.keyed, facts.node) == ("", True, NodeSetup("n7", "process", "none"))
     assert (facts.agent_runs, facts.spawner_runs, facts.guard_runs) == (False, False, False)
     assert {Path(mode.path).name for mode in facts.modes} == {"node.nk", "agent.env", "fairlead"}
     assert facts.kernel.keys() == checks.KERNEL_LEAST.keys()

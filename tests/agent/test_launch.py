@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.launch.plan import Place, Program, Unlaunchable, plan
+from fairlead_agent.launch.plan import NodePlace, Program, Unlaunchable, plan
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES
 from fairlead_schemas.wire.desired import RunOrder
 
-PROCESSES = Place("n1", "127.0.0.1", {"PATH": "/bin"}, gpus_simulated=True, containers=False)
+PROCESSES = NodePlace("n1", "127.0.0.1", {"PATH": "/bin"}, gpus_simulated=True, containers=False)
 CONTAINERS = PROCESSES._replace(containers=True)
 ORDER = RunOrder(job="7", attempt=1, rank=0, epoch=1, gpus=("GPU-a",))
 NAMES = st.builds(

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_agent.core.output_retention import Keep
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.launch.plan import Place, Unlaunchable, plan, read_program
+from fairlead_agent.launch.plan import NodePlace, Unlaunchable, plan, read_program
 from fairlead_agent.runtimes.run_directory import RunDirectories, cut_head
 from fairlead_agent.shell.output import read_piece
 from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds
@@ -124,7 +124,7 @@ def test_a_file_within_its_size_or_missing_is_left_alone(tmp_path: Path) -> None
 def test_an_order_brings_the_bounds_of_its_job_file() -> None:
     """They reach the runtime with the launch; a value out of range is the job's fault."""
     order = RunOrder(job="1", attempt=1, rank=0, epoch=1)
-    place = Place("n1", "10.0.0.1", {}, gpus_simulated=True)
+    place = NodePlace("n1", "10.0.0.1", {}, gpus_simulated=True)
     program = read_program(b'{"command":["true"],"output":{"keep":"1h","max":"1Gi"}}')
     assert plan(order, program, place).output == OutputBounds(HOUR * S, 1024)
     assert plan(order, read_program(b'{"command":["true"]}'), place).output == NODE_BOUNDS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.runtimes.docker import template
-from fairlead_agent.runtimes.docker.template import Bind, Engine, differences, image_volumes
+from fairlead_agent.runtimes.docker.template import Bind, ContainerEngine, differences, image_volumes
 from fairlead_agent.runtimes.pinning import Host, NumaShare, Unpinnable
 from fairlead_schemas.jobfile.agent_fields import CLOSED_PATHS, mount_faults
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES
@@ -21,7 +21,7 @@ from tests.agent.runtime_watch import Watch, incarnation, launch
 
 #: Two NUMA nodes of four CPUs and 8 GiB each.
 HOST = Host({0: NumaShare(frozenset(range(4)), 8192), 1: NumaShare(frozenset(range(4, 8)), 8192)}, frozenset({0}))
-ENGINE = Engine(host=HOST, cpus=8, verbs={"mlx5_0": ("/dev/infiniband/uverbs3", "/dev/infiniband/rdma_cm")})
+ENGINE = ContainerEngine(host=HOST, cpus=8, verbs={"mlx5_0": ("/dev/infiniband/uverbs3", "/dev/infiniband/rdma_cm")})
 
 
 @given(PROGRAMS, ORDERS, st.booleans())
@@ -85,7 +85,7 @@ def test_an_image_cannot_ask_for_devices_either() -> None:
 
 def test_gpus_go_in_by_the_best_way_there_is() -> None:
     """CDI where it lists every device, else a request by UUID, else nothing for played ones."""
-    engine = template.Engine(cdi_devices=frozenset({"nvidia.com/gpu=GPU-a"}))
+    engine = template.ContainerEngine(cdi_devices=frozenset({"nvidia.com/gpu=GPU-a"}))
     assert template.gpu_path([], engine) == "none"
     assert template.gpu_path(["GPU-a"], engine._replace(simulated=True)) == "simulated"
     assert template.gpu_path(["GPU-a"], engine) == "cdi"
@@ -230,7 +230,7 @@ def test_an_engine_makes_a_container_with_a_device_and_a_network_as_asked() -> N
 
     from tests.agent.containers.image import ensure_image
 
-    engine = Engine(gang_network="host", verbs={"mlx5_0": ("/dev/full",)}, has_init=False)
+    engine = ContainerEngine(gang_network="host", verbs={"mlx5_0": ("/dev/full",)}, has_init=False)
     run = launched({"command": ["x"]}, {"nics": ("mlx5_0",), "hosts": ("a", "b"), "memory_mib": 64}, simulated=False)
     config = template.host_config(run, engine, "none")
     api = docker.APIClient(version="auto")

@@ -7,7 +7,7 @@ from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.core.steps import RepartitionGpu, StartRun
 from fairlead_agent.devices.adapters import NoDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.launch.plan import Place, Program, plan
+from fairlead_agent.launch.plan import NodePlace, Program, plan
 from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.reports import InventorySeen
 from fairlead_schemas.wire.resources import Inventory, MigInstance, MigPlace
@@ -134,7 +134,7 @@ def test_a_played_gpu_stays_cut_over_a_restart(tmp_path: Path) -> None:
 def test_a_program_sees_its_instances_and_not_their_gpus() -> None:
     """In CUDA's words."""
     wanted = order("7", "true", gpus=("GPU-a", "GPU-a"), instances=("MIG-1", "MIG-2"))
-    launch = plan(wanted, Program(command=["true"]), Place("n1", "10.0.0.1", {}, gpus_simulated=False))
+    launch = plan(wanted, Program(command=["true"]), NodePlace("n1", "10.0.0.1", {}, gpus_simulated=False))
     assert launch.env["CUDA_VISIBLE_DEVICES"] == "MIG-1,MIG-2"
     assert launch.env["GPUS_PER_NODE"] == "2"
 

@@ -11,7 +11,7 @@ import pytest
 from fairlead_agent.devices.port import DevicesUnfit, GpuProcess
 from fairlead_agent.devices.script import BadScript, read_script, value_at
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.devices.simulated_use import Use, read_uses
+from fairlead_agent.devices.simulated_use import SimulatedUse, read_uses
 from fairlead_schemas.wire.desired import LayoutOrder
 
 
@@ -219,4 +219,4 @@ def test_programs_say_how_busy_they_keep_a_gpu(tmp_path: Path) -> None:
     (play.told / str(os.getppid())).write_text(f"{play.uuids[0]} 5 99%")
     assert (play.sample()["utilization_pct"], play.sample()["memory_used_mib"]) == (100, 709)
     own.write_text(f"{play.uuids[0]} 700")
-    assert read_uses(own) == {play.uuids[0]: Use(700)}
+    assert read_uses(own) == {play.uuids[0]: SimulatedUse(700)}

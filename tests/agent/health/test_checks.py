@@ -12,9 +12,9 @@ from fairlead_agent.node.health.checks import (
     ZOMBIE_NS,
     Clock,
     Dirt,
-    Disk,
-    Engine,
-    Facts,
+    DiskHealth,
+    EngineHealth,
+    HealthFacts,
     Kill,
     all_findings,
 )
@@ -22,11 +22,11 @@ from fairlead_agent.node.health.checks import (
 GIB = 2**30
 
 
-def gpu(**facts: Any) -> Facts:
-    return Facts(now_ns=0, gpus=(GpuHealth(uuid="g0", **facts), GpuHealth(uuid="g1")))
+def gpu(**facts: Any) -> HealthFacts:
+    return HealthFacts(now_ns=0, gpus=(GpuHealth(uuid="g0", **facts), GpuHealth(uuid="g1")))
 
 
-def found(facts: Facts, before: Facts | None = None) -> list[tuple[str, str]]:
+def found(facts: HealthFacts, before: HealthFacts | None = None) -> list[tuple[str, str]]:
     return [(each.gpu, each.code) for each in all_findings(facts, before)]
 
 
@@ -73,7 +73,9 @@ def test_links_are_judged_by_what_they_counted_between_two_looks() -> None:
 )
 def test_a_disk_at_its_thresholds(free: int, expected: list[str]) -> None:
     """Below 10 % nothing is pulled, below 5 % nothing is started; the fullest file system decides."""
-    facts = Facts(now_ns=0, disks=(Disk("/a", 100 * GIB, 80 * GIB), Disk("/b", 100 * GIB, free * GIB)))
+    facts = HealthFacts(
+        now_ns=0, disks=(DiskHealth("/a", 100 * GIB, 80 * GIB), DiskHealth("/b", 100 * GIB, free * GIB))
+    )
     assert [code for _, code in found(facts)] == expected
 
 
@@ -82,8 +84,8 @@ def test_a_disk_at_its_thresholds(free: int, expected: list[str]) -> None:
 )
 def test_a_clock_that_jumps(step_s: int, expected: list[str]) -> None:
     """Against the monotonic one, more than 5 s between two looks."""
-    before = Facts(now_ns=0, clock=Clock(wall_ns=10**18, monotonic_ns=0))
-    facts = Facts(now_ns=0, clock=Clock(wall_ns=10**18 + (60 + step_s) * SECOND_NS, monotonic_ns=60 * SECOND_NS))
+    before = HealthFacts(now_ns=0, clock=Clock(wall_ns=10**18, monotonic_ns=0))
+    facts = HealthFacts(now_ns=0, clock=Clock(wall_ns=10**18 + (60 + step_s) * SECOND_NS, monotonic_ns=60 * SECOND_NS))
     assert [code for _, code in found(facts, before)] == expected
 
 
@@ -93,23 +95,25 @@ def test_a_clock_that_jumps(step_s: int, expected: list[str]) -> None:
 )
 def test_a_clock_that_is_off(skew_ns: int | None, expected: list[str]) -> None:
     """From the placer's: half a second is a note, five are too much."""
-    assert [code for _, code in found(Facts(now_ns=0, clock=Clock(0, 0, skew_ns)))] == expected
+    assert [code for _, code in found(HealthFacts(now_ns=0, clock=Clock(0, 0, skew_ns)))] == expected
 
 
 def test_the_engine_and_the_spawner() -> None:
     """Silence, another process than before, and one that was never there."""
-    assert found(Facts(now_ns=0, engine=Engine(silent="no answer"), spawner=False)) == [
+    assert found(HealthFacts(now_ns=0, engine=EngineHealth(silent="no answer"), spawner=False)) == [
         ("", "engine_gone"),
         ("", "spawner_gone"),
     ]
-    before, after = (Facts(now_ns=0, engine=Engine(started=each), spawner=True) for each in ("as 1", "as 2"))
+    before, after = (
+        HealthFacts(now_ns=0, engine=EngineHealth(started=each), spawner=True) for each in ("as 1", "as 2")
+    )
     assert found(after, before) == [("", "engine_restarted")]
-    assert found(after, Facts(now_ns=0, engine=Engine(silent="was away"))) == []
+    assert found(after, HealthFacts(now_ns=0, engine=EngineHealth(silent="was away"))) == []
 
 
 def test_what_does_not_end_and_what_does_not_come_free() -> None:
     """A minute after the kill, five minutes after the end; before that it is patience."""
-    facts = Facts(now_ns=KILLED_NS, kills=(Kill("7.1.0", ("g0",), 0), Kill("8.1.0", (), 1)))
+    facts = HealthFacts(now_ns=KILLED_NS, kills=(Kill("7.1.0", ("g0",), 0), Kill("8.1.0", (), 1)))
     assert found(facts) == [("", "kill_failed"), ("g0", "kill_failed")]
-    facts = Facts(now_ns=ZOMBIE_NS, dirt=(Dirt("7.1.0", ("g0",), 0), Dirt("8.1.0", ("g1",), 1)))
+    facts = HealthFacts(now_ns=ZOMBIE_NS, dirt=(Dirt("7.1.0", ("g0",), 0), Dirt("8.1.0", ("g1",), 1)))
     assert found(facts) == [("g0", "zombie_memory")]

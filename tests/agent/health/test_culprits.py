@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.node.health.fault_localization import Verdict, partners, told, verdict, worth_another_try
+from fairlead_agent.node.health.fault_localization import FaultVerdict, partners, told, verdict, worth_another_try
 
 GOOD = 900
 
@@ -25,7 +25,7 @@ def test_all_well_names_nobody() -> None:
 def test_one_that_nobody_reaches_is_named() -> None:
     """His own row says that all the others are gone; they are the majority. The sentence has his address."""
     found = verdict(4, matrix(4, [(2, 0), (2, 1), (2, 3)]))
-    assert found == Verdict((2,), (), {2: (3, 3)})
+    assert found == FaultVerdict((2,), (), {2: (3, 3)})
     hosts = tuple(f"10.0.0.{n}" for n in range(4))
     assert told(found, hosts) == "the network was tried before the start: rank 2 (10.0.0.2) failed with 3 of 3 others"
 
@@ -58,7 +58,7 @@ def test_a_bad_path_between_two_names_neither() -> None:
 
 def test_of_two_alone_nobody_knows() -> None:
     """Either may be to blame."""
-    assert verdict(2, matrix(2, [(0, 1)])) == Verdict((), ((0, 1),), {})
+    assert verdict(2, matrix(2, [(0, 1)])) == FaultVerdict((), ((0, 1),), {})
 
 
 def test_one_that_reaches_some_only_is_named_by_most() -> None:

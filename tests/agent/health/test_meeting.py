@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fairlead_agent.node.health import fault_localization
-from fairlead_agent.node.health.fault_localization import Verdict
+from fairlead_agent.node.health.fault_localization import FaultVerdict
 from fairlead_agent.node.health.peer_check import Rules, meet, port_of
 from tests.agent.placer_script import order
 from tests.hosts import Hosts
@@ -25,7 +25,7 @@ def _rates_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fault_localization, "SLOWER", 10**9)
 
 
-async def gather(job: str, count: int, *away: int) -> dict[int, Verdict]:
+async def gather(job: str, count: int, *away: int) -> dict[int, FaultVerdict]:
     """A gang in which some never come."""
     came, rules = [rank for rank in range(count) if rank not in away], SHORT if away else LONG
     found = await asyncio.gather(*(meet(order(job, "true", rank=rank, hosts=hosts(count)), rules) for rank in came))

@@ -8,20 +8,29 @@ import pytest
 
 from fairlead_agent.devices.port import GpuHealth
 from fairlead_agent.node.health import gate as gating
-from fairlead_agent.node.health.checks import Clock, Disk, Engine, Facts
+from fairlead_agent.node.health.checks import Clock, DiskHealth, EngineHealth, HealthFacts
 from fairlead_agent.node.health.gate import Gate
-from fairlead_agent.node.health.preflight import FLOORS, TAINT, Examination, Verdict, below, judged, parsed, too_old
+from fairlead_agent.node.health.preflight import (
+    FLOORS,
+    TAINT,
+    Examination,
+    PreflightVerdict,
+    below,
+    judged,
+    parsed,
+    too_old,
+)
 
 GPUS = (GpuHealth(uuid="g0"), GpuHealth(uuid="g1"))
 
 
-def facts(**more: Any) -> Facts:
-    return Facts(now_ns=0, **{"gpus": GPUS, **more})
+def facts(**more: Any) -> HealthFacts:
+    return HealthFacts(now_ns=0, **{"gpus": GPUS, **more})
 
 
 def test_a_node_without_fault_passes() -> None:
     """Whatever is not known is no fault."""
-    assert judged(Examination(facts(gpus_expected=2)), floors=True) == Verdict("", {})
+    assert judged(Examination(facts(gpus_expected=2)), floors=True) == PreflightVerdict("", {})
 
 
 @pytest.mark.parametrize(
@@ -29,9 +38,9 @@ def test_a_node_without_fault_passes() -> None:
     [
         (Examination(facts(gpus_expected=3)), "2 GPUs answer, 3 are expected"),
         (Examination(facts(gpus=(GPUS[0], GpuHealth(uuid="g1", lost=True)), gpus_expected=2)), "1 GPUs answer"),
-        (Examination(facts(disks=(Disk("/", 100, 4),))), "4.0 % left"),
+        (Examination(facts(disks=(DiskHealth("/", 100, 4),))), "4.0 % left"),
         (Examination(facts(clock=Clock(0, 0, 6 * 10**9))), "+6.0 s from the placer's clock"),
-        (Examination(facts(engine=Engine(silent="refused"))), "refused"),
+        (Examination(facts(engine=EngineHealth(silent="refused"))), "refused"),
         (Examination(facts(), {"toolkit": "1.17.7"}), "CVE-2025-23266"),
         (Examination(facts(), {"runc": "1.1.5+ds1"}), "CVE-2025-31133"),
         (Examination(facts(), {"driver": "470.82.01"}), "too old"),
@@ -53,7 +62,7 @@ def test_a_sick_gpu_keeps_itself_out_and_not_the_node() -> None:
     sick = (GpuHealth(uuid="g0", ecc_volatile_uncorrectable=1), GpuHealth(uuid="g1", slowdowns=("hw_thermal",)))
     assert judged(Examination(facts(gpus=sick)), floors=True).gpus.keys() == {"g0"}
     tested = Examination(facts(), tests={"g0": "", "g1": "3 words were wrong"})
-    assert judged(tested, floors=True) == Verdict("", {"g1": "3 words were wrong"})
+    assert judged(tested, floors=True) == PreflightVerdict("", {"g1": "3 words were wrong"})
     assert judged(tested, floors=True, only=("g0",)).gpus == {}
 
 
@@ -86,8 +95,8 @@ class Tries:
         self.said: list[object] = []
         self.gate = Gate(self.examine, self.said.append, self.said.append)
 
-    async def examine(self) -> Verdict:
-        return Verdict(self.failures.pop(0) if self.failures else "", {})
+    async def examine(self) -> PreflightVerdict:
+        return PreflightVerdict(self.failures.pop(0) if self.failures else "", {})
 
 
 async def test_a_gate_opens_when_the_preflight_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +116,7 @@ async def test_what_cannot_be_examined_has_not_passed(monkeypatch: pytest.Monkey
     """An error is a failure with its words."""
     tries = Tries()
 
-    async def broken() -> Verdict:
+    async def broken() -> PreflightVerdict:
         raise OSError("no such file")
 
     monkeypatch.setattr(tries.gate, "_examine", broken)

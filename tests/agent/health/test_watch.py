@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, Finding
-from fairlead_agent.node.health.watch import HOLDS, USUAL, Change, Watch
+from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, HealthFinding
+from fairlead_agent.node.health.watch import HOLDS, USUAL, Change, HealthWatch
 
-HOT = Finding("g0", "thermal", "91 C")
-FULL = Finding("", "disk_full", "3 %")
+HOT = HealthFinding("g0", "thermal", "91 C")
+FULL = HealthFinding("", "disk_full", "3 %")
 
 
 def test_heat_is_reported_after_five_minutes_and_over_after_five() -> None:
     """A moment's break begins anew on either side."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     for minute in range(5):
         assert watch.look([HOT], minute * MINUTE_NS) == []
     assert watch.look([HOT], 5 * MINUTE_NS) == [Change("g0", "thermal", "91 C")]
@@ -26,14 +26,14 @@ def test_heat_is_reported_after_five_minutes_and_over_after_five() -> None:
 
 def test_heat_that_pauses_is_never_reported() -> None:
     """Four minutes on, a look without it: the five begin again."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     for minute in range(60):
         assert watch.look([HOT] if minute % 5 else [], minute * MINUTE_NS) == []
 
 
 def test_a_full_disk_closes_at_once_and_opens_after_a_minute_of_room() -> None:
     """The node itself: its code is said to be over by name."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     assert watch.look([FULL], 0) == [Change("", "disk_full", "3 %")]
     assert watch.look([], 10 * SECOND_NS) == []
     assert watch.look([], 70 * SECOND_NS) == [Change("", "disk_full", over=True)]
@@ -41,8 +41,8 @@ def test_a_full_disk_closes_at_once_and_opens_after_a_minute_of_room() -> None:
 
 def test_of_a_gpu_the_gravest_is_said() -> None:
     """What is lighter waits behind it and is said when the graver one is over; the last end is the GPU's health."""
-    watch = Watch("b1", {})
-    pending = Finding("g0", "remap_pending", "rows")
+    watch = HealthWatch("b1", {})
+    pending = HealthFinding("g0", "remap_pending", "rows")
     assert watch.look([pending], 0) == [Change("g0", "remap_pending", "rows")]
     assert watch.xid("g0", 109, "NVRM", 1) == [Change("g0", "xid109", "NVRM")]
     assert watch.look([pending], 2) == []
@@ -53,11 +53,11 @@ def test_of_a_gpu_the_gravest_is_said() -> None:
 
 def test_an_xid_that_asks_for_a_boot_is_not_mended_by_a_test() -> None:
     """Nor by time; after a boot a passed test is enough."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     assert watch.xid("g0", 79, "off the bus", 0) == [Change("g0", "xid79", "off the bus")]
     assert watch.suspects == ()
     assert watch.tested("g0", "", 1) == [] == watch.look([], 10**18)
-    booted = Watch("b2", {("g0", "xid79"): "b1"})
+    booted = HealthWatch("b2", {("g0", "xid79"): "b1"})
     assert booted.suspects == ("g0",)
     assert booted.tested("g0", "wrong words", 2) == []  # what is said is graver
     assert booted.tested("g0", "", 3) == [Change("g0", "")]
@@ -65,7 +65,7 @@ def test_an_xid_that_asks_for_a_boot_is_not_mended_by_a_test() -> None:
 
 def test_an_agent_that_was_restarted_in_the_same_boot_forgets_nothing() -> None:
     """Its journal says what was reported; only what a person must restore stays whatever is tested."""
-    watch = Watch("b1", {("g0", "xid79"): "b1", ("g1", "remap_failed"): "b0", ("", "disk_full"): "b1"})
+    watch = HealthWatch("b1", {("g0", "xid79"): "b1", ("g1", "remap_failed"): "b0", ("", "disk_full"): "b1"})
     assert watch.tested("g0", "", 1) == [] == watch.tested("g1", "", 1)
     watch.look([], 0)
     assert watch.look([], 2 * MINUTE_NS) == [Change("", "disk_full", over=True)]
@@ -73,15 +73,15 @@ def test_an_agent_that_was_restarted_in_the_same_boot_forgets_nothing() -> None:
 
 def test_an_xid_that_repeats_is_said_again_but_not_in_a_storm() -> None:
     """A person may have restored the GPU meanwhile; the placer passes over what it knows."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     said = [watch.xid("g0", 95, "x", at * SECOND_NS) for at in range(130)]
     assert [at for at, each in enumerate(said) if each] == [0, 60, 120]
 
 
 def test_more_errors_than_before_are_a_new_fault() -> None:
     """Also where somebody has restored the old one."""
-    watch = Watch("b1", {})
-    two = Finding("g0", "ecc_uncorrectable", "2", 2)
+    watch = HealthWatch("b1", {})
+    two = HealthFinding("g0", "ecc_uncorrectable", "2", 2)
     assert watch.look([two], 0) == [Change("g0", "ecc_uncorrectable", "2")]
     assert watch.look([two], 1) == []
     assert watch.look([two._replace(mark=3, evidence="3")], 2) == [Change("g0", "ecc_uncorrectable", "3")]
@@ -89,13 +89,13 @@ def test_more_errors_than_before_are_a_new_fault() -> None:
 
 def test_notes_change_nothing() -> None:
     """A program's own error."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     assert [watch.xid("g0", number, "x", 0) for number in (13, 31, 43, 45, 63, 94)] == [[]] * 6
 
 
 def test_a_failed_test_is_over_when_one_is_passed() -> None:
     """And told of the node itself: a preflight."""
-    watch = Watch("b1", {})
+    watch = HealthWatch("b1", {})
     assert watch.tested("g0", "3 words were wrong", 0) == [Change("g0", "gpu_test", "3 words were wrong")]
     assert watch.tested("g0", "4 words were wrong", 1) == []
     assert watch.look([], 10**18) == []
@@ -109,16 +109,16 @@ def test_a_failed_test_is_over_when_one_is_passed() -> None:
 CONDITIONS = [
     HOT,
     FULL,
-    Finding("g0", "remap_pending", "r"),
-    Finding("", "clock_step", "c"),
-    Finding("g1", "zombie_memory", "z"),
+    HealthFinding("g0", "remap_pending", "r"),
+    HealthFinding("", "clock_step", "c"),
+    HealthFinding("g1", "zombie_memory", "z"),
 ]
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from(CONDITIONS)), st.integers(1, 200)), max_size=60))
-def test_reports_alternate_and_never_come_faster_than_they_may(looks: list[tuple[set[Finding], int]]) -> None:
+def test_reports_alternate_and_never_come_faster_than_they_may(looks: list[tuple[set[HealthFinding], int]]) -> None:
     """For any history: a code opens and is over by turns; between the two lies its time; a GPU's word is never said twice."""
-    watch, now_ns = Watch("b1", {}), 0
+    watch, now_ns = HealthWatch("b1", {}), 0
     opened: dict[tuple[str, str], int] = {}
     said: dict[str, str] = {}
     for findings, seconds in looks:

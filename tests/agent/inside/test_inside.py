@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.linux.sysfs import Place, address_of, bounded, describe, level_between, place_of, verbs
+from fairlead_agent.linux.sysfs import PciPlace, address_of, bounded, describe, level_between, place_of, verbs
 from fairlead_placer.topology.gpu_topology import checked
 from fairlead_schemas.wire.resources import PCIE_LEVELS, UNKNOWN_TOPOLOGY, NodeTopology, NumaNode, PcieLevel
 from tests.agent.inside.sysfs_tree import Tree, two_sockets
@@ -116,18 +116,18 @@ def test_a_tree_behind_a_bridge_is_a_tree_of_its_own(tmp_path: Path) -> None:
     """VMD and Hyper-V hide host bridges below others."""
     tree = Tree(tmp_path)
     tree.device("LNXSYSTM:00/VMBUS:01/47505500/pci0001:00/0001:00:00.0", 1)
-    assert place_of(tmp_path / "bus/pci/devices/0001:00:00.0") == Place("pci0001:00", ("0001:00:00.0",), 1)
+    assert place_of(tmp_path / "bus/pci/devices/0001:00:00.0") == PciPlace("pci0001:00", ("0001:00:00.0",), 1)
     assert place_of(tmp_path / "bus/pci/devices/0002:00:00.0") is None
 
 
 PLACES = st.builds(
-    lambda bridge, path, numa: Place(bridge, tuple(path), numa),
+    lambda bridge, path, numa: PciPlace(bridge, tuple(path), numa),
     st.sampled_from(["pci0000:00", "pci0000:80"]), st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.integers(-1, 1),
 )  # fmt: skip
 
 
 @given(PLACES, PLACES)
-def test_levels_are_the_same_both_ways(one: Place, other: Place) -> None:
+def test_levels_are_the_same_both_ways(one: PciPlace, other: PciPlace) -> None:
     """Whichever is asked first."""
     assert level_between(one, other) == level_between(other, one)
     assert level_between(one, other) in PCIE_LEVELS

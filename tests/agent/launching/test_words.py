@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.launch.plan import Launch, Place, Program, plan
+from fairlead_agent.launch.plan import Launch, NodePlace, Program, plan
 from fairlead_agent.linux.machine import interface_of
 from fairlead_schemas.wire.desired import RunOrder
 
-PLACE = Place(
+PLACE = NodePlace(
     "n2", "10.0.0.2", {"PATH": "/bin"}, gpus_simulated=False, interface="eth7", boxes="/data/{run}/box",
     boxes_inside="/inside/{run}/box",
 )  # fmt: skip

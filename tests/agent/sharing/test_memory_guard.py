@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.devices.memory_guard import SECOND_NS, Finding, Guard, Share, Use, left_behind, shares, uses
+from fairlead_agent.devices.memory_guard import SECOND_NS, GpuUse, Guard, Share, ShareFinding, left_behind, shares, uses
 from fairlead_agent.devices.port import GpuProcess
 from tests.agent.placer_script import order
 
@@ -23,9 +23,9 @@ class Watch:
         self.guard = Guard(GRACE_S * SECOND_NS)
         self.second = 100
 
-    def look(self, used: Mapping[RunKey, int], seconds: int = 1) -> list[Finding]:
+    def look(self, used: Mapping[RunKey, int], seconds: int = 1) -> list[ShareFinding]:
         """So many seconds of this use, and all that was found."""
-        found: list[Finding] = []
+        found: list[ShareFinding] = []
         for _ in range(seconds):
             self.second += 1
             of = {(key, "g"): mib for key, mib in used.items()}
@@ -33,7 +33,7 @@ class Watch:
         return found
 
 
-def told(found: list[Finding]) -> list[tuple[str, RunKey]]:
+def told(found: list[ShareFinding]) -> list[tuple[str, RunKey]]:
     return [(each.what, each.share.key) for each in found]
 
 
@@ -120,7 +120,7 @@ def test_uses_are_summed_over_a_runs_processes() -> None:
         GpuProcess(uuid="g", pid=3, memory_mib=9_000),
         GpuProcess(uuid="h", pid=1),
     ]
-    assert uses(processes, {1: A, 2: A}) == {(A, "g"): Use(150, 100), (A, "h"): Use(0, 0)}
+    assert uses(processes, {1: A, 2: A}) == {(A, "g"): GpuUse(150, 100), (A, "h"): GpuUse(0, 0)}
 
 
 def test_only_shares_that_hardware_does_not_mark_off_are_guarded() -> None:

@@ -18,7 +18,7 @@ class RunPreparing(NamedTuple):
     key: RunKey
 
 
-class RunStarted(NamedTuple):
+class ProgramStarted(NamedTuple):
     """The process or container of a run has started."""
 
     key: RunKey
@@ -42,7 +42,7 @@ class RunExited(NamedTuple):
     exit: Exit
 
 
-class RunEnded(NamedTuple):
+class RunFinished(NamedTuple):
     """The output of an ended run is shipped, and its GPUs were looked at."""
 
     key: RunKey
@@ -98,10 +98,10 @@ class NoticeCommandEnded(NamedTuple):
 
 RunEvent = (
     RunPreparing
-    | RunStarted
+    | ProgramStarted
     | RunStartFailed
     | RunExited
-    | RunEnded
+    | RunFinished
     | RunGpusClean
     | RunUnfit
     | RunOverShare

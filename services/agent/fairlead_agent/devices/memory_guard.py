@@ -33,7 +33,7 @@ class Share(NamedTuple):
     memory_mib: int
 
 
-class Finding(NamedTuple):
+class ShareFinding(NamedTuple):
     """Consequence for a run. "warn" is emitted once each time that the run goes above its share; "stop" is emitted once."""
 
     what: Literal["warn", "stop"]
@@ -75,7 +75,7 @@ class Guard:
 
     def look(
         self, shares: Sequence[Share], used: Mapping[tuple[RunKey, str], int], total_mib: Mapping[str, int], now: int
-    ) -> list[Finding]:
+    ) -> list[ShareFinding]:
         """`used`: {(run, GPU): MiB}, of runs without an entry nothing; `total_mib`: {GPU: what it has}. By rising GPU and
         run. Runs that have no share any more are forgotten."""
         passed = 0 if self._looked_at is None else min(GAP_NS_MAX, max(0, now - self._looked_at))
@@ -84,7 +84,7 @@ class Guard:
         promised: dict[str, int] = {}
         for each in shares:
             promised[each.gpu] = promised.get(each.gpu, 0) + each.memory_mib
-        found: list[Finding] = []
+        found: list[ShareFinding] = []
         for each in sorted(shares, key=lambda share: (share.gpu, share.key)):
             mib = used.get((each.key, each.gpu), 0)
             others = promised[each.gpu] - each.memory_mib
@@ -92,7 +92,7 @@ class Guard:
             found += self._judge(each, mib, self._grace_ns // HARM_DIVISOR if harms else self._grace_ns, passed)
         return found
 
-    def _judge(self, share: Share, mib: int, grace_ns: int, passed: int) -> list[Finding]:
+    def _judge(self, share: Share, mib: int, grace_ns: int, passed: int) -> list[ShareFinding]:
         over = self._over[share.key, share.gpu]
         over.ns = over.ns + passed if over.above else max(0, over.ns - passed)
         over.above = mib > share.memory_mib
@@ -101,27 +101,27 @@ class Guard:
             return []
         if not over.warned:
             over.warned = True
-            return [Finding("warn", share, mib, over.ns, grace_ns)]
+            return [ShareFinding("warn", share, mib, over.ns, grace_ns)]
         if over.stopped or over.ns < grace_ns:
             return []
         over.stopped = True
-        return [Finding("stop", share, mib, over.ns, grace_ns)]
+        return [ShareFinding("stop", share, mib, over.ns, grace_ns)]
 
 
-class Use(NamedTuple):
+class GpuUse(NamedTuple):
     """Use of one GPU or MIG instance by one run. Amounts that the driver does not report count as 0."""
 
     memory_mib: int
     utilization_pct: int
 
 
-def uses(processes: Iterable[GpuProcess], owners: Mapping[int, RunKey]) -> dict[tuple[RunKey, str], Use]:
+def uses(processes: Iterable[GpuProcess], owners: Mapping[int, RunKey]) -> dict[tuple[RunKey, str], GpuUse]:
     """Return {(run, UUID): use}. Processes that belong to no run are not counted."""
-    found: dict[tuple[RunKey, str], Use] = {}
+    found: dict[tuple[RunKey, str], GpuUse] = {}
     for each in processes:
         if (key := owners.get(each.pid)) is not None:
-            memory_mib, percent = found.get((key, each.uuid), Use(0, 0))
-            found[key, each.uuid] = Use(
+            memory_mib, percent = found.get((key, each.uuid), GpuUse(0, 0))
+            found[key, each.uuid] = GpuUse(
                 memory_mib + (each.memory_mib or 0), min(100, percent + (each.utilization_pct or 0))
             )
     return found

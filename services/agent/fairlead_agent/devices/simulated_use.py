@@ -65,29 +65,29 @@ class Told:
         return found
 
 
-class Use(NamedTuple):
+class SimulatedUse(NamedTuple):
     """Use of one GPU as reported by one process. `utilization_pct` None: not reported, so that it is simulated."""
 
     memory_mib: int
     utilization_pct: int | None = None
 
 
-NOTHING = Use(0)
+NOTHING = SimulatedUse(0)
 
 
-def read_uses(path: Path) -> dict[str, Use]:
+def read_uses(path: Path) -> dict[str, SimulatedUse]:
     """{UUID: use}; a line that makes no sense (half written, perhaps) says nothing."""
     try:
         text = path.read_bytes()[:BYTES_MAX].decode(errors="replace")
     except OSError:
         return {}
-    found: dict[str, Use] = {}
+    found: dict[str, SimulatedUse] = {}
     for line in text.splitlines():
         match = _LINE.match(line.strip())
         if match is not None:
             before = found.get(match[1], NOTHING)
             said = before.utilization_pct if match[3] is None else min(100, int(match[3]))
-            found[match[1]] = Use(before.memory_mib + int(match[2]), said)
+            found[match[1]] = SimulatedUse(before.memory_mib + int(match[2]), said)
     return found
 
 

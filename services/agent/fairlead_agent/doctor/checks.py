@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from fairlead_agent.node.health.preflight import FLOORS, below
 
 
-class Node(NamedTuple):
+class NodeSetup(NamedTuple):
     """Node as its settings describe it."""
 
     name: str
@@ -22,7 +22,7 @@ class Node(NamedTuple):
     gang_network: str = "bridge"
 
 
-class Engine(NamedTuple):
+class EngineSetup(NamedTuple):
     """The container engine, as it describes itself; `silent` says why it does not."""
 
     silent: str = ""
@@ -39,7 +39,7 @@ class Engine(NamedTuple):
     by_systemd: bool = False
 
 
-class Driver(NamedTuple):
+class DriverSetup(NamedTuple):
     """NVIDIA's driver and container toolkit. "": not there."""
 
     version: str = ""
@@ -52,7 +52,7 @@ class Driver(NamedTuple):
     unlinked: tuple[str, ...] = ()
 
 
-class Disk(NamedTuple):
+class DiskSetup(NamedTuple):
     """A file system that runs or images fill."""
 
     path: str
@@ -69,17 +69,17 @@ class Mode(NamedTuple):
     forbidden: int
 
 
-class Facts(NamedTuple):
+class MachineSetup(NamedTuple):
     """All of it."""
 
     python: tuple[int, int, int] = (0, 0, 0)
     #: Where the settings stand, and why they cannot be used.
     settings_from: str = ""
-    node: Node | None = None
+    node: NodeSetup | None = None
     bad_setting: str = ""
-    engine: Engine | None = None
-    driver: Driver = Driver()
-    disks: tuple[Disk, ...] = ()
+    engine: EngineSetup | None = None
+    driver: DriverSetup = DriverSetup()
+    disks: tuple[DiskSetup, ...] = ()
     clock_synchronised: bool | None = None
     #: Whether the bus took us; "" yes, else why not.
     bus: str = ""
@@ -116,22 +116,22 @@ class Check(NamedTuple):
     mend: str = ""
 
 
-type Judgement = Callable[[Facts], Iterator[Check]]
+type Judgement = Callable[[MachineSetup], Iterator[Check]]
 
 
-def judge(facts: Facts) -> list[Check]:
+def judge(facts: MachineSetup) -> list[Check]:
     """Every check's word."""
     return [check for judgement in CHECKS for check in judgement(facts)]
 
 
-def python(facts: Facts) -> Iterator[Check]:
+def python(facts: MachineSetup) -> Iterator[Check]:
     """The interpreter that the units name."""
     found = ".".join(map(str, facts.python))
     good = facts.python >= PYTHON_FLOOR
     yield Check("python", "ok" if good else "FAIL", found, "" if good else "install Python 3.12 or newer")
 
 
-def settings(facts: Facts) -> Iterator[Check]:
+def settings(facts: MachineSetup) -> Iterator[Check]:
     """Check the settings that the agent would read."""
     if facts.bad_setting:
         yield Check("settings", "FAIL", facts.bad_setting, f"fix it in {facts.settings_from}")
@@ -144,7 +144,7 @@ def settings(facts: Facts) -> Iterator[Check]:
         yield Check("settings", "ok", f"node {node.name}, runtime {node.runtime}, devices {node.devices}")
 
 
-def bus(facts: Facts) -> Iterator[Check]:
+def bus(facts: MachineSetup) -> Iterator[Check]:
     """Check that the server accepts this node's credentials."""
     if facts.node is None:
         return
@@ -158,7 +158,7 @@ def bus(facts: Facts) -> Iterator[Check]:
         yield Check("bus", "FAIL", facts.bus, f"start the server, or let this machine reach {facts.bus_url}")
 
 
-def modes(facts: Facts) -> Iterator[Check]:
+def modes(facts: MachineSetup) -> Iterator[Check]:
     """Files that others must not read, directories that others must not write to."""
     loose = [each for each in facts.modes if each.mode & each.forbidden]
     for each in loose:
@@ -170,11 +170,11 @@ def modes(facts: Facts) -> Iterator[Check]:
         yield Check("modes", "ok", f"{len(facts.modes)} files and directories are as they must be")
 
 
-def engine(facts: Facts) -> Iterator[Check]:
+def engine(facts: MachineSetup) -> Iterator[Check]:
     """The container engine, where runs are containers."""
     if facts.node is None or facts.node.runtime != "docker":
         return
-    found = facts.engine or Engine(silent="not queried")
+    found = facts.engine or EngineSetup(silent="not queried")
     if found.silent:
         yield Check("docker", "FAIL", found.silent, "systemctl start docker")
         return
@@ -196,7 +196,7 @@ def engine(facts: Facts) -> Iterator[Check]:
     yield from _floor(facts.node, "runc", found.runc)
 
 
-def _gangs(node: Node, engine: Engine) -> Iterator[Check]:
+def _gangs(node: NodeSetup, engine: EngineSetup) -> Iterator[Check]:
     """Check that containers of jobs on several machines can reach each other."""
     if node.gang_network == "host" and engine.userns_remap:
         yield Check("docker gangs", "FAIL", "FAIRLEAD_GANG_NETWORK is host, and the engine remaps users, which keeps containers off the node's network", 'take "userns-remap" out of /etc/docker/daemon.json, or FAIRLEAD_GANG_NETWORK out of the settings')  # fmt: skip
@@ -204,7 +204,7 @@ def _gangs(node: Node, engine: Engine) -> Iterator[Check]:
         yield Check("docker gangs", "warn", f"jobs on several nodes are sent to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/how-to/multi-node.md explains what that opens)")  # fmt: skip
 
 
-def driver(facts: Facts) -> Iterator[Check]:
+def driver(facts: MachineSetup) -> Iterator[Check]:
     """NVIDIA's driver and toolkit, where devices are real ones."""
     if facts.node is None or facts.node.devices not in ("nvml", "auto"):
         return
@@ -231,7 +231,7 @@ def driver(facts: Facts) -> Iterator[Check]:
         yield Check("nvidia devices", "warn", f"{', '.join(found.unlinked)} have no links in /dev/char: `systemctl daemon-reload` takes their GPUs from running containers", "nvidia-ctk system create-dev-char-symlinks --create-all, now and at each boot (a udev rule)")  # fmt: skip
 
 
-def _floor(node: Node, key: str, version: str, found: str = "") -> Iterator[Check]:
+def _floor(node: NodeSetup, key: str, version: str, found: str = "") -> Iterator[Check]:
     floor = FLOORS[key]
     if not version:
         yield Check(floor.name, "warn", "its version could not be read", f"look by hand: {floor.mend}")
@@ -241,7 +241,7 @@ def _floor(node: Node, key: str, version: str, found: str = "") -> Iterator[Chec
         yield Check(floor.name, "ok", found or version)
 
 
-def disks(facts: Facts) -> Iterator[Check]:
+def disks(facts: MachineSetup) -> Iterator[Check]:
     """Check the free space of the disks that hold run output and images."""
     for disk in facts.disks:
         left = f"{disk.path}: {disk.free_bytes / GIB:.1f} of {disk.total_bytes / GIB:.1f} GiB left"
@@ -254,13 +254,13 @@ def disks(facts: Facts) -> Iterator[Check]:
         )
 
 
-def _disk_level(disk: Disk) -> Level:
+def _disk_level(disk: DiskSetup) -> Level:
     if disk.free_bytes * 100 < disk.total_bytes * DISK_FULL_PER_CENT:
         return "FAIL"
     return "warn" if disk.free_bytes * 100 < disk.total_bytes * DISK_LOW_PER_CENT else "ok"
 
 
-def clock(facts: Facts) -> Iterator[Check]:
+def clock(facts: MachineSetup) -> Iterator[Check]:
     """Events are ordered by the log; times that people read are not."""
     if facts.clock_synchronised:
         yield Check("clock", "ok", "synchronised")
@@ -269,7 +269,7 @@ def clock(facts: Facts) -> Iterator[Check]:
         yield Check("clock", "warn", what, "timedatectl set-ntp true, or install chrony")
 
 
-def processes(facts: Facts) -> Iterator[Check]:
+def processes(facts: MachineSetup) -> Iterator[Check]:
     """The agent, its guard, and the parent of process runs."""
     if facts.node is None:
         return
@@ -289,7 +289,7 @@ def processes(facts: Facts) -> Iterator[Check]:
         )
 
 
-def kernel(facts: Facts) -> Iterator[Check]:
+def kernel(facts: MachineSetup) -> Iterator[Check]:
     """Settings whose defaults are too small for many containers."""
     for name, (least, why) in KERNEL_LEAST.items():
         found = facts.kernel.get(name)

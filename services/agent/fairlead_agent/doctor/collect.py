@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent.doctor.checks import KERNEL_LEAST, Disk, Driver, Engine, Facts, Mode, Node
+from fairlead_agent.doctor.checks import (
+    KERNEL_LEAST,
+    DiskSetup,
+    DriverSetup,
+    EngineSetup,
+    MachineSetup,
+    Mode,
+    NodeSetup,
+)
 from fairlead_agent.settings import Settings, from_environment
 from fairlead_agent.setup import layout
 from fairlead_bus import nkey
@@ -23,18 +31,18 @@ TOOLKIT_CONFIG = Path("/etc/nvidia-container-runtime/config.toml")
 _LIMITS = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "pids", "CpuCfsQuota": "cpu", "CPUSet": "cpuset"}
 
 
-def read(root: Path = Path("/")) -> Facts:
+def read(root: Path = Path("/")) -> MachineSetup:
     """Return the facts of the machine under this root. Its settings are read from the agent.env there."""
     from fairlead_bus.main import DEFAULT_NATS  # brings all of NATS along, which the command mostly does without
 
     env_file = root / layout.ENV_FILE.lstrip("/")
     settings, bad, env = _settings(env_file)
     url = env.get("FAIRLEAD_NATS", DEFAULT_NATS)
-    return Facts(
+    return MachineSetup(
         python=sys.version_info[:3],
         settings_from=str(env_file), node=_node(settings, env), bad_setting=bad,
         engine=engine() if settings is not None and settings.runtime == "docker" else None,
-        driver=_driver() if settings is not None and settings.devices in ("nvml", "auto") else Driver(),
+        driver=_driver() if settings is not None and settings.devices in ("nvml", "auto") else DriverSetup(),
         disks=_disks(settings), clock_synchronised=_clock(),
         bus=_bus(root, url, env) if settings is not None else "", bus_url=_shown(url),
         keyed=bool(env.get(nkey.SETTING)), modes=_modes(root),
@@ -59,10 +67,10 @@ def _settings(path: Path) -> tuple[Settings | None, str, dict[str, str]]:
         return None, str(error), env
 
 
-def _node(settings: Settings | None, env: Mapping[str, str]) -> Node | None:
+def _node(settings: Settings | None, env: Mapping[str, str]) -> NodeSetup | None:
     if settings is None:
         return None
-    return Node(
+    return NodeSetup(
         settings.node, settings.runtime, settings.devices, env.get("FAIRLEAD_FLOORS", "").lower() == "note",
         settings.address, settings.gang_network,
     )  # fmt: skip
@@ -88,7 +96,7 @@ def _bus(root: Path, url: str, env: Mapping[str, str]) -> str:
     return ""
 
 
-def engine() -> Engine:
+def engine() -> EngineSetup:
     """Return the Docker engine's description of itself. Raises nothing."""
     import docker  # only where runs are containers
 
@@ -97,10 +105,10 @@ def engine() -> Engine:
         info: dict[str, Any] = client.info()
         version: dict[str, Any] = client.version()
     except Exception as error:  # noqa: BLE001 -- whatever keeps it from answering is the finding
-        return Engine(silent=f"the engine does not answer: {str(error)[:200]}")
+        return EngineSetup(silent=f"the engine does not answer: {str(error)[:200]}")
     parts = {part["Name"]: part.get("Version", "") for part in version.get("Components") or []}
     options = info.get("SecurityOptions") or []
-    return Engine(
+    return EngineSetup(
         version=version.get("Version", ""),
         runc=parts.get("runc", ""),
         live_restore=bool(info.get("LiveRestoreEnabled")),
@@ -113,7 +121,7 @@ def engine() -> Engine:
     )
 
 
-def _driver() -> Driver:
+def _driver() -> DriverSetup:
     lines = _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     config: bool | None = None
     try:
@@ -123,7 +131,7 @@ def _driver() -> Driver:
         pass
     toolkit = re.search(r"\d+\.\d+\.\d+", " ".join(_said("nvidia-ctk", "--version") or []))
     there = [line.strip() for line in lines or [] if re.match(r"\d+\.", line.strip())]
-    return Driver(
+    return DriverSetup(
         version=there[0] if there else "",
         silent="" if there or lines is None else f"nvidia-smi printed: {' '.join(lines)[:200] or 'nothing'}",
         gpus=len(there),
@@ -156,16 +164,16 @@ def _said(program: str, *words: str) -> list[str] | None:
     return (done.stdout or done.stderr).strip().splitlines()
 
 
-def _disks(settings: Settings | None) -> tuple[Disk, ...]:
+def _disks(settings: Settings | None) -> tuple[DiskSetup, ...]:
     wanted = [settings.data if settings else Path(layout.DATA)]
     if settings is not None and settings.runtime == "docker":
         wanted.append(Path("/var/lib/docker"))
-    found: dict[int, Disk] = {}
+    found: dict[int, DiskSetup] = {}
     for path in wanted:
         there = next(each for each in (path, *path.parents) if each.is_dir())
         figures = os.statvfs(there)
         size = figures.f_frsize
-        found.setdefault(there.stat().st_dev, Disk(str(path), figures.f_blocks * size, figures.f_bavail * size))
+        found.setdefault(there.stat().st_dev, DiskSetup(str(path), figures.f_blocks * size, figures.f_bavail * size))
     return tuple(found.values())
 
 

@@ -24,7 +24,7 @@ class Act(NamedTuple):
     signal: Literal["TERM", "KILL"]
 
 
-class Watch:
+class LeaseWatch:
     """Watch over one agent's directory."""
 
     def __init__(self) -> None:

@@ -172,7 +172,7 @@ class Program(msgspec.Struct, frozen=True):
     output: OutputWords = OutputWords()
 
 
-class Place(NamedTuple):
+class NodePlace(NamedTuple):
     """Facts of the node that its runs see."""
 
     node: str
@@ -236,7 +236,7 @@ def read_program(spec: bytes | msgspec.Raw) -> Program:
     return program
 
 
-def plan(order: RunOrder, program: Program, place: Place) -> Launch:
+def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
     """Return one order as a program with its whole environment, except for FAIRLEAD_HOSTFILE, which the runtime adds.
 
     Raises Unlaunchable for volumes and secrets that cannot be given.
@@ -283,7 +283,7 @@ def devices_of(order: RunOrder) -> tuple[str, ...]:
     return order.instances or order.gpus
 
 
-def _environment(order: RunOrder, program: Program, place: Place, ranks: Ranks, box: str) -> dict[str, str]:
+def _environment(order: RunOrder, program: Program, place: NodePlace, ranks: Ranks, box: str) -> dict[str, str]:
     env = dict(place.inherited)
     env["MASTER_ADDR"] = order.master_address or place.address
     if order.master_port:

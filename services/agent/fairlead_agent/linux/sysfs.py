@@ -113,7 +113,7 @@ _FUNCTION = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _ONE_BRIDGE = 2
 
 
-class Place(NamedTuple):
+class PciPlace(NamedTuple):
     """Position of one device on PCIe."""
 
     host_bridge: str
@@ -128,12 +128,12 @@ def address_of(bus_id: str) -> str:
     return f"{domain.lstrip('0'):0>4}:{rest}"
 
 
-def place_at(sys: Path, address: str) -> Place | None:
+def place_at(sys: Path, address: str) -> PciPlace | None:
     """The place of the device at an address ("0000:0c:00.0"); None where the kernel shows no such device."""
     return place_of(sys / "bus/pci/devices" / address)
 
 
-def place_of(device: Path) -> Place | None:
+def place_of(device: Path) -> PciPlace | None:
     """The place of a device, by any path that leads to it; None for what is not on PCIe."""
     try:
         parts = device.resolve(strict=True).parts
@@ -144,10 +144,10 @@ def place_of(device: Path) -> Place | None:
         return None
     # A bridge may hide another tree behind it (VMD): the innermost is the one that the device hangs on.
     path = tuple(part for part in parts[bridges[-1] + 1 :] if _FUNCTION.match(part))
-    return Place(parts[bridges[-1]], path, read_number(device / "numa_node")) if path else None
+    return PciPlace(parts[bridges[-1]], path, read_number(device / "numa_node")) if path else None
 
 
-def level_between(one: Place, other: Place) -> PcieLevel:
+def level_between(one: PciPlace, other: PciPlace) -> PcieLevel:
     """Return the PCIe level between two devices; "" if their host bridges differ and a NUMA node is not known."""
     if one.host_bridge != other.host_bridge:
         if one.numa < 0 or other.numa < 0:
@@ -166,13 +166,13 @@ def level_between(one: Place, other: Place) -> PcieLevel:
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
-def nics(sys: Path) -> dict[str, Place]:
+def nics(sys: Path) -> dict[str, PciPlace]:
     """{name: its place} of those on PCIe, the first NICS_MAX. Virtual functions are their card's, and left out."""
     try:
         entries = sorted((sys / "class/infiniband").iterdir(), key=lambda entry: _natural(entry.name))
     except OSError:
         return {}
-    found: dict[str, Place] = {}
+    found: dict[str, PciPlace] = {}
     for entry in entries:
         device = entry / "device"
         place = place_of(device)
@@ -242,14 +242,14 @@ def bounded(description: NodeTopology) -> NodeTopology:
     return description
 
 
-def _on_a_node(place: Place | None, nodes: tuple[NumaNode, ...]) -> Place | None:
+def _on_a_node(place: PciPlace | None, nodes: tuple[NumaNode, ...]) -> PciPlace | None:
     """On a machine with one NUMA node the kernel often says -1; everything is on that one."""
     if place is None or place.numa >= 0 or len(nodes) != 1:
         return place
     return place._replace(numa=nodes[0].node)
 
 
-def _filled(pcie: Levels, places: Sequence[Place | None]) -> Levels:
+def _filled(pcie: Levels, places: Sequence[PciPlace | None]) -> Levels:
     def level(i: int, j: int) -> PcieLevel:
         if i == j:
             return "X"
@@ -260,5 +260,5 @@ def _filled(pcie: Levels, places: Sequence[Place | None]) -> Levels:
     return tuple(tuple(level(i, j) for j in count) for i in count) if known else ()
 
 
-def _level(one: Place | None, other: Place | None) -> PcieLevel:
+def _level(one: PciPlace | None, other: PciPlace | None) -> PcieLevel:
     return "" if one is None or other is None else level_between(one, other)

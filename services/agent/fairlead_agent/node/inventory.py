@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fairlead_agent.core.reserved_cpus import BadReservation, without_reserved
 from fairlead_agent.devices.labels import pool_labels
 from fairlead_agent.devices.port import Devices
-from fairlead_agent.launch.plan import Place
+from fairlead_agent.launch.plan import NodePlace
 from fairlead_agent.launch.preparation import BOX_IN_CONTAINER, box_path
 from fairlead_agent.linux import machine
 from fairlead_agent.linux.machine import interface_of
@@ -39,12 +39,12 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
         raise BadSetting(f"{RESERVED_CPUS}: {error}") from error
 
 
-def place_of(settings: Settings, environment: Mapping[str, str], *, contained: bool, simulated: bool) -> Place:
+def place_of(settings: Settings, environment: Mapping[str, str], *, contained: bool, simulated: bool) -> NodePlace:
     """Return the runs' view of the node. Containers have a network of their own, and see their box at another path."""
     boxes = box_path(settings.directory)
     # Only ranks of gangs receive the interface: their containers may be on the node's network.
     theirs = contained and settings.gang_network == "bridge"
-    return Place(
+    return NodePlace(
         settings.node, settings.address, environment, simulated, contained,
         "" if theirs else interface_of(settings.address), boxes, BOX_IN_CONTAINER if contained else boxes,
     )  # fmt: skip

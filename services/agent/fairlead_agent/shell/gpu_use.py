@@ -14,7 +14,7 @@ from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.run_events import Emit, RunOverShare
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.devices.memory_guard import Finding, Guard, Use, left_behind, shares, uses
+from fairlead_agent.devices.memory_guard import GpuUse, Guard, ShareFinding, left_behind, shares, uses
 from fairlead_agent.devices.port import Devices, GpuProcess
 from fairlead_agent.linux.metering import Metering
 from fairlead_agent.runtimes.port import Runtime
@@ -45,7 +45,7 @@ class GpuUseWatcher:
         self._every_s = every_s
         self._emit = emit
         #: {(run, UUID): use}, of the last look.
-        self.uses: dict[tuple[RunKey, str], Use] = {}
+        self.uses: dict[tuple[RunKey, str], GpuUse] = {}
 
     async def run(self) -> None:
         """Measure at every interval, without end. Return at once on a node without GPUs."""
@@ -67,7 +67,7 @@ class GpuUseWatcher:
         for finding in self._guard.look(held, memory_mib, sizes, time.monotonic_ns()):
             self._tell(finding)
 
-    def _tell(self, finding: Finding) -> None:
+    def _tell(self, finding: ShareFinding) -> None:
         key = finding.share.key
         _log.warning(
             "a run uses more GPU memory than its share", what=finding.what, job=key.job, attempt=key.attempt,

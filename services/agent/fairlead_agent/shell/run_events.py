@@ -14,14 +14,14 @@ from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.core.run_events import (
     CheckpointMarked,
     NoticeCommandEnded,
-    RunEnded,
+    ProgramStarted,
     RunEvent,
     RunExited,
+    RunFinished,
     RunGpusClean,
     RunNoticed,
     RunOverShare,
     RunPreparing,
-    RunStarted,
     RunStartFailed,
     RunUnfit,
 )
@@ -57,13 +57,13 @@ class RunEventHandler:
         match event:
             case RunPreparing(key):
                 self._output.open(key, self._runtime.output(key))
-            case RunStarted(key, image):
+            case ProgramStarted(key, image):
                 self._started(key, image)
             case RunStartFailed():
                 self._start_failed(event)
             case RunExited(key, exit):
                 self._ender.exited(key, exit)
-            case RunEnded(key, exit, clean):
+            case RunFinished(key, exit, clean):
                 self._ended(key, exit, clean=clean)
             case RunGpusClean(key):
                 self._release_gpus(key)

@@ -16,11 +16,11 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_events import Emit, RunEnded, RunGpusClean, RunStartFailed, RunUnfit
+from fairlead_agent.core.run_events import Emit, RunFinished, RunGpusClean, RunStartFailed, RunUnfit
 from fairlead_agent.core.runs import Exit, RunKey, key_of
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import GuardReports
-from fairlead_agent.launch.plan import Launch, Place, Unlaunchable, plan, read_program
+from fairlead_agent.launch.plan import Launch, NodePlace, Unlaunchable, plan, read_program
 from fairlead_agent.launch.preparation import LaunchPreparation
 from fairlead_agent.node.health.monitor import HealthMonitor
 from fairlead_agent.runtimes.port import Runtime
@@ -49,7 +49,7 @@ class RunStarter:
     """
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, devices: Devices, place: Place, preparation: LaunchPreparation,
+        self, bus: Bus, runtime: Runtime, devices: Devices, place: NodePlace, preparation: LaunchPreparation,
         checks: Checks, *, emit: Emit, may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
@@ -220,7 +220,7 @@ class RunEnder:
         exit = self._monitor.ended(key, exit)
         if self._monitor.wants_check(key, exit, asked=key in self._core.stopping):
             clean = self._check(key) and clean
-        self._emit(RunEnded(key, exit, clean))
+        self._emit(RunFinished(key, exit, clean))
 
     def _check(self, key: RunKey) -> bool:
         """Look at the node. False: the run's GPUs wait for what comes of it."""

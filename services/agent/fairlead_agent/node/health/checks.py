@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fairlead_agent.devices.port import GpuHealth, Recovery, Slowdown
 
 
-class Disk(NamedTuple):
+class DiskHealth(NamedTuple):
     """A file system that the agent or its runtime writes to."""
 
     path: str
@@ -32,7 +32,7 @@ class Clock(NamedTuple):
     skew_ns: int | None = None
 
 
-class Engine(NamedTuple):
+class EngineHealth(NamedTuple):
     """The container engine."""
 
     #: Why it does not answer; "" where it does.
@@ -57,7 +57,7 @@ class Kill(NamedTuple):
     since_ns: int
 
 
-class Facts(NamedTuple):
+class HealthFacts(NamedTuple):
     """All of it."""
 
     now_ns: int
@@ -66,9 +66,9 @@ class Facts(NamedTuple):
     loads: Mapping[str, int] = MappingProxyType({})
     #: Expected number of GPUs; 0: not configured.
     gpus_expected: int = 0
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[DiskHealth, ...] = ()
     clock: Clock | None = None
-    engine: Engine | None = None
+    engine: EngineHealth | None = None
     #: Whether the parent of process runs lives; None: there is none.
     spawner: bool | None = None
     dirt: tuple[Dirt, ...] = ()
@@ -98,7 +98,7 @@ _ASKS: dict[Recovery, str] = {
 }  # fmt: skip
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """Something is not well: of a GPU, or (gpu "") of the node itself."""
 
     gpu: str
@@ -108,59 +108,59 @@ class Finding(NamedTuple):
     mark: int = 0
 
 
-type Check = Callable[[Facts, Facts | None], Iterator[Finding]]
+type Check = Callable[[HealthFacts, HealthFacts | None], Iterator[HealthFinding]]
 
 
-def all_findings(facts: Facts, before: Facts | None) -> list[Finding]:
+def all_findings(facts: HealthFacts, before: HealthFacts | None) -> list[HealthFinding]:
     """Return the findings of every check. `before` holds the facts of the previous look."""
     return [finding for check in CHECKS for finding in check(facts, before)]
 
 
-def lost(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def lost(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """GPUs that do not answer."""
     for gpu in facts.gpus:
         if gpu.lost:
-            yield Finding(gpu.uuid, "gpu_lost", gpu.why or "it does not answer")
+            yield HealthFinding(gpu.uuid, "gpu_lost", gpu.why or "it does not answer")
 
 
-def memory(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def memory(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """Errors that were not corrected, and rows that wait for a reset or could not be remapped."""
     for gpu in facts.gpus:
         if gpu.ecc_volatile_uncorrectable:
             count = gpu.ecc_volatile_uncorrectable
-            yield Finding(
+            yield HealthFinding(
                 gpu.uuid, "ecc_uncorrectable", f"{count} uncorrectable ECC errors since the driver was loaded", count
             )
         if gpu.remap_failed:
-            yield Finding(gpu.uuid, "remap_failed", f"a row could not be remapped; {gpu.rows_remapped or 0} are")
+            yield HealthFinding(gpu.uuid, "remap_failed", f"a row could not be remapped; {gpu.rows_remapped or 0} are")
         elif gpu.remap_pending:
-            yield Finding(gpu.uuid, "remap_pending", "rows wait for a reset to be remapped")
+            yield HealthFinding(gpu.uuid, "remap_pending", "rows wait for a reset to be remapped")
 
 
-def recovery(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def recovery(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """Yield the recovery actions that the driver itself requests."""
     for gpu in facts.gpus:
         if gpu.recovery not in (None, "none"):
-            yield Finding(gpu.uuid, "recovery", f"the driver asks for {_ASKS[gpu.recovery]}")
+            yield HealthFinding(gpu.uuid, "recovery", f"the driver asks for {_ASKS[gpu.recovery]}")
 
 
-def slowed(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def slowed(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """Held down by heat or hardware; or by the power supply."""
     for gpu in facts.gpus:
         if hot := sorted(_HOT.intersection(gpu.slowdowns or ())):
             limit = f", slows down at {gpu.temperature_slowdown_c} C" if gpu.temperature_slowdown_c else ""
             at = "" if gpu.temperature_c is None else f" at {gpu.temperature_c} C{limit}"
-            yield Finding(gpu.uuid, "thermal", f"slowed down: {', '.join(hot)}{at}")
+            yield HealthFinding(gpu.uuid, "thermal", f"slowed down: {', '.join(hot)}{at}")
     braked = [gpu.uuid for gpu in facts.gpus if "hw_power_brake" in (gpu.slowdowns or ())]
     if braked:
-        yield Finding("", "power_brake", f"held down by the power supply: {_named(braked)}")
+        yield HealthFinding("", "power_brake", f"held down by the power supply: {_named(braked)}")
 
 
-def bus(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def bus(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """PCI Express lanes missing; or, under load, a lower generation than there could be."""
     narrow = [each for each in (_narrow(gpu, facts.loads.get(gpu.uuid, 0)) for gpu in facts.gpus) if each]
     if narrow:
-        yield Finding("", "pcie_narrow", _named(narrow))
+        yield HealthFinding("", "pcie_narrow", _named(narrow))
 
 
 def _narrow(gpu: GpuHealth, load_pct: int) -> str:
@@ -172,7 +172,7 @@ def _narrow(gpu: GpuHealth, load_pct: int) -> str:
     return ""
 
 
-def links(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def links(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """NVLinks whose error counters run."""
     was = {gpu.uuid: gpu.nvlink_errors for gpu in before.gpus} if before is not None else {}
     risen = [
@@ -183,43 +183,43 @@ def links(facts: Facts, before: Facts | None) -> Iterator[Finding]:
         and gpu.nvlink_errors - earlier >= LINK_ERRORS
     ]
     if risen:
-        yield Finding("", "nvlink_errors", _named(risen))
+        yield HealthFinding("", "nvlink_errors", _named(risen))
 
 
-def zombies(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def zombies(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """GPUs that are not free long after their run has ended, and runs that outlive their kill."""
     for dirt in facts.dirt:
         if facts.now_ns - dirt.since_ns >= ZOMBIE_NS:
             for gpu in dirt.gpus:
-                yield Finding(gpu, "zombie_memory", f"run {dirt.run} has ended and the GPU is not free")
+                yield HealthFinding(gpu, "zombie_memory", f"run {dirt.run} has ended and the GPU is not free")
     for kill in facts.kills:
         if facts.now_ns - kill.since_ns >= KILLED_NS:
-            yield Finding("", "kill_failed", f"run {kill.run} was killed and has not ended")
+            yield HealthFinding("", "kill_failed", f"run {kill.run} was killed and has not ended")
             for gpu in kill.gpus:
-                yield Finding(gpu, "kill_failed", f"run {kill.run} was killed and has not ended")
+                yield HealthFinding(gpu, "kill_failed", f"run {kill.run} was killed and has not ended")
 
 
-def disks(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def disks(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """The fullest file system decides."""
     for disk in sorted(facts.disks, key=left_per_mille):
         if left_per_mille(disk) < 10 * DISK_FULL_PER_CENT:
-            yield Finding("", "disk_full", _left(disk))
+            yield HealthFinding("", "disk_full", _left(disk))
         if left_per_mille(disk) < 10 * DISK_LOW_PER_CENT:
-            yield Finding("", "disk_low", _left(disk))
+            yield HealthFinding("", "disk_low", _left(disk))
         return
 
 
-def left_per_mille(disk: Disk) -> int:
+def left_per_mille(disk: DiskHealth) -> int:
     """Thousandths that are left."""
     return 1000 * disk.free_bytes // disk.total_bytes if disk.total_bytes else 1000
 
 
-def _left(disk: Disk) -> str:
+def _left(disk: DiskHealth) -> str:
     mille = left_per_mille(disk)
     return f"{disk.path}: {mille // 10}.{mille % 10} % left, {disk.free_bytes // 2**20} MiB"
 
 
-def clock(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def clock(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """The wall clock against the monotonic one, and against the placer's."""
     now = facts.clock
     if now is None:
@@ -228,28 +228,28 @@ def clock(facts: Facts, before: Facts | None) -> Iterator[Finding]:
         passed = now.monotonic_ns - before.clock.monotonic_ns
         step = now.wall_ns - before.clock.wall_ns - passed
         if abs(step) > STEP_NS:
-            yield Finding("", "clock_step", f"the clock has jumped by {_seconds(step)} s")
+            yield HealthFinding("", "clock_step", f"the clock has jumped by {_seconds(step)} s")
     if now.skew_ns is not None and abs(now.skew_ns) > SKEW_NS:
         code = "clock_far" if abs(now.skew_ns) > FAR_NS else "clock_skew"
-        yield Finding("", code, f"{_seconds(now.skew_ns)} s from the placer's clock")
+        yield HealthFinding("", code, f"{_seconds(now.skew_ns)} s from the placer's clock")
 
 
-def engine(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def engine(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """The container engine answers, and is the one that it was."""
     now = facts.engine
     if now is None:
         return
     if now.silent:
-        yield Finding("", "engine_gone", now.silent)
+        yield HealthFinding("", "engine_gone", now.silent)
     was = before.engine.started if before is not None and before.engine is not None else ""
     if was and now.started and was != now.started:
-        yield Finding("", "engine_restarted", f"started {now.started}, before {was}")
+        yield HealthFinding("", "engine_restarted", f"started {now.started}, before {was}")
 
 
-def spawner(facts: Facts, before: Facts | None) -> Iterator[Finding]:
+def spawner(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
     """The parent of process runs."""
     if facts.spawner is False:
-        yield Finding("", "spawner_gone", "the spawner's process is not there")
+        yield HealthFinding("", "spawner_gone", "the spawner's process is not there")
 
 
 CHECKS: tuple[Check, ...] = (

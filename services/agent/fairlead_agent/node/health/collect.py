@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from fairlead_agent.devices.port import SLOWDOWNS, Devices, GpuHealth
-from fairlead_agent.node.health.checks import Clock, Disk, Engine, Facts
+from fairlead_agent.node.health.checks import Clock, DiskHealth, EngineHealth, HealthFacts
 from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
@@ -42,7 +42,7 @@ class FactCollector:
         self._engine_info = engine_info or (_docker_info() if runtime.name == "docker" else None)
         #: Directories whose file systems count. The engine's own directory is added once the engine has reported it.
         self._directories = [settings.directory]
-        self._engine: Engine | None = None
+        self._engine: EngineHealth | None = None
         self._engine_at = 0.0
         #: The engine's newest description of itself.
         self._engine_said: Mapping[str, Any] = {}
@@ -52,9 +52,9 @@ class FactCollector:
         """True where a container engine is asked, which may take its time."""
         return self._engine_info is not None
 
-    def facts(self, *, gpus_expected: int, skew_ns: int | None, loads: Mapping[str, int]) -> Facts:
+    def facts(self, *, gpus_expected: int, skew_ns: int | None, loads: Mapping[str, int]) -> HealthFacts:
         """Return all current facts, except for the agent's own knowledge of its runs."""
-        return Facts(
+        return HealthFacts(
             now_ns=time.monotonic_ns(),
             gpus=tuple(self._devices.health()),
             loads=loads,
@@ -74,18 +74,18 @@ class FactCollector:
                 found["toolkit"] = _word_after("version", _output("nvidia-ctk", "--version"))
         return {name: version for name, version in found.items() if version}
 
-    def _disks(self) -> tuple[Disk, ...]:
-        found: dict[int, Disk] = {}
+    def _disks(self) -> tuple[DiskHealth, ...]:
+        found: dict[int, DiskHealth] = {}
         for directory in self._directories:
             with contextlib.suppress(OSError):
                 stat = os.statvfs(directory)
                 blocks = stat.f_blocks - stat.f_bfree + stat.f_bavail  # without what is kept for root
                 found.setdefault(
-                    stat.f_fsid, Disk(str(directory), blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+                    stat.f_fsid, DiskHealth(str(directory), blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
                 )
         return tuple(found.values())
 
-    def _engine_now(self) -> Engine | None:
+    def _engine_now(self) -> EngineHealth | None:
         if self._engine_info is None:
             return None
         if self._engine is not None and time.monotonic() - self._engine_at < FRESH_S:
@@ -93,15 +93,15 @@ class FactCollector:
         self._engine, self._engine_at = self._ask_engine(self._engine_info), time.monotonic()
         return self._engine
 
-    def _ask_engine(self, info: Callable[[], Mapping[str, Any]]) -> Engine:
+    def _ask_engine(self, info: Callable[[], Mapping[str, Any]]) -> EngineHealth:
         try:
             self._engine_said = info()
         except Exception as error:  # noqa: BLE001 -- whatever it raises, it has not answered
-            return Engine(silent=f"the container engine does not answer: {error}"[:300])
+            return EngineHealth(silent=f"the container engine does not answer: {error}"[:300])
         root = self._engine_said.get("DockerRootDir")
         if isinstance(root, str) and Path(root) not in self._directories:
             self._directories.append(Path(root))
-        return Engine(started=_started(ENGINE_PIDFILE))
+        return EngineHealth(started=_started(ENGINE_PIDFILE))
 
 
 def _docker_info() -> Callable[[], Mapping[str, Any]]:

@@ -17,7 +17,7 @@ SLOWER_TRIED = SLOWER // 2
 type Rows = Mapping[int, Mapping[int, int]]
 
 
-class Verdict(NamedTuple):
+class FaultVerdict(NamedTuple):
     """Blame for failed communication: ranks, and paths between ranks."""
 
     #: Ranks, the worst first.
@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
         return not self.culprits and not self.paths
 
 
-def verdict(ranks: int, rows: Rows) -> Verdict:
+def verdict(ranks: int, rows: Rows) -> FaultVerdict:
     """Return the verdict about ranks 0 to `ranks` - 1. Equal rows give equal verdicts on every node."""
     rates = _pairs(ranks, rows)
     usual = sorted(rate for rate in rates.values() if rate)
@@ -54,7 +54,7 @@ def verdict(ranks: int, rows: Rows) -> Verdict:
             for peer in sets.pop(worst):
                 sets[peer].discard(worst)
     left = sorted({(min(a, b), max(a, b)) for a, peers in bad.items() for b in peers})
-    return Verdict(tuple(named), tuple(left), counts)
+    return FaultVerdict(tuple(named), tuple(left), counts)
 
 
 def _worst(bad: Mapping[int, set[int]], tried: Mapping[int, set[int]]) -> int | None:
@@ -97,7 +97,7 @@ def worth_another_try(row: Mapping[int, int]) -> list[int]:
     return [peer for peer, rate in row.items() if rate and rate * SLOWER_TRIED <= usual[len(usual) // 2]]
 
 
-def told(found: Verdict, hosts: tuple[str, ...]) -> str:
+def told(found: FaultVerdict, hosts: tuple[str, ...]) -> str:
     """A sentence for people; `hosts` are the addresses in rank order."""
     parts = [
         f"rank {rank} ({hosts[rank]}) failed with {found.counts[rank][0]} of {found.counts[rank][1]} others"

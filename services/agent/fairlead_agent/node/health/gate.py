@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from fairlead_agent.node.health.preflight import TAINT, Verdict
+from fairlead_agent.node.health.preflight import TAINT, PreflightVerdict
 
 #: What passes so soon joins without having been seen closed.
 WAIT_S = 1.0
@@ -30,7 +30,10 @@ class Gate:
     has passed."""
 
     def __init__(
-        self, examine: Callable[[], Awaitable[Verdict]], changed: Callable[[bool], None], told: Callable[[str], None]
+        self,
+        examine: Callable[[], Awaitable[PreflightVerdict]],
+        changed: Callable[[bool], None],
+        told: Callable[[str], None],
     ) -> None:
         self.closed = False
         self._examine, self._changed, self._told = examine, changed, told

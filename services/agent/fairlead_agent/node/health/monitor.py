@@ -15,14 +15,14 @@ from fairlead_agent.devices.port import Devices, GpuHealth
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.linux.kernel_log import KernelLog, gpus_by_address
 from fairlead_agent.node.health import gate as keeping
-from fairlead_agent.node.health.checks import Dirt, Facts, Kill, all_findings
+from fairlead_agent.node.health.checks import Dirt, HealthFacts, Kill, all_findings
 from fairlead_agent.node.health.collect import FactCollector
 from fairlead_agent.node.health.fault_localization import told
 from fairlead_agent.node.health.gate import Gate
 from fairlead_agent.node.health.peer_check import meet
-from fairlead_agent.node.health.preflight import Examination, Verdict, judged
+from fairlead_agent.node.health.preflight import Examination, PreflightVerdict, judged
 from fairlead_agent.node.health.probe import test_gpus, test_peers
-from fairlead_agent.node.health.watch import Change, Notes, Watch
+from fairlead_agent.node.health.watch import Change, HealthWatch, XidNotes
 from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
@@ -69,12 +69,12 @@ class HealthMonitor:
         first = self._kept.kmsg < 0 and not ledger.reported
         self._log = KernelLog(None if first else self._kept.kmsg)
         self._addresses = gpus_by_address()
-        self._watch = Watch(boot_id, ledger.ailing)
-        self._notes = Notes()
+        self._watch = HealthWatch(boot_id, ledger.ailing)
+        self._notes = XidNotes()
         self.gate = Gate(self._preflight, self._gate_changed, self._preflight_told)
         #: Held back until the node has introduced itself.
         self._changes: list[Change] | None = []
-        self._before: Facts | None = None
+        self._before: HealthFacts | None = None
         self._skew_ns: int | None = None
         self._since: dict[RunKey, int] = {}
         self._kills: dict[RunKey, int] = {}
@@ -159,7 +159,7 @@ class HealthMonitor:
 
     # -- examinations
 
-    async def short(self, gpus: Collection[str], key: RunKey | None = None) -> Verdict:
+    async def short(self, gpus: Collection[str], key: RunKey | None = None) -> PreflightVerdict:
         """Test these GPUs and judge them together with the node's quickly known facts. Findings are reported.
 
         `key` is the run for which the GPUs are, or were, held.
@@ -187,7 +187,7 @@ class HealthMonitor:
             return f"the check before the start did not end within {BEFORE_S:g} s"
         return verdict.failure or "; ".join(f"{gpu}: {why}" for gpu, why in verdict.gpus.items())
 
-    async def _preflight(self) -> Verdict:
+    async def _preflight(self) -> PreflightVerdict:
         """Run the full examination: every GPU without a run, copies between them, and versions."""
         facts = await self._facts()
         idle = self._testable([gpu.uuid for gpu in facts.gpus if not gpu.lost])
@@ -203,7 +203,7 @@ class HealthMonitor:
         keeping.save(self._file, self._kept)
         return verdict
 
-    def _judged(self, found: Examination, *, floors: bool, only: Collection[str] = ()) -> Verdict:
+    def _judged(self, found: Examination, *, floors: bool, only: Collection[str] = ()) -> PreflightVerdict:
         """Judge an examination, start its consequences, and return the verdict.
 
         GPUs that failed are out, the other tested GPUs may be well again, and a node that is not fit closes its gate.
@@ -224,7 +224,7 @@ class HealthMonitor:
 
     # -- facts
 
-    async def _facts(self) -> Facts:
+    async def _facts(self) -> HealthFacts:
         expected = self._settings.gpu_count or self._kept.gpus
         facts = await self._in_thread(
             lambda: self._collector.facts(gpus_expected=expected, skew_ns=self._skew_ns, loads=self._loads())

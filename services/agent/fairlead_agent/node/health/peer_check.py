@@ -20,7 +20,7 @@ from zlib import crc32
 
 import msgspec
 
-from fairlead_agent.node.health.fault_localization import Verdict, partners, verdict, worth_another_try
+from fairlead_agent.node.health.fault_localization import FaultVerdict, partners, verdict, worth_another_try
 from fairlead_schemas.wire.desired import RunOrder
 
 #: Ports of meetings, below those that gangs themselves meet at; ranks beyond share them, at other addresses.
@@ -65,7 +65,7 @@ def port_of(job: str, attempt: int, rank: int) -> int:
     return PORT_FIRST + crc32(f"meet {job}.{attempt}".encode()) % PORTS + rank % RANKS_APART
 
 
-async def meet(order: RunOrder, rules: Rules | None = None) -> Verdict:
+async def meet(order: RunOrder, rules: Rules | None = None) -> FaultVerdict:
     """Meet the others of the gang, and say who is to blame for what does not work; within `told_s` seconds."""
     meeting = _Meeting(order, rules or Rules())
     try:
@@ -94,7 +94,7 @@ class _Meeting:
         self._began = time.monotonic()
         self._server: asyncio.Server | None = None
 
-    async def hold(self) -> Verdict:
+    async def hold(self) -> FaultVerdict:
         """The whole of it."""
         own = self._order.hosts[self._order.rank]
         with contextlib.suppress(OSError):  # a port that is taken: the others will say so

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from fairlead_agent.node.health.checks import Facts, Finding, all_findings
+from fairlead_agent.node.health.checks import HealthFacts, HealthFinding, all_findings
 from fairlead_schemas.wire.health import meaning_of
 
 
@@ -78,7 +78,7 @@ EVIDENCE_CHARS_MAX = 400
 class Examination(NamedTuple):
     """Results of an examination."""
 
-    facts: Facts
+    facts: HealthFacts
     #: {"driver": "580.65.06"}, of what could be read (versions.FLOORS).
     versions: Mapping[str, str] = {}
     #: {GPU: reason why it failed its test}, for tested GPUs; "" if it passed.
@@ -87,7 +87,7 @@ class Examination(NamedTuple):
     peers: tuple[str, ...] = ()
 
 
-class Verdict(NamedTuple):
+class PreflightVerdict(NamedTuple):
     """Conclusions from an examination."""
 
     #: Why the node takes no work; "" where it has passed.
@@ -96,7 +96,7 @@ class Verdict(NamedTuple):
     gpus: dict[str, str]
 
 
-def judged(found: Examination, *, floors: bool, only: Collection[str] = ()) -> Verdict:
+def judged(found: Examination, *, floors: bool, only: Collection[str] = ()) -> PreflightVerdict:
     """`floors`: versions that are too old keep the node out. `only`: the GPUs that are meant, of all there are if none is named."""
     facts = found.facts
     gpus = {gpu: failure for gpu, failure in found.tests.items() if failure}
@@ -111,9 +111,9 @@ def judged(found: Examination, *, floors: bool, only: Collection[str] = ()) -> V
             reasons.append(finding.evidence)
     reasons += found.peers
     kept = {gpu: why for gpu, why in gpus.items() if not only or gpu in only}
-    return Verdict("; ".join(reasons)[:EVIDENCE_CHARS_MAX], kept)
+    return PreflightVerdict("; ".join(reasons)[:EVIDENCE_CHARS_MAX], kept)
 
 
-def _keeps_out(finding: Finding) -> bool:
+def _keeps_out(finding: HealthFinding) -> bool:
     # A hot GPU cools down; `watch.py` says when it has been hot for too long.
     return finding.code != "thermal" and meaning_of(finding.gpu, finding.code).fault

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import Exit, RunKey
-from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, Finding
+from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, HealthFinding
 from fairlead_schemas.wire import health
 from fairlead_schemas.wire.health import meaning_of
 
@@ -68,7 +68,7 @@ class _Open:
         self.absent_ns: int | None = None
 
 
-class Watch:
+class HealthWatch:
     """Findings that are open now. `opened`: {(GPU, code): the boot in which it was found}, as reported by an earlier process."""
 
     def __init__(self, boot_id: str, opened: Mapping[tuple[str, str], str]) -> None:
@@ -84,7 +84,7 @@ class Watch:
         """GPUs that a passed test would give back."""
         return tuple(sorted({gpu for gpu, code in self._open if gpu and self._waits_for_test(gpu, code)}))
 
-    def look(self, findings: Iterable[Finding], now_ns: int) -> list[Change]:
+    def look(self, findings: Iterable[HealthFinding], now_ns: int) -> list[Change]:
         """Apply the current findings of all checks and return the changes to report. A finding that is not given is absent."""
         changes: list[Change] = []
         found = {(each.gpu, each.code): each for each in findings}
@@ -103,7 +103,7 @@ class Watch:
         key = gpu, f"xid{number}"
         known = self._open.get(key)
         if known is None:
-            return self._begin(Finding(*key, evidence), now_ns)
+            return self._begin(HealthFinding(*key, evidence), now_ns)
         known.boot_id = self._boot_id
         if now_ns - known.said_ns < XID_AGAIN_NS:
             return []
@@ -114,7 +114,7 @@ class Watch:
         """Apply the result of a test of an idle GPU and return the changes to report. `failure` is "" if the GPU has passed."""
         if failure:
             key = gpu, "gpu_test"
-            return [] if key in self._open else self._begin(Finding(*key, failure), now_ns)
+            return [] if key in self._open else self._begin(HealthFinding(*key, failure), now_ns)
         over = [key for key in self._open if key[0] == gpu and self._waits_for_test(*key)]
         for key in over:
             del self._open[key]
@@ -124,10 +124,10 @@ class Watch:
         """Something of the node itself that no check finds: a preflight, a meeting. With "" it is over."""
         key = "", code
         if evidence and key not in self._open:
-            return self._begin(Finding(*key, evidence), now_ns)
+            return self._begin(HealthFinding(*key, evidence), now_ns)
         return self._end(key) if not evidence and key in self._open else []
 
-    def _seen(self, key: tuple[str, str], finding: Finding, now_ns: int) -> list[Change]:
+    def _seen(self, key: tuple[str, str], finding: HealthFinding, now_ns: int) -> list[Change]:
         known = self._open.get(key)
         if known is None:
             since_ns = self._held.setdefault(key, now_ns)
@@ -158,7 +158,7 @@ class Watch:
         back = meaning_of(gpu, code).back
         return back == "tested" or (back == "booted" and self._open[(gpu, code)].boot_id != self._boot_id)
 
-    def _begin(self, finding: Finding, now_ns: int) -> list[Change]:
+    def _begin(self, finding: HealthFinding, now_ns: int) -> list[Change]:
         gpu, code, evidence, mark = finding
         self._open[(gpu, code)] = _Open(self._boot_id, evidence, mark, now_ns)
         return self._say(gpu) if gpu else [Change(gpu, code, evidence)]
@@ -183,7 +183,7 @@ class Watch:
 NOTES_MAX = 4
 
 
-class Notes:
+class XidNotes:
     """{run: what its GPUs have reported}."""
 
     def __init__(self) -> None:

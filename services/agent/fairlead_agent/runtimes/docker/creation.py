@@ -25,7 +25,7 @@ from fairlead_agent.runtimes.docker import template
 from fairlead_agent.runtimes.docker.adoption import Installation
 from fairlead_agent.runtimes.docker.container_run import CHECKPOINT, make_word
 from fairlead_agent.runtimes.docker.holdings import Holdings
-from fairlead_agent.runtimes.docker.template import Bind, Engine
+from fairlead_agent.runtimes.docker.template import Bind, ContainerEngine
 from fairlead_agent.runtimes.run_directory import clear, write_note
 
 #: Of an image's list of users.
@@ -37,7 +37,7 @@ class NotAsAsked(ValueError):
 
 
 def create(
-    api: docker.APIClient, launch: Launch, engine: Engine, whose: Installation, holdings: Holdings, *,
+    api: docker.APIClient, launch: Launch, engine: ContainerEngine, whose: Installation, holdings: Holdings, *,
     name: str, image: str, files: Sequence[Bind], labels: Mapping[str, str],
 ) -> str:  # fmt: skip
     """The new container's id. `files`: the run's own, of this machine. Whatever is raised, a container of that name may
@@ -115,7 +115,7 @@ def _users(passwd: bytes) -> dict[str, tuple[int, int]]:
 PULLING = "pulling"
 
 
-class Notes:
+class RunNotes:
     """Notes of the agent to readers of a run that has not started: lines at the head of its stderr."""
 
     def __init__(self, directory: Path, stderr: Path) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from fairlead_agent.runtimes.docker.template import Engine
+from fairlead_agent.runtimes.docker.template import ContainerEngine
 from fairlead_agent.runtimes.pinning import Host
 
 #: An engine that remaps users keeps its data below "<root>/<first uid>.<first gid>".
@@ -75,7 +75,7 @@ def engine_of(
     cdi_devices: Collection[str],
     limits: HostLimits,
     simulated: bool = False,
-) -> Engine:
+) -> ContainerEngine:
     """Return the template's facts about an engine. `network`: the one that containers join, `gang_network`: the one for runs
     on several nodes.
     """
@@ -84,7 +84,7 @@ def engine_of(
     runtime = str(info.get("DefaultRuntime") or _RUNC)
     if runtime == _NVIDIA and _RUNC in (info.get("Runtimes") or {}):
         runtime = _RUNC
-    return Engine(
+    return ContainerEngine(
         network=network,
         gang_network=gang_network,
         has_init=bool(info.get("InitBinary")),

@@ -16,7 +16,7 @@ import docker.errors
 import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
-from fairlead_agent.core.run_events import Emit, RunExited, RunPreparing, RunStarted, RunStartFailed
+from fairlead_agent.core.run_events import Emit, ProgramStarted, RunExited, RunPreparing, RunStartFailed
 from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.linux.processes import container_of
@@ -33,7 +33,7 @@ from fairlead_agent.runtimes.docker.container_run import (
     rest_of,
     signal_directly,
 )
-from fairlead_agent.runtimes.docker.creation import PULLING, Notes, cdi_devices, create, make_directory, own_files
+from fairlead_agent.runtimes.docker.creation import PULLING, RunNotes, cdi_devices, create, make_directory, own_files
 from fairlead_agent.runtimes.docker.ends import how
 from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, EngineLink, EngineNews, Patience, why
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
@@ -90,7 +90,7 @@ class DockerRuntime:
         self._spawn(news.listen())
         self._spawn(news.look())
 
-    def _engine_now(self) -> template.Engine:
+    def _engine_now(self) -> template.ContainerEngine:
         """Return the engine's current abilities from its latest answer; it may have come back with other settings. Raises
         RuntimeUnfit.
         """
@@ -139,14 +139,14 @@ class DockerRuntime:
             self._failed(run, why(error), fault_of(error))
             return
         run.outages = self.engine.outages
-        self._emit(RunStarted(run.key, run.image))
+        self._emit(ProgramStarted(run.key, run.image))
         await self._follow(run)
 
     async def _begin(self, run: ContainerRun, launch: Launch) -> None:
         if not launch.image:
             raise Unlaunchable("the job file names no image, which the Docker runtime needs", "job")
         directory = self.directories.path(run.key)
-        notes = Notes(directory, run.files.stderr)
+        notes = RunNotes(directory, run.files.stderr)
 
         def say(words: str) -> None:
             notes.say(words)

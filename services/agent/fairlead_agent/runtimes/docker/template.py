@@ -53,7 +53,7 @@ IMAGE_ENV_REMOVED = (
 )  # fmt: skip
 
 
-class Engine(NamedTuple):
+class ContainerEngine(NamedTuple):
     """Abilities of the engine and its host, queried once."""
 
     network: str = "default"
@@ -95,7 +95,7 @@ def container_name(key: RunKey, gang: bool, whose: str = "") -> str:
     return "-".join(filter(None, parts))
 
 
-def gpu_path(gpus: Sequence[str], engine: Engine) -> GpuPath:
+def gpu_path(gpus: Sequence[str], engine: ContainerEngine) -> GpuPath:
     """Return the way in which the granted GPUs get into the container."""
     if not gpus:
         return "none"
@@ -109,13 +109,13 @@ def cdi_name(uuid: str) -> str:
     return f"nvidia.com/gpu={uuid}"
 
 
-def pinning(launch: Launch, engine: Engine) -> Pinning:
+def pinning(launch: Launch, engine: ContainerEngine) -> Pinning:
     """Return the CPUs and memory nodes for the run's container. Raises Unpinnable."""
     return pin(launch.order.cpus, launch.order.memory_mib, engine.host, simulated=engine.simulated)
 
 
 def labels(
-    launch: Launch, engine: Engine, node: str, incarnation: str, directory: str, path: GpuPath
+    launch: Launch, engine: ContainerEngine, node: str, incarnation: str, directory: str, path: GpuPath
 ) -> dict[str, str]:
     """By which a later agent process finds its containers, and people what was done."""
     return {
@@ -126,7 +126,7 @@ def labels(
     }  # fmt: skip
 
 
-def environment(launch: Launch, engine: Engine, path: GpuPath) -> list[str]:
+def environment(launch: Launch, engine: ContainerEngine, path: GpuPath) -> list[str]:
     """The launch's environment as the engine takes it; device variables only where a variable is not what grants
     the device."""
     env = {name: value for name, value in launch.env.items() if not name.startswith(("NVIDIA_", "CUDA_VISIBLE_"))}
@@ -148,7 +148,11 @@ def environment(launch: Launch, engine: Engine, path: GpuPath) -> list[str]:
 
 
 def host_config(
-    launch: Launch, engine: Engine, path: GpuPath, binds: Sequence[Bind] = (), image_volumes: Sequence[str] = ()
+    launch: Launch,
+    engine: ContainerEngine,
+    path: GpuPath,
+    binds: Sequence[Bind] = (),
+    image_volumes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The whole HostConfig, in the Engine API's words. `image_volumes`: paths that the image declares as volumes; they
     become scratch space, so that nothing of the host's disk is handed out unasked. Raises Unpinnable, ValueError."""
@@ -205,20 +209,20 @@ def scratch(memory_mib: int, shm_mib: int, tmpfs: int) -> tuple[int, int]:
     return shm, max(1, min(TMP_MAX_MIB, (memory_mib - shm) // 2) // tmpfs)
 
 
-def _nics(launch: Launch, engine: Engine) -> list[dict[str, str]]:
+def _nics(launch: Launch, engine: ContainerEngine) -> list[dict[str, str]]:
     """The files of the granted RDMA devices; a played machine's are nowhere."""
     granted = () if engine.simulated else dict.fromkeys(launch.order.nics)
     files = dict.fromkeys(file for nic in granted for file in engine.verbs.get(nic, ()))
     return [{"PathOnHost": file, "PathInContainer": file, "CgroupPermissions": "rw"} for file in files]
 
 
-def _cpu_milli(launch: Launch, engine: Engine) -> int:
+def _cpu_milli(launch: Launch, engine: ContainerEngine) -> int:
     """A played machine may have more CPUs than its host, which the engine refuses."""
     wanted = max(CPU_MIN_MILLI, launch.order.cpu_milli)
     return min(wanted, engine.cpus * 1000) if engine.simulated and engine.cpus else wanted
 
 
-def _ulimits(launch: Launch, engine: Engine) -> list[dict[str, Any]]:
+def _ulimits(launch: Launch, engine: ContainerEngine) -> list[dict[str, Any]]:
     limits = [
         {"Name": "core", "Soft": 0, "Hard": 0},
         {"Name": "nofile", "Soft": min(NOFILE_SOFT_MAX, engine.nofile), "Hard": engine.nofile},
@@ -238,7 +242,7 @@ NO_WORKDIR = ("/proc", "/sys", "/dev")
 _UNORDERED = ("Ulimits", "Mounts", "DeviceRequests", "Devices")
 
 
-def differences(wanted: Mapping[str, Any], inspected: Mapping[str, Any], engine: Engine) -> list[str]:
+def differences(wanted: Mapping[str, Any], inspected: Mapping[str, Any], engine: ContainerEngine) -> list[str]:
     """Return the differences between a created container and the template, as "<field>: expected …, found …"."""
     found: Mapping[str, Any] = inspected["HostConfig"]
     wrong = [f"{name}: expected {value!r}, found {found.get(name)!r}" for name, value in wanted.items()
@@ -262,7 +266,7 @@ def image_volumes(wanted: Mapping[str, Any], inspected: Mapping[str, Any]) -> li
     return sorted({_plain(target) for target in declared} - ours)
 
 
-def _beside(wanted: Mapping[str, Any], inspected: Mapping[str, Any], engine: Engine) -> list[str]:
+def _beside(wanted: Mapping[str, Any], inspected: Mapping[str, Any], engine: ContainerEngine) -> list[str]:
     """Return the differences outside of HostConfig that still grant something."""
     wrong: list[str] = []
     ours = _targets(wanted)

@@ -22,7 +22,7 @@ from pathlib import Path
 import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
-from fairlead_agent.core.run_events import Emit, RunExited, RunStarted, RunStartFailed
+from fairlead_agent.core.run_events import Emit, ProgramStarted, RunExited, RunStartFailed
 from fairlead_agent.core.runs import Exit, Found, RunKey, parse_name
 from fairlead_agent.launch.plan import Launch
 from fairlead_agent.linux.processes import (
@@ -264,7 +264,7 @@ class ProcessRuntime:
         if run.request is not None:  # started, or ended when that report met a broken connection
             run.request = None
             run.pid = event.pid if isinstance(event, Started) else 0
-            self._emit(RunStarted(run.key))
+            self._emit(ProgramStarted(run.key))
         if isinstance(event, Ended):
             self._ended(run, Exit(event.code, event.signal, OVER_MEMORY if event.oom else "", over_memory=event.oom))
 
@@ -309,7 +309,7 @@ class ProcessRuntime:
             return
         if run.request is not None:
             run.request = None
-            self._emit(RunStarted(run.key))
+            self._emit(ProgramStarted(run.key))
         if found.state == "running":
             if run.unsent:
                 self._signal(run.key, run.signalled)
