@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from fairlead_bus import streams
-from fairlead_bus.memory_hub import MemoryHub, MemoryStream, matches
+from fairlead_bus.memory_hub import MemoryServer, MemoryStream, matches
 from fairlead_bus.port import (
     Bus,
     Entry,
@@ -81,7 +81,7 @@ class MemoryTail:
 class MemoryBus:
     """In-memory client of a hub. Implements `port.Bus`."""
 
-    def __init__(self, hub: MemoryHub) -> None:
+    def __init__(self, hub: MemoryServer) -> None:
         self.hub = hub
         self.linked = True
         self.closed = False
@@ -109,7 +109,7 @@ class MemoryBus:
             for handler in self.handlers:
                 asyncio.get_running_loop().call_soon(handler)
 
-    def _reach(self) -> MemoryHub:
+    def _reach(self) -> MemoryServer:
         if not self.reachable():
             raise Unavailable("the in-memory server is away")
         return self.hub
@@ -287,6 +287,16 @@ class MemoryBus:
                 await subscription.close()
         for task in list(self.tasks):
             task.cancel()
+
+
+class MemoryHub(MemoryServer):
+    """The server of the in-memory twin, with a way to connect to it."""
+
+    def connect(self) -> MemoryBus:
+        """A new client of this hub."""
+        client = MemoryBus(self)
+        self.clients.append(client)
+        return client
 
 
 def as_port(bus: MemoryBus) -> Bus:

@@ -1,7 +1,7 @@
 """Server of the in-memory twin: streams, buckets and blobs in one process, with injectable faults.
 
-Clients are in `memory.py` and are made by `MemoryHub.connect`. The hub uses only the event loop's clock and the clock
-it is given, so it runs under the simulator's virtual time. The last section of `MemoryHub` injects the faults that the
+Clients are in `memory.py` and are made by its `MemoryHub.connect`. The server uses only the event loop's clock and the clock
+it is given, so it runs under the simulator's virtual time. The last section of `MemoryServer` injects the faults that the
 contract suite and the simulator request.
 """
 
@@ -10,13 +10,10 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fairlead_bus import streams
 from fairlead_bus.port import Entry, Message, StaleWriter, Stored, StreamFull, TooLarge
-
-if TYPE_CHECKING:
-    from fairlead_bus.memory import MemoryBus, MemorySubscription
 
 #: Messages that one `Tail.next()` returns at most.
 TAIL_BATCH_MAX = 500
@@ -114,7 +111,52 @@ class MemoryStream:
         return self.messages[start : start + TAIL_BATCH_MAX]
 
 
-class MemoryHub:
+class Client(Protocol):
+    """Connection to the server, as the server sees it."""
+
+    linked: bool
+
+    def reachable(self) -> bool:
+        """Return True while both server and link are up."""
+        ...
+
+    def unlink(self) -> None:
+        """Cut the client off."""
+        ...
+
+    def relink(self) -> None:
+        """Connect the client again."""
+        ...
+
+    def reconnected(self) -> None:
+        """Notify the client that the connection is back."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect for good."""
+        ...
+
+
+class Subscriber(Protocol):
+    """Core subscription of a client, as the server sees it."""
+
+    group: str
+
+    @property
+    def client(self) -> Client:
+        """The client that subscribed."""
+        ...
+
+    def receive(self, message: Message) -> None:
+        """Take a message."""
+        ...
+
+    async def close(self) -> None:
+        """End the subscription."""
+        ...
+
+
+class MemoryServer:
     """The shared server."""
 
     def __init__(self, *, log_bytes_max: int | None = None, clock: Callable[[], int] = time.time_ns) -> None:
@@ -127,8 +169,8 @@ class MemoryHub:
         self.expiry: dict[tuple[str, str], float] = {}
         self.revision = 0
         self.objects: dict[str, dict[str, bytes]] = {name: {} for name in streams.STORES}
-        self.subscribers: dict[str, list[MemorySubscription]] = {}
-        self.clients: list[MemoryBus] = []
+        self.subscribers: dict[str, list[Subscriber]] = {}
+        self.clients: list[Client] = []
         self.up = True
         #: False: the one of several servers that has the object stores is away.
         self.stores_up = True
@@ -136,14 +178,6 @@ class MemoryHub:
         self.inbox = 0
         #: Requests handed to groups so far.
         self.group_turns = 0
-
-    def connect(self) -> "MemoryBus":
-        """A new client of this hub."""
-        from fairlead_bus.memory import MemoryBus  # a client knows its hub; only this convenience looks back
-
-        client = MemoryBus(self)
-        self.clients.append(client)
-        return client
 
     def deliver(self, message: Message) -> int:
         """Hand a core message to every subscriber (of a group, to one), in order, soon. Returns how many get it."""
@@ -154,9 +188,9 @@ class MemoryHub:
             asyncio.get_running_loop().call_soon(subscriber.receive, message)
         return len(found)
 
-    def _one_of_each_group(self, found: "list[MemorySubscription]") -> "list[MemorySubscription]":
+    def _one_of_each_group(self, found: list[Subscriber]) -> list[Subscriber]:
         """Return the subscribers without a group, and the next member of each group in turn; a server picks the member by chance."""
-        groups: dict[str, list[MemorySubscription]] = {}
+        groups: dict[str, list[Subscriber]] = {}
         for subscriber in found:
             if subscriber.group and subscriber.client.reachable():
                 groups.setdefault(subscriber.group, []).append(subscriber)

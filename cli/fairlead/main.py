@@ -117,7 +117,9 @@ app.add_typer(plans.maintenance, name="maintenance", rich_help_panel="Cluster")
 app.add_typer(plans.breaker, name="breaker", rich_help_panel="Cluster")
 app.add_typer(agent.app, name="agent", rich_help_panel="Cluster")
 app.add_typer(credentials.app, name="credentials", rich_help_panel="Cluster")
-archive.app.command("usage")(usage.audit_usage)
+for _verb in (archive.key, archive.archive, archive.restore, archive.prove, archive.check):
+    audit.app.command()(_verb)
+audit.app.command("usage")(usage.audit_usage)
 app.add_typer(audit.app, name="audit", rich_help_panel="The record")
 
 

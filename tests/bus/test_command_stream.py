@@ -239,7 +239,7 @@ async def test_a_loss_ends_only_what_reads_commands_and_is_looked_at_again_witho
 
     async def counted(bus: Bus, *, deep: bool = False) -> command_stream.CommandStreamReport:
         nonlocal inspections
-        inspections += 1
+        inspections += not deep  # a deep one is for accepting a loss
         return await real(bus, deep=deep)
 
     monkeypatch.setattr(command_stream, "inspect", counted)

@@ -90,7 +90,7 @@ def test_a_stopped_stack_is_not_read_while_another_holds_it(run: Run, tmp_path: 
 
 def test_the_bus_that_a_killed_supervisor_left_is_read_where_it_is(tmp_path: Path) -> None:
     """A second server on its store would damage it."""
-    from fairlead.commands.audit import bus_url
+    from fairlead.commands.audit_options import bus_url
 
     (tmp_path / "nats" / "store").mkdir(parents=True)
     with subprocess.Popen(SLEEPER) as server:

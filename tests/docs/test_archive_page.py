@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.commands.audit import new_bus
+from fairlead.commands.audit_options import new_bus
 from fairlead.main import main
 from fairlead_bus.command_stream import cursors
 from fairlead_bus.main import with_bus

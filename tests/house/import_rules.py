@@ -67,6 +67,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "sql.visibility",
         "usage.meter",
         "usage.prices",
+        "usage.relations",
         "usage.statement",
     ),
     "fairlead_replay": (

@@ -37,7 +37,7 @@ def _hub_of(seed: int) -> MemoryHub:
 
     async def live() -> None:
         world = World(seed, Parts(), 12)
-        hubs.append(world.hub)
+        hubs.append(world.context.hub)
         await world.run()
         await asyncio.sleep(0)
 

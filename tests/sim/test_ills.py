@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_replay.sim import health
-from fairlead_replay.sim.machine import SimMachine, Starts
+from fairlead_replay.sim.machine import UNFIT, SimMachine, Starts
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas.wire.health import OF_NODES, is_code
 
@@ -14,7 +14,7 @@ def test_a_seed_plans_the_same_ailments_every_time() -> None:
     assert plans == [health.plan(seed, 60.0) for seed in range(40)]
     assert 10 <= sum(map(bool, plans)) <= 30
     for ill in (each for plan in plans for each in plan):
-        assert is_code(ill.code) if ill.gpu >= 0 else ill.code in (*OF_NODES, health.UNFIT)
+        assert is_code(ill.code) if ill.gpu >= 0 else ill.code in (*OF_NODES, UNFIT)
 
 
 def test_an_agent_says_what_is_new_and_what_is_over() -> None:
@@ -23,7 +23,7 @@ def test_an_agent_says_what_is_new_and_what_is_over() -> None:
 
     machine = SimMachine("n0", 2, Random(1), Starts(10.0), 0.0)
     gpu = machine.inventory.gpus[1].uuid
-    machine.ills |= {(gpu, "xid79"), (gpu, "thermal"), ("", "disk_full"), ("", health.UNFIT)}
+    machine.ills |= {(gpu, "xid79"), (gpu, "thermal"), ("", "disk_full"), ("", UNFIT)}
     assert [(each.gpu, each.code) for each in health.changes(machine, {})] == [(gpu, "xid79"), ("", "disk_full")]
     assert health.introduced(machine).taints == (health.TAINT,)
     reported = {(gpu, "xid79"): "b", ("", "disk_full"): "b"}

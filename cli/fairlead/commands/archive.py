@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead.commands.audit import Data, Nats, app, bus_url, is_export, new_bus, translated
+from fairlead.commands.audit_options import Data, Nats, bus_url, is_export, new_bus, translated
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
@@ -48,7 +48,6 @@ def verifier_of(key: str) -> "Verifier | None":
         ) from error
 
 
-@app.command()
 def key(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Where to write the secret key; is made.", show_default=False)
@@ -70,7 +69,6 @@ def key(
     terminal.write(made.verifier.spelled + "\n")
 
 
-@app.command()
 def archive(
     directory: Directory,
     key_file: Annotated[
@@ -109,7 +107,6 @@ def archive(
     terminal.write(f"{directory}: sequences 1 to {last}, {last - before} of them new, all signed\n")
 
 
-@app.command()
 def restore(
     directory: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="An archive's directory, or an export's.", show_default=False)
@@ -133,7 +130,6 @@ def restore(
     terminal.write(f"{nats or data}: the log up to sequence {last}, as {directory} has it\n")
 
 
-@app.command()
 def prove(
     sequence: Annotated[int, typer.Argument(metavar="SEQ", help="Which commit of the log.", show_default=False)],
     directory: Annotated[Path, typer.Option("--archive", help="The archive's directory.", show_default=False)],
@@ -155,7 +151,6 @@ def prove(
     terminal.write(msgspec.json.format(msgspec.json.encode(proof)).decode() + "\n")
 
 
-@app.command()
 def check(
     file: Annotated[Path, typer.Argument(metavar="PROOF", help="What `audit prove` printed.", show_default=False)],
     key: Key = "",

@@ -60,7 +60,7 @@ def sql(
     """
     if tables:
         from fairlead_telemetry.schema import help_text
-        from fairlead_telemetry.usage.usage_store import usage_help as usage_help_text
+        from fairlead_telemetry.usage.relations import usage_help as usage_help_text
 
         terminal.write(f"{help_text()}\n{usage_help_text()}")
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from fairlead.commands import audit
+from fairlead.commands import audit_options as audit
 from fairlead.commands.options import Output, connect
 from fairlead.errors import FairleadError, InputRefused, Unreachable
 from fairlead.render import terminal

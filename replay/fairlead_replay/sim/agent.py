@@ -27,9 +27,9 @@ from fairlead_agent.core.steps import (
 from fairlead_bus.port import Message, Unavailable
 from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.context import EPOCH_NS
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import SimMachine, Truth
-from fairlead_replay.sim.workload import EPOCH_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
 from fairlead_schemas.wire.reports import Heartbeat, decode_ack, encode

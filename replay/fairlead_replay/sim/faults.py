@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from random import Random
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from fairlead_bus.core import Decision, Input
 from fairlead_placer.apply.draft import CommitDraft
@@ -26,9 +26,6 @@ from fairlead_queue.fairness.tree import QueueTree
 from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_telemetry.idle.decide.decision import ReviewSchedule
-
-if TYPE_CHECKING:
-    from fairlead_replay.sim.world import World
 
 DisasterKind = Literal[
     "crash_service", "partition_service", "crash_agent", "reboot_node", "wipe_node", "partition_node",
@@ -168,13 +165,12 @@ class DecisionFaults:
         #: When a writer was struck last, by its clock: what it tries at once afterwards goes well.
         self._struck_ns: dict[str, int] = {}
 
-    async def carry_out(self, world: "World", planned: list[DecisionFault]) -> None:
+    async def carry_out(self, faults: Faults, writers: Sequence[str], planned: list[DecisionFault]) -> None:
         """Each at its time, until the world's faults are over."""
         for fault in planned:
             await asyncio.sleep(max(0.0, fault.at_s - asyncio.get_running_loop().time()))
-            if world.faults.quiet:
+            if faults.quiet:
                 return
-            writers = sorted({replica.writer for replica in world.replicas})
             self.due.setdefault(writers[fault.target % len(writers)], []).append(fault)
 
     def interrupting(self, core: type[Any]) -> type[Any]:

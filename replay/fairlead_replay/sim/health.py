@@ -6,26 +6,22 @@ loss of a journal, people restore the rest.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.node.health.preflight import TAINT
+from fairlead_replay.sim.context import SimContext
+from fairlead_replay.sim.machine import UNFIT, SimMachine
 from fairlead_schemas.wire.commands import PlacerCommand, RestoreGpu
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Inventory
 
-if TYPE_CHECKING:
-    from fairlead_replay.sim.machine import SimMachine
-    from fairlead_replay.sim.world import World
-
 OF_GPUS = ("thermal", "remap_pending", "gpu_test", "xid13", "xid109", "xid79", "ecc_uncorrectable", "kill_failed")
 OF_NODES = ("disk_full", "disk_low", "clock_step", "engine_gone")
-#: The node's own checks fail: it closes its gate, and starts no part of a gang.
-UNFIT = "unfit"
 #: Of a fit machine, before one part of a gang.
 UNFIT_CHANCE = 0.05
 #: GPUs that a simulated machine has at most.
@@ -57,25 +53,25 @@ def plan(seed: int, until_s: float) -> list[HealthFault]:
     return sorted(planned)
 
 
-async def carry_out(world: "World", planned: list[HealthFault]) -> None:
+async def carry_out(context: SimContext, machines: Sequence[SimMachine], planned: list[HealthFault]) -> None:
     """Each at its time, until the world's faults are over."""
     loop = asyncio.get_running_loop()
     for ill in planned:
         await asyncio.sleep(max(0.0, ill.at_s - loop.time()))
-        if world.faults.quiet:
+        if context.faults.quiet:
             return
-        machine = world.nodes[ill.target % len(world.nodes)].machine
+        machine = machines[ill.target % len(machines)]
         key = _gpu(machine, ill.gpu), ill.code
         machine.ills.add(key)
-        world.later(ill.lasting_s, lambda machine=machine, key=key: machine.ills.discard(key))
+        context.later(ill.lasting_s, lambda machine=machine, key=key: machine.ills.discard(key))
 
 
-def _gpu(machine: "SimMachine", index: int) -> str:
+def _gpu(machine: SimMachine, index: int) -> str:
     gpus = machine.inventory.gpus
     return gpus[index % len(gpus)].uuid if index >= 0 else ""
 
 
-def changes(machine: "SimMachine", reported: Mapping[tuple[str, str], str]) -> list[HealthSeen]:
+def changes(machine: SimMachine, reported: Mapping[tuple[str, str], str]) -> list[HealthSeen]:
     """Return the health reports that an agent owes: one state at a time for each GPU, everything new or over for the
     node.
     """
@@ -98,7 +94,7 @@ class Unfit(NamedTuple):
     blames: int | None
 
 
-def unfit(machine: "SimMachine", seed: int, key: RunKey, ranks: int) -> Unfit | None:
+def unfit(machine: SimMachine, seed: int, key: RunKey, ranks: int) -> Unfit | None:
     """Return the result of the check before a gang's part starts: a failure on an unfit machine and now and then on a
     fit one, None if it passes.
     """
@@ -110,7 +106,7 @@ def unfit(machine: "SimMachine", seed: int, key: RunKey, ranks: int) -> Unfit | 
     return Unfit(rng.randrange(ranks) if rng.random() < 0.5 else None)
 
 
-def introduced(machine: "SimMachine") -> Inventory:
+def introduced(machine: SimMachine) -> Inventory:
     """Return the inventory that the agent reports; a closed gate is a taint."""
     if not machine.unfit:
         return machine.inventory

@@ -7,20 +7,21 @@ jobs (their own and others'), and remove all policies when the faults stop, so t
 """
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
+from fairlead_replay.sim.context import EPOCH_NS, SECOND_NS, SimContext
 from fairlead_replay.sim.idle_books import IdleBooks
-from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS
+from fairlead_replay.sim.invariants import Observer
+from fairlead_replay.sim.machine import SimMachine, SimProcess
+from fairlead_replay.sim.processes import Replica, SimNode
+from fairlead_replay.sim.workload import People
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, SetIdlePolicies
 from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, columns_of
 from fairlead_telemetry.idle.limits import UNSEEN_NS
-
-if TYPE_CHECKING:
-    from fairlead_replay.sim.machine import SimMachine, SimProcess
-    from fairlead_replay.sim.world import World
 
 SCOPES = ("global", "user:a", "user:b")
 #: {scope: all of its policies}
@@ -81,9 +82,9 @@ def is_busy(job: str, age_s: float) -> bool:
 class Idleness:
     """Carries out the plan of one world, and remembers what it showed."""
 
-    def __init__(self, world: "World", planned: IdlePlan) -> None:
-        self.world, self.planned = world, planned
-        self.rng = Random(f"idle samples {world.seed}")  # noqa: S311 -- as all of a seed
+    def __init__(self, context: SimContext, planned: IdlePlan) -> None:
+        self.context, self.planned = context, planned
+        self.rng = Random(f"idle samples {context.seed}")  # noqa: S311 -- as all of a seed
         self._n = self._commands = 0
         #: {(job, attempt): moments at which a busy rank of it was shown, by its node's clock}
         self.shown: dict[tuple[str, int], list[int]] = {}
@@ -94,39 +95,40 @@ class Idleness:
         """Return books that compare the log's events with the samples shown and the policies requested."""
         return IdleBooks(self.misjudged, self.wanted)
 
-    async def carry_out(self) -> None:
+    async def carry_out(
+        self, nodes: Sequence[SimNode], replicas: Sequence[Replica], people: People, observer: Observer
+    ) -> None:
         """Until the world's faults are over."""
         loop = asyncio.get_running_loop()
-        self.world.spawn(self._people())
-        while not self.world.faults.quiet:
-            for node in self.world.nodes:
+        self.context.spawn(self._people(people, observer))
+        while not self.context.faults.quiet:
+            for node in nodes:
                 if node.agent is not None and self.rng.random() >= self.planned.loss:
-                    self._show(self._measure(node.machine, loop.time()))
+                    self._show(replicas, self._measure(node.machine, loop.time()))
             await asyncio.sleep(1.0)
 
-    async def withdraw(self) -> None:
+    async def withdraw(self, people: People) -> None:
         """No policies any more."""
-        await self._set(dict.fromkeys(SCOPES, ()))
+        await self._set(people, dict.fromkeys(SCOPES, ()))
 
-    async def _people(self) -> None:
+    async def _people(self, people: People, observer: Observer) -> None:
         loop = asyncio.get_running_loop()
         settings, wishes = list(self.planned.settings), list(self.planned.wishes)
-        while (settings or wishes) and not self.world.faults.quiet:
+        while (settings or wishes) and not self.context.faults.quiet:
             next_s = min([each[0] for each in settings[:1]] + wishes[:1])
             await asyncio.sleep(max(0.0, next_s - loop.time()))
-            if self.world.faults.quiet:
+            if self.context.faults.quiet:
                 return
             if settings and settings[0][0] <= next_s:
-                await self._set(settings.pop(0)[1])
+                await self._set(people, settings.pop(0)[1])
             else:
                 wishes.pop(0)
-                await self._extend()
+                await self._extend(people, observer)
 
-    async def _extend(self) -> None:
+    async def _extend(self, people: People, observer: Observer) -> None:
         """Extend a run: mostly one that was notified, by its owner; now and then any run, by any user, or a job that does
         not exist.
         """
-        observer = self.world.observer
         told = [
             key[0][0]
             for key, found in observer.idle.open.items()
@@ -135,25 +137,23 @@ class Idleness:
         runs = [job for job, state in observer.lives.states.items() if state == "running"]
         job = self.rng.choice(told or runs or ["999999"]) if self.rng.random() < 0.9 else "999999"
         owner = observer.books.asked(job)[1] if job != "999999" and self.rng.random() < 0.8 else "a"
-        await self._send(ExtendJob(id=self._id(), user=owner, job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS))
+        extension = ExtendJob(id=self._id(), user=owner, job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS)
+        await people.send("telemetry", [extension])
 
-    async def _set(self, policies: Policies) -> None:
+    async def _set(self, people: People, policies: Policies) -> None:
         name = self._id()
         self.wanted[f"cmd:{name}"] = policies
         if len(policies) > 1:
-            await self._send(ApplyIdlePolicies(id=name, user="a", scopes=policies))
+            await people.send("telemetry", [ApplyIdlePolicies(id=name, user="a", scopes=policies)])
         else:
             [(scope, of)] = policies.items()
-            await self._send(SetIdlePolicies(id=name, user="a", scope=scope, policies=of))
-
-    async def _send(self, command: ApplyIdlePolicies | SetIdlePolicies | ExtendJob) -> None:
-        await self.world.people.send("telemetry", [command])
+            await people.send("telemetry", [SetIdlePolicies(id=name, user="a", scope=scope, policies=of)])
 
     def _id(self) -> str:
         self._commands += 1
         return f"i{self._commands}"
 
-    def _measure(self, machine: "SimMachine", second: float) -> SampleBatch:
+    def _measure(self, machine: SimMachine, second: float) -> SampleBatch:
         self._n += 1
         at_ns = EPOCH_NS + int(second * SECOND_NS)
         running = [process for process in machine.processes.values() if process.running]
@@ -168,7 +168,7 @@ class Idleness:
             resources=[self._rank(process, second, is_busy=busy[process.key]) for process in running],
         )  # fmt: skip
 
-    def _rank(self, process: "SimProcess", second: float, *, is_busy: bool) -> RunResources:
+    def _rank(self, process: SimProcess, second: float, *, is_busy: bool) -> RunResources:
         """Return a rank's resource sample. A busy rank uses two CPUs and has terminal input now; an agent always keeps the
         time of the last terminal input.
         """
@@ -180,8 +180,8 @@ class Idleness:
             terminal_ns=typed[-1] if typed else 0,
         )  # fmt: skip
 
-    def _show(self, batch: SampleBatch) -> None:
-        for replica in self.world.replicas:
+    def _show(self, replicas: Sequence[Replica], batch: SampleBatch) -> None:
+        for replica in replicas:
             if replica.activity is not None and replica.task is not None and replica.bus.client.linked:
                 replica.activity.feed(columns_of(batch))
 
@@ -197,7 +197,7 @@ class Idleness:
         return f"{job}.{attempt} counts as idle since {since_ns}, and was busy at {seen[0]}" if seen else ""
 
 
-def _gpu(uuid: str, process: "SimProcess", *, is_busy: bool) -> GpuSample:
+def _gpu(uuid: str, process: SimProcess, *, is_busy: bool) -> GpuSample:
     return GpuSample(
         uuid=uuid, run=f"{process.key.job}.{process.key.attempt}", utilization_pct=90 if is_busy else 0,
         memory_used_mib=1, memory_busy_pct=30 if is_busy else 0,

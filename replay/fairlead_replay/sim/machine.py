@@ -20,12 +20,13 @@ from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
 from fairlead_agent.devices.labels import mig_labels
 from fairlead_agent.devices.repartition import carry_out
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_replay.sim.health import UNFIT
 from fairlead_schemas.units.hardware import MIG_PREFIX, parse_cpus
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, Inventory
 
 MILLI = 1000
+#: Code of a node whose own checks fail: it closes its gate, and starts no part of a gang.
+UNFIT = "unfit"
 
 
 def shared_devices(order: RunOrder, other: RunOrder) -> list[str]:

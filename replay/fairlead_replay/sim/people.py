@@ -27,7 +27,8 @@ from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.repartition_demand import is_simple
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.scheduling.node_selection import find
-from fairlead_replay.sim.workload import EPOCH_NS, SECOND_NS, People
+from fairlead_replay.sim.context import EPOCH_NS, SECOND_NS
+from fairlead_replay.sim.workload import People
 from fairlead_schemas.queuefile.settings import (
     MODEL_LABEL,
     POOL_LABEL,

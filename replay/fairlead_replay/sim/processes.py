@@ -5,7 +5,8 @@ Execution of each planned disaster of `faults.py` in a world, and recovery of it
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fairlead_agent.core.ledger import Record
 from fairlead_bus.input_source import CommandSource
@@ -13,15 +14,13 @@ from fairlead_bus.port import Bus
 from fairlead_placer.shell.node_link import ReportSource
 from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_replay.sim.agent import SimAgent, new_journal
-from fairlead_replay.sim.faults import Disaster
+from fairlead_replay.sim.context import SimContext
+from fairlead_replay.sim.faults import DecisionFaults, Disaster
 from fairlead_replay.sim.invariants import Violation
 from fairlead_replay.sim.machine import SimMachine
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_telemetry.activity import ActivitySource
-
-if TYPE_CHECKING:
-    from fairlead_replay.sim.world import World
 
 #: Half and double as in production (60 s, 120 s), shorter so that a seed meets more of them.
 FENCE_NS = 10_000_000_000
@@ -32,8 +31,14 @@ QUIET_NS = 8_000_000_000
 class Replica:
     """Process of a service, which may be started, crashed and started again under one name for its lease."""
 
-    def __init__(self, world: "World", writer: str, name: str) -> None:
-        self.world, self.writer, self.name = world, writer, name
+    def __init__(
+        self, context: SimContext, decisions: DecisionFaults, service: Callable[..., Any], core_type: type[Any],
+        writer: str, name: str, compare: Callable[[str, int, bytes], None],
+    ) -> None:  # fmt: skip
+        self.context, self.writer, self.name = context, writer, name
+        self._decisions, self._service_type, self._core_type = decisions, service, core_type
+        #: Comparison of a writer's folded state at a sequence with the observer's.
+        self._compare = compare
         self.skew_ns = 0
         self.service: Any = None
         self.bus: Any = None
@@ -45,35 +50,36 @@ class Replica:
         """A new process, which knows nothing but the log."""
         if self.task is not None:
             return
-        self.bus = self.world.connect()
+        self.bus = self.context.connect()
         self.service = self._build(self.bus)
         self.task = asyncio.get_running_loop().create_task(self._run(self.service))
 
     def _build(self, bus: Bus) -> Any:
-        parts, loop, decisions = self.world.parts, asyncio.get_running_loop(), self.world.decisions
+        loop, make = asyncio.get_running_loop(), self._service_type
+        core = self._decisions.interrupting(self._core_type)
 
         def clock() -> int:
-            return self.world.wall_ns() + self.skew_ns
+            return self.context.wall_ns() + self.skew_ns
 
         def boot() -> int:
             return int(loop.time() * 1e9) + 1
 
         if self.writer == "queue":
-            return parts.service(
-                bus, decisions.interrupting(parts.queue), writer="queue", sources=[CommandSource("queue")], clock=clock, boot=boot, instance=self.name,
-                snapshot_events=self.world.faults.snapshot_events,
+            return make(
+                bus, core, writer="queue", sources=[CommandSource("queue")], clock=clock, boot=boot, instance=self.name,
+                snapshot_events=self.context.faults.snapshot_events,
             )  # fmt: skip
         if self.writer == "telemetry":
             self.activity = ActivitySource(clock)
-            return parts.service(
-                bus, decisions.interrupting(parts.telemetry), writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
-                instance=self.name, snapshot_events=self.world.faults.snapshot_events,
+            return make(
+                bus, core, writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
+                instance=self.name, snapshot_events=self.context.faults.snapshot_events,
             )  # fmt: skip
         actor = DesiredStatePublisher(bus, monotonic=loop.time, wall=clock)
         sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot, QUIET_NS)]
-        return parts.service(
-            bus, decisions.interrupting(parts.placer), writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
-            snapshot_events=self.world.faults.snapshot_events,
+        return make(
+            bus, core, writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
+            snapshot_events=self.context.faults.snapshot_events,
         )  # fmt: skip
 
     async def _run(self, service: Any) -> None:
@@ -82,14 +88,14 @@ class Replica:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
-            self.world.fail(error)
+            self.context.fail(error)
             return
         if code == EXIT_DAMAGED:
-            self.world.fail(Violation(f"I8: {self.name} reports that the log is damaged"))
+            self.context.fail(Violation(f"I8: {self.name} reports that the log is damaged"))
             return
         # Stepped down: the supervisor of processes restarts it.
         await self._gone()
-        self.world.later(self.world.faults.rng.uniform(0.1, 1.0), self.start)
+        self.context.later(self.context.faults.rng.uniform(0.1, 1.0), self.start)
 
     async def crash(self) -> None:
         """The process dies here and now; what it had folded is compared first."""
@@ -108,14 +114,14 @@ class Replica:
         """I7 for this process."""
         if self.task is not None and self.service.folded:
             service = self.service
-            self.world.judge(lambda: self.world.observer.compare(self.writer, service.folded, service.core.snapshot()))
+            self.context.judge(lambda: self._compare(self.writer, service.folded, service.core.snapshot()))
 
 
 class SimNode:
     """A machine, its agent's journal, and the agent while it lives."""
 
-    def __init__(self, world: "World", machine: SimMachine) -> None:
-        self.world, self.machine = world, machine
+    def __init__(self, context: SimContext, machine: SimMachine, agent_type: type[SimAgent]) -> None:
+        self.context, self.machine, self._agent_type = context, machine, agent_type
         self.incarnation = 1
         self.journal: list[Record] = new_journal(machine.name, 1)
         self.agent: SimAgent | None = None
@@ -123,9 +129,9 @@ class SimNode:
     async def start(self) -> None:
         """Start the agent's process, if it does not run."""
         if self.agent is None:
-            world = self.world
-            agent = world.parts.agent(self.machine, self.journal, world.connect(), world.faults, FENCE_NS)
-            agent.gave_up = lambda: world.spawn(self._begin_anew(agent))
+            context = self.context
+            agent = self._agent_type(self.machine, self.journal, context.connect(), context.faults, FENCE_NS)
+            agent.gave_up = lambda: context.spawn(self._begin_anew(agent))
             self.agent = agent
             await agent.start()
 
@@ -152,8 +158,8 @@ class SimNode:
 class Strikes:
     """Carries out the disasters of one world; `struck` counts them."""
 
-    def __init__(self, world: "World") -> None:
-        self.world = world
+    def __init__(self, context: SimContext, replicas: Sequence[Replica], nodes: Sequence[SimNode]) -> None:
+        self.context, self.replicas, self.nodes = context, replicas, nodes
         self.struck = 0
         self._old_snapshots: dict[str, bytes] = {}
 
@@ -162,20 +168,20 @@ class Strikes:
         loop = asyncio.get_running_loop()
         for disaster in planned:
             await asyncio.sleep(max(0.0, disaster.at_s - loop.time()))
-            if self.world.faults.quiet:
+            if self.context.faults.quiet:
                 return
             self.struck += 1
-            self.world.spawn(self._strike(disaster))
+            self.context.spawn(self._strike(disaster))
 
     async def _strike(self, disaster: Disaster) -> None:
-        replica = self.world.replicas[disaster.target % len(self.world.replicas)]
-        node = self.world.nodes[disaster.target % len(self.world.nodes)]
+        replica = self.replicas[disaster.target % len(self.replicas)]
+        node = self.nodes[disaster.target % len(self.nodes)]
         if disaster.target % 3:  # mostly where it hurts
-            node = max(self.world.nodes, key=lambda node: len(node.machine.processes))
+            node = max(self.nodes, key=lambda node: len(node.machine.processes))
         match disaster.kind:
             case "crash_service":
                 await replica.crash()
-                self.world.later(disaster.lasting_s / 4, replica.start)
+                self.context.later(disaster.lasting_s / 4, replica.start)
             case "partition_service":
                 await self._cut(replica.bus, disaster.lasting_s)
             case "crash_agent":
@@ -193,16 +199,16 @@ class Strikes:
                 if node.agent is not None:
                     await self._cut(node.agent.bus, disaster.lasting_s)
             case "restart_server":
-                if self.world.hub.up:
-                    self.world.hub.stop()
-                    self.world.later(min(disaster.lasting_s, 8.0), self._server_back)
+                if self.context.hub.up:
+                    self.context.hub.stop()
+                    self.context.later(min(disaster.lasting_s, 8.0), self._server_back)
             case "lose_desired":
                 # Puts there are not fsynced: a crash of the server may take back the newest.
-                for key in sorted(self.world.hub.buckets[subjects.DESIRED]):
-                    if self.world.faults.rng.random() < 0.5:
-                        del self.world.hub.buckets[subjects.DESIRED][key]
-                self.world.hub.stop()
-                self.world.later(0.2, self._server_back)
+                for key in sorted(self.context.hub.buckets[subjects.DESIRED]):
+                    if self.context.faults.rng.random() < 0.5:
+                        del self.context.hub.buckets[subjects.DESIRED][key]
+                self.context.hub.stop()
+                self.context.later(0.2, self._server_back)
             case "pause_service":
                 await self._pause(replica.bus, disaster.lasting_s)
             case "pause_agent":
@@ -210,28 +216,34 @@ class Strikes:
                     await self._pause(node.agent, disaster.lasting_s)
             case "lose_snapshot":
                 # What was stored last is gone, as after the restore of an older backup of the objects.
-                kept = self.world.hub.objects[subjects.SNAPSHOT]
+                kept = self.context.hub.objects[subjects.SNAPSHOT]
                 self._old_snapshots = self._old_snapshots or dict(kept)
                 kept.clear()
                 kept.update(self._old_snapshots)
                 await replica.crash()
-                self.world.later(disaster.lasting_s / 4, replica.start)
+                self.context.later(disaster.lasting_s / 4, replica.start)
             case "clock_jump":
                 await self._step(replica, disaster)
 
     async def _step(self, replica: Replica, disaster: Disaster) -> None:
         """Set the wall clock of one process, or of the whole head machine with its server: by up to 10 s or by an hour,
         for a while, or until the faults are over."""
-        drawn_s = self.world.faults.rng.uniform(-20, 20)
+        drawn_s = self.context.faults.rng.uniform(-20, 20)
         step_ns = int((drawn_s if abs(drawn_s) < 10 else 3600 * drawn_s / abs(drawn_s)) * 1e9)
         stays = disaster.target % 4 == 0
         if disaster.target % 5 == 0:
-            self.world.skew_ns += step_ns
+            self.context.skew_ns += step_ns
         else:
             replica.skew_ns += step_ns
         if not stays:
             await asyncio.sleep(disaster.lasting_s)
-            self.world.set_clocks()
+            self.set_clocks()
+
+    def set_clocks(self) -> None:
+        """Every wall clock is right from here on."""
+        self.context.skew_ns = 0
+        for replica in self.replicas:
+            replica.skew_ns = 0
 
     async def _pause(self, process: Any, lasting_s: float) -> None:
         if process is not None:
@@ -244,8 +256,8 @@ class Strikes:
         await node.start()
 
     def _server_back(self) -> None:
-        if not self.world.hub.up:
-            self.world.hub.start()
+        if not self.context.hub.up:
+            self.context.hub.start()
 
     async def _cut(self, bus: Any, lasting_s: float) -> None:
         if bus is not None and bus.client.linked:

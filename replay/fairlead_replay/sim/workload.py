@@ -16,6 +16,7 @@ import msgspec
 from fairlead_bus.port import BusError
 from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
+from fairlead_replay.sim.context import EPOCH_NS, SECOND_NS
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import SimWork
 from fairlead_replay.sim.run_books import could_ever
@@ -44,7 +45,6 @@ from fairlead_schemas.wire.commands import (
 from fairlead_schemas.wire.events import Dependency
 from fairlead_schemas.wire.resources import Inventory, Request
 
-SECOND_NS = 1_000_000_000
 #: What a gang says of its ranks' ends: by its name, so that seeds draw what they drew before there was the word.
 GANGS: tuple[GangRule, ...] = ("", "", "continue", "leader")
 #: Queues of every kind: free, limited, guaranteed (so that others yield), limited by user, and of people who share.
@@ -246,7 +246,3 @@ def _policy(rng: Random) -> OnPartition:
         stop_after_ns=stop_ns * SECOND_NS if stop_ns > 0 else stop_ns,
         replace_after_ns=replace_ns * SECOND_NS if replace_ns > 0 else replace_ns,
     )
-
-
-#: Unix time at which every simulated world begins (2025-01-01).
-EPOCH_NS = 1_735_689_600 * SECOND_NS

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fairlead_bus.log import LogReader
-from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
@@ -23,14 +22,14 @@ from fairlead_replay.sim import faults, health, idleness
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.faults import Faults
+from fairlead_replay.sim.context import SimContext
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
 from fairlead_replay.sim.machine import SimMachine, Starts, Truth
 from fairlead_replay.sim.processes import Replica, SimNode, Strikes
 from fairlead_replay.sim.run_books import LimitBooks
-from fairlead_replay.sim.workload import EPOCH_NS, People
+from fairlead_replay.sim.workload import People
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import CancelJob
@@ -82,31 +81,28 @@ class World:
 
     def __init__(self, seed: int, parts: Parts, commands: int) -> None:
         self.seed, self.parts, self.commands = seed, parts, commands
-        self.faults = Faults(seed)
-        #: By how much the clock of the head machine is wrong: of the server's, and of every service's.
-        self.skew_ns = 0
-        self.hub = MemoryHub(clock=self.wall_ns)
-        self.wire = self.hub.connect()
+        self.context = context = SimContext(seed, parts.bus)
         planned = parts.idle(seed, WORK_S)
-        self.idleness = Idleness(self, planned) if planned is not None else None
-        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.strikes = Strikes(self)
+        self.idleness = Idleness(context, planned) if planned is not None else None
         self.decisions = faults.DecisionFaults()
-        self._tasks: set[asyncio.Task[None]] = set()
-        rng = self.faults.rng
+        rng = context.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         starts, linger_s = Starts(STOP_S + SETTLE_S), rng.choice((0.0, 0.5, 3.0))
         books = self.idleness.books() if self.idleness is not None else IdleBooks()
         self.observer = Observer(books, LimitBooks(starts.ran_ns))
         counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
         machines = [SimMachine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
-        self.nodes = [SimNode(self, machine) for machine in machines]
+        self.nodes = [SimNode(context, machine, parts.agent) for machine in machines]
         names = ["a", "b"] if rng.random() < 0.6 else ["a"]
-        self.replicas = [Replica(self, writer, f"{writer}-{name}") for name in names for writer in WRITERS]
+        self.replicas = [self._replica(writer, name) for name in names for writer in WRITERS]
         if self.idleness is not None:
-            self.replicas += [Replica(self, WATCHER, f"{WATCHER}-{name}") for name in names]
+            self.replicas += [self._replica(WATCHER, name) for name in names]
+        self.strikes = Strikes(context, self.replicas, self.nodes)
         self.people = parts.people(
-            self.connect(), self.faults, [node.machine.name for node in self.nodes], lambda: self.observer.lives.states
+            context.connect(),
+            context.faults,
+            [node.machine.name for node in self.nodes],
+            lambda: self.observer.lives.states,
         )
         self.people.lost = lambda: sorted(
             name for name, node in self.observer.cluster.placer.state.nodes.items() if node.lost
@@ -115,103 +111,71 @@ class World:
             machine.label(self.people.labels(rng))
             machine.inventory = self.people.equip(machine.inventory, rng)
 
-    def connect(self) -> Any:
-        """A new client on the bad network."""
-        return self.parts.bus(self.hub, self.wire, self.faults)
+    def _replica(self, writer: str, name: str) -> Replica:
+        parts = self.parts
+        core_type = {"queue": parts.queue, "placer": parts.placer, WATCHER: parts.telemetry}[writer]
+        return Replica(
+            self.context, self.decisions, parts.service, core_type, writer, f"{writer}-{name}", self.observer.compare
+        )
 
-    def wall_ns(self) -> int:
-        """The wall clock of the head machine."""
-        return EPOCH_NS + int(asyncio.get_running_loop().time() * 1e9) + self.skew_ns
-
-    def set_clocks(self) -> None:
-        """Every wall clock is right from here on."""
-        self.skew_ns = 0
-        for replica in self.replicas:
-            replica.skew_ns = 0
-
-    def fail(self, error: BaseException) -> None:
-        """The first thing that is wrong ends the world."""
-        if not self.broken.done():
-            self.broken.set_exception(error)
-
-    def judge(self, check: Callable[[], None]) -> None:
-        """Run a check; what it raises ends the world."""
-        try:
-            check()
-        except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
-            self.fail(error)
-
-    def later(self, delay_s: float, what: Callable[[], None]) -> None:
-        """Do something after a while."""
-        asyncio.get_running_loop().call_later(delay_s, what)
-
-    def spawn(self, work: Any) -> None:
-        """Run an awaitable in the background; its failure ends the world."""
-
-        async def guarded() -> None:
-            try:
-                await work
-            except Exception as error:  # noqa: BLE001 -- whatever is raised is a finding
-                self.fail(error)
-
-        task = asyncio.get_running_loop().create_task(guarded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self.fail(error if isinstance(error, BaseException) else Violation(str(context.get("message"))))
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, found: dict[str, Any]) -> None:
+        error = found.get("exception")
+        self.context.fail(error if isinstance(error, BaseException) else Violation(str(found.get("message"))))
 
     # -- the story
 
     async def run(self) -> None:
         """From the first process to the last check. Raises what was broken."""
         story = asyncio.get_running_loop().create_task(self._story())
-        done, _ = await asyncio.wait([story, self.broken], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([story, self.context.broken], return_when=asyncio.FIRST_COMPLETED)
         story.cancel()
         for finished in done:
             finished.result()
 
     async def _story(self) -> None:
-        self.spawn(self._observe())
+        self.context.spawn(self._observe())
         for replica in self.replicas:
             replica.start()
         for node in self.nodes:
             await node.start()
-        self.spawn(self.strikes.carry_out(self.faults.plan(WORK_S)))
-        self.spawn(health.carry_out(self, health.plan(self.seed, WORK_S)))
-        self.spawn(self.decisions.carry_out(self, faults.plan_decision_faults(self.seed, WORK_S)))
+        self.context.spawn(self.strikes.carry_out(self.context.faults.plan(WORK_S)))
+        self.context.spawn(
+            health.carry_out(self.context, [node.machine for node in self.nodes], health.plan(self.seed, WORK_S))
+        )
+        writers = sorted({replica.writer for replica in self.replicas})
+        struck = faults.plan_decision_faults(self.seed, WORK_S)
+        self.context.spawn(self.decisions.carry_out(self.context.faults, writers, struck))
         await self.people.configure()
         if self.idleness is not None:
-            self.spawn(self.idleness.carry_out())
+            self.context.spawn(self.idleness.carry_out(self.nodes, self.replicas, self.people, self.observer))
         await self.people.work(self.commands, WORK_S)
         await self._recover()
         await self._until_done()
         self._check_end()
 
     async def _observe(self) -> None:
-        reader = LogReader(self.hub.connect())
+        reader = LogReader(self.context.hub.connect())
         while True:
             for folded in await reader.next():
                 self.observer.take(folded)
 
     async def _recover(self) -> None:
         """The faults stop; what is down comes back by itself (`processes.py`), links and server at once."""
-        loop, self.faults.quiet = asyncio.get_running_loop(), True
+        loop, self.context.faults.quiet = asyncio.get_running_loop(), True
         await asyncio.sleep(max(0.0, WORK_S - loop.time()))
-        if not self.hub.up:
-            self.hub.start()
-        for client in list(self.hub.clients):
+        if not self.context.hub.up:
+            self.context.hub.start()
+        for client in list(self.context.hub.clients):
             if not client.linked:
                 client.relink()
-        self.set_clocks()
+        self.strikes.set_clocks()
         for replica in self.replicas:
             replica.start()
         for node in self.nodes:
             node.machine.ills.clear()
             await node.start()
         if self.idleness is not None:
-            await self.idleness.withdraw()
+            await self.idleness.withdraw(self.people)
 
     async def _until_done(self) -> None:
         loop = asyncio.get_running_loop()
@@ -248,7 +212,10 @@ class World:
         """Return True if every job has ended, everything is released and confirmed, and each leader has folded the whole
         log.
         """
-        last, leading = self.hub.streams[subjects.LOG].last, [r for r in self.replicas if r.task and r.service.leading]
+        last, leading = (
+            self.context.hub.streams[subjects.LOG].last,
+            [r for r in self.replicas if r.task and r.service.leading],
+        )
         return (
             not self.observer.lives.waiting_for()
             and not self.observer.cluster.placer.state.runs
@@ -303,7 +270,7 @@ def run_seed(seed: int, *, parts: Parts | None = None, commands: int = COMMANDS)
 
 def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutcome:
     digest = hashlib.sha256()
-    for message in world.hub.streams[subjects.LOG].messages:
+    for message in world.context.hub.streams[subjects.LOG].messages:
         digest.update(message.payload)
     return SeedOutcome(
         seed=world.seed, violation=violation, sequence=world.observer.cluster.sequence, events=world.observer.events,

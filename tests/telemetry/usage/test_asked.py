@@ -7,7 +7,7 @@ import pytest
 from fairlead_bus.settings import BadSetting
 from fairlead_telemetry.queries.usage import price_file
 from fairlead_telemetry.service import Telemetry
-from fairlead_telemetry.usage.usage_store import GPU_USAGE
+from fairlead_telemetry.usage.relations import GPU_USAGE
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.story import START_NS
 from tests.telemetry.test_service import ask, reaches, running, world
