@@ -8,6 +8,7 @@ import jsonschema as validator
 import pytest
 
 from docs import generate
+from fairlead.main import ALIASES, VERBS
 from fairlead_bus.streams import BUCKETS, stream_specs
 from fairlead_schemas.http import asyncapi, json_schema
 from fairlead_schemas.wire import lifecycle
@@ -39,6 +40,30 @@ def test_every_event_is_described() -> None:
 def test_every_field_is_described() -> None:
     """A field without words leaves its reader to guess; write them above it or into `events.FIELDS`."""
     assert [line for line in generate.events_page().splitlines() if line.endswith("|  |")] == []
+
+
+def test_every_verb_is_described() -> None:
+    """Verbs, their aliases and the verbs below them have a section each."""
+    page = generate.cli_page()
+    names = [*(name for _, name, _, _ in VERBS), *(name for name, _, _ in ALIASES), "queues apply", "audit verify"]
+    assert [name for name in names if page.count(f"### fairlead {name}\n") != 1] == []
+
+
+def test_the_verbs_do_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow terminal wraps help texts, but not the page."""
+    page = generate.cli_page()
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FAIRLEAD_NATS", "nats://elsewhere:4222")
+    assert generate.cli_page() == page
+
+
+def test_every_route_is_described() -> None:
+    """Each method of each path has a section, and its errors are named."""
+    document = generate.openapi_document()
+    routes = [f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods]
+    page = generate.http_page(document)
+    assert [route for route in routes if page.count(f"### `{route}`\n") != 1] == []
+    assert page.count("| error | `Problem` as `application/problem+json` |") == len(routes)
 
 
 @pytest.mark.parametrize(

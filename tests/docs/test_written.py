@@ -1,5 +1,6 @@
 """Written documents name what exists."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -14,6 +15,8 @@ from fairlead_schemas.wire.events import Event
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "services").glob("*/README.md")]
 EVENTS = {kind.__name__ for kind in Event.__args__}
+#: Types of the HTTP API, which the page of its routes names.
+TYPES = set(json.loads((ROOT / "docs" / "openapi.json").read_text())["components"]["schemas"])
 #: Written by `make bench`.
 PRODUCED = {"docs/reference/performance.md"}
 #: Files on the reader's machine.
@@ -40,9 +43,9 @@ def test_paths_in_the_text_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_events_in_the_text_exist(page: Path) -> None:
-    """`JobSomething` in code marks is an event (or a command) of the contracts."""
+    """`JobSomething` in code marks is an event (or a command) of the contracts, or a type of the HTTP API."""
     named = set(re.findall(r"`((?:Job|Mig|Node|Run|Rank|Queue|Offer|Allocation)[A-Z]\w+)`", page.read_text()))
-    assert named - EVENTS - EXAMPLES == set()
+    assert named - EVENTS - TYPES - EXAMPLES == set()
 
 
 def test_make_targets_in_the_text_exist() -> None:
