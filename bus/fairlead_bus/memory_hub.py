@@ -111,7 +111,7 @@ class MemoryStream:
         return self.messages[start : start + TAIL_BATCH_MAX]
 
 
-class Client(Protocol):
+class HubClient(Protocol):
     """Connection to the server, as the server sees it."""
 
     linked: bool
@@ -137,13 +137,13 @@ class Client(Protocol):
         ...
 
 
-class Subscriber(Protocol):
+class HubSubscriber(Protocol):
     """Core subscription of a client, as the server sees it."""
 
     group: str
 
     @property
-    def client(self) -> Client:
+    def client(self) -> HubClient:
         """The client that subscribed."""
         ...
 
@@ -169,8 +169,8 @@ class MemoryServer:
         self.expiry: dict[tuple[str, str], float] = {}
         self.revision = 0
         self.objects: dict[str, dict[str, bytes]] = {name: {} for name in streams.STORES}
-        self.subscribers: dict[str, list[Subscriber]] = {}
-        self.clients: list[Client] = []
+        self.subscribers: dict[str, list[HubSubscriber]] = {}
+        self.clients: list[HubClient] = []
         self.up = True
         #: False: the one of several servers that has the object stores is away.
         self.stores_up = True
@@ -188,9 +188,9 @@ class MemoryServer:
             asyncio.get_running_loop().call_soon(subscriber.receive, message)
         return len(found)
 
-    def _one_of_each_group(self, found: list[Subscriber]) -> list[Subscriber]:
+    def _one_of_each_group(self, found: list[HubSubscriber]) -> list[HubSubscriber]:
         """Return the subscribers without a group, and the next member of each group in turn; a server picks the member by chance."""
-        groups: dict[str, list[Subscriber]] = {}
+        groups: dict[str, list[HubSubscriber]] = {}
         for subscriber in found:
             if subscriber.group and subscriber.client.reachable():
                 groups.setdefault(subscriber.group, []).append(subscriber)

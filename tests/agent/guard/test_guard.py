@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairlead_agent.core.lease import NAME, NEVER_NS, STOP_AFTER, Lease, stop_after_in, stop_after_word
 from fairlead_agent.files import guard_files
 from fairlead_agent.files.guard_files import GuardReports, LeaseFile, boottime_ns, tell
-from fairlead_agent.guard.policy import Act, LeaseWatch, Work
+from fairlead_agent.guard.policy import Act, GuardWatch, Work
 from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent import sleepers
@@ -30,14 +30,14 @@ S = 1_000_000_000
 LEASE = Lease("boot", "n1", "inc", "process", 1000 * S, 60 * S, 30 * S, 30 * S)
 
 
-def watch(lease: Lease | None = LEASE) -> LeaseWatch:
+def watch(lease: Lease | None = LEASE) -> GuardWatch:
     """A watch that has read the file."""
-    made = LeaseWatch()
+    made = GuardWatch()
     made.read(lease)
     return made
 
 
-def due(made: LeaseWatch, second: int, *works: Work) -> list[Act]:
+def due(made: GuardWatch, second: int, *works: Work) -> list[Act]:
     """What is done so many seconds after the renewal."""
     now = LEASE.renewed_ns + second * S
     return made.look(list(works), now) if made.must_look("boot", now) else []

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fairlead_agent.core.lease import NAME
 from fairlead_agent.files.guard_files import boottime_ns, read, tell
-from fairlead_agent.guard.policy import LeaseWatch
+from fairlead_agent.guard.policy import GuardWatch
 from fairlead_agent.guard.work import Containers, Processes, socket_of
 
 LOOK_S = 0.25
@@ -28,7 +28,7 @@ class Guarded:
 
     def __init__(self, directory: Path, docker: str) -> None:
         self.directory = directory
-        self.watch = LeaseWatch()
+        self.watch = GuardWatch()
         self._kinds = {"process": Processes(directory), "docker": Containers(docker)}
 
     def look(self, boot_id: str) -> None:

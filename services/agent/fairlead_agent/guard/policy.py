@@ -24,7 +24,7 @@ class Act(NamedTuple):
     signal: Literal["TERM", "KILL"]
 
 
-class LeaseWatch:
+class GuardWatch:
     """Watch over one agent's directory."""
 
     def __init__(self) -> None:
