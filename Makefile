@@ -21,7 +21,11 @@ GENERATOR_VENV := .venv-openapi
 GENERATOR_STAMP := $(GENERATOR_VENV)/.set-up
 GENERATOR_LOCK := tests/data/openapi/client-generator.lock
 
-.PHONY: help setup demo up down test test-quick test-gpu torch test-torch client-generator check partitions hostile bench wheel fmt docs clean
+SITE_VENV := .venv-site
+SITE_STAMP := $(SITE_VENV)/.set-up
+SITE_LOCK := docs/site.lock
+
+.PHONY: help setup demo up down test test-quick test-gpu torch test-torch client-generator check partitions hostile bench wheel fmt docs site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +121,16 @@ fmt: $(STAMP) ## format, and mend what lint can mend
 docs: $(STAMP) ## write the generated documents again
 	$(PYTHON) docs/generate.py
 
+# Without --quiet: that drops warnings before --strict counts them.
+site: $(SITE_STAMP) ## build the documentation as a site, in site/; a broken link is a failure
+	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict --clean
+
+# Has a venv of its own, like the client generator: nothing that we run needs these packages.
+$(SITE_STAMP): $(SITE_LOCK) | $(STAMP)
+	$(PYTHON) -m venv --clear $(SITE_VENV)
+	$(SITE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(SITE_LOCK)
+	touch $(SITE_STAMP)
+
 clean: ## remove everything that was installed or produced here
-	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
