@@ -65,9 +65,15 @@ class Pair:
             return
         self.sequence += 1
         commit = Commit(
-            v=VERSION, writer=writer, n=1, basis=0, at_ns=NOW_NS, cursors=decision.cursors, prev=GENESIS,
+            v=VERSION,
+            writer=writer,
+            n=1,
+            basis=0,
+            at_ns=NOW_NS,
+            cursors=decision.cursors,
+            prev=GENESIS,
             events=decision.events,
-        )  # fmt: skip
+        )
         cores: tuple[Core, Core] = (self.queue, self.placer)
         for core in cores:
             core.evolve(self.sequence, commit)

@@ -20,9 +20,20 @@ from fairlead_telemetry.idle.watch import ActivityWatch
 
 SECOND_NS = 1_000_000_000
 POLICY = IdlePolicy(
-    rule="utilization", action="stop", after_ns=1800 * SECOND_NS, notice_ns=600 * SECOND_NS,
-    below={"gpu": 50, "memory_traffic": 30, "power": 60_000, "gpu_links": 5_000_000, "cpu": 500, "network": 200_000, "disk": 500_000},
-)  # fmt: skip
+    rule="utilization",
+    action="stop",
+    after_ns=1800 * SECOND_NS,
+    notice_ns=600 * SECOND_NS,
+    below={
+        "gpu": 50,
+        "memory_traffic": 30,
+        "power": 60_000,
+        "gpu_links": 5_000_000,
+        "cpu": 500,
+        "network": 200_000,
+        "disk": 500_000,
+    },
+)
 
 
 def batches(nodes: int, gpus: int, second: int, busy: int) -> list[SampleBatch]:
@@ -34,15 +45,27 @@ def _batch(number: int, gpus: int, second: int, *, is_busy: bool) -> SampleBatch
     run = f"{number + 1}.1"
     samples = [
         GpuSample(
-            uuid=f"GPU-{number:08x}-{index}", run=run, utilization_pct=90 if is_busy else second % 4, memory_used_mib=40_000, memory_busy_pct=1,
-            power_mw=70_000, pcie_tx_bytes_s=1000, pcie_rx_bytes_s=1000, nvlink_tx_kib=second * 10, nvlink_rx_kib=second * 10,
+            uuid=f"GPU-{number:08x}-{index}",
+            run=run,
+            utilization_pct=90 if is_busy else second % 4,
+            memory_used_mib=40_000,
+            memory_busy_pct=1,
+            power_mw=70_000,
+            pcie_tx_bytes_s=1000,
+            pcie_rx_bytes_s=1000,
+            nvlink_tx_kib=second * 10,
+            nvlink_rx_kib=second * 10,
         )
         for index in range(gpus)
-    ]  # fmt: skip
+    ]
     rank = RunResources(
-        run=run, cpu_ms=second * (7000 if is_busy else 7), network_rx_bytes=second * 9000, network_tx_bytes=0, disk_read_bytes=0,
+        run=run,
+        cpu_ms=second * (7000 if is_busy else 7),
+        network_rx_bytes=second * 9000,
+        network_tx_bytes=0,
+        disk_read_bytes=0,
         disk_written_bytes=0,
-    )  # fmt: skip
+    )
     return SampleBatch(
         node=f"n{number}", incarnation="a", n=second, at_ns=second * SECOND_NS, gpus=samples, resources=[rank]
     )
@@ -52,11 +75,17 @@ def questions(nodes: int, gpus: int) -> list[ActivityQuestion]:
     """One for each run."""
     return [
         ActivityQuestion(
-            job=str(number + 1), attempt=1, rule="utilization", started_ns=0, below=POLICY.below, after_ns=POLICY.after_ns,
-            parts=(RunDevices(f"n{number}", tuple(f"GPU-{number:08x}-{index}" for index in range(gpus))),), is_idle=False,
+            job=str(number + 1),
+            attempt=1,
+            rule="utilization",
+            started_ns=0,
+            below=POLICY.below,
+            after_ns=POLICY.after_ns,
+            parts=(RunDevices(f"n{number}", tuple(f"GPU-{number:08x}-{index}" for index in range(gpus))),),
+            is_idle=False,
         )
         for number in range(nodes)
-    ]  # fmt: skip
+    ]
 
 
 def cpu_s(work: Callable[[], object]) -> float:
@@ -88,12 +117,19 @@ def main() -> None:
         taking += cpu_s(lambda of=decoded, at=second: [watch.take(each, at * SECOND_NS) for each in of])
     for _ in range(3):
         looking += cpu_s(lambda: (watch.follow(wanted), watch.answers((3 + asked.seconds) * SECOND_NS))) / 3
-    print(json.dumps({
-        "nodes": asked.nodes, "gpus": asked.nodes * asked.gpus, "busy_pct": asked.busy,
-        "cpu_s_per_second_of_samples": round(taking / asked.seconds, 4),
-        "decoding_the_same_s": round(decoding / asked.seconds, 4),
-        "cpu_s_per_look_every_5_s": round(looking, 4), "mib": round(held / 2**20, 1),
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "nodes": asked.nodes,
+                "gpus": asked.nodes * asked.gpus,
+                "busy_pct": asked.busy,
+                "cpu_s_per_second_of_samples": round(taking / asked.seconds, 4),
+                "decoding_the_same_s": round(decoding / asked.seconds, 4),
+                "cpu_s_per_look_every_5_s": round(looking, 4),
+                "mib": round(held / 2**20, 1),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -125,10 +125,16 @@ class LogMaker:
         self.sequence += 1
         payload = encode_commit(
             Commit(
-                v=VERSION, writer=writer, n=head.n + 1, basis=self.sequence - 1, at_ns=1_700_000_000_000_000_000 + self.sequence,
-                cursors={}, prev=head.hash, events=events,  # type: ignore[arg-type] -- steps hold one writer's types
+                v=VERSION,
+                writer=writer,
+                n=head.n + 1,
+                basis=self.sequence - 1,
+                at_ns=1_700_000_000_000_000_000 + self.sequence,
+                cursors={},
+                prev=head.hash,
+                events=events,  # type: ignore[arg-type] -- steps hold one writer's types
             )
-        )  # fmt: skip
+        )
         self.heads[writer] = LogHead(head.n + 1, commit_hash(payload), self.sequence)
         self.events += len(events)
         return payload

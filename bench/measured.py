@@ -118,9 +118,12 @@ def _compared(copy: Path, what: str, ask: str, baseline: str, count: int) -> Row
     if not there or there != wanted:
         raise SystemExit(f"{what}: {there} rows, and {wanted} from the samples themselves")
     return Row(
-        f"{count:,} samples: {what} ({there} rows), median", f"{took_ms:.1f} ms", f"≤ {GOAL_MS} ms", took_ms <= GOAL_MS,
+        f"{count:,} samples: {what} ({there} rows), median",
+        f"{took_ms:.1f} ms",
+        f"≤ {GOAL_MS} ms",
+        took_ms <= GOAL_MS,
         f"the same from the samples themselves: {raw_ms:.0f} ms",
-    )  # fmt: skip
+    )
 
 
 def _ms(desk: QueryWorker, copy: Path, query: str, times: int = ASKED) -> tuple[float, int]:
@@ -149,9 +152,12 @@ def _carved(copy: Path, directory: Path, count: int) -> Row:
     found = msgspec.json.decode(desk.answer(WorkerQuery(99, str(path), "SELECT count(*) FROM samples", 1, 60.0)))
     desk.close()
     return Row(
-        f"{count:,} samples: the file of a member who sees {found['rows'][0][0]:,} of them is made", f"{seconds:.2f} s", "none", True,
+        f"{count:,} samples: the file of a member who sees {found['rows'][0][0]:,} of them is made",
+        f"{seconds:.2f} s",
+        "none",
+        True,
         f"averages of own jobs, asked of it: {took_ms:.1f} ms",
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -53,9 +53,15 @@ class Cluster:
         """One commit."""
         self.sequence += 1
         commit = Commit(
-            v=VERSION, writer=writer, n=self.sequence, basis=0, at_ns=NOW_NS, cursors={}, prev=GENESIS,
+            v=VERSION,
+            writer=writer,
+            n=self.sequence,
+            basis=0,
+            at_ns=NOW_NS,
+            cursors={},
+            prev=GENESIS,
             events=list(events),
-        )  # fmt: skip
+        )
         self.core.evolve(self.sequence, commit)
 
     def decide(self, *commands: cmd.QueueCommand) -> list[ev.QueueEvent]:
@@ -69,10 +75,15 @@ class Cluster:
     def submitted(self) -> ev.JobSubmitted:
         self.jobs += 1
         return ev.JobSubmitted(
-            cause="cmd:c", job=str(self.jobs), name="job", queue=self.leaves[self.jobs % len(self.leaves)],
-            user=f"u{self.jobs % 50}", request=self.rng.choice(REQUESTS), spec=SPEC,
+            cause="cmd:c",
+            job=str(self.jobs),
+            name="job",
+            queue=self.leaves[self.jobs % len(self.leaves)],
+            user=f"u{self.jobs % 50}",
+            request=self.rng.choice(REQUESTS),
+            spec=SPEC,
             priority=self.rng.choice((10, 50, 90)),
-        )  # fmt: skip
+        )
 
     def place(self, offers: Sequence[ev.QueueEvent]) -> list[str]:
         """Everything that was offered gets a place; the jobs' ids."""
@@ -137,9 +148,11 @@ def offers() -> table.Row:
     turns = ordering.measure()
     return table.Row(
         "ordered offers, 100,000 jobs waiting in 1,000 queues of depth 4 (per second of CPU)",
-        f"{rate:,.0f}/s", f"≥ {OFFERS_GOAL:,}/s", rate >= OFFERS_GOAL,
+        f"{rate:,.0f}/s",
+        f"≥ {OFFERS_GOAL:,}/s",
+        rate >= OFFERS_GOAL,
         f"turns of the order alone: {turns.turns:,.0f}/s; a plain heap with the same arithmetic: {turns.heap:,.0f}/s",
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------------- single events
@@ -155,9 +168,12 @@ def _growth(what: str, costs: list[float]) -> table.Row:
     growth = max(costs) / costs[0]
     measured = ", ".join(f"{cost * 1e6:,.0f}" for cost in costs)
     return table.Row(
-        f"one {what} with 1,000, 10,000, 100,000 jobs waiting", f"{measured} µs", f"growth ≤ {GROWTH_GOAL:g}×",
-        growth <= GROWTH_GOAL, f"the largest is {growth:.2f}× the first",
-    )  # fmt: skip
+        f"one {what} with 1,000, 10,000, 100,000 jobs waiting",
+        f"{measured} µs",
+        f"growth ≤ {GROWTH_GOAL:g}×",
+        growth <= GROWTH_GOAL,
+        f"the largest is {growth:.2f}× the first",
+    )
 
 
 def _costs(waiting: int) -> dict[str, float]:
@@ -224,9 +240,12 @@ def memory() -> table.Row:
     said = subprocess.run([sys.executable, "-m", "bench.queueing"], check=True, capture_output=True, text=True).stdout
     each, resident = (float(word) for word in said.split())
     return table.Row(
-        "memory of a waiting job", f"{each:,.0f} B", f"< {BYTES_GOAL:,} B", each < BYTES_GOAL,
+        "memory of a waiting job",
+        f"{each:,.0f} B",
+        f"< {BYTES_GOAL:,} B",
+        each < BYTES_GOAL,
         f"the whole process with 120,000 of them: {resident:,.0f} MiB",
-    )  # fmt: skip
+    )
 
 
 def _weigh() -> str:

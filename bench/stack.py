@@ -78,9 +78,13 @@ class Stack:
         data = self.data / name
         data.mkdir(exist_ok=True)
         env = {
-            **self._environment, "FAIRLEAD_NATS": getattr(self, "nats_url", ""), "FAIRLEAD_DATA": str(data),
-            "FAIRLEAD_INSTANCE": name, "FAIRLEAD_HTTP_PORT": str(self.port), **environment,
-        }  # fmt: skip
+            **self._environment,
+            "FAIRLEAD_NATS": getattr(self, "nats_url", ""),
+            "FAIRLEAD_DATA": str(data),
+            "FAIRLEAD_INSTANCE": name,
+            "FAIRLEAD_HTTP_PORT": str(self.port),
+            **environment,
+        }
         with (self.data / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
 
@@ -97,10 +101,14 @@ class Stack:
     def agent(self, node: str = "n1", profile: str = "dgx-a100", runtime: str = "process", **environment: str) -> None:
         """Start a node with real processes (or containers) on simulated GPUs."""
         self.spawn(
-            "agent", [sys.executable, "-m", "fairlead_agent"],
-            FAIRLEAD_NODE=node, FAIRLEAD_RUNTIME=runtime, FAIRLEAD_DEVICES="simulated", FAIRLEAD_PROFILE=profile,
+            "agent",
+            [sys.executable, "-m", "fairlead_agent"],
+            FAIRLEAD_NODE=node,
+            FAIRLEAD_RUNTIME=runtime,
+            FAIRLEAD_DEVICES="simulated",
+            FAIRLEAD_PROFILE=profile,
             **environment,
-        )  # fmt: skip
+        )
 
     def control_plane(self, *, telemetry: bool = True) -> None:
         """Start queue, placer, gateway (and telemetry), and wait until they serve."""

@@ -73,21 +73,30 @@ def lifecycle_page() -> str:
     ]
     states = [f"| {name} | {meaning} | {_counts(name)} |" for name, meaning in lifecycle.STATES.items()]
     still = [f"- `{event}`: {why}" for event, why in sorted(lifecycle.NOT_MOVING.items())]
-    return "\n".join([
-        NOTE.format(source="schemas/fairlead_schemas/wire/lifecycle.py"),
-        "# The life of a job\n",
-        "A job moves only by an event of the log, and only as listed here. An attempt is one try; a job that is",
-        "requeued goes back to `queued` with its attempt raised by one.\n",
-        "## States\n",
-        "| State | Meaning | Quota |", "|---|---|---|", *states,
-        "\n## Picture\n",
-        "```mermaid", "stateDiagram-v2", *_arrows(), "```",
-        "\n## Moves\n",
-        "| From | To | Driven by | Emitted by | Carries |", "|---|---|---|---|---|", *rows,
-        "\n## Events that move no job\n",
-        *still,
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            NOTE.format(source="schemas/fairlead_schemas/wire/lifecycle.py"),
+            "# The life of a job\n",
+            "A job moves only by an event of the log, and only as listed here. An attempt is one try; a job that is",
+            "requeued goes back to `queued` with its attempt raised by one.\n",
+            "## States\n",
+            "| State | Meaning | Quota |",
+            "|---|---|---|",
+            *states,
+            "\n## Picture\n",
+            "```mermaid",
+            "stateDiagram-v2",
+            *_arrows(),
+            "```",
+            "\n## Moves\n",
+            "| From | To | Driven by | Emitted by | Carries |",
+            "|---|---|---|---|---|",
+            *rows,
+            "\n## Events that move no job\n",
+            *still,
+            "",
+        ]
+    )
 
 
 def _counts(state: str) -> str:
@@ -229,22 +238,28 @@ def cli_page() -> str:
     for name, verb in _verbs(root):
         panel = "Aliases for Slurm users" if verb.hidden else str(getattr(verb, "rich_help_panel", None) or "Others")
         panels.setdefault(panel, []).extend(_verb(verb, typer.Context(verb, info_name=name, parent=context)))
-    return "\n".join([
-        NOTE.format(source="cli/fairlead"),
-        "# Command line\n",
-        *_verb_words(root.help),
-        "Every verb has `--help`, too. Options of all verbs are written before the verb:\n",
-        *_parameters(root, context),
-        *(line for panel, lines in panels.items() for line in (f"## {panel}\n", *lines)),
-        "## Exit codes\n",
-        "| code | meaning |", "|---|---|",
-        "| 0 | Done. |",
-        *(f"| {kind.exit_code} | {_words(inspect.getdoc(kind))} |" for kind in errors.FairleadError.__subclasses__()),
-        "| 1 | Every other error. |",
-        "",
-        "`wait`, and `submit --wait`, exit with the job's own code.",
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            NOTE.format(source="cli/fairlead"),
+            "# Command line\n",
+            *_verb_words(root.help),
+            "Every verb has `--help`, too. Options of all verbs are written before the verb:\n",
+            *_parameters(root, context),
+            *(line for panel, lines in panels.items() for line in (f"## {panel}\n", *lines)),
+            "## Exit codes\n",
+            "| code | meaning |",
+            "|---|---|",
+            "| 0 | Done. |",
+            *(
+                f"| {kind.exit_code} | {_words(inspect.getdoc(kind))} |"
+                for kind in errors.FairleadError.__subclasses__()
+            ),
+            "| 1 | Every other error. |",
+            "",
+            "`wait`, and `submit --wait`, exit with the job's own code.",
+            "",
+        ]
+    )
 
 
 def _verbs(group: Any) -> Iterator[tuple[str, Any]]:
@@ -302,26 +317,30 @@ def http_page(document: dict[str, Any]) -> str:
             routes[route["tags"][0]] += _route(method.upper(), path, route)
     titles = {status.value: HttpError(status.value, "", "").title for status in HTTPStatus}
     problem = document["components"]["schemas"]["Problem"]
-    return "\n".join([
-        NOTE.format(source="docs/openapi.json"),
-        "# HTTP API\n",
-        f"{_markdown(document['info']['description'])}\n",
-        "Types are those of [openapi.json](../openapi.json), under `components.schemas`; a gateway serves the same document at",
-        "`/openapi.json`. Parameters in *italics* may be left out.\n",
-        *(line for tag, lines in routes.items() for line in (f"## {tag[:1].upper()}{tag[1:]}\n", *lines)),
-        "## Errors\n",
-        f"A refused request is answered with a `Problem`. {problem['description']} Its `type` is `urn:fairlead:problem:` and a code;",
-        "`errors` names fields, and `hint` says what to do.\n",
-        "| field | type |", "|---|---|",
-        *(
-            f"| {_optional(name, required=name in problem['required'])} | {_schema_words(schema)} |"
-            for name, schema in problem["properties"].items()
-        ),
-        "",
-        "| status | title |", "|---|---|",
-        *(f"| {status} | {title} |" for status, title in titles.items() if title != "Refused"),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            NOTE.format(source="docs/openapi.json"),
+            "# HTTP API\n",
+            f"{_markdown(document['info']['description'])}\n",
+            "Types are those of [openapi.json](../openapi.json), under `components.schemas`; a gateway serves the same document at",
+            "`/openapi.json`. Parameters in *italics* may be left out.\n",
+            *(line for tag, lines in routes.items() for line in (f"## {tag[:1].upper()}{tag[1:]}\n", *lines)),
+            "## Errors\n",
+            f"A refused request is answered with a `Problem`. {problem['description']} Its `type` is `urn:fairlead:problem:` and a code;",
+            "`errors` names fields, and `hint` says what to do.\n",
+            "| field | type |",
+            "|---|---|",
+            *(
+                f"| {_optional(name, required=name in problem['required'])} | {_schema_words(schema)} |"
+                for name, schema in problem["properties"].items()
+            ),
+            "",
+            "| status | title |",
+            "|---|---|",
+            *(f"| {status} | {title} |" for status, title in titles.items() if title != "Refused"),
+            "",
+        ]
+    )
 
 
 def _route(method: str, path: str, route: dict[str, Any]) -> Iterator[str]:

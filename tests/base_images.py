@@ -30,14 +30,47 @@ ROOT = Path(__file__).parents[1]
 PARTS = ("build", "gateway", "queue", "placer", "agent", "telemetry")
 REPOSITORY = "fairlead-test"
 APPLETS = (
-    "sh", "cat", "chmod", "chown", "cp", "echo", "env", "false", "hostname", "id", "kill", "ln", "ls", "mkdir", "mv", "rm", "sed",
-    "seq", "sleep", "test", "touch", "tr", "true", "wget", "[",
-)  # fmt: skip
+    "sh",
+    "cat",
+    "chmod",
+    "chown",
+    "cp",
+    "echo",
+    "env",
+    "false",
+    "hostname",
+    "id",
+    "kill",
+    "ln",
+    "ls",
+    "mkdir",
+    "mv",
+    "rm",
+    "sed",
+    "seq",
+    "sleep",
+    "test",
+    "touch",
+    "tr",
+    "true",
+    "wget",
+    "[",
+)
 #: Of the interpreter's own files, what no service needs.
 LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "site-packages", "__pycache__", "lib2to3")
 #: Loaded by packages, besides what the interpreter's own modules load.
-LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libm.so.6",
-             "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2")  # fmt: skip
+LIBRARIES = (
+    "libstdc++.so.6",
+    "libgcc_s.so.1",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libutil.so.1",
+    "libm.so.6",
+    "libresolv.so.2",
+    "libnss_files.so.2",
+    "libnss_dns.so.2",
+)
 #: The official image has Debian's; this one does what the Dockerfile asks of it.
 USERADD = """#!/bin/sh
 # useradd --system --uid UID --create-home --home-dir DIR NAME
@@ -55,9 +88,14 @@ PIP = '#!/bin/sh\nexec python -m pip "$@"\n'
 def lock_of_all() -> str:
     """The part of requirements.lock that the images install."""
     return "\n".join(
-        entry for part in PARTS
-        for entry in [subprocess.run([sys.executable, "deploy/lock_for.py", part], cwd=ROOT, capture_output=True, text=True, check=True).stdout]
-    )  # fmt: skip
+        entry
+        for part in PARTS
+        for entry in [
+            subprocess.run(
+                [sys.executable, "deploy/lock_for.py", part], cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout
+        ]
+    )
 
 
 def ensure(wheels: Path) -> dict[str, str]:
@@ -68,7 +106,14 @@ def ensure(wheels: Path) -> dict[str, str]:
     python = f"{REPOSITORY}:python-{mark}"
     if not client.images(name=python):
         _download(locked, wheels)
-        _import(client, python, _python_files(wheels), ["ENV PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1 PATH=/usr/local/bin:/usr/bin:/bin"])  # fmt: skip
+        _import(
+            client,
+            python,
+            _python_files(wheels),
+            [
+                "ENV PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1 PATH=/usr/local/bin:/usr/bin:/bin"
+            ],
+        )
     nats = f"{REPOSITORY}:nats-{hashlib.sha256(Path(find_program()).read_bytes()).hexdigest()[:12]}"
     if not client.images(name=nats):
         _import(
@@ -90,9 +135,21 @@ def _download(locked: str, wheels: Path) -> None:
     requirements = wheels / "requirements.lock"
     requirements.write_text(locked)
     subprocess.run(
-        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r", str(requirements), "-d", str(wheels)],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+            "-r",
+            str(requirements),
+            "-d",
+            str(wheels),
+        ],
         check=True,
-    )  # fmt: skip
+    )
 
 
 type Content = Path | bytes | str

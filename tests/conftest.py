@@ -157,8 +157,13 @@ def no_torch() -> str:
 
 
 NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
-    ("nats", no_nats), ("docker", no_docker), ("gpu", no_gpu), ("hosts", no_hosts), ("mpi", no_mpi), ("torch", no_torch),
-)  # fmt: skip
+    ("nats", no_nats),
+    ("docker", no_docker),
+    ("gpu", no_gpu),
+    ("hosts", no_hosts),
+    ("mpi", no_mpi),
+    ("torch", no_torch),
+)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

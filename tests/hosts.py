@@ -42,14 +42,22 @@ class Host:
         self._outer, self._switch = outer, switch
 
     def start(
-        self, words: Sequence[str], *, env: Mapping[str, str] | None = None, output: IO[bytes] | int | None = None,
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        output: IO[bytes] | int | None = None,
         directory: Path | None = None,
-    ) -> subprocess.Popen[bytes]:  # fmt: skip
+    ) -> subprocess.Popen[bytes]:
         """Start a program inside; it is of a session of its own."""
         return subprocess.Popen(
-            ["ip", "netns", "exec", self.name, *words], env=None if env is None else {**os.environ, **env},
-            stdout=output, stderr=subprocess.STDOUT, cwd=directory, start_new_session=True,
-        )  # fmt: skip
+            ["ip", "netns", "exec", self.name, *words],
+            env=None if env is None else {**os.environ, **env},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            start_new_session=True,
+        )
 
     def run(self, *words: str) -> str:
         """Run a program inside to its end. Raises CalledProcessError."""

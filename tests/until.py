@@ -5,9 +5,14 @@ from collections.abc import Callable
 
 
 def until(
-    condition: Callable[[], object], what: str, *, within_s: float, not_yet: tuple[type[BaseException], ...] = (),
-    look_s: float = 0.1, logs: Callable[[], str] = str,
-) -> None:  # fmt: skip
+    condition: Callable[[], object],
+    what: str,
+    *,
+    within_s: float,
+    not_yet: tuple[type[BaseException], ...] = (),
+    look_s: float = 0.1,
+    logs: Callable[[], str] = str,
+) -> None:
     """Look until the condition holds; one of `not_yet` raised by it means that it does not hold yet. Fails with what did not come
     true, and with `logs`."""
     deadline = time.monotonic() + within_s

@@ -34,10 +34,20 @@ REST_S = 30.0
 CONTAINER_MS, PROCESS_MS, ADOPTED_S, REST_SHARE, REST_MIB = 20.0, 5.0, 3.0, 0.02, 80
 #: What the agent's fixed shape sets, in the command's words (runtimes/docker/template.py).
 LIKE_THE_AGENT = [
-    "--init", "--read-only", "--tmpfs=/tmp:rw,nosuid,nodev,size=1024m", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-    "--pids-limit=4096", "--memory=32m", "--memory-swap=32m", "--cpus=0.1", "--shm-size=64m", "--log-driver=local",
-    "--log-opt=max-size=10m", "--log-opt=max-file=3",
-]  # fmt: skip
+    "--init",
+    "--read-only",
+    "--tmpfs=/tmp:rw,nosuid,nodev,size=1024m",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--pids-limit=4096",
+    "--memory=32m",
+    "--memory-swap=32m",
+    "--cpus=0.1",
+    "--shm-size=64m",
+    "--log-driver=local",
+    "--log-opt=max-size=10m",
+    "--log-opt=max-file=3",
+]
 LASTS = ["sleep", "1000"]
 
 
@@ -87,9 +97,10 @@ async def process_start() -> Row:
     return Row(
         "agent: start of a process, from order to reported, over a bare spawn",
         f"{more:.1f} ms more in the median of {pairs} ({percentile(pairs.ours, 0.5):.1f} ms; p95 {percentile(pairs.ours, 0.95):.1f})",
-        f"≤ {PROCESS_MS:.0f} ms", more <= PROCESS_MS,
+        f"≤ {PROCESS_MS:.0f} ms",
+        more <= PROCESS_MS,
         f"posix_spawn alone: {percentile(pairs.bare, 0.5):.1f} ms; the journal's two fsyncs alone: {2 * fsync_ms:.1f} ms",
-    )  # fmt: skip
+    )
 
 
 async def container_start() -> Row:
@@ -115,9 +126,10 @@ async def container_start() -> Row:
         "agent: start of a container, from order to reported, over `docker run`",
         f"{more:+.0f} ms in the median of {pairs}, half of them {low:+.0f} to {high:+.0f} "
         f"({percentile(pairs.ours, 0.5):.0f} ms; p95 {percentile(pairs.ours, 0.95):.0f})",
-        f"≤ {CONTAINER_MS:.0f} ms", more <= CONTAINER_MS,
+        f"≤ {CONTAINER_MS:.0f} ms",
+        more <= CONTAINER_MS,
         f"`docker run -d`, same image and limits: {percentile(pairs.bare, 0.5):.0f} ms; p95 {percentile(pairs.bare, 0.95):.0f}",
-    )  # fmt: skip
+    )
 
 
 async def many_containers() -> list[Row]:
@@ -143,15 +155,19 @@ async def many_containers() -> list[Row]:
     return [
         Row(
             f"agent: {CONTAINERS} containers ordered at once on one node",
-            f"longest time between beats {gap:.1f} s; all run after {took:.1f} s", f"no beat missed (every {BEAT_S:.0f} s)", beats,
+            f"longest time between beats {gap:.1f} s; all run after {took:.1f} s",
+            f"no beat missed (every {BEAT_S:.0f} s)",
+            beats,
             f"{CONTAINERS / took:.1f} starts a second, the engine's own work",
         ),
         Row(
             f"agent restarted under {CONTAINERS} containers: all adopted again, reported",
-            f"{adopted:.2f} s, {'none disturbed' if undisturbed else 'DISTURBED'}", f"≤ {ADOPTED_S:.0f} s, none disturbed",
-            adopted <= ADOPTED_S and undisturbed, f"the engine's list of them alone: {bare:.0f} ms",
+            f"{adopted:.2f} s, {'none disturbed' if undisturbed else 'DISTURBED'}",
+            f"≤ {ADOPTED_S:.0f} s, none disturbed",
+            adopted <= ADOPTED_S and undisturbed,
+            f"the engine's list of them alone: {bare:.0f} ms",
         ),
-    ]  # fmt: skip
+    ]
 
 
 async def at_rest(runtime: str) -> Row:
@@ -168,9 +184,11 @@ async def at_rest(runtime: str) -> Row:
         mib = stack.rss_mib("agent")
     return Row(
         f"agent at rest ({runtime} runtime), 8 simulated GPUs sampled each second",
-        f"{100 * share:.1f} % of a core, {mib:.0f} MiB", f"≤ {100 * REST_SHARE:.0f} %, ≤ {REST_MIB} MB",
-        share <= REST_SHARE and mib * 1.048576 <= REST_MIB, f"over {REST_S:.0f} s",
-    )  # fmt: skip
+        f"{100 * share:.1f} % of a core, {mib:.0f} MiB",
+        f"≤ {100 * REST_SHARE:.0f} %, ≤ {REST_MIB} MB",
+        share <= REST_SHARE and mib * 1.048576 <= REST_MIB,
+        f"over {REST_S:.0f} s",
+    )
 
 
 async def _one(node: LoneNode, job: str, argv: list[str], image: str) -> float:

@@ -55,9 +55,17 @@ class Row(NamedTuple):
 
 
 HEAD = (
-    "sequencer", "mean wait", "p95 wait", "worst FTF", "jobs above 1", "worst FTF, work ≥ 10 min", "Jain",
-    "least served queue", "makespan", "GPUs in use",
-)  # fmt: skip
+    "sequencer",
+    "mean wait",
+    "p95 wait",
+    "worst FTF",
+    "jobs above 1",
+    "worst FTF, work ≥ 10 min",
+    "Jain",
+    "least served queue",
+    "makespan",
+    "GPUs in use",
+)
 
 
 def variants(nodes: int) -> list[Variant]:
@@ -94,9 +102,17 @@ def row(jobs: Sequence[TraceJob], variant: Variant, isolated: dict[int, int]) ->
     long = [value for value, at in zip(fairness, isolated, strict=True) if jobs[at].work_ns >= LONG_NS]
     shares = [each.share for each in figures.service(played, dict.fromkeys(traces.PHILLY, 1)).values()]
     return Row(
-        variant.name, fmean(waits), percentile(waits, 0.95), max(fairness), figures.share_above(fairness, 1), max(long),
-        figures.jain(shares), min(shares), figures.makespan_s(lives), figures.utilisation(played),
-    )  # fmt: skip
+        variant.name,
+        fmean(waits),
+        percentile(waits, 0.95),
+        max(fairness),
+        figures.share_above(fairness, 1),
+        max(long),
+        figures.jain(shares),
+        min(shares),
+        figures.makespan_s(lives),
+        figures.utilisation(played),
+    )
 
 
 def rows(nodes: int, each: Map = map) -> list[Row]:
@@ -119,9 +135,17 @@ def _row(asked: tuple[Variant, dict[int, int]]) -> Row:
 def cells(row: Row) -> tuple[str, ...]:
     """As the table shows it."""
     return (
-        row.name, _hours(row.mean_wait_s), _hours(row.p95_wait_s), f"{row.worst:,.2f}", f"{row.above_1:.1%}",
-        f"{row.worst_long:,.2f}", f"{row.jain:.4f}", f"{row.least:.1%}", _hours(row.makespan_s), f"{row.in_use:.1%}",
-    )  # fmt: skip
+        row.name,
+        _hours(row.mean_wait_s),
+        _hours(row.p95_wait_s),
+        f"{row.worst:,.2f}",
+        f"{row.above_1:.1%}",
+        f"{row.worst_long:,.2f}",
+        f"{row.jain:.4f}",
+        f"{row.least:.1%}",
+        _hours(row.makespan_s),
+        f"{row.in_use:.1%}",
+    )
 
 
 def _hours(seconds: float) -> str:

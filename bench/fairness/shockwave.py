@@ -29,9 +29,7 @@ class Variant(NamedTuple):
         return f"{self.sequencer}, a queue for each job" if self.apart else self.sequencer
 
 
-VARIANTS = (
-    Variant(AIM), Variant("drf"), Variant("fifo"), Variant("drf", apart=True), Variant("fairshare", apart=True)
-)  # fmt: skip
+VARIANTS = (Variant(AIM), Variant("drf"), Variant("fifo"), Variant("drf", apart=True), Variant("fairshare", apart=True))
 
 
 class Row(NamedTuple):
@@ -70,9 +68,14 @@ def row(variant: Variant) -> Row:
     assert {life.end for life in played.lives} == {"JobSucceeded"}
     fairness = figures.static_fairness(played)
     return Row(
-        variant.name, figures.makespan_s(played.lives), fmean(figures.jcts_s(played.lives)), max(fairness),
-        figures.share_above(fairness, 1), figures.utilisation(played), sum(len(life.runs) for life in played.lives),
-    )  # fmt: skip
+        variant.name,
+        figures.makespan_s(played.lives),
+        fmean(figures.jcts_s(played.lives)),
+        max(fairness),
+        figures.share_above(fairness, 1),
+        figures.utilisation(played),
+        sum(len(life.runs) for life in played.lives),
+    )
 
 
 def published() -> list[Row]:
@@ -97,6 +100,11 @@ def met(rows: Sequence[Row]) -> bool:
 def cells(row: Row) -> tuple[str, ...]:
     """As the table shows it."""
     return (
-        row.name, f"{row.makespan_s:,.0f} s", f"{row.mean_jct_s:,.0f} s", f"{row.worst:.2f}", f"{row.above_1:.1%}",
-        f"{row.in_use:.1%}", f"{row.starts:,}" if row.starts else "–",
-    )  # fmt: skip
+        row.name,
+        f"{row.makespan_s:,.0f} s",
+        f"{row.mean_jct_s:,.0f} s",
+        f"{row.worst:.2f}",
+        f"{row.above_1:.1%}",
+        f"{row.in_use:.1%}",
+        f"{row.starts:,}" if row.starts else "–",
+    )

@@ -48,10 +48,14 @@ def shockwave() -> list[TraceJob]:
         starts = 1 + -(-work_s // (SLICE_S - RESTART_S))
         jobs.append(
             TraceJob(
-                "jobs", int(row["submit_s"]) * SECOND_NS, work_s * SECOND_NS, request_of(int(row["num_gpus"])),
-                declared_ns=(work_s + starts * RESTART_S) * SECOND_NS, slice_ns=SLICE_S * SECOND_NS,
+                "jobs",
+                int(row["submit_s"]) * SECOND_NS,
+                work_s * SECOND_NS,
+                request_of(int(row["num_gpus"])),
+                declared_ns=(work_s + starts * RESTART_S) * SECOND_NS,
+                slice_ns=SLICE_S * SECOND_NS,
             )
-        )  # fmt: skip
+        )
     return jobs
 
 
@@ -59,11 +63,15 @@ def shockwave_published() -> list[Published]:
     """As stored, in its order."""
     return [
         Published(
-            row["policy"], float(row["makespan_s"]), float(row["avg_jct_s"]), float(row["cluster_util"]),
-            float(row["share_of_jobs_ftf_above_1"]), float(row["worst_ftf"]),
+            row["policy"],
+            float(row["makespan_s"]),
+            float(row["avg_jct_s"]),
+            float(row["cluster_util"]),
+            float(row["share_of_jobs_ftf_above_1"]),
+            float(row["worst_ftf"]),
         )
         for row in _rows("shockwave_tacc32_published.csv")
-    ]  # fmt: skip
+    ]
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:

@@ -59,10 +59,12 @@ def request_of(pod: RequestShape) -> Request:
     """As a person would submit it. A pod without GPUs goes to any node."""
     models = pod.models if pod.gpu_count else ()
     return Request(
-        cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, gpu_milli=pod.gpu_count * pod.gpu_milli,
+        cpu_milli=pod.cpu_milli,
+        memory_mib=pod.memory_mib,
+        gpu_milli=pod.gpu_count * pod.gpu_milli,
         gpu_parts=pod.gpu_count if pod.gpu_count and pod.gpu_milli < WHOLE_MILLI else 0,
         selector=(f"{MODEL_LABEL} in ({','.join(models)})",) if models else (),
-    )  # fmt: skip
+    )
 
 
 def _inventory(number: int, machine: EmptyNode) -> Inventory:

@@ -79,10 +79,13 @@ def picky(pods: Pods, share: float, machines: list[EmptyNode]) -> Pods:
     gpus = {model: sum(m.gpus for m in machines if m.model == model) for model in {m.model for m in machines}}
     for pod in pods:
         if pod.gpu_count and chance.random() < share:
-            able = sorted({
-                model for model, cpu, memory, count in kinds
-                if cpu >= pod.cpu_milli and memory >= pod.memory_mib and count >= pod.gpu_count
-            })  # fmt: skip
+            able = sorted(
+                {
+                    model
+                    for model, cpu, memory, count in kinds
+                    if cpu >= pod.cpu_milli and memory >= pod.memory_mib and count >= pod.gpu_count
+                }
+            )
             made.append(pod._replace(models=tuple(chance.choices(able, [gpus[model] for model in able]))))
         else:
             made.append(pod)

@@ -30,8 +30,9 @@ def row() -> Row:
         f"≥ {', '.join(map(str, GOALS))} %; 8-GPU pods dropped ≤ FGD; none refused that fits; ≤ {GOAL_S} s",
         met and ours["seconds_max"] <= GOAL_S,
         f"FGD, the mix given: {_said(fgd)}; most_allocated: {_said(plain)}; FGD as published: "
-        + ", ".join(f"{published[int(pct)]:.1f}" for pct in SHOWN_PCT) + " %",
-    )  # fmt: skip
+        + ", ".join(f"{published[int(pct)]:.1f}" for pct in SHOWN_PCT)
+        + " %",
+    )
 
 
 def _played(policy: str, given: bool = False) -> dict[str, Any]:

@@ -126,9 +126,11 @@ def joined(at: int, *, mixed: bool) -> ev.NodeJoined:
     )
     rack = at // RACK
     labels = {
-        "nvidia.com/gpu.product": model, "fairlead/rack": f"r{rack}", "fairlead/block": f"b{rack // RACKS}",
+        "nvidia.com/gpu.product": model,
+        "fairlead/rack": f"r{rack}",
+        "fairlead/block": f"b{rack // RACKS}",
         "fairlead/spine": "s0",
-    }  # fmt: skip
+    }
     inventory = Inventory(gpus=gpus, cpu_milli=128_000, memory_mib=1 << 20, labels=labels, inside=INSIDE)
     return ev.NodeJoined(cause="c", node=f"n{at}", incarnation="i", boot_id="b", inventory=inventory)
 

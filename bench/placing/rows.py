@@ -133,11 +133,13 @@ def _row(what: str, goal: Goal, rate: Rate, more: str = "") -> table.Row:
     met, beside = goal.met_by(rate), rate.beside
     return table.Row(
         f"placement, {what}, 1,750 nodes x 8 GPUs, 80-95 % full (per second of CPU)",
-        f"{rate.per_s:,.0f}/s, {rate.scans:.2f} naive scans", goal.text, bool(met),
+        f"{rate.per_s:,.0f}/s, {rate.scans:.2f} naive scans",
+        goal.text,
+        bool(met),
         f"met by {' and '.join(met) or 'neither'}; in turn with it: naive scan {beside.scan:,.0f}/s ({SCANS_OF_GOALS:,}/s where goals were set), "
         f"bare NumPy score {beside.score:,.0f}/s, bare bucket index {beside.buckets:,.0f}/s; "
         f"{rate.refused:,} of {rate.placed + rate.refused:,} refused{more}",
-    )  # fmt: skip
+    )
 
 
 def _growth(what: str, rates: Sequence[Rate]) -> table.Row:
@@ -146,10 +148,12 @@ def _growth(what: str, rates: Sequence[Rate]) -> table.Row:
     measured = ", ".join(f"{rate.per_s:,.0f}" for rate in rates)
     scans = ", ".join(f"{rate.scans:.2f}" for rate in rates)
     return table.Row(
-        f"placement, {what}, on 175, 1,750 and 17,500 nodes", f"{measured}/s",
-        f"≤ {GROWTH_MAX}× slower per step, in naive scans of the same run", max(steps) <= GROWTH_MAX,
+        f"placement, {what}, on 175, 1,750 and 17,500 nodes",
+        f"{measured}/s",
+        f"≤ {GROWTH_MAX}× slower per step, in naive scans of the same run",
+        max(steps) <= GROWTH_MAX,
         f"{scans} naive scans: steps of {steps[0]:.2f}× and {steps[1]:.2f}×",
-    )  # fmt: skip
+    )
 
 
 def main() -> int:

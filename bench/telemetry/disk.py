@@ -57,9 +57,13 @@ def measure(gpus: int) -> OnDisk:
         assert file.rows == gpus * SECONDS
         raw = len(METRICS) * 4 + 8 + 8 + 1  # 15 metrics (4 bytes), time, GPU and run as numbers, a flag
         return OnDisk(
-            file.rows, file.bytes / file.rows, stored / file.rows, raw, took,
+            file.rows,
+            file.bytes / file.rows,
+            stored / file.rows,
+            raw,
+            took,
             {name: round(size / file.rows, 3) for name, size in sizes if size > file.rows // 1000},
-        )  # fmt: skip
+        )
 
 
 def _insert(warehouse: Warehouse, number: int) -> None:

@@ -79,9 +79,16 @@ async def measure(nodes: int, seconds: int) -> Taken:
         rows, own = _counted(path, began_ns, ended_ns)
         full = nodes * GPUS
         return Taken(
-            rate, cpu_s / took_s * full / rate, state.sample_delay_ms["p50"], state.sample_delay_ms["p99"], rows,
-            state.samples_lost, size, own, full / own,
-        )  # fmt: skip
+            rate,
+            cpu_s / took_s * full / rate,
+            state.sample_delay_ms["p50"],
+            state.sample_delay_ms["p99"],
+            rows,
+            state.samples_lost,
+            size,
+            own,
+            full / own,
+        )
 
 
 async def _last(bus: NatsBus) -> int:

@@ -13,10 +13,22 @@ SECONDS = 86_400
 type Numbers = NDArray[np.int64]
 #: The columns of `samples` that are told.
 METRICS = (
-    "utilization_pct", "memory_used_mib", "memory_busy_pct", "power_mw", "energy_mj", "temperature_c", "memory_temperature_c",
-    "sm_clock_mhz", "pcie_tx_bytes_s", "pcie_rx_bytes_s", "nvlink_tx_kib", "nvlink_rx_kib", "sm_permille", "tensor_permille",
+    "utilization_pct",
+    "memory_used_mib",
+    "memory_busy_pct",
+    "power_mw",
+    "energy_mj",
+    "temperature_c",
+    "memory_temperature_c",
+    "sm_clock_mhz",
+    "pcie_tx_bytes_s",
+    "pcie_rx_bytes_s",
+    "nvlink_tx_kib",
+    "nvlink_rx_kib",
+    "sm_permille",
+    "tensor_permille",
     "dram_permille",
-)  # fmt: skip
+)
 #: Parts of a day that a GPU spends idle, training, and serving; and of the length of one job in seconds, least and most.
 _SHARES = {"idle": 0.3, "training": 0.5, "inference": 0.2}
 _LENGTHS = {"idle": (600, 14_400), "training": (3_600, 43_200), "inference": (3_600, 28_800)}
@@ -57,8 +69,10 @@ def _inference(chance: np.random.Generator, length: int) -> NDArray[np.float64]:
 
 
 _LOADS: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
-    "idle": _idle, "training": _training, "inference": _inference,
-}  # fmt: skip
+    "idle": _idle,
+    "training": _training,
+    "inference": _inference,
+}
 
 
 def _told(chance: np.random.Generator, load: NDArray[np.float64], memory: Numbers) -> dict[str, Numbers]:

@@ -19,7 +19,7 @@ async def taking_in() -> Row:
         f"≤ {SHARE_MAX:.2f} s, p99 ≤ {DELAY_MAX_MS / 1000:g} s",
         found.cpu_share <= SHARE_MAX and found.delay_p99_ms <= DELAY_MAX_MS and not found.batches_lost,
         f"DuckDB inserting the same samples out of a table of its own: {found.own_share:.2f} s ({found.own_rows_per_second:,.0f} rows/s)",
-    )  # fmt: skip
+    )
 
 
 def on_disk() -> Row:

@@ -132,9 +132,10 @@ def drf(cases: list[DrfCase]) -> Iterator[Case]:
             given = fill(capacity, {name: user.weight for name, user in users.items()}, demands)
         usage = {name: _usage(user.demand, given[name]) for name, user in users.items()}
         got: dict[str, Any] = {
-            "expect_tasks": given, "expect_usage": usage,
+            "expect_tasks": given,
+            "expect_usage": usage,
             "expect_dominant": {name: _dominant(usage[name], capacity) for name in users},
-        }  # fmt: skip
+        }
         expect = {key: getattr(case, key) for key in got if getattr(case, key) is not msgspec.UNSET}
         yield Case(case.name, expect, {key: got[key] for key in expect})
 

@@ -92,8 +92,14 @@ def _load() -> tuple[str, ...]:
 
 def _save() -> tuple[str, ...]:
     store = f"OBJ_{subjects.SNAPSHOT}"
-    return (*_load(), *_info(store), f"$O.{subjects.SNAPSHOT}.C.*", f"$O.{subjects.SNAPSHOT}.M.*", f"$JS.API.STREAM.PURGE.{store}",
-            f"$JS.API.DIRECT.GET.{store}.$O.{subjects.SNAPSHOT}.M.*")  # fmt: skip
+    return (
+        *_load(),
+        *_info(store),
+        f"$O.{subjects.SNAPSHOT}.C.*",
+        f"$O.{subjects.SNAPSHOT}.M.*",
+        f"$JS.API.STREAM.PURGE.{store}",
+        f"$JS.API.DIRECT.GET.{store}.$O.{subjects.SNAPSHOT}.M.*",
+    )
 
 
 def _writes(service: str) -> tuple[str, ...]:
@@ -110,14 +116,20 @@ def _streams() -> Permissions:
     """Makes the streams, and nothing else: the only one who may. Those of derived or short-lived contents it may also
     delete, to make them again with another storage."""
     names = (
-        subjects.LOG, subjects.CMD, subjects.SAMPLE, subjects.OUTPUT,
-        *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE)), f"OBJ_{subjects.SNAPSHOT}",
-    )  # fmt: skip
+        subjects.LOG,
+        subjects.CMD,
+        subjects.SAMPLE,
+        subjects.OUTPUT,
+        *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE)),
+        f"OBJ_{subjects.SNAPSHOT}",
+    )
     expendable = (subjects.SAMPLE, subjects.OUTPUT, f"KV_{subjects.DESIRED}", f"KV_{subjects.LEASE}")
-    return Permissions((
-        *(f"$JS.API.STREAM.{verb}.{name}" for name in names for verb in ("INFO", "CREATE", "UPDATE")),
-        *(f"$JS.API.STREAM.DELETE.{name}" for name in expendable),
-    ))  # fmt: skip
+    return Permissions(
+        (
+            *(f"$JS.API.STREAM.{verb}.{name}" for name in names for verb in ("INFO", "CREATE", "UPDATE")),
+            *(f"$JS.API.STREAM.DELETE.{name}" for name in expendable),
+        )
+    )
 
 
 #: {service: what it may}. Each writes its own part of the log and nothing else of it.

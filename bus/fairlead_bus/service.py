@@ -177,9 +177,11 @@ class Service[C: Core]:
                 return True
             await self.lease.release()
             log.error(
-                "this machine's clock differs, not leading", service=self.writer, reason=wrong,
+                "this machine's clock differs, not leading",
+                service=self.writer,
+                reason=wrong,
                 hint="set the clock (chronyc makestep); FAIRLEAD_CLOCK_SKEW_S sets how far it may differ",
-            )  # fmt: skip
+            )
             # The writer has no leader unless another process takes the lease now. The gateway reports the reason.
             answering = await self.bus.serve(subjects.rpc(self.writer, ALIVE), self._answer_alive)
             await asyncio.sleep(CLOCK_RETRY_S)
@@ -299,9 +301,11 @@ class Service[C: Core]:
         steps = self.clock.steps()
         for step in steps:
             log.warning(
-                "the wall clock was set, log time creeps to it", service=self.writer,
-                step_s=round(step.step_ns / 1e9, 3), lag_s=round(step.lag_ns / 1e9, 3),
-            )  # fmt: skip
+                "the wall clock was set, log time creeps to it",
+                service=self.writer,
+                step_s=round(step.step_ns / 1e9, 3),
+                lag_s=round(step.lag_ns / 1e9, 3),
+            )
         events: list[ev.Event] = [kind(cause="clock", step_ns=each.step_ns, lag_ns=each.lag_ns) for each in steps]
         prepared = self._prepare(Decision(events, {}), now_ns)
         assert prepared is not None, "a step is an event"
@@ -351,9 +355,15 @@ class Service[C: Core]:
             return None
         head = self._heads.get(self.writer, NO_HEAD)
         commit = Commit(
-            v=VERSION, writer=self.writer, n=head.n + 1, basis=self.folded, at_ns=now_ns,
-            cursors=self._cursors | decision.cursors, prev=head.hash, events=decision.events,
-        )  # fmt: skip
+            v=VERSION,
+            writer=self.writer,
+            n=head.n + 1,
+            basis=self.folded,
+            at_ns=now_ns,
+            cursors=self._cursors | decision.cursors,
+            prev=head.hash,
+            events=decision.events,
+        )
         payload = encode_commit(commit)
         if len(payload) > streams.MESSAGE_BYTES_MAX:
             raise TooLarge(f"a commit of {len(payload)} bytes, at most {streams.MESSAGE_BYTES_MAX}")
@@ -452,15 +462,20 @@ class Service[C: Core]:
         """{"sequence", "sha256", "bytes", "schema"} of the live state, for comparison with a fold."""
         state = self.core.snapshot()
         answer = {
-            "sequence": self.folded, "sha256": hashlib.sha256(state).hexdigest(), "bytes": len(state),
+            "sequence": self.folded,
+            "sha256": hashlib.sha256(state).hexdigest(),
+            "bytes": len(state),
             "schema": self.core_type.schema,
-        }  # fmt: skip
+        }
         return msgspec.json.encode(answer)
 
     async def _answer_alive(self, message: Message) -> bytes:
         """A sign of life for `/readyz`; unlike `state` it costs nothing."""
         return encode_alive(
             Alive(
-                sequence=self.folded, refused=self.fence.refused, clock=self._clock_differs, clock_lag_ms=int(self.clock.lag_ns / 1e6)
+                sequence=self.folded,
+                refused=self.fence.refused,
+                clock=self._clock_differs,
+                clock_lag_ms=int(self.clock.lag_ns / 1e6),
             )
-        )  # fmt: skip
+        )

@@ -61,9 +61,12 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 async def save(bus: Bus, name: str, snapshot: Snapshot, *, log_id: str, schema: str, turn: int) -> None:
     """Store a snapshot; `log_id` names the log it belongs to, `schema` the shape of the state."""
     header = _Header(
-        sequence=snapshot.sequence, heads=snapshot.heads,
-        log_id=log_id, schema=schema, sha256=hashlib.sha256(snapshot.state).hexdigest(),
-    )  # fmt: skip
+        sequence=snapshot.sequence,
+        heads=snapshot.heads,
+        log_id=log_id,
+        schema=schema,
+        sha256=hashlib.sha256(snapshot.state).hexdigest(),
+    )
     data = msgspec.json.encode(header) + b"\n" + snapshot.state
     await bus.put_object(subjects.SNAPSHOT, f"{name}-{turn % KEPT}", data)
 
@@ -97,9 +100,12 @@ async def load_or_fold(bus: Bus, name: str, *, schema: str) -> list[Snapshot]:
     for each in found:
         if each.schema != schema:
             log.info(
-                "snapshot of another version is not used", service=name, sequence=each.sequence, found=each.schema,
+                "snapshot of another version is not used",
+                service=name,
+                sequence=each.sequence,
+                found=each.schema,
                 expected=schema,
-            )  # fmt: skip
+            )
     return [each for each in found if each.schema == schema]
 
 
@@ -139,9 +145,15 @@ class SnapshotWriter:
     """Stores a service's state when it is due, one at a time. `take` gives the state as it is at that moment."""
 
     def __init__(
-        self, bus: Bus, name: str, schema: str, take: Callable[[], Snapshot],
-        *, events_max: int = SNAPSHOT_EVENTS, age_s: float = SNAPSHOT_AGE_S,
-    ) -> None:  # fmt: skip
+        self,
+        bus: Bus,
+        name: str,
+        schema: str,
+        take: Callable[[], Snapshot],
+        *,
+        events_max: int = SNAPSHOT_EVENTS,
+        age_s: float = SNAPSHOT_AGE_S,
+    ) -> None:
         self._bus, self._name, self._schema, self._take = bus, name, schema, take
         self._events_max, self._age_s = events_max, age_s
         self._bytes = 0

@@ -115,13 +115,20 @@ STORY: tuple[StoryPart, ...] = (
 #: The session says of its simulated GPUs that they do nothing, one line each, and stays open.
 _LEFT_OPEN = 'for gpu in $(echo "$FAIRLEAD_GPUS" | tr , " "); do echo "$gpu 4000 0%"; done > "$FAIRLEAD_SIMULATED_GPUS/$$"; exec sleep 3600'
 EXPLORE = StoryPart(
-    "explore", _job("explore", "research/llm", 2, ["sh", "-c", _LEFT_OPEN], kind="session"), "failed",
-    told="a session left open: idle, extended once, reclaimed", why="idle under the utilization policy of global (GPU at most 0 % of 5 %",
-)  # fmt: skip
+    "explore",
+    _job("explore", "research/llm", 2, ["sh", "-c", _LEFT_OPEN], kind="session"),
+    "failed",
+    told="a session left open: idle, extended once, reclaimed",
+    why="idle under the utilization policy of global (GPU at most 0 % of 5 %",
+)
 FINETUNE = StoryPart(
-    "finetune", _job("finetune", "research/llm", 8, _LONG, nodes=NODES), "cancelled", nodes=NODES,
-    told="needs every GPU: gets those left idle, too", why="gave back: idle under the utilization policy of global",
-)  # fmt: skip
+    "finetune",
+    _job("finetune", "research/llm", 8, _LONG, nodes=NODES),
+    "cancelled",
+    nodes=NODES,
+    told="needs every GPU: gets those left idle, too",
+    why="gave back: idle under the utilization policy of global",
+)
 
 
 class PartResult(NamedTuple):
@@ -198,9 +205,16 @@ type Say = Callable[[str, str], None]
 
 #: In the words of a policy file.
 POLICY: dict[str, Any] = {
-    "rule": "utilization", "kinds": ["session"], "below": {"gpu": "5%"}, "after": "5s", "notice": "5s", "action": "stop",
-    "mode": "on_demand", "extend": "10s", "extensions": 1,
-}  # fmt: skip
+    "rule": "utilization",
+    "kinds": ["session"],
+    "below": {"gpu": "5%"},
+    "after": "5s",
+    "notice": "5s",
+    "action": "stop",
+    "mode": "on_demand",
+    "extend": "10s",
+    "extensions": 1,
+}
 
 
 class IdleScene:
@@ -208,9 +222,13 @@ class IdleScene:
     machine plays the same story."""
 
     def __init__(
-        self, client: Client, say: Say, job: Callable[[StoryPart], Job], submit: Callable[[StoryPart], None],
+        self,
+        client: Client,
+        say: Say,
+        job: Callable[[StoryPart], Job],
+        submit: Callable[[StoryPart], None],
         until: Callable[[str, Callable[[], bool]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._client, self._say, self._job, self._submit, self._until = client, say, job, submit, until
 
     def play(self) -> dict[str, str]:

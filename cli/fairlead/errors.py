@@ -56,9 +56,20 @@ class WaitTimedOut(FairleadError):
 
 
 _BY_STATUS: dict[int, type[FairleadError]] = {
-    400: InputRefused, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 410: Conflict, 412: Conflict,
-    413: InputRefused, 415: InputRefused, 422: InputRefused, 502: Unreachable, 503: Unreachable, 504: Unreachable,
-}  # fmt: skip
+    400: InputRefused,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    410: Conflict,
+    412: Conflict,
+    413: InputRefused,
+    415: InputRefused,
+    422: InputRefused,
+    502: Unreachable,
+    503: Unreachable,
+    504: Unreachable,
+}
 
 
 #: What to type next, by the code of a refusal; the gateway's own hint speaks of paths and methods.

@@ -81,9 +81,12 @@ ALIASES: tuple[tuple[str, Callable[..., None], dict[str, Any]], ...] = (
 )
 
 app = typer.Typer(
-    name="fairlead", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    name="fairlead",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Submit jobs, share GPUs, and ask why. Every decision is an event that you can replay and query.",
-)  # fmt: skip
+)
 
 
 @app.callback()

@@ -113,12 +113,21 @@ BOARDS = {"gpu-health": HEALTH, "queues-and-fairness": QUEUES, "capacity-and-eff
 def drawn(board: Board) -> dict[str, Any]:
     """The dashboard as Grafana reads it."""
     return {
-        "uid": board.uid, "title": board.title, "tags": ["fairlead"], "timezone": "browser", "editable": True, "graphTooltip": 1,
-        "schemaVersion": 38, "version": 1, "refresh": "30s", "time": {"from": "now-6h", "to": "now"},
-        "fiscalYearStartMonth": 0, "annotations": {"list": []},
+        "uid": board.uid,
+        "title": board.title,
+        "tags": ["fairlead"],
+        "timezone": "browser",
+        "editable": True,
+        "graphTooltip": 1,
+        "schemaVersion": 38,
+        "version": 1,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "fiscalYearStartMonth": 0,
+        "annotations": {"list": []},
         "templating": {"list": [_source(), *(_variable(*each) for each in board.variables)]},
         "panels": [_panel(at, each) for at, each in enumerate(board.panels)],
-    }  # fmt: skip
+    }
 
 
 def _source() -> dict[str, Any]:
@@ -127,24 +136,41 @@ def _source() -> dict[str, Any]:
 
 def _variable(name: str, metric: str, label: str) -> dict[str, Any]:
     return {
-        "type": "query", "name": name, "label": name.capitalize(), "datasource": SOURCE, "query": f"label_values({metric}, {label})",
-        "refresh": 2, "multi": True, "includeAll": True, "allValue": ".*", "sort": 1,
+        "type": "query",
+        "name": name,
+        "label": name.capitalize(),
+        "datasource": SOURCE,
+        "query": f"label_values({metric}, {label})",
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "sort": 1,
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
-    }  # fmt: skip
+    }
 
 
 def _panel(at: int, panel: Panel) -> dict[str, Any]:
     custom = {"fillOpacity": 20, "stacking": {"mode": "normal"}} if panel.stacked else {}
     return {
-        "id": at + 1, "type": panel.kind, "title": panel.title, "description": panel.about, "datasource": SOURCE,
+        "id": at + 1,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": SOURCE,
         "gridPos": {"x": at % COLUMNS * WIDTH, "y": at // COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, "custom": custom} if _starts_at_zero(panel) else {"unit": panel.unit, "custom": custom}, "overrides": []},
+        "fieldConfig": {
+            "defaults": {"unit": panel.unit, "min": 0, "custom": custom}
+            if _starts_at_zero(panel)
+            else {"unit": panel.unit, "custom": custom},
+            "overrides": [],
+        },
         "options": {"reduceOptions": {"calcs": ["lastNotNull"]}} if panel.kind == "stat" else {},
         "targets": [
             {"refId": chr(ord("A") + n), "expr": expr, "legendFormat": legend, "datasource": SOURCE, **_shape(panel)}
             for n, (expr, legend) in enumerate(panel.queries)
         ],
-    }  # fmt: skip
+    }
 
 
 def _starts_at_zero(panel: Panel) -> bool:

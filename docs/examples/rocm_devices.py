@@ -68,11 +68,12 @@ class RocmDevices:
     def _describe(self, index: int, home: Path, kfd: Mapping[str, int]) -> _Card:
         unique = read_text(home / "unique_id") or home.resolve().name
         gpu = Gpu(
-            uuid=f"GPU-{unique}", index=index,
+            uuid=f"GPU-{unique}",
+            index=index,
             model=read_text(home / "product_name") or f"AMD {read_text(home / 'device')}",
             memory_mib=max(0, read_number(home / "mem_info_vram_total")) // MIB,
             numa=self._inside.numa[index] if self._inside.numa else -1,
-        )  # fmt: skip
+        )
         return _Card(home, gpu, kfd.get(unique, 0))
 
     def _kfd_numbers(self) -> dict[str, int]:
@@ -106,14 +107,17 @@ class RocmDevices:
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
         return [
             GpuSample(
-                uuid=gpu.uuid, run=holders.get(gpu.uuid, ""),
+                uuid=gpu.uuid,
+                run=holders.get(gpu.uuid, ""),
                 utilization_pct=min(100, max(0, read_number(home / "gpu_busy_percent"))),
-                memory_used_mib=_used_mib(home), temperature_c=max(0, _sensor(home, "temp1_input") // 1000),
+                memory_used_mib=_used_mib(home),
+                temperature_c=max(0, _sensor(home, "temp1_input") // 1000),
                 power_mw=max(0, max(_sensor(home, "power1_average"), _sensor(home, "power1_input")) // 1000),
                 sm_clock_mhz=max(0, _sensor(home, "freq1_input") // 1_000_000),
             )
-            for home, gpu, _ in self._cards if _answers(home)
-        ]  # fmt: skip
+            for home, gpu, _ in self._cards
+            if _answers(home)
+        ]
 
     def health(self) -> list[GpuHealth]:
         return [
@@ -187,5 +191,6 @@ def _health(home: Path, uuid: str) -> GpuHealth:
         temperature_slowdown_c=_known(_sensor(home, "temp1_crit") // 1000),
         pcie_width=_known(read_number(home / "current_link_width")),
         pcie_width_max=_known(read_number(home / "max_link_width")),
-        pcie_generation=speed, pcie_generation_max=speed_max,
-    )  # fmt: skip
+        pcie_generation=speed,
+        pcie_generation_max=speed_max,
+    )

@@ -99,9 +99,14 @@ class Exporter:
             file.close()
         heads = {w: HeadDoc(n=h.n, hash=h.hash, sequence=h.sequence) for w, h in sorted(self._chain.heads.items())}
         manifest = ExportManifest(
-            v=VERSION, commits=self._chain.last, first=1, last=self._chain.last, heads=heads,
-            sha256=self._sha256.hexdigest(), created=self.created,
-        )  # fmt: skip
+            v=VERSION,
+            commits=self._chain.last,
+            first=1,
+            last=self._chain.last,
+            heads=heads,
+            sha256=self._sha256.hexdigest(),
+            created=self.created,
+        )
         with (self.directory / MANIFEST_FILE).open("wb") as file:
             file.write(msgspec.json.format(_encoder.encode(manifest)) + b"\n")
             _sync(file)

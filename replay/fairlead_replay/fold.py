@@ -21,8 +21,10 @@ from fairlead_telemetry.idle.core import IdleCore
 
 #: Of every writer. (The telemetry service's warehouse is no core: its rows are compared by tests, invariant I9.)
 CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore]] = {
-    "queue": QueueCore, "placer": PlacerCore, "telemetry": IdleCore,
-}  # fmt: skip
+    "queue": QueueCore,
+    "placer": PlacerCore,
+    "telemetry": IdleCore,
+}
 
 
 class PlacedCommit(NamedTuple):

@@ -103,14 +103,24 @@ def _intervals(placed: Happening, told: Told, now: int) -> Iterable[Interval]:
             continue
         label, model = _model(part, placed.place, told)
         words = {
-            "user": birth.event["user"], "project": birth.event.get("project", ""), "queue": queue, "pool": pool,
-            "job": job, "attempt": f"{job}.{attempt}", "model": model,
-        }  # fmt: skip
+            "user": birth.event["user"],
+            "project": birth.event.get("project", ""),
+            "queue": queue,
+            "pool": pool,
+            "job": job,
+            "attempt": f"{job}.{attempt}",
+            "model": model,
+        }
         backs = _backs(told, job, attempt, rank, part["node"])
         yield Interval(
-            words, charged, held, _weight(pool, label, placed.place, told), placed.at, min(ends, default=now),
+            words,
+            charged,
+            held,
+            _weight(pool, label, placed.place, told),
+            placed.at,
+            min(ends, default=now),
             min(backs, default=now),
-        )  # fmt: skip
+        )
 
 
 def _of(told: Told, kind: str, about: str, **fields: object) -> list[Happening]:

@@ -25,9 +25,15 @@ def test_nothing_is_said() -> None:
 def test_the_command_line_comes_after_the_environment() -> None:
     """Of labels the last counts, taints add up, each once and in one order."""
     found = said(
-        "--label", "fairlead/rack=r2", "--taint", "team=vision:NoSchedule", "--label", "fast=",
-        FAIRLEAD_NODE_LABELS="fairlead/rack=r1, fairlead/block=b1", FAIRLEAD_NODE_TAINTS="x:NoExecute,team=vision:NoSchedule,",
-    )  # fmt: skip
+        "--label",
+        "fairlead/rack=r2",
+        "--taint",
+        "team=vision:NoSchedule",
+        "--label",
+        "fast=",
+        FAIRLEAD_NODE_LABELS="fairlead/rack=r1, fairlead/block=b1",
+        FAIRLEAD_NODE_TAINTS="x:NoExecute,team=vision:NoSchedule,",
+    )
     assert found.labels == {"fairlead/rack": "r2", "fairlead/block": "b1", "fast": ""}
     assert found.taints == ("team=vision:NoSchedule", "x:NoExecute")
 

@@ -26,8 +26,11 @@ def test_a_family_is_all_below_and_all_of_the_session() -> None:
 def test_groups_of_both_versions() -> None:
     """Version 2 has one path, under no controller's name."""
     assert groups("4:memory:/docker/ab\n3:cpu,cpuacct:/docker/ab\n0::/x\n") == {
-        "memory": "/docker/ab", "cpu": "/docker/ab", "cpuacct": "/docker/ab", "": "/x",
-    }  # fmt: skip
+        "memory": "/docker/ab",
+        "cpu": "/docker/ab",
+        "cpuacct": "/docker/ab",
+        "": "/x",
+    }
     assert groups("0::/system.slice/docker-ab.scope\n") == {"": "/system.slice/docker-ab.scope"}
 
 

@@ -23,11 +23,21 @@ ENGINE = EngineSetup(
 )
 DRIVER = DriverSetup(version="580.65.06", gpus=8, toolkit="1.18.0", environment_opens=False)
 GOOD = MachineSetup(
-    python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", node=NodeSetup("n7", "docker", "nvml"), engine=ENGINE, driver=DRIVER,
-    disks=(DiskSetup("/var/lib/fairlead", 100 * GIB, 50 * GIB),), clock_synchronised=True, bus_url="bus:4222", keyed=True,
-    modes=(Mode("/etc/fairlead/node.nk", 0o600, 0, 0o077),), agent_runs=True, guard_runs=True, spawner_runs=False,
+    python=(3, 13, 0),
+    settings_from="/etc/fairlead/agent.env",
+    node=NodeSetup("n7", "docker", "nvml"),
+    engine=ENGINE,
+    driver=DRIVER,
+    disks=(DiskSetup("/var/lib/fairlead", 100 * GIB, 50 * GIB),),
+    clock_synchronised=True,
+    bus_url="bus:4222",
+    keyed=True,
+    modes=(Mode("/etc/fairlead/node.nk", 0o600, 0, 0o077),),
+    agent_runs=True,
+    guard_runs=True,
+    spawner_runs=False,
     kernel={"kernel.pid_max": 4_194_304, "fs.inotify.max_user_instances": 8192, "vm.max_map_count": 1_048_576},
-)  # fmt: skip
+)
 
 
 def bad(facts: MachineSetup) -> list[Check]:
@@ -40,8 +50,19 @@ def test_a_good_node_has_nothing_to_mend() -> None:
     assert bad(GOOD) == []
     assert [check for check in found if check.mend] == []
     assert {check.name for check in found} == {
-        "python", "settings", "bus", "modes", "agent", "guard", "docker", "runc", "NVIDIA driver", "NVIDIA container toolkit", "disk", "clock",
-    }  # fmt: skip
+        "python",
+        "settings",
+        "bus",
+        "modes",
+        "agent",
+        "guard",
+        "docker",
+        "runc",
+        "NVIDIA driver",
+        "NVIDIA container toolkit",
+        "disk",
+        "clock",
+    }
 
 
 def engine(**changed: Any) -> dict[str, Any]:
@@ -60,7 +81,12 @@ def driver(**changed: Any) -> dict[str, Any]:
         ({"bus": "bus:4222 does not know the key U"}, "bus", "FAIL", "fairlead credentials add n7 --public"),
         ({"bus": "no NATS server answers at bus:4222"}, "bus", "FAIL", "start the server"),
         ({"keyed": False}, "bus", "warn", "fairlead agent install"),
-        ({"modes": (Mode("/etc/fairlead/node.nk", 0o644, 0, 0o077),)}, "modes", "FAIL", "chmod 0600 /etc/fairlead/node.nk"),
+        (
+            {"modes": (Mode("/etc/fairlead/node.nk", 0o644, 0, 0o077),)},
+            "modes",
+            "FAIL",
+            "chmod 0600 /etc/fairlead/node.nk",
+        ),
         ({"modes": (Mode("/var/lib/fairlead", 0o777, 0, 0o022),)}, "modes", "FAIL", "chmod 0755 /var/lib/fairlead"),
         ({"agent_runs": False}, "agent", "FAIL", "systemctl start fairlead-agent"),
         ({"guard_runs": False}, "guard", "warn", "systemctl start fairlead-guard"),
@@ -68,10 +94,15 @@ def driver(**changed: Any) -> dict[str, Any]:
         (engine(silent="refused"), "docker", "FAIL", "systemctl start docker"),
         (engine(live_restore=False), "docker live-restore", "warn", '"live-restore": true'),
         (
-            {"node": NodeSetup("n7", "docker", "nvml", address="10.0.0.7")}, "docker gangs", "warn", "set FAIRLEAD_GANG_NETWORK=host",
+            {"node": NodeSetup("n7", "docker", "nvml", address="10.0.0.7")},
+            "docker gangs",
+            "warn",
+            "set FAIRLEAD_GANG_NETWORK=host",
         ),
         (
-            {"node": NodeSetup("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")}, "docker gangs", "FAIL",
+            {"node": NodeSetup("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")},
+            "docker gangs",
+            "FAIL",
             'take "userns-remap" out',
         ),
         (engine(userns_remap=False), "docker userns", "warn", '"userns-remap": "default"'),
@@ -90,7 +121,9 @@ def driver(**changed: Any) -> dict[str, Any]:
         (driver(environment_opens=True), "nvidia toolkit", "FAIL", "nvidia-ctk config --in-place"),
         (driver(environment_opens=None), "nvidia toolkit", "FAIL", "nvidia-ctk config --in-place"),
         (
-            driver(unlinked=("nvidia0", "nvidiactl")) | engine(by_systemd=True), "nvidia devices", "warn",
+            driver(unlinked=("nvidia0", "nvidiactl")) | engine(by_systemd=True),
+            "nvidia devices",
+            "warn",
             "nvidia-ctk system create-dev-char-symlinks",
         ),
         ({"disks": (DiskSetup("/d", 100 * GIB, 9 * GIB),)}, "disk", "warn", "docker system prune"),
@@ -99,7 +132,7 @@ def driver(**changed: Any) -> dict[str, Any]:
         ({"clock_synchronised": None}, "clock", "warn", "chrony"),
         ({"kernel": {"kernel.pid_max": 32_768}}, "kernel", "warn", "kernel.pid_max = 65536"),
     ],
-)  # fmt: skip
+)
 def test_each_thing_that_is_wrong_is_said_once_with_its_cure(
     changed: dict[str, Any], name: str, level: str, mend: str
 ) -> None:

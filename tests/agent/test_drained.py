@@ -38,9 +38,12 @@ class Drains(World):
         """The node's desired state, as the placer writes it."""
         self.placer.sequence += 1
         value = Desired(
-            node="n1", incarnation=self.placer.incarnation["n1"], sequence=self.placer.sequence, runs=list(orders),
+            node="n1",
+            incarnation=self.placer.incarnation["n1"],
+            sequence=self.placer.sequence,
+            runs=list(orders),
             drained=drained,
-        )  # fmt: skip
+        )
         await self.placer.bus.put(subjects.DESIRED, "n1", encode_desired(value))
 
     async def left(self) -> int:
@@ -182,10 +185,12 @@ async def test_a_program_that_cannot_be_started_is_said(node: Drains, tmp_path: 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda path: None, "expected a program, found none"), (lambda path: path.touch(0o644), "can be executed"),
-        (lambda path: (path.touch(), path.chmod(0o777)), "only root or the agent's user can write"), (lambda path: path.mkdir(), "can be executed"),
+        (lambda path: None, "expected a program, found none"),
+        (lambda path: path.touch(0o644), "can be executed"),
+        (lambda path: (path.touch(), path.chmod(0o777)), "only root or the agent's user can write"),
+        (lambda path: path.mkdir(), "can be executed"),
     ],
-)  # fmt: skip
+)
 def test_a_setting_that_is_wrong_is_refused(tmp_path: Path, make: object, says: str) -> None:
     """Before anything starts."""
     make(tmp_path / "hook")  # type: ignore[operator]

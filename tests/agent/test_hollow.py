@@ -29,11 +29,16 @@ from tests.agent.placer_script import PlacerScript, order
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["true"], (0.0, 0)), (["/bin/false"], (0.0, 1)), (["sleep", "1.5"], (1.5, 0)), (["sleep", "2m"], (120.0, 0)),
-        (["sh", "-c", "exit 7"], (0.0, 7)), (["sh", "-c", "sleep 2; exit 3"], (2.0, 3)),
-        (["sh", "-c", "sleep 1 && false && sleep 9"], (1.0, 1)), (["python", "train.py"], (0.0, 0)),
+        (["true"], (0.0, 0)),
+        (["/bin/false"], (0.0, 1)),
+        (["sleep", "1.5"], (1.5, 0)),
+        (["sleep", "2m"], (120.0, 0)),
+        (["sh", "-c", "exit 7"], (0.0, 7)),
+        (["sh", "-c", "sleep 2; exit 3"], (2.0, 3)),
+        (["sh", "-c", "sleep 1 && false && sleep 9"], (1.0, 1)),
+        (["python", "train.py"], (0.0, 0)),
     ],
-)  # fmt: skip
+)
 def test_commands_are_read_as_times_and_codes(words: list[str], expected: tuple[float, int]) -> None:
     """What a played run takes and how it ends stands in its command."""
     assert expected == played(Program(command=words))
@@ -110,8 +115,12 @@ async def test_job_files_are_read_from_the_spec_store(
     await placer.until(lambda: len(placer.of(ExitSeen)) == 5)
     ends = {report.job: (report.outcome, report.exit_code) for report in placer.of(ExitSeen)}
     assert ends == {
-        "7": ("exited", 7), "8": ("exited", 0), "9": ("exited", 1), "10": ("exited", 7), "11": ("start_failed", None)
-    }  # fmt: skip
+        "7": ("exited", 7),
+        "8": ("exited", 0),
+        "9": ("exited", 1),
+        "10": ("exited", 7),
+        "11": ("start_failed", None),
+    }
     assert [report.job for report in placer.of(StartSeen, "11")] == []
 
 
@@ -140,7 +149,9 @@ def test_hollow_nodes_play_a_profile_in_racks() -> None:
         ["--nodes", "6", "--profile", "dgx-h100", "--label", "fairlead/spine=s9", "--taint", "drill:NoSchedule"]
     )
     played = [inventory(shape) for shape in hollow_shapes(args, {"FAIRLEAD_POOL": "big"})]
-    assert [(each.labels["fairlead/rack"], each.labels["fairlead/spine"]) for each in played] == [("r1", "s9")] * 4 + [("r2", "s9")] * 2  # fmt: skip
+    assert [(each.labels["fairlead/rack"], each.labels["fairlead/spine"]) for each in played] == [("r1", "s9")] * 4 + [
+        ("r2", "s9")
+    ] * 2
     assert {(len(each.gpus), each.taints, each.labels[POOL_LABEL]) for each in played} == {
         (8, ("drill:NoSchedule",), "big")
     }

@@ -42,8 +42,11 @@ def test_a_node_has_its_directories_settings_key_and_units(tmp_path: Path) -> No
     installed = install.install(Where(tmp_path), GIVEN, said)
     made = tree(tmp_path)
     assert {path: oct(mode) for path, (mode, _) in made.items() if path.startswith(("etc/fairlead", "var/lib/"))} == {
-        "etc/fairlead": "0o755", "etc/fairlead/agent.env": "0o600", "etc/fairlead/node.nk": "0o600", "var/lib/fairlead": "0o711",
-    }  # fmt: skip
+        "etc/fairlead": "0o755",
+        "etc/fairlead/agent.env": "0o600",
+        "etc/fairlead/node.nk": "0o600",
+        "var/lib/fairlead": "0o711",
+    }
     assert installed == install.Installed("n7", nkey.read_file(tmp_path / "etc/fairlead/node.nk").public, False)
     settings = from_environment(layout.read_settings((tmp_path / "etc/fairlead/agent.env").read_text()))
     assert (settings.node, settings.runtime, str(settings.data)) == ("n7", "docker", "/var/lib/fairlead")

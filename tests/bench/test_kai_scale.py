@@ -18,16 +18,21 @@ def test_the_loads_are_the_published_ones() -> None:
     size = Size()
     assert (size.total, size.gang, size.large, size.gangs * size.pods, size.per_pod) == (4000, 512, 80, 500, 5)
     jobs = [
-        kai_load.one_gpu(kai_load.FILL), kai_load.shared_gang(size), kai_load.too_large(size),
+        kai_load.one_gpu(kai_load.FILL),
+        kai_load.shared_gang(size),
+        kai_load.too_large(size),
         kai_load.reclaiming_gang(size),
-    ]  # fmt: skip
+    ]
     requests = [
         resolve.resolve(job_spec.decode_job(msgspec.json.encode(job)), command_id="1", user="bench").request
         for job in jobs
     ]
     assert [(r.nodes, r.gpu_milli, r.tasks) for r in requests] == [
-        (1, 1000, False), (512, 2000, True), (10, 8000, False), (10, 5000, False),
-    ]  # fmt: skip
+        (1, 1000, False),
+        (512, 2000, True),
+        (10, 8000, False),
+        (10, 5000, False),
+    ]
 
 
 @pytest.mark.nats

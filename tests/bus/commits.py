@@ -9,10 +9,16 @@ def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "",
     event = CommandRejected(cause="clock", command=f"c{n}", code="x", message=text)
     return encode_commit(
         Commit(
-            v=VERSION, writer=writer, n=n, basis=0, at_ns=at_ns or n, cursors={}, events=[event],
+            v=VERSION,
+            writer=writer,
+            n=n,
+            basis=0,
+            at_ns=at_ns or n,
+            cursors={},
+            events=[event],
             prev=GENESIS if prev is None else commit_hash(prev),
         )
-    )  # fmt: skip
+    )
 
 
 def chain(length: int, *, writer: str = "queue") -> list[bytes]:

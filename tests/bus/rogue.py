@@ -54,9 +54,13 @@ class Rogue:
 
         inbox = permissions.inbox(self.key.public)
         await self.client.connect(
-            servers=[url], nkeys_seed_str=self.key.seed, inbox_prefix=inbox, error_cb=refused, allow_reconnect=False,
+            servers=[url],
+            nkeys_seed_str=self.key.seed,
+            inbox_prefix=inbox,
+            error_cb=refused,
+            allow_reconnect=False,
             skip_subject_validation=True,
-        )  # fmt: skip
+        )
         return self
 
     async def says(self, subject: str, payload: bytes = b"x", reply: str = "", **headers: str) -> bool:

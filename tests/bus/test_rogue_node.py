@@ -228,9 +228,14 @@ NOT_FOR_SERVICES = {
     "recovery": (subjects.log("queue"), subjects.confirm("n1"), "$KV.DESIRED.n1", "$KV.LEASE.queue"),
 }  # fmt: skip
 NOT_FOR_ANYBODY = (
-    "$JS.API.STREAM.PURGE.LOG", "$JS.API.STREAM.DELETE.LOG", "$JS.API.STREAM.RESTORE.LOG", "$JS.API.STREAM.SNAPSHOT.LOG",
-    "$JS.API.STREAM.MSG.DELETE.LOG", "$JS.API.STREAM.CREATE.MINE", "$SYS.REQ.SERVER.PING",
-)  # fmt: skip
+    "$JS.API.STREAM.PURGE.LOG",
+    "$JS.API.STREAM.DELETE.LOG",
+    "$JS.API.STREAM.RESTORE.LOG",
+    "$JS.API.STREAM.SNAPSHOT.LOG",
+    "$JS.API.STREAM.MSG.DELETE.LOG",
+    "$JS.API.STREAM.CREATE.MINE",
+    "$SYS.REQ.SERVER.PING",
+)
 
 
 @pytest.mark.parametrize("service", permissions.SERVICES)

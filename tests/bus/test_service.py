@@ -427,9 +427,14 @@ async def test_a_restart_goes_on_with_log_time(world: World):
 
     async def lead(number: int) -> None:
         running = Service(
-            bus, CountingCore, writer="queue", sources=[CommandSource("queue")], instance="a",
-            clock=lambda: time.time_ns() + offset_ns[0], skew_ns=7200 * 10**9,
-        )  # fmt: skip
+            bus,
+            CountingCore,
+            writer="queue",
+            sources=[CommandSource("queue")],
+            instance="a",
+            clock=lambda: time.time_ns() + offset_ns[0],
+            skew_ns=7200 * 10**9,
+        )
         task = asyncio.create_task(running.run())
         await bus.append(subjects.CMD, CMD, command(number))
         await until(lambda: len(running.core.ids) == number)

@@ -33,24 +33,56 @@ def ended(state: str, **changes: Any) -> dict[str, Any]:
 def queue_document(path: str, **changes: Any) -> dict[str, Any]:
     """One queue as the API gives it: nothing limited, nothing used."""
     document: dict[str, Any] = {
-        "path": path, "gpu_quota_milli": None, "gpu_milli_charged": 0, "waiting": 0, "running": 0, "sequence": 40,
-        "pool": "default", "settings": {}, "guaranteed": {}, "maximum": {}, "charged": {}, "used": {}, "borrowed": {}, "users": {},
-        "preempted": 0, "budget": None,
-    }  # fmt: skip
+        "path": path,
+        "gpu_quota_milli": None,
+        "gpu_milli_charged": 0,
+        "waiting": 0,
+        "running": 0,
+        "sequence": 40,
+        "pool": "default",
+        "settings": {},
+        "guaranteed": {},
+        "maximum": {},
+        "charged": {},
+        "used": {},
+        "borrowed": {},
+        "users": {},
+        "preempted": 0,
+        "budget": None,
+    }
     return {**document, **changes}
 
 
 def trial_document(**changes: Any) -> dict[str, Any]:
     """What would become of a job of 4 GPUs: it would be offered at once."""
     command: dict[str, Any] = {
-        "type": "SubmitJob", "id": "", "user": "ada", "name": "train", "queue": "research/vision", "spec": {"command": ["x"]},
+        "type": "SubmitJob",
+        "id": "",
+        "user": "ada",
+        "name": "train",
+        "queue": "research/vision",
+        "spec": {"command": ["x"]},
         "request": {"nodes": 1, "gpu_milli": 4000, "cpu_milli": 1000, "memory_mib": 1024},
-    }  # fmt: skip
+    }
     document: dict[str, Any] = {
-        "valid": True, "checked": "queue", "message": "would be accepted, and offered at once", "command": command,
-        "code": "", "errors": [], "pool": "default", "quota": [], "borrows": {}, "borrows_words": {}, "reason": None,
-        "changes": [], "ahead": 0, "first_ahead": [], "displaces": [], "estimate": None, "sequence": 40,
-    }  # fmt: skip
+        "valid": True,
+        "checked": "queue",
+        "message": "would be accepted, and offered at once",
+        "command": command,
+        "code": "",
+        "errors": [],
+        "pool": "default",
+        "quota": [],
+        "borrows": {},
+        "borrows_words": {},
+        "reason": None,
+        "changes": [],
+        "ahead": 0,
+        "first_ahead": [],
+        "displaces": [],
+        "estimate": None,
+        "sequence": 40,
+    }
     return {**document, **changes}
 
 

@@ -7,9 +7,16 @@ from tests.cli.gateway_stub import GatewayStub
 
 MOVE = {"job": "3", "attempt": 1, "gpu_milli": 2000, "sources": ["n1"], "targets": ["n4"], "cost_gpu_s": 7440}
 PLAN = {
-    "job": "812", "attempt": 1, "gpu_milli": 8000, "moves": [MOVE], "nodes": ["n1"], "gain_gpu_s": 28_800,
-    "cost_gpu_s": 7440, "why_not": "", "message": "",
-}  # fmt: skip
+    "job": "812",
+    "attempt": 1,
+    "gpu_milli": 8000,
+    "moves": [MOVE],
+    "nodes": ["n1"],
+    "gain_gpu_s": 28_800,
+    "cost_gpu_s": 7440,
+    "why_not": "",
+    "message": "",
+}
 FEW = PLAN | {"job": "813", "moves": [], "nodes": [], "why_not": "few_free", "message": "too few GPUs are free in all"}
 DEAR = PLAN | {"job": "814", "gain_gpu_s": 60, "why_not": "costs_more", "message": "the moves cost more"}
 
@@ -38,7 +45,7 @@ def test_nothing_waits(gateway: GatewayStub, run: Run) -> None:
     assert run("defrag").out == (
         "pool default: defragmentation is on: plans that gain are carried out, one at a time\n"
         "no job waits for a place\n"
-    )  # fmt: skip
+    )
 
 
 def test_json_is_the_apis(gateway: GatewayStub, run: Run) -> None:

@@ -15,9 +15,13 @@ def job(part: StoryPart, **changes: Any) -> Job:
     gpus = part.spec["resources"]["nvidia.com/gpu"]
     nodes = [f"n{i}" for i in range(part.nodes)]
     document = ended(
-        part.state, job_id="1", nodes=nodes, gpus={node: ["GPU"] * gpus for node in nodes}, exit_code=part.exit_code,
+        part.state,
+        job_id="1",
+        nodes=nodes,
+        gpus={node: ["GPU"] * gpus for node in nodes},
+        exit_code=part.exit_code,
         array={"succeeded": 8} if "array" in part.spec else None,
-    )  # fmt: skip
+    )
     return msgspec.json.decode(msgspec.json.encode({**document, **changes}), type=Job)
 
 

@@ -65,10 +65,15 @@ def running_stack(data: Path) -> None:
     state.save(
         data,
         state.StackState(
-            url="http://127.0.0.1:1", nats_url="", supervisor=here, processes=processes, ready=True, runtime="process",
+            url="http://127.0.0.1:1",
+            nats_url="",
+            supervisor=here,
+            processes=processes,
+            ready=True,
+            runtime="process",
             nodes=[],
         ),
-    )  # fmt: skip
+    )
 
 
 def test_each_condition_of_the_gateway_is_a_finding(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +87,11 @@ def test_each_condition_of_the_gateway_is_a_finding(run: Run, tmp_path: Path, mo
     monkeypatch.setattr("fairlead.client.Client.readiness", lambda _: Readiness(ready=False, conditions=held))
     found = findings(run, tmp_path)
     assert found["queue_silent"] == {
-        "what": "queue_silent", "verdict": "bad", "found": "queue has not answered for 31 s",
+        "what": "queue_silent",
+        "verdict": "bad",
+        "found": "queue has not answered for 31 s",
         "fix": held[0].hint(str(tmp_path), asked="fairlead doctor"),
-    }  # fmt: skip
+    }
     assert found["queue_silent"]["fix"].startswith("`journalctl") and "doctor" not in found["queue_silent"]["fix"]
     assert found["explainer_silent"]["verdict"] == "note"
     assert "cluster" not in found

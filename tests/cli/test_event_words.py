@@ -20,9 +20,15 @@ def line_of(event: EventBase, *, wide: bool = False) -> str:
     """The line without time and id."""
     data = data_of(event)
     out = CloudEventOut(
-        specversion="1.0", id="7.1", source="/", type=type_of(data["type"]), time="t", datacontenttype="application/json",
-        sequence="7", data=data,
-    )  # fmt: skip
+        specversion="1.0",
+        id="7.1",
+        source="/",
+        type=type_of(data["type"]),
+        time="t",
+        datacontenttype="application/json",
+        sequence="7",
+        data=data,
+    )
     return event_line(out, wide=wide)
 
 
@@ -38,8 +44,16 @@ def test_no_line_has_raw_units(event: EventBase) -> None:
 def test_amounts_are_those_of_files() -> None:
     """Beside their resource, by name, and in lists of them."""
     deferred = JobDeferred(
-        cause="c", job="1", attempt=1, reason="maximum", queue="a", resource="gpu:NVIDIA-L4", held=2000, needed=500, ceiling=4000
-    )  # fmt: skip
+        cause="c",
+        job="1",
+        attempt=1,
+        reason="maximum",
+        queue="a",
+        resource="gpu:NVIDIA-L4",
+        held=2000,
+        needed=500,
+        ceiling=4000,
+    )
     shown = event_fields(data_of(deferred))
     assert (shown["resource"], shown["held"], shown["needed"]) == ("nvidia.com/gpu:NVIDIA-L4", "2", "0.500")
     refused = JobUnplaceable(
@@ -47,9 +61,13 @@ def test_amounts_are_those_of_files() -> None:
     )
     assert line_of(refused).endswith('reasons={"free_gpus":2} nodes=2 gpus_free=4 gpus_total=16 <- c')
     asked = PreemptionRequested(
-        cause="c", job="1", attempt=1, victims=(Victim(job="2", attempt=1, rule="over_slice"),), queue="a",
+        cause="c",
+        job="1",
+        attempt=1,
+        victims=(Victim(job="2", attempt=1, rule="over_slice"),),
+        queue="a",
         amounts={"gpu": 8000, "memory": 1024},
-    )  # fmt: skip
+    )
     assert event_fields(data_of(asked))["amounts"] == {"memory": "1Gi", "nvidia.com/gpu": 8}
 
 

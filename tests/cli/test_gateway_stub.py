@@ -19,10 +19,12 @@ def sent(stub: GatewayStub, method: str, url: str, **request: object) -> httpx.R
 @pytest.mark.parametrize(
     ("method", "url"),
     [
-        ("GET", "/v1/jobs?limit=10&state=running"), ("GET", "/v1/maintenance?limit=1000&continue=abc"),
-        ("GET", "/v1/queues/research/vision"), ("POST", "/v1/jobs/812:hold"),
+        ("GET", "/v1/jobs?limit=10&state=running"),
+        ("GET", "/v1/maintenance?limit=1000&continue=abc"),
+        ("GET", "/v1/queues/research/vision"),
+        ("POST", "/v1/jobs/812:hold"),
     ],
-)  # fmt: skip
+)
 def test_a_request_of_the_document_is_answered(method: str, url: str) -> None:
     """Queues have slashes in their paths, and verbs are paths of their own."""
     assert sent(GatewayStub(), method, url).status_code == 200
@@ -42,7 +44,7 @@ def test_a_request_of_the_document_is_answered(method: str, url: str) -> None:
         ("POST", "/v1/jobs", {"json": {"nodes": 1, "colour": "red"}}, "colour"),
         ("POST", "/v1/jobs/812:hold", {"headers": {"X-Fairlead-User": "Ada Lovelace"}}, "X-Fairlead-User"),
     ],
-)  # fmt: skip
+)
 def test_a_request_that_the_document_does_not_have_fails_the_test(
     method: str, url: str, request_: dict[str, object], found: str
 ) -> None:

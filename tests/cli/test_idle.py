@@ -15,28 +15,49 @@ from tests.cli.gateway_stub import GatewayStub, job_document, page, problem
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 POLICY = {
-    "rule": "utilization", "action": "stop", "mode": "on_demand", "below": {"gpu": "5%", "network": "10KiB/s"},
-    "after": "20m", "notice": "5m", "extend": "2h", "extensions": 2, "kinds": ["session"],
-}  # fmt: skip
+    "rule": "utilization",
+    "action": "stop",
+    "mode": "on_demand",
+    "below": {"gpu": "5%", "network": "10KiB/s"},
+    "after": "20m",
+    "notice": "5m",
+    "extend": "2h",
+    "extensions": 2,
+    "kinds": ["session"],
+}
 LIFETIME = {"rule": "lifetime", "action": "warn", "mode": "always", "after": "7d", "notice": "1h"}
 
 
 def standing(now: datetime, **changes: Any) -> dict[str, Any]:
     """Idle for 14 minutes, reclaimed in 6."""
     document = {
-        "rule": "utilization", "scope": "global", "action": "stop", "mode": "always",
-        "since": (now - timedelta(minutes=14, seconds=20)).isoformat(), "reclaim_at": (now + timedelta(minutes=6, seconds=30)).isoformat(),
-        "asked": False, "words": "GPU at most 1.2 % of 5 % for 14m, 840 samples", "evidence": [], "extended_until": None,
-    }  # fmt: skip
+        "rule": "utilization",
+        "scope": "global",
+        "action": "stop",
+        "mode": "always",
+        "since": (now - timedelta(minutes=14, seconds=20)).isoformat(),
+        "reclaim_at": (now + timedelta(minutes=6, seconds=30)).isoformat(),
+        "asked": False,
+        "words": "GPU at most 1.2 % of 5 % for 14m, 840 samples",
+        "evidence": [],
+        "extended_until": None,
+    }
     return {**document, **changes}
 
 
 def idle_document(**changes: Any) -> dict[str, Any]:
     """What GET /v1/idle gives."""
     run = {
-        "job": "812", "name": "notebook", "kind": "session", "queue": "research", "user": "ada", "project": "", "gpu_milli": 2000,
-        "nodes": ["n1"], "idle": standing(datetime.now(UTC)),
-    }  # fmt: skip
+        "job": "812",
+        "name": "notebook",
+        "kind": "session",
+        "queue": "research",
+        "user": "ada",
+        "project": "",
+        "gpu_milli": 2000,
+        "nodes": ["n1"],
+        "idle": standing(datetime.now(UTC)),
+    }
     scopes = [
         {"scope": scope, "policies": policies, "by": "ops", "set_at": None, "sequence": 40}
         for scope, policies in (("global", [POLICY]), ("project:llm", [LIFETIME]))
@@ -58,7 +79,7 @@ def idle_document(**changes: Any) -> dict[str, Any]:
         ({"rule": "lifetime"}, "runs for 14m 20s, will be reclaimed in 6m 30s"),
         ({"since": (NOW + timedelta(seconds=2)).isoformat()}, "idle 0s, will be reclaimed in 6m 30s"),
     ],
-)  # fmt: skip
+)
 def test_the_countdown_in_words(changes: dict[str, Any], told: str) -> None:
     """Since when, and what follows; a clock that is behind the log's counts from 0."""
     assert columns.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), NOW) == told
@@ -153,8 +174,7 @@ def test_the_savings_of_dry_runs(gateway: GatewayStub, run: Run) -> None:
     """By policy."""
     gateway.on("GET", "/v1/idle", idle_document())
     assert run("idle", "report").out == (
-        "SCOPE   RULE      ACTION  RUNS  GPU-HOURS  CAME ALIVE\n"
-        "global  lifetime  stop       3       41.2           1\n"
-    )  # fmt: skip
+        "SCOPE   RULE      ACTION  RUNS  GPU-HOURS  CAME ALIVE\nglobal  lifetime  stop       3       41.2           1\n"
+    )
     gateway.on("GET", "/v1/idle", idle_document(savings=[]))
     assert run("idle", "report").out == "no policy on trial has found anything yet\n"

@@ -121,12 +121,19 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
     loaded = load(KUBERNETES)
     assert loaded.jobs == [
         {
-            "name": "train", "queue": "research", "labels": {"team": "a"}, "image": "pytorch:2.9",
-            "command": ["python", "train.py"], "env": {"A": "1"}, "workdir": "/src",
+            "name": "train",
+            "queue": "research",
+            "labels": {"team": "a"},
+            "image": "pytorch:2.9",
+            "command": ["python", "train.py"],
+            "env": {"A": "1"},
+            "workdir": "/src",
             "resources": {"nvidia.com/gpu": 8, "cpu": "4", "memory": "64Gi"},
-            "nodeSelector": {PRODUCT_LABEL: A100}, "time": {"total": "600s", "grace": "30s"}, "retries": {"max": 2},
+            "nodeSelector": {PRODUCT_LABEL: A100},
+            "time": {"total": "600s", "grace": "30s"},
+            "retries": {"max": 2},
         }
-    ]  # fmt: skip
+    ]
     reader.check(loaded.jobs[0])
     assert loaded.notes == ["job.yaml: spec.ttlSecondsAfterFinished is not followed"]
     assert sorted(loaded.unkept) == [

@@ -206,10 +206,17 @@ def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     outcomes = {part["key"]: part["outcome"] for part in msgspec.json.decode(ran.stdout)}
     assert outcomes == {
-        "notebook": "cancelled", "train": "succeeded", "eval": "succeeded", "sweep": "succeeded",
-        "broken": "failed (exit 3)", "huge": "cancelled", "wide": "refused", "oops": "cancelled",
-        "explore": "failed (idle)", "finetune": "cancelled",
-    }  # fmt: skip
+        "notebook": "cancelled",
+        "train": "succeeded",
+        "eval": "succeeded",
+        "sweep": "succeeded",
+        "broken": "failed (exit 3)",
+        "huge": "cancelled",
+        "wide": "refused",
+        "oops": "cancelled",
+        "explore": "failed (idle)",
+        "finetune": "cancelled",
+    }
 
 
 def _until_state(cluster: Cluster, job: str, wanted: str) -> None:

@@ -96,9 +96,14 @@ def test_the_bus_that_a_killed_supervisor_left_is_read_where_it_is(tmp_path: Pat
     with subprocess.Popen(SLEEPER) as server:
         gone = state.Running(name="supervisor", pid=server.pid, started="never")
         left = state.StackState(
-            url="u", nats_url="nats://left", supervisor=gone, processes=[state.identify("nats", server.pid)],
-            ready=True, runtime="process", nodes=[],
-        )  # fmt: skip
+            url="u",
+            nats_url="nats://left",
+            supervisor=gone,
+            processes=[state.identify("nats", server.pid)],
+            ready=True,
+            runtime="process",
+            nodes=[],
+        )
         state.save(tmp_path, left)
         with bus_url(tmp_path, "") as url:
             assert url == "nats://left"

@@ -9,26 +9,48 @@ from tests.cli.gateway_stub import GatewayStub, page, problem, queue_document
 
 NODE = {"id": "n1", "sequence": 41}
 ROLLOUT = {
-    "name": "driver", "state": "running", "nodes": {"draining": ["n1"], "waiting": ["n2", "n3"]}, "budget_gpus": 16,
-    "gpus_away": 8, "nodes_max": 0, "want": ["driver=580"], "deadline_seconds": 0, "stop_long": False,
-    "started_at": "2026-01-01T00:00:00.000Z", "by": "ops", "reason": "CVE", "sequence": 41,
-}  # fmt: skip
+    "name": "driver",
+    "state": "running",
+    "nodes": {"draining": ["n1"], "waiting": ["n2", "n3"]},
+    "budget_gpus": 16,
+    "gpus_away": 8,
+    "nodes_max": 0,
+    "want": ["driver=580"],
+    "deadline_seconds": 0,
+    "stop_long": False,
+    "started_at": "2026-01-01T00:00:00.000Z",
+    "by": "ops",
+    "reason": "CVE",
+    "sequence": 41,
+}
 WINDOW = {
-    "name": "cooling", "state": "scheduled", "nodes": ["n1", "n2"], "starts_at": "2026-01-31T08:00:00.000Z",
-    "ends_at": "2026-01-31T12:00:00.000Z", "notice_seconds": 0, "by": "ops", "reason": "pump", "sequence": 41,
-}  # fmt: skip
+    "name": "cooling",
+    "state": "scheduled",
+    "nodes": ["n1", "n2"],
+    "starts_at": "2026-01-31T08:00:00.000Z",
+    "ends_at": "2026-01-31T12:00:00.000Z",
+    "notice_seconds": 0,
+    "by": "ops",
+    "reason": "pump",
+    "sequence": 41,
+}
 
 
 @pytest.mark.parametrize(
     ("words", "verb", "body", "told"),
     [
-        (("taint", "n1", "a=b:NoSchedule", "--reason", "x"), "taint", {"taint": "a=b:NoSchedule", "reason": "x"}, "tainted"),
+        (
+            ("taint", "n1", "a=b:NoSchedule", "--reason", "x"),
+            "taint",
+            {"taint": "a=b:NoSchedule", "reason": "x"},
+            "tainted",
+        ),
         (("untaint", "n1", "a"), "untaint", {"taint": "a"}, "untainted"),
         (("quarantine", "n1", "--reason", "smells"), "quarantine", {"reason": "smells"}, "in quarantine"),
         (("unquarantine", "n1"), "unquarantine", {}, "released"),
         (("restore", "n1", "GPU-a"), "restore", {"gpu": "GPU-a"}, "uses GPU-a again"),
     ],
-)  # fmt: skip
+)
 def test_a_verb_on_a_node_is_one_request(
     gateway: GatewayStub, run: Run, words: tuple[str, ...], verb: str, body: dict[str, str], told: str
 ) -> None:
@@ -72,10 +94,12 @@ def test_rollouts_are_listed_and_one_is_shown(gateway: GatewayStub, run: Run) ->
 @pytest.mark.parametrize(
     ("words", "verb", "body"),
     [
-        (("pause", "driver", "--reason", "lunch"), "pause", {"reason": "lunch"}), (("resume", "driver"), "resume", {}),
-        (("cancel", "driver"), "cancel", {}), (("done", "driver", "n1"), "done", {"node": "n1"}),
+        (("pause", "driver", "--reason", "lunch"), "pause", {"reason": "lunch"}),
+        (("resume", "driver"), "resume", {}),
+        (("cancel", "driver"), "cancel", {}),
+        (("done", "driver", "n1"), "done", {"node": "n1"}),
     ],
-)  # fmt: skip
+)
 def test_a_verb_on_a_rollout_is_one_request(
     gateway: GatewayStub, run: Run, words: tuple[str, ...], verb: str, body: dict[str, str]
 ) -> None:
@@ -113,9 +137,14 @@ def test_the_breaker_says_what_has_tripped_it(gateway: GatewayStub, run: Run) ->
 def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Run) -> None:
     """Its state and why, each ailment with evidence and since when, and what gives it back."""
     ailment = {
-        "gpu": "GPU-a", "code": "xid79", "severity": "node", "words": "XID 79, GPU has fallen off the bus",
-        "evidence": "NVRM: Xid 79", "since": "2026-01-01T00:00:00.000Z", "returns": "a boot",
-    }  # fmt: skip
+        "gpu": "GPU-a",
+        "code": "xid79",
+        "severity": "node",
+        "words": "XID 79, GPU has fallen off the bus",
+        "evidence": "NVRM: Xid 79",
+        "since": "2026-01-01T00:00:00.000Z",
+        "returns": "a boot",
+    }
     node = {
         "id": "n1", "state": "quarantined", "reason": "3 different jobs failed fast", "runtime": "process", "simulated": True,
         "address": "10.0.0.1", "hostname": "n1", "gpu_model": "A100", "gpus": 8, "gpus_free": 7, "cpu_milli": 8000,
@@ -124,9 +153,17 @@ def test_a_node_is_described_with_what_is_not_well(gateway: GatewayStub, run: Ru
     }  # fmt: skip
     gateway.on("GET", "/v1/nodes/n1", node)
     out = run("nodes", "describe", "n1").out
-    for told in ("3 different jobs failed fast", "1, 2, 3", "fairlead unquarantine n1", "GPU-a: xid79, since 2026", "NVRM: Xid 79",
-                 "the node gets no new work", "a boot", "fairlead restore n1 GPU-a",
-                 "\nlabels\n  fairlead/gpu-injection=cdi\n  fairlead/rack=r1\n"):  # fmt: skip
+    for told in (
+        "3 different jobs failed fast",
+        "1, 2, 3",
+        "fairlead unquarantine n1",
+        "GPU-a: xid79, since 2026",
+        "NVRM: Xid 79",
+        "the node gets no new work",
+        "a boot",
+        "fairlead restore n1 GPU-a",
+        "\nlabels\n  fairlead/gpu-injection=cdi\n  fairlead/rack=r1\n",
+    ):
         assert told in out
     assert '"code": "xid79"' in run("nodes", "describe", "n1", "-o", "json").out
     gateway.on("POST", "/v1/nodes/n1:remove", {"id": "n1", "sequence": 5})
@@ -153,9 +190,10 @@ def test_one_line_has_all_that_keeps_work_from_a_node(gateway: GatewayStub, run:
     """Silence, faults, taints and the reason of its state; nothing of a node that is well."""
     well = {"gpus_free": 4, "gpu_states": {"free": 4}, "taints": [], "faulted": {}, "jobs": []}
     gateway.on(
-        "GET", "/v1/nodes",
+        "GET",
+        "/v1/nodes",
         page(sick("n1"), sick("n2", **well), sick("n3", state="silent", silent_seconds=90, reason="fan", taints=[])),
-    )  # fmt: skip
+    )
     found = run("nodes").out.splitlines()
     assert found[0].split()[-1] == "NOTES"
     assert found[1].endswith("docker   1 GPU faulted (xid79); taint fairlead/unhealthy=xid79:NoSchedule")

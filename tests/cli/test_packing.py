@@ -23,8 +23,12 @@ FACTS: dict[str, Any] = {
     "sequence": 40, "at": None,
 }  # fmt: skip
 NOTHING: dict[str, Any] = FACTS | {
-    "gpu_milli_free": 0, "gpu_milli_aside": 0, "gpu_milli_unusable": 0, "largest_on_one_node": None, "largest_gangs": {"pool": []},
-}  # fmt: skip
+    "gpu_milli_free": 0,
+    "gpu_milli_aside": 0,
+    "gpu_milli_unusable": 0,
+    "largest_on_one_node": None,
+    "largest_gangs": {"pool": []},
+}
 
 
 def pool(name: str, **settings: Any) -> dict[str, Any]:

@@ -15,11 +15,15 @@ from tests.cli.mapped import facts, job, node
 HELD = {"a": ("812",), "b": ("813_1",), "c": ("813_2",), "s": ("812", "813_1"), "h": ("814",)}
 THREE = facts(
     [
-        node("n1", "aaaaaaaa", HELD, simulated=True), node("n2", "aabbcs..", HELD),
+        node("n1", "aaaaaaaa", HELD, simulated=True),
+        node("n2", "aabbcs..", HELD),
         node("n3", "h-------", HELD, state="drained", reason="new driver"),
     ],
-    job("812", "train-llm"), job("813_1", "sweep", "bob"), job("813_2", "sweep", "bob", state="placed"), job("814", "eval"),
-)  # fmt: skip
+    job("812", "train-llm"),
+    job("813_1", "sweep", "bob"),
+    job("813_2", "sweep", "bob", state="placed"),
+    job("814", "eval"),
+)
 
 
 def text(found: ClusterMap, by: By = By.job, width: int = 80, *, each: bool = False) -> str:
@@ -49,8 +53,10 @@ def test_three_nodes() -> None:
 def test_other_groups() -> None:
     """Users, queues and states have their initial where it is left; who shares a GPU with himself is one."""
     assert [one for one in text(THREE, By.user).splitlines() if one.startswith(("  n2", "by", "A", "B"))] == [
-        "  n2  AABBB%..", "by user", "A ada  11.5 GPUs  2 jobs                 B bob   3.5 GPUs  2 jobs",
-    ]  # fmt: skip
+        "  n2  AABBB%..",
+        "by user",
+        "A ada  11.5 GPUs  2 jobs                 B bob   3.5 GPUs  2 jobs",
+    ]
     assert "  n2  RRRRRR..\n" in text(THREE, By.queue)
     states = text(THREE, By.state)
     assert "  n2  RRRRPR..\n" in states
@@ -59,10 +65,15 @@ def test_other_groups() -> None:
 
 def test_racks_blocks_and_pools() -> None:
     """Nodes stand with their rack; each pool has its own sums."""
-    found = facts([
-        node("a1", "....", block="b1", rack="r1"), node("a2", "....", block="b1", rack="r1"),
-        node("a3", "~*::", block="b1", rack="r2", reserved_for="31"), node("b1", "../", pool="side"), node("cpu", "", pool="side"),
-    ])  # fmt: skip
+    found = facts(
+        [
+            node("a1", "....", block="b1", rack="r1"),
+            node("a2", "....", block="b1", rack="r1"),
+            node("a3", "~*::", block="b1", rack="r2", reserved_for="31"),
+            node("b1", "../", pool="side"),
+            node("cpu", "", pool="side"),
+        ]
+    )
     assert text(found) == (
         "5 nodes  15 GPUs  as of sequence 40, 2026-01-01T00:00:03.000Z\n"
         "\n"
@@ -134,7 +145,10 @@ NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1, max_size=6
 @st.composite
 def clusters(draw_: st.DrawFn) -> ClusterMap:
     """Any cluster: nodes of any size with names, racks and reasons of any length, jobs of anybody."""
-    jobs = [job(str(100 + i), draw_(WORDS), draw_(NAMES), draw_(NAMES), draw_(st.sampled_from(("running", "stopping", "")))) for i in range(draw_(st.integers(0, 5)))]  # fmt: skip
+    jobs = [
+        job(str(100 + i), draw_(WORDS), draw_(NAMES), draw_(NAMES), draw_(st.sampled_from(("running", "stopping", ""))))
+        for i in range(draw_(st.integers(0, 5)))
+    ]
     some = st.lists(st.sampled_from([one.id for one in jobs]), min_size=1, max_size=3, unique=True).map(tuple)
     holders = {letter: draw_(some) for letter in "abcdef"} if jobs else {}
     nodes: list[MapNode] = []
@@ -144,7 +158,18 @@ def clusters(draw_: st.DrawFn) -> ClusterMap:
         unheld = "-" if state != "ready" else ":" if keeper else "."
         gpus = draw_(st.text([unheld, "/", "~", "*", *holders], max_size=draw_(st.sampled_from((8, 8, 130)))))
         domains = {level: draw_(NAMES) for level in ("rack", "block", "spine") if draw_(st.booleans())}
-        nodes.append(node(name, gpus, holders, state=state, reason=draw_(WORDS), reserved_for=keeper, pool=draw_(st.sampled_from("pq")), **domains))  # fmt: skip
+        nodes.append(
+            node(
+                name,
+                gpus,
+                holders,
+                state=state,
+                reason=draw_(WORDS),
+                reserved_for=keeper,
+                pool=draw_(st.sampled_from("pq")),
+                **domains,
+            )
+        )
     return facts(nodes, *jobs)
 
 
@@ -182,7 +207,9 @@ def test_each_gpu_is_drawn_once(data: st.DataObject, width: int, single: bool, b
 def test_letters_are_whose_they_are(names: list[str], by: By) -> None:
     """No two groups have one letter; the largest have them; no letter is a sign."""
     held = {chr(1000 + i): (str(i + 1),) for i in range(len(names))}
-    found = facts([node("n", "".join(held), held)], *(job(str(i + 1), user=name, queue=name) for i, name in enumerate(names)))  # fmt: skip
+    found = facts(
+        [node("n", "".join(held), held)], *(job(str(i + 1), user=name, queue=name) for i, name in enumerate(names))
+    )
     groups = OwnerGroups(found, by).all
     letters = [group.letter for group in groups if group.letter != OTHERS]
     assert len(set(letters)) == len(letters) == min(52, len(groups))

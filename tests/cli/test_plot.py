@@ -11,17 +11,29 @@ from tests.cli.gateway_stub import GatewayStub
 def series(uuid: str, *pct: float | None) -> GpuSeries:
     """A GPU whose steps have ten samples each, all alike; None: none."""
     return GpuSeries(
-        node="n1", uuid=uuid, samples=[0 if one is None else 10 for one in pct], utilization_pct=list(pct),
-        utilization_pct_max=[None if one is None else round(one) for one in pct], memory_used_mib=[None] * len(pct),
+        node="n1",
+        uuid=uuid,
+        samples=[0 if one is None else 10 for one in pct],
+        utilization_pct=list(pct),
+        utilization_pct_max=[None if one is None else round(one) for one in pct],
+        memory_used_mib=[None] * len(pct),
         power_mw=[None] * len(pct),
-    )  # fmt: skip
+    )
 
 
 def metrics(*gpus: GpuSeries) -> JobMetrics:
     return JobMetrics(
-        job="812", attempt=2, sequence=7, from_ns=1_767_225_600 * 10**9, step_s=60, steps=len(gpus[0].samples), source="minutes",
-        measured_pct=75.0, simulated=True, gpus=list(gpus),
-    )  # fmt: skip
+        job="812",
+        attempt=2,
+        sequence=7,
+        from_ns=1_767_225_600 * 10**9,
+        step_s=60,
+        steps=len(gpus[0].samples),
+        source="minutes",
+        measured_pct=75.0,
+        simulated=True,
+        gpus=list(gpus),
+    )
 
 
 def test_each_gpu_has_a_row() -> None:

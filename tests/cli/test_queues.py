@@ -22,10 +22,15 @@ RESEARCH = queue_document(
     budget={"gpu_hours": 1000.0, "period": "month", "spent_gpu_hours": 800.0, "percent_reached": 80},
 )  # fmt: skip
 VISION = queue_document(
-    "research/vision", guaranteed={"gpu": 8000, "gpu:L4": 8000}, used={"gpu": 20_000, "gpu:L4": 4000}, charged={"gpu": 20_000},
-    borrowed={"gpu": 12_000}, running=2, users={"ada": {"gpu": 12_000}, "bob": {"gpu": 8000}},
+    "research/vision",
+    guaranteed={"gpu": 8000, "gpu:L4": 8000},
+    used={"gpu": 20_000, "gpu:L4": 4000},
+    charged={"gpu": 20_000},
+    borrowed={"gpu": 12_000},
+    running=2,
+    users={"ada": {"gpu": 12_000}, "bob": {"gpu": 8000}},
     settings={"guaranteed": {GPU: 8, f"{GPU}:L4": 8}, "users": {"default": {GPU: 16}}},
-)  # fmt: skip
+)
 OTHER = queue_document("other/deep")
 POOLS = page(
     {"name": "default", "settings": {"sequencer": "drf"}, "queues": [], "nodes": 4, "gpus": 32, "sequence": 40}
@@ -56,8 +61,10 @@ def test_the_table_is_a_tree(queues: GatewayStub, run: Run) -> None:
     )
     assert run("queues", "-o", "name").out == "queue/other/deep\nqueue/research\nqueue/research/vision\n"
     assert [q["path"] for q in msgspec.json.decode(run("queues", "-o", "json").out)["items"]] == [
-        "other/deep", "research", "research/vision",
-    ]  # fmt: skip
+        "other/deep",
+        "research",
+        "research/vision",
+    ]
 
 
 def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
@@ -78,8 +85,18 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
         "PATH",
     ]
     assert cells[1][7:] == [
-        "8", "default", "2", "0", "40.500", "1Ti/2Ti", "-", "-", "1000 GPU-hours a month, 80 % used", "1", "research"
-    ]  # fmt: skip
+        "8",
+        "default",
+        "2",
+        "0",
+        "40.500",
+        "1Ti/2Ti",
+        "-",
+        "-",
+        "1000 GPU-hours a month, 80 % used",
+        "1",
+        "research",
+    ]
     assert cells[2][12:15] == ["0Mi", "L4 4/8", "ada 12, bob 8"]
 
 
@@ -156,8 +173,9 @@ def test_what_the_cluster_refuses_is_told_line_by_line(gateway: GatewayStub, run
     gateway.answers[("POST", "/v1/queues:apply")] = problem(422, "2 mistakes; nothing was changed", errors=errors)
     ran = run("queues", "apply", "-f", file_of(tmp_path, "queues: {a: {}}"))
     assert (ran.code, ran.err) == (
-        2, "error: 2 mistakes; nothing was changed\n  queues.a: there is no b\n  pools.p: has queues\n",
-    )  # fmt: skip
+        2,
+        "error: 2 mistakes; nothing was changed\n  queues.a: there is no b\n  pools.p: has queues\n",
+    )
 
 
 def test_a_preview_sends_nothing(queues: GatewayStub, run: Run, tmp_path: Path) -> None:
@@ -226,8 +244,10 @@ def test_jobs_are_moved(gateway: GatewayStub, run: Run) -> None:
     gateway.on("POST", "/v1/jobs/3:move", job_document("3"))
     ran = run("move", "1-3", "--queue", "research/vision")
     assert (ran.code, ran.out, ran.err) == (
-        5, "1 moved to research/vision\n3 moved to research/vision\n", "error: job 2 runs\n",
-    )  # fmt: skip
+        5,
+        "1 moved to research/vision\n3 moved to research/vision\n",
+        "error: job 2 runs\n",
+    )
     assert gateway.bodies()[0] == {"queue": "research/vision"}
     assert run("move", "1").code == 2
 
@@ -237,16 +257,35 @@ def test_submit_takes_slices_deadlines_and_dependencies(gateway: GatewayStub, ru
     gateway.on("POST", "/v1/jobs", {"id": "812", "state": "scheduled", "sequence": 41}, 201)
     gateway.on("GET", "/v1/jobs", page(job_document("811")))
     ran = run(
-        "submit", "--slice", "1h", "--time", "7d", "--deadline", "2027-01-31T10:00:00+01:00", "--after", "12",
-        "--after", "last:ended", "--array", "0-9%2", "--workdir", "/d", "--", "true",
-    )  # fmt: skip
+        "submit",
+        "--slice",
+        "1h",
+        "--time",
+        "7d",
+        "--deadline",
+        "2027-01-31T10:00:00+01:00",
+        "--after",
+        "12",
+        "--after",
+        "last:ended",
+        "--array",
+        "0-9%2",
+        "--workdir",
+        "/d",
+        "--",
+        "true",
+    )
     assert ran.code == 0, ran.err
     assert gateway.bodies() == [
         {
-            "command": ["true"], "time": {"total": "7d", "slice": "1h"}, "deadline": "2027-01-31T10:00:00+01:00",
-            "dependsOn": ["12", {"job": "811", "state": "ended"}], "array": "0-9%2", "workdir": "/d",
+            "command": ["true"],
+            "time": {"total": "7d", "slice": "1h"},
+            "deadline": "2027-01-31T10:00:00+01:00",
+            "dependsOn": ["12", {"job": "811", "state": "ended"}],
+            "array": "0-9%2",
+            "workdir": "/d",
         }
-    ]  # fmt: skip
+    ]
     for words in (("--after", "12:soon"), ("--after", "1-3"), ("--deadline", "tomorrow"), ("--slice", "long")):
         refused = run("submit", *words, "--", "true")
         assert (refused.code, len(gateway.bodies())) == (2, 1), words
@@ -263,18 +302,32 @@ def test_a_deadline_may_be_told_from_now(gateway: GatewayStub, run: Run) -> None
 def test_show_tells_time_used_and_to_whom_it_yielded(gateway: GatewayStub, run: Run) -> None:
     """Lines for what there is, none for what there is not."""
     document = job_document(
-        nodes=[], gpus={}, used_seconds=5400, left_seconds=1800, slice_seconds=3600, preempted=2,
-        deadline="2027-01-31T09:00:00.000Z", deadline_missed=True, after=[{"job": "12", "state": "succeeded"}],
-        preempted_for={"job": "811", "rule": "over_slice"}, saved_at="2027-01-30T09:00:00.000Z", saved_note="step=7",
+        nodes=[],
+        gpus={},
+        used_seconds=5400,
+        left_seconds=1800,
+        slice_seconds=3600,
+        preempted=2,
+        deadline="2027-01-31T09:00:00.000Z",
+        deadline_missed=True,
+        after=[{"job": "12", "state": "succeeded"}],
+        preempted_for={"job": "811", "rule": "over_slice"},
+        saved_at="2027-01-30T09:00:00.000Z",
+        saved_note="step=7",
         lost_seconds=90,
-    )  # fmt: skip
+    )
     gateway.on("GET", "/v1/jobs/812", document)
     lines = [line.split(maxsplit=1) for line in run("show", "812").out.splitlines() if line.strip()]
     told = {" ".join(words)[:60] for words in lines}
     assert {
-        "time used 1h 30m, 30m left", "slice 1h", "deadline 2027-01-31T09:00:00.000Z (missed)", "after job 12 succeeded",
-        "yielded 2 times, last to job 811 (over slice)", "saved 2027-01-30T09:00:00.000Z (step=7)", "lost 1m 30s",
-    } <= {" ".join(word.split()) for word in told}  # fmt: skip
+        "time used 1h 30m, 30m left",
+        "slice 1h",
+        "deadline 2027-01-31T09:00:00.000Z (missed)",
+        "after job 12 succeeded",
+        "yielded 2 times, last to job 811 (over slice)",
+        "saved 2027-01-30T09:00:00.000Z (step=7)",
+        "lost 1m 30s",
+    } <= {" ".join(word.split()) for word in told}
     gateway.on("GET", "/v1/jobs/812", job_document(nodes=[], gpus={}))
     plain = run("show", "812").out
     assert not any(

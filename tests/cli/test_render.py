@@ -12,12 +12,30 @@ from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, probl
 
 JOBS = page(
     ended("failed", job_id="3", name="broken", exit_code=3),
-    ended("succeeded", job_id="2", name="two\nlines\x1b[31m", array={"succeeded": 8, "failed": 0}, nodes=[], gpus={}, started_at=None),
-    job_document(
-        "1", name="eval", state="queued", nodes=[], gpus={}, started_at=None, spec={"command": ["x"], "nodes": 2, "resources": {"nvidia.com/gpu": 8}},
-        reason={"code": "maximum", "message": "queue research is at 2 of 8 GPUs; this needs 16", "detail": {"next": "wait"}},
+    ended(
+        "succeeded",
+        job_id="2",
+        name="two\nlines\x1b[31m",
+        array={"succeeded": 8, "failed": 0},
+        nodes=[],
+        gpus={},
+        started_at=None,
     ),
-)  # fmt: skip
+    job_document(
+        "1",
+        name="eval",
+        state="queued",
+        nodes=[],
+        gpus={},
+        started_at=None,
+        spec={"command": ["x"], "nodes": 2, "resources": {"nvidia.com/gpu": 8}},
+        reason={
+            "code": "maximum",
+            "message": "queue research is at 2 of 8 GPUs; this needs 16",
+            "detail": {"next": "wait"},
+        },
+    ),
+)
 
 
 @pytest.fixture
@@ -63,18 +81,30 @@ def test_one_job_as_json_is_its_document(gateway: GatewayStub, run: Run) -> None
 def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
     """The sentence, its evidence, what would change it, the next step, and as of when."""
     detail = {
-        "queue": "a", "resource": "gpu:NVIDIA-L40S", "held_gpu_milli": 2000, "ahead": 2, "first_ahead": "3, 4",
-        "decided_at_sequence": 17, "next": "fairlead move 812 --queue b",
-    }  # fmt: skip
+        "queue": "a",
+        "resource": "gpu:NVIDIA-L40S",
+        "held_gpu_milli": 2000,
+        "ahead": 2,
+        "first_ahead": "3, 4",
+        "decided_at_sequence": 17,
+        "next": "fairlead move 812 --queue b",
+    }
     changes = [
         {"kind": "wait", "message": "starts when 1 GPU is given back"},
         {"kind": "other_queue", "message": "could go"},
     ]
     reason = {"code": "maximum", "message": "queue is full", "detail": detail}
     answer = {
-        "id": "812", "state": "queued", "attempt": 1, "reason": reason, "changes": changes, "note": "",
-        "at": "2026-01-01T00:00:00.000Z", "changed_at": 17, "sequence": 40,
-    }  # fmt: skip
+        "id": "812",
+        "state": "queued",
+        "attempt": 1,
+        "reason": reason,
+        "changes": changes,
+        "note": "",
+        "at": "2026-01-01T00:00:00.000Z",
+        "changed_at": 17,
+        "sequence": 40,
+    }
     gateway.on("GET", "/v1/jobs/812/why", answer)
     assert run("why", "812").out == (
         "job       812  queued\n"
@@ -92,11 +122,22 @@ def test_show_and_why_list_the_attempts_before(gateway: GatewayStub, run: Run) -
     """Each in a line: where it ran, when, and why there was another one; also one that never began."""
     attempts = [
         {
-            "attempt": 1, "nodes": ["n1", "n2"], "started_at": "2026-01-01T00:00:00.000Z",
-            "ended_at": "2026-01-01T00:05:00.000Z", "reason": "gpu_fault", "exit_code": 1, "gpu_fault": "xid79",
+            "attempt": 1,
+            "nodes": ["n1", "n2"],
+            "started_at": "2026-01-01T00:00:00.000Z",
+            "ended_at": "2026-01-01T00:05:00.000Z",
+            "reason": "gpu_fault",
+            "exit_code": 1,
+            "gpu_fault": "xid79",
         },
-        {"attempt": 2, "nodes": ["n3"], "ended_at": "2026-01-01T00:06:00.000Z", "reason": "start_failed", "message": "no disk"},
-    ]  # fmt: skip
+        {
+            "attempt": 2,
+            "nodes": ["n3"],
+            "ended_at": "2026-01-01T00:06:00.000Z",
+            "reason": "start_failed",
+            "message": "no disk",
+        },
+    ]
     lines = (
         "before *attempt 1 on n1, n2, 2026-01-01T00:00:00.000Z to 2026-01-01T00:05:00.000Z: gpu_fault \\(xid79\\)\n"
         " *attempt 2 on n3, never began, 2026-01-01T00:06:00.000Z: start_failed: no disk\n"
@@ -105,9 +146,15 @@ def test_show_and_why_list_the_attempts_before(gateway: GatewayStub, run: Run) -
     gateway.on("GET", "/v1/nodes", page())
     assert re.search(lines, run("show", "812").out)
     answer = {
-        "id": "812", "state": "queued", "attempt": 3, "reason": {"code": "x", "message": "waits"}, "attempts": attempts,
-        "at": "2026-01-01T00:00:00.000Z", "changed_at": 17, "sequence": 40,
-    }  # fmt: skip
+        "id": "812",
+        "state": "queued",
+        "attempt": 3,
+        "reason": {"code": "x", "message": "waits"},
+        "attempts": attempts,
+        "at": "2026-01-01T00:00:00.000Z",
+        "changed_at": 17,
+        "sequence": 40,
+    }
     gateway.on("GET", "/v1/jobs/812/why", answer)
     assert re.search(lines, run("why", "812").out)
 
@@ -115,14 +162,20 @@ def test_show_and_why_list_the_attempts_before(gateway: GatewayStub, run: Run) -
 @pytest.mark.parametrize(
     ("detail", "words"),
     [
-        ({"resource": "memory", "held_memory_mib": 65_536, "ceiling_memory_mib": 2**20}, ["held 64Gi of memory", "ceiling 1Ti of memory"]),
+        (
+            {"resource": "memory", "held_memory_mib": 65_536, "ceiling_memory_mib": 2**20},
+            ["held 64Gi of memory", "ceiling 1Ti of memory"],
+        ),
         ({"resource": "cpu", "needed_cpu_milli": 1000}, ["needed 1 CPU"]),
         ({"resource": "gpu:NVIDIA-L4", "held": 3}, ["resource nvidia.com/gpu:NVIDIA-L4", "held 3"]),
         ({"spent_gpu_milli_s": 1002 * 3_600_000, "queue": "a"}, ["spent 1002 GPU-hours", "queue a"]),
-        ({"nodes.free_gpus": 3, "gpu_milli_free": 1000, "gpu_milli_total": 32_000}, ["nodes.free_gpus 3", "free 1 GPU", "total 32 GPUs"]),
+        (
+            {"nodes.free_gpus": 3, "gpu_milli_free": 1000, "gpu_milli_total": 32_000},
+            ["nodes.free_gpus 3", "free 1 GPU", "total 32 GPUs"],
+        ),
         ({"preempted_for": "12", "rule": "over_guarantee"}, ["preempted for 12", "rule over_guarantee"]),
     ],
-)  # fmt: skip
+)
 def test_evidence_has_no_raw_units(detail: dict[str, int | str], words: list[str]) -> None:
     """Amounts are told with what they count, never in thousandths."""
     assert evidence(detail) == words
@@ -136,10 +189,17 @@ def test_nothing_is_coloured_when_piped(jobs: GatewayStub, run: Run) -> None:
 def test_events_are_lines(gateway: GatewayStub, run: Run) -> None:
     """Time, id, what happened to whom, and what caused it; JSON is one CloudEvent per line."""
     event = {
-        "specversion": "1.0", "id": "7.1", "source": "/fairlead/log/queue", "type": "fairlead.job.offered.v1",
-        "time": "2026-01-01T00:00:00.000Z", "datacontenttype": "application/json", "sequence": "7", "cause": "cmd:a",
-        "data": {"type": "JobOffered", "cause": "cmd:a", "job": "812", "attempt": 1}, "subject": "job/812",
-    }  # fmt: skip
+        "specversion": "1.0",
+        "id": "7.1",
+        "source": "/fairlead/log/queue",
+        "type": "fairlead.job.offered.v1",
+        "time": "2026-01-01T00:00:00.000Z",
+        "datacontenttype": "application/json",
+        "sequence": "7",
+        "cause": "cmd:a",
+        "data": {"type": "JobOffered", "cause": "cmd:a", "job": "812", "attempt": 1},
+        "subject": "job/812",
+    }
     gateway.on("GET", "/v1/events", page(event))
     assert run("events").out == "[2026-01-01T00:00:00.000Z] [7.1] job.offered job=812 attempt=1 <- cmd:a\n"
     assert msgspec.json.decode(run("events", "-o", "json").out) == event
@@ -155,9 +215,16 @@ def test_an_event_line_is_for_people(gateway: GatewayStub, run: Run) -> None:
         "deadline_ns": 1767225600 * 10**9,
     }
     event = {
-        "specversion": "1.0", "id": "7.1", "source": "/fairlead/log/queue", "type": "fairlead.job.offered.v1",
-        "time": "t", "datacontenttype": "application/json", "sequence": "7", "data": data, "subject": "job/812",
-    }  # fmt: skip
+        "specversion": "1.0",
+        "id": "7.1",
+        "source": "/fairlead/log/queue",
+        "type": "fairlead.job.offered.v1",
+        "time": "t",
+        "datacontenttype": "application/json",
+        "sequence": "7",
+        "data": data,
+        "subject": "job/812",
+    }
     gateway.on("GET", "/v1/events", page(event))
     assert run("events").out == '[t] [7.1] job.offered job=812 grace="1m 30s" deadline=2026-01-01T00:00:00Z\n'
     assert "rank=8196551321816662016 grace_ns=90000000000" in run("events", "-o", "wide").out
@@ -174,10 +241,24 @@ def test_an_event_line_is_for_people(gateway: GatewayStub, run: Run) -> None:
 def test_show_says_what_was_played(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
     """Nobody takes a simulated GPU for a real one, nor a hollow run for a run."""
     real = {
-        "id": "n1", "state": "ready", "reason": "", "runtime": "process", "simulated": False, "address": "", "hostname": "h",
-        "gpu_model": "A100", "gpus": 8, "gpus_free": 6, "cpu_milli": 1000, "cpu_milli_free": 0, "memory_mib": 1,
-        "memory_mib_free": 0, "labels": {}, "jobs": ["812"], "sequence": 40,
-    }  # fmt: skip
+        "id": "n1",
+        "state": "ready",
+        "reason": "",
+        "runtime": "process",
+        "simulated": False,
+        "address": "",
+        "hostname": "h",
+        "gpu_model": "A100",
+        "gpus": 8,
+        "gpus_free": 6,
+        "cpu_milli": 1000,
+        "cpu_milli_free": 0,
+        "memory_mib": 1,
+        "memory_mib_free": 0,
+        "labels": {},
+        "jobs": ["812"],
+        "sequence": 40,
+    }
     gateway.on("GET", "/v1/jobs/812", job_document())
     gateway.on("GET", "/v1/nodes", page({**real, **node}))
     told = dict(line.split(maxsplit=1) for line in run("show", "812").out.splitlines() if " " in line.strip())

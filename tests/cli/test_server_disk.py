@@ -143,8 +143,10 @@ async def test_a_server_that_met_a_full_disk_is_restarted_and_stores_again(
             await asyncio.sleep(0.1)
     await bus.close()
     assert [words.partition(": ")[0].partition(" (")[0] for words in said] == [
-        f"the disk of {disk} is full", f"the disk of {disk} has room again", "nats-server refuses although its disk has room"
-    ]  # fmt: skip
+        f"the disk of {disk} is full",
+        f"the disk of {disk} has room again",
+        "nats-server refuses although its disk has room",
+    ]
 
 
 def test_a_stack_that_goes_down_on_a_full_disk_leaves_room_for_the_servers_end(disk: Path) -> None:

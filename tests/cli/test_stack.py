@@ -64,8 +64,16 @@ def test_hollow_nodes_are_one_process() -> None:
     planned = specs(runtime="hollow", nodes=500)
     assert [name for name in planned if name not in SERVICES] == ["hollow"]
     assert planned["hollow"].argv[2:] == [
-        "fairlead_agent.hollow", "--nodes", "500", "--profile", "dgx-a100", "--nodes-per-rack", "4", "--racks-per-block", "4"
-    ]  # fmt: skip
+        "fairlead_agent.hollow",
+        "--nodes",
+        "500",
+        "--profile",
+        "dgx-a100",
+        "--nodes-per-rack",
+        "4",
+        "--racks-per-block",
+        "4",
+    ]
 
 
 def test_simulated_nodes_stand_in_racks() -> None:

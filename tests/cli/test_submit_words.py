@@ -87,9 +87,29 @@ def test_the_command_line_has_them_all(gateway: GatewayStub, run: Run) -> None:
     """From words to the file that is sent."""
     gateway.on("POST", "/v1/jobs", {"id": "812", "state": "queued", "sequence": 41}, 201)
     ran = run(
-        "submit", "--tasks", "16", "--gpus", "0.5", "--gpu-model", "A100", "--gpu-model", "H100", "--gpu-memory", "40Gi",
-        "--require", "rack", "--prefer", "numa", "--toleration", "spot", "--exclusive", "--workdir", "/d", "--", "true",
-    )  # fmt: skip
+        "submit",
+        "--tasks",
+        "16",
+        "--gpus",
+        "0.5",
+        "--gpu-model",
+        "A100",
+        "--gpu-model",
+        "H100",
+        "--gpu-memory",
+        "40Gi",
+        "--require",
+        "rack",
+        "--prefer",
+        "numa",
+        "--toleration",
+        "spot",
+        "--exclusive",
+        "--workdir",
+        "/d",
+        "--",
+        "true",
+    )
     assert (ran.code, ran.err) == (0, "")
     assert gateway.bodies() == [
         {

@@ -31,9 +31,16 @@ def test_jobs_in_order(gateway: GatewayStub, run: Run, sort: str, ids: str) -> N
 def use(job: str, **changes: Any) -> dict[str, Any]:
     """Two GPUs at work, as the API tells it."""
     document: dict[str, Any] = {
-        "job": job, "attempt": 1, "gpus": 2, "measured": 2, "utilization_pct": 87.5, "memory_used_mib": 98_304, "power_mw": 612_000,
-        "at_ns": 10**18, "simulated": False,
-    }  # fmt: skip
+        "job": job,
+        "attempt": 1,
+        "gpus": 2,
+        "measured": 2,
+        "utilization_pct": 87.5,
+        "memory_used_mib": 98_304,
+        "power_mw": 612_000,
+        "at_ns": 10**18,
+        "simulated": False,
+    }
     return {**document, **changes}
 
 
@@ -50,9 +57,17 @@ def shown(run: Run, gateway: GatewayStub, *jobs: dict[str, Any]) -> tuple[dict[s
 
 def test_what_was_measured_stands_beside_each_job(gateway: GatewayStub, run: Run) -> None:
     """In units that people read; "-" for what nobody knows, and for what waits: it is not even asked about."""
-    gateway.on("GET", "/v1/use", {"sequence": 40, "items": [
-        use("8"), use("7", memory_used_mib=700, power_mw=2_400_000, utilization_pct=None),
-    ]})  # fmt: skip
+    gateway.on(
+        "GET",
+        "/v1/use",
+        {
+            "sequence": 40,
+            "items": [
+                use("8"),
+                use("7", memory_used_mib=700, power_mw=2_400_000, utilization_pct=None),
+            ],
+        },
+    )
     rows, below = shown(run, gateway, *JOBS, job_document("6"))
     assert rows == {
         "9": ["-", "-", "-"],
@@ -66,9 +81,17 @@ def test_what_was_measured_stands_beside_each_job(gateway: GatewayStub, run: Run
 
 def test_what_is_not_whole_says_so(gateway: GatewayStub, run: Run) -> None:
     """Of some of the GPUs; of none; of played ones."""
-    gateway.on("GET", "/v1/use", {"sequence": 40, "items": [
-        use("8", measured=1, simulated=True), use("7", measured=0, utilization_pct=None, memory_used_mib=None, power_mw=None),
-    ]})  # fmt: skip
+    gateway.on(
+        "GET",
+        "/v1/use",
+        {
+            "sequence": 40,
+            "items": [
+                use("8", measured=1, simulated=True),
+                use("7", measured=0, utilization_pct=None, memory_used_mib=None, power_mw=None),
+            ],
+        },
+    )
     rows, below = shown(run, gateway, *JOBS)
     assert (rows["8"], rows["7"]) == (["88*", "96Gi*", "612W*"], ["-", "-", "-"])
     assert below.splitlines() == [
@@ -90,9 +113,16 @@ def test_without_telemetry_all_else_is_shown(gateway: GatewayStub, run: Run) -> 
 def test_who_lies_idle_says_so(gateway: GatewayStub, run: Run) -> None:
     """Since when, and what becomes of it."""
     idle = {
-        "rule": "utilization", "scope": "global", "action": "stop", "mode": "on_demand", "since": "2026-01-01T00:00:00.000Z",
-        "reclaim_at": "2026-01-01T00:10:00.000Z", "asked": True, "words": "GPU at most 0 % of 5 %", "evidence": [],
-    }  # fmt: skip
+        "rule": "utilization",
+        "scope": "global",
+        "action": "stop",
+        "mode": "on_demand",
+        "since": "2026-01-01T00:00:00.000Z",
+        "reclaim_at": "2026-01-01T00:10:00.000Z",
+        "asked": True,
+        "words": "GPU at most 0 % of 5 %",
+        "evidence": [],
+    }
     gateway.on("GET", "/v1/use", {"sequence": 40, "items": []})
     gateway.on("GET", "/v1/nodes", page())
     gateway.on("GET", "/v1/jobs", page(job_document("8", idle=idle)))

@@ -10,9 +10,15 @@ from tests.cli.conftest import Run
 from tests.cli.gateway_stub import Answer, GatewayStub, problem, trial_document
 
 QUOTA = {
-    "queue": "research/vision", "resource": "gpu", "used": 6000, "after": 10_000, "guaranteed": 4000, "maximum": 8000,
-    "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 10, "guaranteed": 4, "maximum": 8}, "user": "",
-}  # fmt: skip
+    "queue": "research/vision",
+    "resource": "gpu",
+    "used": 6000,
+    "after": 10_000,
+    "guaranteed": 4000,
+    "maximum": 8000,
+    "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 10, "guaranteed": 4, "maximum": 8},
+    "user": "",
+}
 HELD = trial_document(
     message="would be accepted, but queue research/vision is at 6 of 8 GPUs; this needs 4",
     quota=[QUOTA, {**QUOTA, "queue": "research", "resource": "cpu", "used": 500, "after": 1500, "guaranteed": 0, "maximum": 64_000},

@@ -98,13 +98,15 @@ def test_a_bill_is_counted_again_from_an_exported_log(tmp_path: Path, run: Run) 
     words = ("audit", "usage", str(bill), "--data", str(tmp_path / "export"), "--prices", str(prices))
     ran = run(*words)
     assert (ran.code, ran.out) == (
-        0, f"equal: 3 lines, 8.000 GPU-hours of 2026-01, counted again from 4 placements up to sequence {len(log)}\n",
-    )  # fmt: skip
+        0,
+        f"equal: 3 lines, 8.000 GPU-hours of 2026-01, counted again from 4 placements up to sequence {len(log)}\n",
+    )
     bill.write_text(bill.read_text().replace('"7.50"', '"7.51"'))
     ran = run(*words)
     assert (ran.code, ran.out) == (
-        1, "DIFFERS: ada, NVIDIA A100, from 2026-01-01: amount is 7.50 by the log, 7.51 by the statement\n",
-    )  # fmt: skip
+        1,
+        "DIFFERS: ada, NVIDIA A100, from 2026-01-01: amount is 7.50 by the log, 7.51 by the statement\n",
+    )
     bill.write_text("{}")
     assert "no statement" in run(*words).err
     lines = tmp_path / "export" / "log.jsonl"

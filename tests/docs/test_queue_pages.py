@@ -24,14 +24,24 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "queues.md").read_text()
 #: {the heading above a table of keys: whose keys these are}
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "## A queue": QueueWords, "### `budget`": BudgetWords, "### `preemption`": PreemptionWords, "## A pool": PoolWords,
-    "### `ageing`": AgeingWords, "### `sharing`": SharingWords,
-}  # fmt: skip
+    "## A queue": QueueWords,
+    "### `budget`": BudgetWords,
+    "### `preemption`": PreemptionWords,
+    "## A pool": PoolWords,
+    "### `ageing`": AgeingWords,
+    "### `sharing`": SharingWords,
+}
 #: How the page says defaults that are not a value.
 IN_WORDS: dict[str, Any] = {
-    "none": (None, {}), "no limit": ({},), "all": ({},), "everybody": ([],), "`1` each": ({},), "see below": (PreemptionWords(),),
-    "`default`": ("",), "must be named": (msgspec.NODEFAULT,),
-}  # fmt: skip
+    "none": (None, {}),
+    "no limit": ({},),
+    "all": ({},),
+    "everybody": ([],),
+    "`1` each": ({},),
+    "see below": (PreemptionWords(),),
+    "`default`": ("",),
+    "must be named": (msgspec.NODEFAULT,),
+}
 
 
 def rows(heading: str) -> dict[str, str]:

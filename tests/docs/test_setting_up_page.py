@@ -11,10 +11,15 @@ from fairlead_agent.setup import layout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "set-up-a-node.md").read_text()
 #: In code blocks and in backticks; what stands behind # is a remark.
-COMMANDS = sorted({
-    found.partition("#")[0].strip()
-    for found in [*re.findall(r"^\s*(?:[A-Z_]+=\S+ )*(fairlead .*)$", PAGE, re.MULTILINE), *re.findall(r"`(fairlead [^`]+)`", PAGE)]
-})  # fmt: skip
+COMMANDS = sorted(
+    {
+        found.partition("#")[0].strip()
+        for found in [
+            *re.findall(r"^\s*(?:[A-Z_]+=\S+ )*(fairlead .*)$", PAGE, re.MULTILINE),
+            *re.findall(r"`(fairlead [^`]+)`", PAGE),
+        ]
+    }
+)
 
 
 def taken(words: list[str]) -> bool:

@@ -28,10 +28,16 @@ class Logbook:
         self.views.fold(
             sequence,
             Commit(
-                v=VERSION, writer="queue", n=sequence, basis=sequence - 1, at_ns=self.now_ns, cursors={}, prev=GENESIS,
+                v=VERSION,
+                writer="queue",
+                n=sequence,
+                basis=sequence - 1,
+                at_ns=self.now_ns,
+                cursors={},
+                prev=GENESIS,
                 events=list(events),
             ),
-        )  # fmt: skip
+        )
 
 
 def gpu_request(gpus: int, nodes: int = 1) -> Request:
@@ -42,9 +48,15 @@ def gpu_request(gpus: int, nodes: int = 1) -> Request:
 def submitted(job: str = "1", gpus: int = 1, nodes: int = 1, **fields: object) -> ev.JobSubmitted:
     """A job by ada in queue default."""
     values = {
-        "cause": f"cmd:c{job}", "job": job, "name": f"job-{job}", "queue": "default", "user": "ada",
-        "request": gpu_request(gpus, nodes), "spec": msgspec.Raw(b'{"command":["true"]}'), **fields,
-    }  # fmt: skip
+        "cause": f"cmd:c{job}",
+        "job": job,
+        "name": f"job-{job}",
+        "queue": "default",
+        "user": "ada",
+        "request": gpu_request(gpus, nodes),
+        "spec": msgspec.Raw(b'{"command":["true"]}'),
+        **fields,
+    }
     return ev.JobSubmitted(**values)  # type: ignore[arg-type] -- a builder
 
 
@@ -67,9 +79,15 @@ def unplaceable(
 ) -> ev.JobUnplaceable:
     """A refusal with its counts; GPUs in whole."""
     return ev.JobUnplaceable(
-        cause="2.0", job=job, attempt=1, reasons=reasons, nodes=nodes, fitting=fitting, gpu_milli_free=free * 1000,
+        cause="2.0",
+        job=job,
+        attempt=1,
+        reasons=reasons,
+        nodes=nodes,
+        fitting=fitting,
+        gpu_milli_free=free * 1000,
         gpu_milli_total=total * 1000,
-    )  # fmt: skip
+    )
 
 
 def started(job: str = "1", attempt: int = 1) -> ev.RunStarted:
@@ -80,9 +98,14 @@ def started(job: str = "1", attempt: int = 1) -> ev.RunStarted:
 def ended(job: str = "1", code: int | None = 0, *released: str, attempt: int = 1, **fields: Any) -> ev.RunEnded:
     """The run has ended; its part is back on the nodes named (default n1)."""
     return ev.RunEnded(
-        cause="report:n1:3", job=job, attempt=attempt, outcome=fields.pop("outcome", "exited"), exit_code=code,
-        released=released or ("n1",), **fields,
-    )  # fmt: skip
+        cause="report:n1:3",
+        job=job,
+        attempt=attempt,
+        outcome=fields.pop("outcome", "exited"),
+        exit_code=code,
+        released=released or ("n1",),
+        **fields,
+    )
 
 
 def joined(node: str = "n1", gpus: int = 8, labels: dict[str, str] | None = None) -> ev.NodeJoined:

@@ -31,10 +31,15 @@ def obliging(command: Any) -> list[ev.Event]:
         case cmd.SubmitJob():
             return [
                 ev.JobSubmitted(
-                    cause=cause, job="1", name=command.name, queue=command.queue, user=command.user,
-                    request=command.request, spec=command.spec,
+                    cause=cause,
+                    job="1",
+                    name=command.name,
+                    queue=command.queue,
+                    user=command.user,
+                    request=command.request,
+                    spec=command.spec,
                 )
-            ]  # fmt: skip
+            ]
         case cmd.MoveJob():
             return [ev.JobMoved(cause=cause, job=command.job, queue=command.queue, by=command.user)]
         case _:

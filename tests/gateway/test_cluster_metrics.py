@@ -25,8 +25,9 @@ async def page(world: World) -> dict[str, float]:
     text = (await world.http.get("/metrics")).text
     return {
         f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
-        for family in text_string_to_metric_families(text) for s in family.samples
-    }  # fmt: skip
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+    }
 
 
 async def test_a_running_job_and_a_waiting_one_are_told() -> None:
@@ -123,9 +124,10 @@ def shares(queues: dict[str, QueueSettings], busy: set[str], gpus: int) -> dict[
 def test_shares_are_guarantee_then_weight_up_to_the_maximum() -> None:
     """Who has no jobs has none; what one may not have goes to the others; together they are no more than there is."""
     queues = {
-        "a": QueueSettings(guaranteed={"gpu": 4000}, weight=1), "b": QueueSettings(weight=1, maximum={"gpu": 2000}),
+        "a": QueueSettings(guaranteed={"gpu": 4000}, weight=1),
+        "b": QueueSettings(weight=1, maximum={"gpu": 2000}),
         "c": QueueSettings(weight=2),
-    }  # fmt: skip
+    }
     assert shares(queues, {"a", "b", "c"}, 16) == {"a": 4000 + 3333 + 0, "b": 2000, "c": 6666}
     assert shares(queues, {"c"}, 16) == {"a": 0, "b": 0, "c": 16000}
     assert shares(queues, set(), 16) == {"a": 0, "b": 0, "c": 0}
@@ -134,9 +136,11 @@ def test_shares_are_guarantee_then_weight_up_to_the_maximum() -> None:
 def test_shares_go_down_the_tree() -> None:
     """A queue's share is divided among those below it that have jobs; one above has jobs where one below has."""
     queues = {
-        "r": QueueSettings(weight=1), "r/x": QueueSettings(weight=1), "r/y": QueueSettings(weight=3),
+        "r": QueueSettings(weight=1),
+        "r/x": QueueSettings(weight=1),
+        "r/y": QueueSettings(weight=3),
         "s": QueueSettings(weight=1),
-    }  # fmt: skip
+    }
     assert shares(queues, {"r/x", "r/y", "s"}, 8) == {"r": 4000, "r/x": 1000, "r/y": 3000, "s": 4000}
     assert shares(queues, {"r/y"}, 8) == {"r": 8000, "r/x": 0, "r/y": 8000, "s": 0}
 

@@ -34,14 +34,26 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
         assert (found["valid"], found["checked"], found["pool"]) == (True, "queue", "default")
         assert found["quota"] == [
             {
-                "queue": VISION, "user": "", "resource": "gpu", "used": 6000, "after": 9000, "guaranteed": 0, "maximum": 8000,
+                "queue": VISION,
+                "user": "",
+                "resource": "gpu",
+                "used": 6000,
+                "after": 9000,
+                "guaranteed": 0,
+                "maximum": 8000,
                 "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 9, "guaranteed": 0, "maximum": 8},
             },
             {
-                "queue": "research", "user": "", "resource": "gpu", "used": 6000, "after": 9000, "guaranteed": 4000, "maximum": None,
+                "queue": "research",
+                "user": "",
+                "resource": "gpu",
+                "used": 6000,
+                "after": 9000,
+                "guaranteed": 4000,
+                "maximum": None,
                 "words": {"resource": "nvidia.com/gpu", "used": 6, "after": 9, "guaranteed": 4, "maximum": None},
             },
-        ]  # fmt: skip
+        ]
         assert found["reason"]["code"] == "maximum"
         assert found["message"] == f"would be accepted, but queue {VISION} is at 6 of 8 GPUs; this needs 3"
         assert "next" not in found["reason"]["detail"], "there is no job that could be moved"
@@ -98,8 +110,10 @@ async def test_start_times_and_dependencies_hold_it_back_too() -> None:
         behind = await tried(world, dependsOn=[job])
         assert behind["reason"]["message"] == f"waits for job {job} to succeed"
         assert behind["estimate"] == {
-            "start_at": None, "wait_seconds": None, "basis": "it waits for other jobs, whose end is unknown",
-        }  # fmt: skip
+            "start_at": None,
+            "wait_seconds": None,
+            "basis": "it waits for other jobs, whose end is unknown",
+        }
 
 
 @pytest.mark.parametrize("spec", [{"queue": "nowhere"}, {"resources": gpus(16)}, {"dependsOn": ["999"]}])
@@ -184,9 +198,14 @@ def test_rules_in_words(rule: Any, told: str) -> None:
     """For anybody to read; also of a run that the views do not have (any more)."""
     book = Logbook()
     for event in (
-        joined(), configured("a", preemption=Preemption(protect_ns=0)), configured("b", guaranteed={"gpu": 8000}),
-        submitted(gpus=8, queue="a"), offered(), placed(gpus=8), started(),
-    ):  # fmt: skip
+        joined(),
+        configured("a", preemption=Preemption(protect_ns=0)),
+        configured("b", guaranteed={"gpu": 8000}),
+        submitted(gpus=8, queue="a"),
+        offered(),
+        placed(gpus=8),
+        started(),
+    ):
         book.write(event)
     assert might_yield(book.views, Victim(job="1", attempt=1, rule=rule), "b", 70) == told
     assert "job 9" in might_yield(book.views, Victim(job="9", attempt=1, rule=rule), "b", 70)

@@ -128,9 +128,29 @@ class Cluster:
 
 
 ACTS = (
-    "run", "run", "share", "instance", "tolerant", "end", "end", "fault", "fault", "restore", "fail", "fail", "cordon", "uncordon", "drain",
-    "quarantine", "unquarantine", "taint", "untaint", "lose", "later", "silent",
-)  # fmt: skip
+    "run",
+    "run",
+    "share",
+    "instance",
+    "tolerant",
+    "end",
+    "end",
+    "fault",
+    "fault",
+    "restore",
+    "fail",
+    "fail",
+    "cordon",
+    "uncordon",
+    "drain",
+    "quarantine",
+    "unquarantine",
+    "taint",
+    "untaint",
+    "lose",
+    "later",
+    "silent",
+)
 
 
 def metric(views: Views, name: str, **labels: str) -> float:
@@ -138,9 +158,12 @@ def metric(views: Views, name: str, **labels: str) -> float:
     collector = ClusterCollector(views)
     asyncio.run(collector.look())
     return sum(
-        sample.value for family in collector.collect() if family.name == name for sample in family.samples
+        sample.value
+        for family in collector.collect()
+        if family.name == name
+        for sample in family.samples
         if labels.items() <= sample.labels.items()
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=200, deadline=None)

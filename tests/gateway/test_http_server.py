@@ -97,11 +97,17 @@ async def serving(**bounds: Any) -> AsyncIterator[Served]:
 
 @pytest.mark.parametrize(
     "part",
-    [b"", b"GET", b"GET /healthz HTTP/1.1\r\nHost: loc", b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{",
-     b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
-     b"POST /v1/jobs/1:cancel HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", GET + b"GET /he"],
+    [
+        b"",
+        b"GET",
+        b"GET /healthz HTTP/1.1\r\nHost: loc",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"POST /v1/jobs/1:cancel HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+        GET + b"GET /he",
+    ],
     ids=["nothing", "method", "half-head", "half-body", "half-chunk", "no-body", "second-half-head"],
-)  # fmt: skip
+)
 async def test_a_request_that_does_not_arrive_is_answered_408_and_closed(part: bytes) -> None:
     """Wherever the client stops, the connection ends; nothing is submitted."""
     async with serving(request_s=SHORT_S) as served:
@@ -185,13 +191,16 @@ async def test_a_crowd_of_idle_connections_ends_by_itself() -> None:
         (b"GET /healthz HTTP/1.1\r\nhOsT:   LOCALHOST.:80\r\n\r\n", 200),
         (b"GET /healthz HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", 200),
         (b"GET /healthz HTTP/1.1\r\nHost: [::1]evil\r\n\r\n", 400),
-        (b"POST /v1/jobs HTTP/1.1\r\nHost: evil.example:8080\r\nOrigin: http://evil.example:8080\r\nSec-Fetch-Site: same-origin\r\n"
-         b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n" + b'{"command":["true"]}', 421),
+        (
+            b"POST /v1/jobs HTTP/1.1\r\nHost: evil.example:8080\r\nOrigin: http://evil.example:8080\r\nSec-Fetch-Site: same-origin\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n" + b'{"command":["true"]}',
+            421,
+        ),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n\r\n", 415),
         (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: 1\r\n" * 5000 + b"\r\n", 431),
         (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"1" * 200_000 + b"\r\n\r\n", 431),
     ],
-)  # fmt: skip
+)
 async def test_heads_that_no_browser_should_send(request_: bytes, expected: int) -> None:
     """Absolute form, two hosts, none, case, ports, IPv6: each is judged alike, before anything is stored."""
     async with serving() as served:
@@ -227,8 +236,13 @@ def test_the_bound_stays_below_the_limit_of_open_files() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("FAIRLEAD_HTTP_CONNECTIONS", "0"), ("FAIRLEAD_HTTP_CONNECTIONS", "many"), ("FAIRLEAD_HTTP_REQUEST_S", "-1"), ("FAIRLEAD_HTTP_HOSTS", "a b")],
-)  # fmt: skip
+    [
+        ("FAIRLEAD_HTTP_CONNECTIONS", "0"),
+        ("FAIRLEAD_HTTP_CONNECTIONS", "many"),
+        ("FAIRLEAD_HTTP_REQUEST_S", "-1"),
+        ("FAIRLEAD_HTTP_HOSTS", "a b"),
+    ],
+)
 def test_settings_are_refused_by_name(name: str, value: str) -> None:
     """With what was expected and what was found."""
     with pytest.raises(BadSetting, match=f"{name}: expected .*{value}"):

@@ -48,18 +48,32 @@ def idle(mode: Any = "always", action: Any = "stop", rule: Any = "utilization", 
     """Job 1 counts as idle since twenty minutes before the log's eighth second."""
     now_ns = START_NS + 7 * SECOND_NS
     return ev.JobIdle(
-        cause="clock", job="1", attempt=1, scope="project:llm", rule=rule, action=action, mode=mode,
-        since_ns=now_ns - 20 * MINUTE_NS, reclaim_at_ns=now_ns + reclaim_in_s * SECOND_NS if reclaim_in_s else 0,
+        cause="clock",
+        job="1",
+        attempt=1,
+        scope="project:llm",
+        rule=rule,
+        action=action,
+        mode=mode,
+        since_ns=now_ns - 20 * MINUTE_NS,
+        reclaim_at_ns=now_ns + reclaim_in_s * SECOND_NS if reclaim_in_s else 0,
         evidence=EVIDENCE,
-    )  # fmt: skip
+    )
 
 
 def asked(on_demand: bool = False, action: Any = "stop", attempt: int = 1) -> ev.ReclaimRequested:
     """Its notice is over."""
     return ev.ReclaimRequested(
-        cause="clock", job="1", attempt=attempt, scope="project:llm", rule="utilization", action=action,
-        on_demand=on_demand, since_ns=START_NS + 8 * SECOND_NS - 20 * MINUTE_NS, evidence=EVIDENCE,
-    )  # fmt: skip
+        cause="clock",
+        job="1",
+        attempt=attempt,
+        scope="project:llm",
+        rule="utilization",
+        action=action,
+        on_demand=on_demand,
+        since_ns=START_NS + 8 * SECOND_NS - 20 * MINUTE_NS,
+        evidence=EVIDENCE,
+    )
 
 
 def foreseen() -> ev.ReclaimSimulated:
@@ -119,12 +133,18 @@ def why(*events: ev.Event, job: str = "1") -> Reason:
     ("event", "then"),
     [
         (idle(), "at 2026-01-01T00:05:07.000Z it is stopped and its job ends, unless it is used or extended before"),
-        (idle(action="requeue"), "at 2026-01-01T00:05:07.000Z it is stopped and waits again, unless it is used or extended before"),
-        (idle("on_demand"), "from 2026-01-01T00:05:07.000Z on it is reclaimed once a job waits for what it holds: then it is stopped and its job ends"),
+        (
+            idle(action="requeue"),
+            "at 2026-01-01T00:05:07.000Z it is stopped and waits again, unless it is used or extended before",
+        ),
+        (
+            idle("on_demand"),
+            "from 2026-01-01T00:05:07.000Z on it is reclaimed once a job waits for what it holds: then it is stopped and its job ends",
+        ),
         (idle("dry_run", reclaim_in_s=0), "the policy is on trial, so nothing follows"),
         (idle(action="warn", reclaim_in_s=0), "its owner is notified, and nothing follows"),
     ],
-)  # fmt: skip
+)
 def test_a_run_that_lies_idle_says_so_with_the_evidence_and_what_follows(event: ev.JobIdle, then: str) -> None:
     """And how it is kept."""
     reason = why(event)
@@ -188,8 +208,9 @@ def test_a_run_that_was_taken_back_says_on_what_evidence() -> None:
     assert "and queued again" in why(*waits[:3]).message
     reason = why(*waits)
     assert (reason.code, reason.message) == (
-        "reclaimed", f"reclaimed: idle {because}; now waits for its turn; it is next",
-    )  # fmt: skip
+        "reclaimed",
+        f"reclaimed: idle {because}; now waits for its turn; it is next",
+    )
 
 
 def test_a_stop_that_crossed_a_sign_of_life_says_so() -> None:
@@ -236,8 +257,11 @@ def test_a_jobs_document_has_the_countdown_and_the_evidence() -> None:
     document = job_document(book.views, book.views.jobs.rows["1"], book.now_ns).idle
     assert document is not None
     assert (document.rule, document.since, document.reclaim_at, document.asked) == (
-        "utilization", "2025-12-31T23:40:07.000Z", "2026-01-01T00:05:07.000Z", False,
-    )  # fmt: skip
+        "utilization",
+        "2025-12-31T23:40:07.000Z",
+        "2026-01-01T00:05:07.000Z",
+        False,
+    )
     assert (document.words, document.evidence) == (TOLD, list(EVIDENCE))
     book.write(extended())
     document = job_document(book.views, book.views.jobs.rows["1"], book.now_ns)
@@ -253,7 +277,15 @@ def test_a_cut_lease_ends_when_it_says() -> None:
     )
     (run,) = idle_document(book.views).items
     assert run.idle.reclaim_at == "2026-01-01T00:15:00.000Z"
-    assert "at 2026-01-01T00:15:00.000Z its lease ends" in why(idle(action="shrink"), ev.LeaseShrunk(cause="clock", job="1", attempt=1, until_ns=until_ns, scope="project:llm", rule="utilization")).message  # fmt: skip
+    assert (
+        "at 2026-01-01T00:15:00.000Z its lease ends"
+        in why(
+            idle(action="shrink"),
+            ev.LeaseShrunk(
+                cause="clock", job="1", attempt=1, until_ns=until_ns, scope="project:llm", rule="utilization"
+            ),
+        ).message
+    )
 
 
 def test_savings_are_what_was_held_from_where_a_dry_run_would_have_acted() -> None:
@@ -274,9 +306,15 @@ def test_savings_are_what_was_held_from_where_a_dry_run_would_have_acted() -> No
 
 @pytest.mark.parametrize(
     ("ends", "came_alive"),
-    [([active("lifetime")], 1), ([active("utilization")], 0), ([extended()], 0), ([ended()], 0), ([active("lifetime", "unseen")], 0),
-     ([active("lifetime"), foreseen(), active("lifetime")], 2)],
-)  # fmt: skip
+    [
+        ([active("lifetime")], 1),
+        ([active("utilization")], 0),
+        ([extended()], 0),
+        ([ended()], 0),
+        ([active("lifetime", "unseen")], 0),
+        ([active("lifetime"), foreseen(), active("lifetime")], 2),
+    ],
+)
 def test_savings_say_what_came_alive(ends: list[ev.Event], came_alive: int) -> None:
     """By the rule that would have acted: activity alone, as in SQL's idle_savings."""
     (saved,) = idle_document(book_of(foreseen(), *ends).views).savings
@@ -405,12 +443,14 @@ async def test_several_scopes_are_set_at_once_or_every_problem_is_named() -> Non
         spawn_telemetry(world)
         answer = await ask(world, "POST", "/v1/idle:apply", {"scopes": {"user:ada": [policy], "global": [policy]}})
         assert [(scope["scope"], scope["policies"], scope["by"]) for scope in answer["items"]] == [
-            ("user:ada", [policy], "ops"), ("global", [policy], "ops"),
-        ]  # fmt: skip
+            ("user:ada", [policy], "ops"),
+            ("global", [policy], "ops"),
+        ]
         refused = await ask(world, "POST", "/v1/idle:apply", {"scopes": {"user:eve": [policy], "global": []}}, 422)
         assert (refused["detail"], [error["field"] for error in refused["errors"]]) == (
-            "2 problems; nothing was changed", ["scopes.user:eve[0].mode", "scopes.global[0].after_ns"],
-        )  # fmt: skip
+            "2 problems; nothing was changed",
+            ["scopes.user:eve[0].mode", "scopes.global[0].after_ns"],
+        )
         assert [scope["scope"] for scope in (await ask(world, "GET", "/v1/idle"))["policies"]] == ["global", "user:ada"]
         wrong = {"scopes": {"everybody": [], "global": [policy | {"after": "soon"}]}}
         fields = [error["field"] for error in (await ask(world, "POST", "/v1/idle:apply", wrong, 422))["errors"]]
@@ -444,7 +484,7 @@ async def test_a_job_is_extended_or_the_refusal_says_why_not() -> None:
         ("PUT", "/v1/idle/global", {"policies": [{"rule": "lifetime", "action": "stop"}]}, 422, "policies[0].after"),
         ("PUT", "/v1/idle/global", [], 422, ""),
     ],
-)  # fmt: skip
+)
 async def test_a_malformed_wish_names_its_field_and_stores_nothing(
     method: str, path: str, body: Any, status: int, field: str
 ) -> None:

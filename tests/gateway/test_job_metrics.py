@@ -12,10 +12,27 @@ from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse
 
 PICTURE = JobMetrics(
-    job="812", attempt=1, sequence=7, from_ns=10**18, step_s=60, steps=2, source="minutes", measured_pct=50.0, simulated=True,
-    gpus=[GpuSeries(node="n1", uuid="GPU-a", samples=[6, 0], utilization_pct=[50.5, None], utilization_pct_max=[90, None],
-                    memory_used_mib=[1024, None], power_mw=[300000, None])],
-)  # fmt: skip
+    job="812",
+    attempt=1,
+    sequence=7,
+    from_ns=10**18,
+    step_s=60,
+    steps=2,
+    source="minutes",
+    measured_pct=50.0,
+    simulated=True,
+    gpus=[
+        GpuSeries(
+            node="n1",
+            uuid="GPU-a",
+            samples=[6, 0],
+            utilization_pct=[50.5, None],
+            utilization_pct_max=[90, None],
+            memory_used_mib=[1024, None],
+            power_mw=[300000, None],
+        )
+    ],
+)
 
 
 async def test_a_picture_is_passed_on_as_its_schema_says() -> None:
@@ -47,10 +64,15 @@ async def test_a_picture_is_passed_on_as_its_schema_says() -> None:
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ({"from": "yesterday"}, "from"), ({"to": "2026-01-01T00:00:00"}, "to"), ({"step": "soon"}, "step"), ({"step": "0"}, "step"),
-        ({"step": "500ms"}, "step"), ({"attempt": "-1"}, "attempt"), ({"stpe": "1"}, "stpe"),
+        ({"from": "yesterday"}, "from"),
+        ({"to": "2026-01-01T00:00:00"}, "to"),
+        ({"step": "soon"}, "step"),
+        ({"step": "0"}, "step"),
+        ({"step": "500ms"}, "step"),
+        ({"attempt": "-1"}, "attempt"),
+        ({"stpe": "1"}, "stpe"),
     ],
-)  # fmt: skip
+)
 async def test_bad_parameters_are_named(query: dict[str, str], field: str) -> None:
     """A 422 that names the parameter."""
     async with Gatehouse() as house:
@@ -68,8 +90,10 @@ async def test_refusals_are_problems() -> None:
     async with Gatehouse() as house:
         await house.hub.connect().serve(subjects.rpc("telemetry", "metrics"), answer)
         for code, message, status, field in (
-            ("bad_request", "step: too many", 422, "step"), ("not_found", "no job", 404, ""), ("internal", "x", 503, ""),
-        ):  # fmt: skip
+            ("bad_request", "step: too many", 422, "step"),
+            ("not_found", "no job", 404, ""),
+            ("internal", "x", 503, ""),
+        ):
             told |= {"code": code, "message": message}
             got = await house.http.get("/v1/jobs/812/metrics")
             fields = [error["field"] for error in got.json().get("errors", [])]

@@ -28,7 +28,10 @@ def test_each_gpu_names_who_holds_it() -> None:
     book = Logbook()
     book.write(joined("n1", 2), joined("n2", 2))
     book.write(submitted("1", gpus=1, nodes=2, name="gang"), submitted("2", user="bob"), offered("1"), offered("2", 2))
-    book.write(placed("1", "n2", "n1"), ev.JobPlaced(cause="2.0", job="2", attempt=1, parts=(ev.Part(node="n1", gpus=("GPU-n1-1",)),)))  # fmt: skip
+    book.write(
+        placed("1", "n2", "n1"),
+        ev.JobPlaced(cause="2.0", job="2", attempt=1, parts=(ev.Part(node="n1", gpus=("GPU-n1-1",)),)),
+    )
     found = cluster_map(book.views)
     holders = {gpu.uuid: gpu.holders for node in found.nodes for gpu in node.gpus}
     assert holders == {
@@ -105,9 +108,10 @@ def test_closed_and_kept_nodes_give_nothing() -> None:
     book.write(*(joined(node, 2) for node in ("n1", "n2", "n3", "n4")), submitted("1"), submitted("2"))
     book.write(offered("1"), placed("1", "n1"), offered("2", 2))
     book.write(
-        ev.NodeCordoned(cause="cmd:1", node="n1", reason="fan"), ev.NodeLost(cause="clock", node="n2", silent_ns=1),
+        ev.NodeCordoned(cause="cmd:1", node="n1", reason="fan"),
+        ev.NodeLost(cause="clock", node="n2", silent_ns=1),
         ev.ReservationMade(cause="3.0", job="2", attempt=1, nodes=("n3",)),
-    )  # fmt: skip
+    )
     found = cluster_map(book.views)
     assert states(found) == {"n1": "hecl", "n2": "clcl", "n3": "keke", "n4": "frfr"}
     assert [(n.state, n.reason, n.reserved_for) for n in found.nodes[:3]] == [
@@ -141,9 +145,13 @@ def test_a_faulted_gpu_is_unhealthy_and_its_tainted_node_closed() -> None:
     room = found.pools[0]
     assert (room.states["free"], room.states["unhealthy"], room.gpus_fragmented) == (6, 2, 2)
     assert (room.largest_on_one_node, room.largest_of_whole_nodes["pool"]) == (
-        OneNode(node="n3", gpus=4), MapGang(domain="default", nodes=1, gpus_per_node=4),
-    )  # fmt: skip
-    book.write(ev.GpuRestored(cause="r", node="n2", gpu="GPU-n2-3"), ev.NodeUntainted(cause="r", node="n2", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health"))  # fmt: skip
+        OneNode(node="n3", gpus=4),
+        MapGang(domain="default", nodes=1, gpus_per_node=4),
+    )
+    book.write(
+        ev.GpuRestored(cause="r", node="n2", gpu="GPU-n2-3"),
+        ev.NodeUntainted(cause="r", node="n2", taint="fairlead/unhealthy=xid79:NoSchedule", setter="health"),
+    )
     assert states(cluster_map(book.views))["n2"] == "frfrfrfr"
 
 
@@ -153,20 +161,30 @@ def test_nodes_that_take_no_work_are_closed_whatever_the_reason() -> None:
     book.write(*(joined(f"n{i}", 2) for i in range(7)), submitted("1"), offered("1"), placed("1", "n2"))
     book.write(
         ev.NodeQuarantined(cause="cmd:1", node="n0", reason="smells"),
-        ev.NodeSuspected(cause="1.0", node="n2", jobs=("1", "2")), ev.NodeSuspected(cause="1.0", node="n3", jobs=("1", "2")),
+        ev.NodeSuspected(cause="1.0", node="n2", jobs=("1", "2")),
+        ev.NodeSuspected(cause="1.0", node="n3", jobs=("1", "2")),
         ev.NodeTainted(cause="r", node="n4", taint="fairlead/preflight:NoSchedule", setter="health"),
         ev.NodeTainted(cause="cmd:2", node="n5", taint="team=a:NoSchedule", setter="person"),
         ev.NodeTainted(cause="cmd:3", node="n6", taint="team=a:PreferNoSchedule", setter="person"),
-    )  # fmt: skip
+    )
     book.views.silent_s = lambda node: 90 if node == "n1" else 0
     found = cluster_map(book.views)
     assert states(found) == {
-        "n0": "clcl", "n1": "clcl", "n2": "hecl", "n3": "frfr", "n4": "clcl", "n5": "tata", "n6": "frfr",
-    }  # fmt: skip
+        "n0": "clcl",
+        "n1": "clcl",
+        "n2": "hecl",
+        "n3": "frfr",
+        "n4": "clcl",
+        "n5": "tata",
+        "n6": "frfr",
+    }
     assert (found.nodes[1].state, found.nodes[1].silent_seconds) == ("silent", 90)
     assert [node_document(book.views, book.views.nodes.rows[node.id]).gpu_states for node in found.nodes[:4]] == [
-        {"closed": 2}, {"closed": 2}, {"held": 1, "closed": 1}, {"free": 2},
-    ]  # fmt: skip
+        {"closed": 2},
+        {"closed": 2},
+        {"held": 1, "closed": 1},
+        {"free": 2},
+    ]
 
 
 def test_the_largest_jobs_by_level() -> None:
@@ -194,7 +212,11 @@ def test_the_largest_jobs_by_level() -> None:
 def test_filters_count_what_they_show() -> None:
     """Nodes, jobs and sums of one pool or rack only; none where there is none."""
     book = Logbook()
-    book.write(joined("a", 2, {"fairlead/rack": "r1"}), joined("b", 2, {"topology.kubernetes.io/rack": "r2"}), joined("c", 2, {POOL_LABEL: "x"}))  # fmt: skip
+    book.write(
+        joined("a", 2, {"fairlead/rack": "r1"}),
+        joined("b", 2, {"topology.kubernetes.io/rack": "r2"}),
+        joined("c", 2, {POOL_LABEL: "x"}),
+    )
     book.write(submitted("1"), offered("1"), placed("1", "a"), submitted("2"), offered("2", 2), placed("2", "b"))
     found = cluster_map(book.views, rack="r2")
     assert ([n.id for n in found.nodes], [j.id for j in found.jobs], found.pools[0].gpus) == (["b"], ["2"], 2)
@@ -211,19 +233,33 @@ def nodes(draw: st.DrawFn) -> list[MapNode]:
         keeper = draw(st.sampled_from(("", "", "9")))
         unheld = "closed" if state != "ready" else "kept" if keeper else "free"
         devices = [
-            MapGpu(uuid=f"{index}-{i}", index=i, model="A", state=draw(st.sampled_from((unheld, "cut" if unheld == "free" else unheld, "held", "cleaning", "unhealthy"))), holders=[])  # type: ignore[arg-type] -- one of GpuState
+            MapGpu(
+                uuid=f"{index}-{i}",
+                index=i,
+                model="A",
+                state=draw(
+                    st.sampled_from((unheld, "cut" if unheld == "free" else unheld, "held", "cleaning", "unhealthy"))
+                ),
+                holders=[],
+            )  # type: ignore[arg-type] -- one of GpuState
             for i in range(draw(st.integers(0, 4)))
-        ]  # fmt: skip
+        ]
         domains = {
             level: draw(st.sampled_from(("a", "b"))) for level in ("rack", "block", "spine") if draw(st.booleans())
         }
         pool = draw(st.sampled_from(("p", "q")))
         found.append(
             MapNode(
-                id=f"n{index}", pool=pool, domains=domains, state=state, reason="", simulated=False,
-                reserved_for=keeper, gpus=devices,
+                id=f"n{index}",
+                pool=pool,
+                domains=domains,
+                state=state,
+                reason="",
+                simulated=False,
+                reserved_for=keeper,
+                gpus=devices,
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -19,11 +19,14 @@ ROOT = Path(__file__).parents[2]
 GENERATOR = ROOT / ".venv-openapi"
 #: {path of a list: (its operation, the type of its items)}
 LISTS = {
-    "/v1/jobs": ("jobs", "list_jobs", "Job"), "/v1/nodes": ("nodes", "list_nodes", "Node"),
-    "/v1/queues": ("queues", "list_queues", "Queue"), "/v1/pools": ("queues", "list_pools", "Pool"),
-    "/v1/rollouts": ("nodes", "list_rollouts", "Rollout"), "/v1/maintenance": ("nodes", "list_maintenance", "Maintenance"),
+    "/v1/jobs": ("jobs", "list_jobs", "Job"),
+    "/v1/nodes": ("nodes", "list_nodes", "Node"),
+    "/v1/queues": ("queues", "list_queues", "Queue"),
+    "/v1/pools": ("queues", "list_pools", "Pool"),
+    "/v1/rollouts": ("nodes", "list_rollouts", "Rollout"),
+    "/v1/maintenance": ("nodes", "list_maintenance", "Maintenance"),
     "/v1/events": ("events", "list_events", "CloudEventOut"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +97,13 @@ async def test_answers_are_of_the_types_that_it_names(document: dict[str, Any]) 
         job = await world.submit(resources=gpus(1))
         world.gateway.feed.close()  # a watch ends once it has sent what is there
         for path, query in (
-            ("/metrics", ""), ("/v1/jobs/{job}/logs", ""), ("/v1/events", ""), ("/v1/events", "?follow=1&from=1"),
-            ("/v1/cluster", ""), ("/openapi.json", ""),
-        ):  # fmt: skip
+            ("/metrics", ""),
+            ("/v1/jobs/{job}/logs", ""),
+            ("/v1/events", ""),
+            ("/v1/events", "?follow=1&from=1"),
+            ("/v1/cluster", ""),
+            ("/openapi.json", ""),
+        ):
             answer = await world.http.get(path.format(job=job) + query)
             found = answer.headers["content-type"].partition(";")[0]
             assert answer.status_code == 200
@@ -117,12 +124,18 @@ def test_operations_are_sorted_and_named_for_people(document: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/v1/jobs/1:cancel", "POST"), ("DELETE", "/v1/nodes/n1:declare-dead", "POST"),
-        ("PUT", "/v1/rollouts/x:pause", "POST"), ("PUT", "/v1/queues:apply", "POST"),
-        ("PATCH", "/v1/jobs/1", "GET"), ("DELETE", "/v1/jobs", "GET, POST"), ("DELETE", "/v1/jobs:dryrun", "POST"),
-        ("PATCH", "/v1/queues/a/b", "DELETE, GET, PUT"), ("POST", "/openapi.json", "GET"), ("PUT", "/v1/sql", "POST"),
+        ("PUT", "/v1/jobs/1:cancel", "POST"),
+        ("DELETE", "/v1/nodes/n1:declare-dead", "POST"),
+        ("PUT", "/v1/rollouts/x:pause", "POST"),
+        ("PUT", "/v1/queues:apply", "POST"),
+        ("PATCH", "/v1/jobs/1", "GET"),
+        ("DELETE", "/v1/jobs", "GET, POST"),
+        ("DELETE", "/v1/jobs:dryrun", "POST"),
+        ("PATCH", "/v1/queues/a/b", "DELETE, GET, PUT"),
+        ("POST", "/openapi.json", "GET"),
+        ("PUT", "/v1/sql", "POST"),
     ],
-)  # fmt: skip
+)
 async def test_a_405_allows_the_methods_of_its_path_and_no_others(method: str, path: str, allowed: str) -> None:
     """A verb is a path of its own, not a job with a colon in its name."""
     async with World() as world:
@@ -140,9 +153,13 @@ async def test_its_bounds_are_those_that_are_enforced() -> None:
         for place, status in (("1", 200), ("1.0", 200), ("one", 422), ("1" * 19, 422)):
             assert (await world.http.get(f"/v1/events?from={place}")).status_code == status
         for headers, status in (
-            ({"Idempotency-Key": "k"}, 201), ({"Idempotency-Key": ""}, 422), ({"Idempotency-Key": "k" * 257}, 422),
-            ({"X-Fairlead-User": "ada"}, 201), ({"X-Fairlead-User": "-ada"}, 422), ({"X-Fairlead-User": ""}, 422),
-        ):  # fmt: skip
+            ({"Idempotency-Key": "k"}, 201),
+            ({"Idempotency-Key": ""}, 422),
+            ({"Idempotency-Key": "k" * 257}, 422),
+            ({"X-Fairlead-User": "ada"}, 201),
+            ({"X-Fairlead-User": "-ada"}, 422),
+            ({"X-Fairlead-User": ""}, 422),
+        ):
             answer = await world.http.post("/v1/jobs", json={"command": ["true"]}, headers=headers)
             assert answer.status_code == status, headers
         for body, status in (([], 422), ([{"command": ["true"]}], 200)):
@@ -154,10 +171,23 @@ def generate(document: dict[str, Any], folder: Path) -> None:
     (folder / "openapi.json").write_text(json.dumps(document))
     env = {**os.environ, "PATH": f"{GENERATOR}/bin:{os.environ['PATH']}"}
     made = subprocess.run(
-        [GENERATOR / "bin/openapi-python-client", "generate", "--path", "openapi.json", "--meta", "none",
-         "--output-path", "generated", "--fail-on-warning"],
-        cwd=folder, env=env, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [
+            GENERATOR / "bin/openapi-python-client",
+            "generate",
+            "--path",
+            "openapi.json",
+            "--meta",
+            "none",
+            "--output-path",
+            "generated",
+            "--fail-on-warning",
+        ],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
 
 
@@ -183,8 +213,12 @@ def read_by_client(answers: dict[str, Any], folder: Path) -> None:
     ]
     read = subprocess.run(
         [GENERATOR / "bin/python", "-c", _READER],
-        input=json.dumps(wanted), cwd=folder, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        input=json.dumps(wanted),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert read.returncode == 0, read.stderr[-3000:]
 
 

@@ -32,8 +32,9 @@ async def test_fewer_gpus_are_named_that_are_free_on_one_node() -> None:
         await world.start_explainer()
         await full_but_for(world, 2)
         assert kinds_of(await refused(world, resources=gpus(4))) == {
-            "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
-        }  # fmt: skip
+            "wait": "starts when 4 GPUs are free on one node",
+            "smaller": "could start now with 2 GPUs instead of 4",
+        }
         await world.in_state(await world.submit(resources=gpus(2)), "placed")
 
 
@@ -41,14 +42,17 @@ async def test_fewer_gpus_are_named_that_are_free_on_one_node() -> None:
     ("spec", "told"),
     [
         # The GPUs are there.
-        ({"resources": {"nvidia.com/gpu": 1, "cpu": "64"}}, {"wait": "starts when 1 GPU and 64 CPUs are free on one node"}),
+        (
+            {"resources": {"nvidia.com/gpu": 1, "cpu": "64"}},
+            {"wait": "starts when 1 GPU and 64 CPUs are free on one node"},
+        ),
         ({"resources": {"cpu": "64"}}, {"wait": "starts when 64 CPUs are free on one node"}),
         # Five tasks of two GPUs would find room on two nodes of eight, but not beside what runs there.
         ({"tasks": 5, "resources": gpus(2)}, {"wait": "starts when 2 GPUs are free for each of 5 tasks"}),
         # There is no third node, however few GPUs are asked for.
         ({"resources": gpus(2), "nodes": 3}, {"wait": "starts when 2 GPUs are free on each of 3 nodes"}),
     ],
-)  # fmt: skip
+)
 async def test_what_is_short_is_named(spec: dict[str, Any], told: dict[str, str]) -> None:
     """CPUs that the placer found short; nodes that nobody has."""
     async with World() as world:
@@ -87,11 +91,14 @@ async def test_a_cordoned_node_takes_nothing() -> None:
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"nodeSelector": {"nvidia.com/gpu.product": "H900"}}, "needs 1 GPU on one node; no node that has joined could take it"),
+        (
+            {"nodeSelector": {"nvidia.com/gpu.product": "H900"}},
+            "needs 1 GPU on one node; no node that has joined could take it",
+        ),
         ({"gpu": {"memory": "81Gi"}}, "needs 1 GPU on one node; no node that has joined could take it"),
         ({"nodes": 3}, "needs 1 GPU on each of 3 nodes; only 2 nodes that have joined could take it"),
     ],
-)  # fmt: skip
+)
 async def test_what_no_node_could_take_is_not_said_to_start(spec: dict[str, Any], told: str) -> None:
     """It would be accepted, for nodes may join; until then it waits, and nobody knows how long."""
     async with World() as world:
@@ -114,11 +121,14 @@ async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
             == "would be accepted, but needs 4 GPUs on one node; no node that may take it has as much left"
         )
         assert kinds_of(found) == {
-            "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
-        }  # fmt: skip
+            "wait": "starts when 4 GPUs are free on one node",
+            "smaller": "could start now with 2 GPUs instead of 4",
+        }
         assert found["estimate"] == {
-            "start_at": None, "wait_seconds": None, "basis": "the pool has as much left, but not on nodes that could take it",
-        }  # fmt: skip
+            "start_at": None,
+            "wait_seconds": None,
+            "basis": "the pool has as much left, but not on nodes that could take it",
+        }
         found = await tried(world, resources={"nvidia.com/gpu": 1, "cpu": "64"})
         assert kinds_of(found) == {"wait": "starts when 1 GPU and 64 CPUs are free on one node"}
         await world.http.post("/v1/nodes/n1:cordon", json={"reason": "fan"})
@@ -159,8 +169,9 @@ async def test_no_queue_and_no_limit_is_named_where_no_node_has_room() -> None:
         await world.in_state(await world.submit(queue="team", resources=gpus(2)), "placed")
         job = await world.submit(queue="team", resources=gpus(4))
         assert kinds_of(await world.why(job)) == {
-            "wait": "starts when 1 GPU of team is given back", "smaller": "could start now with 3 GPUs instead of 4",
-        }  # fmt: skip
+            "wait": "starts when 1 GPU of team is given back",
+            "smaller": "could start now with 3 GPUs instead of 4",
+        }
 
 
 async def test_an_old_refusal_holds_no_trial_back() -> None:

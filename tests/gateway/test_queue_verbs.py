@@ -27,13 +27,16 @@ async def test_a_file_is_one_command() -> None:
         assert answer.status_code == 200, answer.text
         (command,) = house.asked
         assert command == cmd.ApplyQueues(
-            id=command.id, user="ada", prune=True, reclaim=True,
+            id=command.id,
+            user="ada",
+            prune=True,
+            reclaim=True,
             pools=(PoolEntry(pool="a100", settings=PoolSettings()),),
             queues=(
                 QueueEntry(path="research", settings=QueueSettings(pool="a100")),
                 QueueEntry(path="research/vision", settings=QueueSettings(maximum={"gpu": 8000})),
             ),
-        )  # fmt: skip
+        )
         body = answer.json()
         assert (body["configured"], body["removed"], body["unchanged"]) == (3, 0, 0)
         assert [(item["path"], item["pool"]) for item in body["items"]] == [
@@ -82,19 +85,23 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
     ("code", "message", "status", "told"),
     [
         (
-            "invalid", "queues.a.guaranteed.cpu: expected at most 8, found 9\npools.p.sequencer: there is no \"x\"", 422,
+            "invalid",
+            'queues.a.guaranteed.cpu: expected at most 8, found 9\npools.p.sequencer: there is no "x"',
+            422,
             {"queues.a.guaranteed.cpu": "expected at most 8, found 9", "pools.p.sequencer": 'there is no "x"'},
         ),
         ("invalid", "queues.a/b: there is no a", 422, {"queues.a/b": "there is no a"}),
         (
-            "invalid", "queues.a.guaranteed.nvidia.com/gpu: too much\nqueues.a.maximum.nvidia.com/gpu:L4: too little", 422,
+            "invalid",
+            "queues.a.guaranteed.nvidia.com/gpu: too much\nqueues.a.maximum.nvidia.com/gpu:L4: too little",
+            422,
             {f"queues.a.guaranteed.{GPU}": "too much", f"queues.a.maximum.{GPU}:L4": "too little"},
         ),
         ("invalid", "something else: is wrong", 422, {"": "something else: is wrong"}),
         ("conflict", "queue a has 3 jobs; name where they go", 409, {}),
         ("not_found", "there is no queue a", 404, {}),
     ],
-)  # fmt: skip
+)
 async def test_what_the_queue_service_refuses_is_told(
     code: str, message: str, status: int, told: dict[str, str]
 ) -> None:
@@ -115,9 +122,12 @@ async def test_one_queue_is_put() -> None:
             path="research", settings=QueueSettings(maximum={"gpu": 8000}, weight=2)
         )
         for path, body, field in (
-            ("A", {}, "path"), ("a", {"gpuQuota": 8}, "gpuQuota"), ("a", {"queues": {"b": {}}}, "queues"),
-            ("a/b", {"pool": "x"}, "pool"), ("a", {"guaranteed": {GPU: -1}}, f"guaranteed.{GPU}"),
-        ):  # fmt: skip
+            ("A", {}, "path"),
+            ("a", {"gpuQuota": 8}, "gpuQuota"),
+            ("a", {"queues": {"b": {}}}, "queues"),
+            ("a/b", {"pool": "x"}, "pool"),
+            ("a", {"guaranteed": {GPU: -1}}, f"guaranteed.{GPU}"),
+        ):
             refused = await house.http.put(f"/v1/queues/{path}", json=body)
             assert (refused.status_code, list(errors(refused))) == (422, [field])
         assert len(house.asked) == 1
@@ -189,9 +199,10 @@ async def test_a_slow_queue_service_is_a_202() -> None:
     """Stored, decided later; what became of it can be asked."""
     async with QueueHouse(lambda command: [], decision_wait_s=0.05) as house:
         for answer in (
-            await house.http.post("/v1/queues:apply", json=FILE), await house.http.put("/v1/queues/a", json={}),
+            await house.http.post("/v1/queues:apply", json=FILE),
+            await house.http.put("/v1/queues/a", json={}),
             await house.http.delete("/v1/queues/a"),
-        ):  # fmt: skip
+        ):
             assert (answer.status_code, answer.headers["location"]) == (202, f"/v1/commands/{answer.json()['command']}")
 
 
@@ -203,8 +214,11 @@ async def test_schemas_and_openapi_know_queue_files() -> None:
         paths = (await house.http.get("/openapi.json")).json()["paths"]
         assert set(paths["/v1/queues/{path}"]) == {"get", "put", "delete"}
         assert {one["name"] for one in paths["/v1/queues:apply"]["post"]["parameters"]} == {
-            "prune", "reclaim", "Idempotency-Key", "X-Fairlead-User",
-        }  # fmt: skip
+            "prune",
+            "reclaim",
+            "Idempotency-Key",
+            "X-Fairlead-User",
+        }
         assert {"/v1/pools", "/v1/jobs/{job}:move"} <= set(paths)
 
 

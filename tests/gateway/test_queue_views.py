@@ -46,9 +46,11 @@ def family() -> Logbook:
     """research (16 guaranteed) with vision (8 guaranteed) and speech below, and a node."""
     book = Logbook()
     book.write(
-        joined(), configured("research", pool="a100", guaranteed={"gpu": 16_000}, users={"*": {"gpu": 12_000}}),
-        configured("research/vision", guaranteed={"gpu": 8000, f"gpu:{A100}": 4000}), configured("research/speech"),
-    )  # fmt: skip
+        joined(),
+        configured("research", pool="a100", guaranteed={"gpu": 16_000}, users={"*": {"gpu": 12_000}}),
+        configured("research/vision", guaranteed={"gpu": 8000, f"gpu:{A100}": 4000}),
+        configured("research/speech"),
+    )
     return book
 
 
@@ -84,9 +86,11 @@ def test_a_queue_that_names_no_guarantee_has_that_of_those_below() -> None:
     """Together, whatever their order and depth; it follows them when they change or go, and its settings stay its own."""
     book = Logbook()
     book.write(
-        configured("org", guaranteed={"cpu": 5000}), configured("org/a"),
-        configured("org/a/x", guaranteed={"gpu": 4000, "cpu": 1000}), configured("org/b", guaranteed={"gpu": 2000}),
-    )  # fmt: skip
+        configured("org", guaranteed={"cpu": 5000}),
+        configured("org/a"),
+        configured("org/a/x", guaranteed={"gpu": 4000, "cpu": 1000}),
+        configured("org/b", guaranteed={"gpu": 2000}),
+    )
     assert queue(book, "org").guaranteed == {"gpu": 6000, "cpu": 5000}
     assert queue(book, "org").settings == {"guaranteed": {"cpu": 5}}
     assert queue(book, "org/a").guaranteed == {"gpu": 4000, "cpu": 1000}
@@ -123,8 +127,10 @@ def test_settings_are_shown_in_the_words_of_a_file() -> None:
     book = Logbook()
     book.write(quota(8), configured("team", guaranteed={"gpu": 4000, "memory": 2048}, maximum={"cpu": 1500}, weight=2))
     assert queue(book, "team").settings == {
-        "guaranteed": {"nvidia.com/gpu": 4, "memory": "2Gi"}, "maximum": {"cpu": "1500m"}, "weight": 2
-    }  # fmt: skip
+        "guaranteed": {"nvidia.com/gpu": 4, "memory": "2Gi"},
+        "maximum": {"cpu": "1500m"},
+        "weight": 2,
+    }
     default = queue(book, "default")
     assert (default.settings, default.gpu_quota_milli) == ({"maximum": {"nvidia.com/gpu": 8}}, 8000)
     book.write(quota(None))
@@ -140,8 +146,10 @@ def test_a_moved_job_counts_where_it_is() -> None:
     book.write(ev.JobMoved(cause="cmd:m", job="2", queue="research/speech"))
     assert (queue(book, "research/vision").waiting, queue(book, "research/speech").waiting) == (1, 4)
     assert (job(book, "1").queue, job(book, "2").queue, job(book, "2_0").queue) == (
-        "research/speech", "research/speech", "research/vision",
-    )  # fmt: skip
+        "research/speech",
+        "research/speech",
+        "research/vision",
+    )
     book.write(offered("1", 2), offered("2_1", 3))
     assert queue(book, "research/speech").charged["gpu"] == 2000
     assert queue(book, "research").charged["gpu"] == 3000
@@ -308,8 +316,11 @@ def test_what_waits_in_a_removed_queue_waits_elsewhere() -> None:
     book.write(submitted("4", queue="research/vision", array=(0, 3)), submitted("5", queue="research/speech"))
     book.write(ev.QueueRemoved(cause="cmd:r", path="research/vision", move_to="research/speech"))
     assert {name: job(book, name).queue for name in "1234"} == {
-        "1": "research/speech", "2": "research/speech", "3": "research/vision", "4": "research/speech",
-    }  # fmt: skip
+        "1": "research/speech",
+        "2": "research/speech",
+        "3": "research/vision",
+        "4": "research/speech",
+    }
     assert queue(book, "research/speech").waiting == 1 + 1 + 4 + 1
     assert book.views.job_counts() == {"queued": 2, "held": 1, "cancelled": 1, "waiting": 4}
     book.write(offered("1"), offered("4_0", 2))
@@ -329,9 +340,14 @@ def test_a_job_behind_jobs_that_have_ended_waits_for_nothing() -> None:
         ev.JobCancelled(cause="c", job="2"),
     )
     states = [
-        (("1", "succeeded"), "queued"), (("1", "ended"), "queued"), (("1", "failed"), "scheduled"),
-        (("2", "failed"), "queued"), (("2", "ended"), "queued"), (("2", "succeeded"), "scheduled"), (("3", "ended"), "scheduled"),
-    ]  # fmt: skip
+        (("1", "succeeded"), "queued"),
+        (("1", "ended"), "queued"),
+        (("1", "failed"), "scheduled"),
+        (("2", "failed"), "queued"),
+        (("2", "ended"), "queued"),
+        (("2", "succeeded"), "scheduled"),
+        (("3", "ended"), "scheduled"),
+    ]
     for number, ((name, state), expected) in enumerate(states, 10):
         book.write(submitted(str(number), after=(ev.Dependency(job=name, state=state),)))  # type: ignore[arg-type] -- of a table
         assert job(book, str(number)).state == expected, (name, state)
@@ -373,9 +389,10 @@ def test_events_about_jobs_that_have_left_are_folded() -> None:
     """A reservation may end, and a preemption be declined, after its job has gone."""
     book = Logbook()
     book.write(
-        ev.ReservationEnded(cause="x", job="9", attempt=1), ev.PreemptionDeclined(cause="x", job="9", attempt=1),
+        ev.ReservationEnded(cause="x", job="9", attempt=1),
+        ev.PreemptionDeclined(cause="x", job="9", attempt=1),
         ev.ReservationMade(cause="x", job="9", attempt=1, nodes=("n1",)),
-    )  # fmt: skip
+    )
     assert {"ReservationEnded", "PreemptionDeclined", "ReservationMade"} <= NOT_MOVING.keys()
     assert not book.views.jobs.rows
 

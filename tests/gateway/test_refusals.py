@@ -43,10 +43,16 @@ async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[st
 @pytest.mark.parametrize(
     "job",
     [
-        {"queue": "a\nb"}, {"array": "1\n2"}, {"dependsOn": [{"job": "1\n2"}]}, {"resources": {"memory": "1\nGi"}},
-        {"gpu": {"computeCapability": "8\n0"}}, {"tolerations": [{"key": "a\nb"}]}, {"launcher": "a\nb"}, {"a\nb": 1},
+        {"queue": "a\nb"},
+        {"array": "1\n2"},
+        {"dependsOn": [{"job": "1\n2"}]},
+        {"resources": {"memory": "1\nGi"}},
+        {"gpu": {"computeCapability": "8\n0"}},
+        {"tolerations": [{"key": "a\nb"}]},
+        {"launcher": "a\nb"},
+        {"a\nb": 1},
     ],
-)  # fmt: skip
+)
 async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> None:
     """A line break in what was sent is spelled out: it would break the line that a terminal or a log prints."""
     async with World() as world:

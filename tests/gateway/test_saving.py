@@ -36,9 +36,11 @@ def yielded_after(*, saves: bool) -> api.Job:
 
 @pytest.mark.parametrize(
     ("saves", "lost", "told"),
-    [(True, 30, "and lost 30s since it had saved; now"),
-     (False, 100, "and lost 1m 40s of work, none of which it had reported as saved; now")],
-)  # fmt: skip
+    [
+        (True, 30, "and lost 30s since it had saved; now"),
+        (False, 100, "and lost 1m 40s of work, none of which it had reported as saved; now"),
+    ],
+)
 def test_who_has_yielded_says_what_it_has_lost(saves: bool, lost: int, told: str) -> None:
     """Since its last word, or since it started; and what that word was stays with the job."""
     job = yielded_after(saves=saves)

@@ -31,12 +31,26 @@ async def test_the_openapi_document_holds_together() -> None:
         document = (await world.http.get("/openapi.json")).json()
     paths = document["paths"]
     for method, path in (
-        ("post", "/v1/jobs"), ("get", "/v1/jobs"), ("get", "/v1/jobs/{job}"), ("post", "/v1/jobs/{job}:cancel"),
-        ("post", "/v1/jobs/{job}:hold"), ("post", "/v1/jobs/{job}:release"), ("get", "/v1/jobs/{job}/why"),
-        ("get", "/v1/jobs/{job}/logs"), ("post", "/v1/jobs:dryrun"), ("post", "/v1/events"), ("get", "/v1/events"),
-        ("get", "/v1/nodes"), ("get", "/v1/nodes/{node}"), ("post", "/v1/nodes/{node}:drain"), ("get", "/v1/queues"),
-        ("put", "/v1/queues/{path}"), ("get", "/v1/cluster"), ("post", "/v1/sql"), ("get", "/v1/commands/{command}"),
-    ):  # fmt: skip
+        ("post", "/v1/jobs"),
+        ("get", "/v1/jobs"),
+        ("get", "/v1/jobs/{job}"),
+        ("post", "/v1/jobs/{job}:cancel"),
+        ("post", "/v1/jobs/{job}:hold"),
+        ("post", "/v1/jobs/{job}:release"),
+        ("get", "/v1/jobs/{job}/why"),
+        ("get", "/v1/jobs/{job}/logs"),
+        ("post", "/v1/jobs:dryrun"),
+        ("post", "/v1/events"),
+        ("get", "/v1/events"),
+        ("get", "/v1/nodes"),
+        ("get", "/v1/nodes/{node}"),
+        ("post", "/v1/nodes/{node}:drain"),
+        ("get", "/v1/queues"),
+        ("put", "/v1/queues/{path}"),
+        ("get", "/v1/cluster"),
+        ("post", "/v1/sql"),
+        ("get", "/v1/commands/{command}"),
+    ):
         operation = paths[path][method]
         assert operation["responses"]["default"]["content"].keys() == {"application/problem+json"}
     schemas = document["components"]["schemas"]
@@ -65,10 +79,15 @@ async def test_answers_match_their_published_schemas() -> None:
         job = await world.submit(resources=gpus(1))
         document = (await world.http.get("/openapi.json")).json()
         for path, name in (
-            ("/v1/jobs", "JobPage"), (f"/v1/jobs/{job}", "Job"), ("/v1/nodes", "NodePage"), ("/v1/nodes/n1", "Node"),
-            ("/v1/queues", "QueuePage"), ("/v1/queues/default", "Queue"), (f"/v1/jobs/{job}/why", "Why"),
+            ("/v1/jobs", "JobPage"),
+            (f"/v1/jobs/{job}", "Job"),
+            ("/v1/nodes", "NodePage"),
+            ("/v1/nodes/n1", "Node"),
+            ("/v1/queues", "QueuePage"),
+            ("/v1/queues/default", "Queue"),
+            (f"/v1/jobs/{job}/why", "Why"),
             ("/v1/map", "ClusterMap"),
-        ):  # fmt: skip
+        ):
             schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
             Draft202012Validator(schema).validate((await world.http.get(path)).json())
         await world.start_explainer()
@@ -202,10 +221,18 @@ async def test_a_request_that_is_cut_off_is_no_request() -> None:
                 return next(pieces)
 
             scope = {
-                "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+                "type": "http",
+                "method": method,
+                "path": path,
+                "raw_path": path.encode(),
+                "query_string": b"",
                 "headers": [(b"content-type", b"application/json"), (b"content-length", b"100")],
-                "http_version": "1.1", "scheme": "http", "server": ("gateway", 80), "client": ("c", 1), "root_path": "",
-            }  # fmt: skip
+                "http_version": "1.1",
+                "scheme": "http",
+                "server": ("gateway", 80),
+                "client": ("c", 1),
+                "root_path": "",
+            }
             await world.gateway.app(scope, receive, send)
         assert world.commands_stored() == before
         assert not [message for message in sent if isinstance(message, dict) and message.get("status") == 500]
@@ -297,9 +324,10 @@ def test_kept_translations_are_the_commands_that_resolve_makes() -> None:
     encode = msgspec.json.Encoder(order="deterministic").encode
     translator = JobTranslator()
     for body in (
-        b'{"command":["true"]}', b'{"command":["a","\\"id\\":\\""],"name":"\\"id\\":\\""}',
+        b'{"command":["true"]}',
+        b'{"command":["a","\\"id\\":\\""],"name":"\\"id\\":\\""}',
         b'{"command":["x"],"resources":{"nvidia.com/gpu":8,"memory":"1Gi"},"array":"1-9","retries":{"max":2}}',
-    ):  # fmt: skip
+    ):
         for command_id in ("a-1", "a-2"):
             for key in ("", "f00d"):
                 slow = resolve(decode_job(body), command_id=command_id, user="ada", key=key)

@@ -58,20 +58,33 @@ async def test_a_query_is_passed_on() -> None:
         await asked.serve(house)
         good = await house.http.post("/v1/sql", json={"query": "SELECT 1", "limit": 5, "timeout_s": 2.5, "id": "q-1"})
         assert (good.status_code, good.json()["rows"], good.headers["x-fairlead-sequence"]) == (200, [[1]], "7")
-        assert asked.wishes == [{
-            "caller": {"user": "anonymous-admin", "role": "admin", "projects": []}, "query": "SELECT 1", "format": "json", "id": "q-1",
-            "limit": 5, "timeout_s": 2.5,
-        }]  # fmt: skip
+        assert asked.wishes == [
+            {
+                "caller": {"user": "anonymous-admin", "role": "admin", "projects": []},
+                "query": "SELECT 1",
+                "format": "json",
+                "id": "q-1",
+                "limit": 5,
+                "timeout_s": 2.5,
+            }
+        ]
 
 
 @pytest.mark.parametrize(
     ("accept", "parameter", "form"),
     [
-        ("*/*", "", "json"), ("", "", "json"), ("application/json", "", "json"), ("text/csv", "", "csv"),
-        ("text/html, text/csv;q=0.9", "", "csv"), ("application/vnd.apache.arrow.stream", "", "arrow"), ("text/csv", "arrow", "arrow"),
-        ("text/html", "json", "json"), ("application/*", "", "json"), ("text/html, */*", "", "json"),
+        ("*/*", "", "json"),
+        ("", "", "json"),
+        ("application/json", "", "json"),
+        ("text/csv", "", "csv"),
+        ("text/html, text/csv;q=0.9", "", "csv"),
+        ("application/vnd.apache.arrow.stream", "", "arrow"),
+        ("text/csv", "arrow", "arrow"),
+        ("text/html", "json", "json"),
+        ("application/*", "", "json"),
+        ("text/html, */*", "", "json"),
     ],
-)  # fmt: skip
+)
 async def test_forms(accept: str, parameter: str, form: str) -> None:
     """?format= decides, else the first of Accept that there is."""
     async with Gatehouse() as house:
@@ -115,9 +128,12 @@ async def test_errors_are_problems_in_every_form() -> None:
         await Asked(refuse).serve(house)
         for form in ("json", "csv", "arrow"):
             for code, message, status, field in (
-                ("sql_syntax", "no such thing", 422, "query"), ("bad_request", "timeout_s: expected less", 422, "timeout_s"),
-                ("busy", "16 queries are waiting", 503, None), ("internal", "x", 503, None), ("cancelled", "stopped as asked", 422, "query"),
-            ):  # fmt: skip
+                ("sql_syntax", "no such thing", 422, "query"),
+                ("bad_request", "timeout_s: expected less", 422, "timeout_s"),
+                ("busy", "16 queries are waiting", 503, None),
+                ("internal", "x", 503, None),
+                ("cancelled", "stopped as asked", 422, "query"),
+            ):
                 told |= {"code": code, "message": message}
                 got = await house.http.post("/v1/sql", json={"query": "x"}, params={"format": form})
                 fields = [error["field"] for error in got.json().get("errors", [])]
@@ -160,9 +176,17 @@ async def test_who_goes_away_cancels() -> None:
             pass
 
         scope = {
-            "type": "http", "method": "POST", "path": "/v1/sql", "query_string": b"", "http_version": "1.1", "scheme": "http",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "server": ("gateway", 80), "client": ("here", 1), "root_path": "",
-        }  # fmt: skip
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/sql",
+            "query_string": b"",
+            "http_version": "1.1",
+            "scheme": "http",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "server": ("gateway", 80),
+            "client": ("here", 1),
+            "root_path": "",
+        }
         request = asyncio.create_task(house.gateway.app(scope, receive, send))
         await until(lambda: bool(asked.cancelled))
         ended.set()

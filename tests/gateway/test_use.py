@@ -14,10 +14,30 @@ from tests.gateway.gatehouse import Gatehouse
 USES = JobUses(
     sequence=7,
     items=[
-        JobUse(job="812", attempt=1, gpus=8, measured=8, utilization_pct=87.5, memory_used_mib=4096, power_mw=2_000_000, at_ns=10**18, simulated=True),
-        JobUse(job="813", attempt=2, gpus=1, measured=0, utilization_pct=None, memory_used_mib=None, power_mw=None, at_ns=None, simulated=False),
+        JobUse(
+            job="812",
+            attempt=1,
+            gpus=8,
+            measured=8,
+            utilization_pct=87.5,
+            memory_used_mib=4096,
+            power_mw=2_000_000,
+            at_ns=10**18,
+            simulated=True,
+        ),
+        JobUse(
+            job="813",
+            attempt=2,
+            gpus=1,
+            measured=0,
+            utilization_pct=None,
+            memory_used_mib=None,
+            power_mw=None,
+            at_ns=None,
+            simulated=False,
+        ),
     ],
-)  # fmt: skip
+)
 
 
 async def test_it_is_passed_on_as_its_schema_says() -> None:
@@ -42,8 +62,16 @@ async def test_it_is_passed_on_as_its_schema_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [{}, {"jobs": ""}, {"jobs": "812,"}, {"jobs": "812,x"}, {"jobs": ",".join(map(str, range(1, JOBS_MAX + 2)))}, {"jobs": "1", "job": "2"}]
-)  # fmt: skip
+    "query",
+    [
+        {},
+        {"jobs": ""},
+        {"jobs": "812,"},
+        {"jobs": "812,x"},
+        {"jobs": ",".join(map(str, range(1, JOBS_MAX + 2)))},
+        {"jobs": "1", "job": "2"},
+    ],
+)
 async def test_bad_parameters_are_named(query: dict[str, str]) -> None:
     """A 422 that names the parameter."""
     async with Gatehouse() as house:

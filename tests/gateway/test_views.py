@@ -149,10 +149,13 @@ def test_a_node_has_one_state() -> None:
     row = book.views.nodes.rows["n1"]
     states: list[str] = []
     for event in (
-        ev.NodeCordoned(cause="cmd:1", node="n1", reason="fan"), ev.NodeDraining(cause="cmd:2", node="n1", reason="bios"),
-        ev.NodeDrained(cause="clock", node="n1"), ev.NodeLost(cause="clock", node="n1", silent_ns=1),
-        ev.NodeReturned(cause="beat", node="n1"), ev.NodeUncordoned(cause="cmd:3", node="n1"),
-    ):  # fmt: skip
+        ev.NodeCordoned(cause="cmd:1", node="n1", reason="fan"),
+        ev.NodeDraining(cause="cmd:2", node="n1", reason="bios"),
+        ev.NodeDrained(cause="clock", node="n1"),
+        ev.NodeLost(cause="clock", node="n1", silent_ns=1),
+        ev.NodeReturned(cause="beat", node="n1"),
+        ev.NodeUncordoned(cause="cmd:3", node="n1"),
+    ):
         book.write(event)
         states.append(node_document(book.views, row).state)
     assert states == ["cordoned", "draining", "drained", "lost", "drained", "ready"]
@@ -211,10 +214,12 @@ def test_a_snapshot_restores_equal_views() -> None:
     )
     book.write(
         ev.PoolConfigured(cause="cmd:p", pool="a100", settings=PoolSettings(prices={"A100": 2500})),
-        configured("team", guaranteed={"gpu": 4000}, budget=Budget(gpu_milli_s=10)), submitted("4", queue="team"),
+        configured("team", guaranteed={"gpu": 4000}, budget=Budget(gpu_milli_s=10)),
+        submitted("4", queue="team"),
         ev.BudgetReached(cause="clock", queue="team", percent=80, spent=8, budget=10, period_ns=START_NS),
-        deferred("4", "budget", "team"), ev.ReservationRequested(cause="clock", job="4", attempt=1, waited_ns=5),
-    )  # fmt: skip
+        deferred("4", "budget", "team"),
+        ev.ReservationRequested(cause="clock", job="4", attempt=1, waited_ns=5),
+    )
     book.write(
         offered("1"), placed("1", "n1", "n2", gpus=8), offered("2_0", 2), offered("3", 3), unplaceable("3", free_gpus=2)
     )

@@ -42,9 +42,15 @@ def seen_by_queue(job: LiveJob, now_ns: int) -> tuple[Any, ...]:
     running_ns = now_ns - job.started_ns if job.started_ns else 0
     unborn = job.unborn if isinstance(job, Array) else None
     return (
-        job.state, job.lane.leaf.queue.path, job.user, max(1, job.attempt), priority_of(job.order), job.aged, unborn,
+        job.state,
+        job.lane.leaf.queue.path,
+        job.user,
+        max(1, job.attempt),
+        priority_of(job.order),
+        job.aged,
+        unborn,
         0 if unborn is not None else job.used_ns + running_ns,
-    )  # fmt: skip
+    )
 
 
 def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
@@ -52,9 +58,15 @@ def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
     row = views.jobs.rows[job]
     unborn = row.elements["waiting"] if row.elements is not None else None
     return (
-        row.state, row.queue, row.user, row.attempt, row.priority, row.aged, unborn,
+        row.state,
+        row.queue,
+        row.user,
+        row.attempt,
+        row.priority,
+        row.aged,
+        unborn,
         0 if unborn is not None else used(row, views.at_ns),
-    )  # fmt: skip
+    )
 
 
 def every_job_has_a_reason(views: Views, rows: Iterable[JobRow]) -> None:

@@ -37,8 +37,9 @@ async def test_changes_say_what_would_start_it() -> None:
         answer = await world.why(job)
         reason = answer["reason"]
         assert (reason["code"], reason["message"]) == (
-            "maximum", f"queue {VISION} is at 6 of 8 GPUs; this needs 4",
-        )  # fmt: skip
+            "maximum",
+            f"queue {VISION} is at 6 of 8 GPUs; this needs 4",
+        )
         assert reason["detail"]["ahead"] == 0
         assert kinds_of(answer) == {
             "wait": f"starts when 2 GPUs of {VISION} are given back",

@@ -18,8 +18,16 @@ def kept(**fields: object) -> ev.ReservationMade:
     return msgspec.structs.replace(ev.ReservationMade(cause="c", job="2", attempt=1, nodes=("n1",)), **fields)
 
 
-EVENTS: list[ev.Event] = [joined(), submitted("1"), submitted("2", 8), submitted("3"), offered("1"), placed("1"),
-                          offered("2", 2), unplaceable("2", nodes=1, total=8, free_gpus=1)]  # fmt: skip
+EVENTS: list[ev.Event] = [
+    joined(),
+    submitted("1"),
+    submitted("2", 8),
+    submitted("3"),
+    offered("1"),
+    placed("1"),
+    offered("2", 2),
+    unplaceable("2", nodes=1, total=8, free_gpus=1),
+]
 KNOWN = kept(start_ns=FROM_NS, basis="limits", waits_for=("1",))
 
 

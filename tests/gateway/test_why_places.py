@@ -97,10 +97,13 @@ def test_nothing_is_free() -> None:
     ("wanted", "said"),
     [
         (request(4, cpu=40), "2 lack free CPUs; the most that is left on one of them with free GPUs is 24 CPUs, on n2"),
-        (request(4, memory_gib=500), "2 lack free memory; the most that is left on one of them with free GPUs is 412Gi of memory, on n1"),
+        (
+            request(4, memory_gib=500),
+            "2 lack free memory; the most that is left on one of them with free GPUs is 412Gi of memory, on n1",
+        ),
         (request(0, cpu=40), "2 lack free CPUs; the most that is left on one of them is 24 CPUs, on n2"),
     ],
-)  # fmt: skip
+)
 def test_gpus_are_free_and_cpus_or_memory_are_not(wanted: Request, said: str) -> None:
     """How much the best node has left of what is short."""
     world = cluster(2)

@@ -203,9 +203,13 @@ def test_a_word_counts_for_those_that_are_alike() -> None:
     """Of the same queue with the same request; a user's limit for that user only, an array's for that array."""
     limit = {"resource": "gpu", "held": 8000, "needed": 1000, "ceiling": 8000}
     events: list[ev.Event] = [
-        submitted("1"), submitted("2"), submitted("3", user="bob"), submitted("4", 2), submitted("5", queue="other"),
+        submitted("1"),
+        submitted("2"),
+        submitted("3", user="bob"),
+        submitted("4", 2),
+        submitted("5", queue="other"),
         submitted("6", array=(0, 3), array_limit=1),
-    ]  # fmt: skip
+    ]
     for reason, alike in (
         (deferred("1", "maximum", "default", **limit), {"1", "2", "3", "6"}),
         (deferred("1", "user_limit", "default", **limit), {"1", "2", "6"}),
@@ -230,11 +234,18 @@ def test_a_word_ends_with_the_next_offer_of_its_class() -> None:
 def yielded(rule: str, *more: ev.Event) -> list[ev.Event]:
     """Job 1 of research/speech runs and is asked to yield to job 2 of research/vision."""
     return [
-        joined(), configured("research"), configured("research/speech", guaranteed={"gpu": 4000}), configured("research/vision"),
+        joined(),
+        configured("research"),
+        configured("research/speech", guaranteed={"gpu": 4000}),
+        configured("research/vision"),
         submitted(gpus=8, queue="research/speech", priority=50, grace_ns=120 * SECOND_NS),
         submitted("2", 8, queue="research/vision", priority=70),
-        offered(), placed(gpus=8), started(), preempting("1", "2", rule), *more,
-    ]  # fmt: skip
+        offered(),
+        placed(gpus=8),
+        started(),
+        preempting("1", "2", rule),
+        *more,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -263,20 +274,32 @@ def test_a_team_without_a_guarantee_of_its_own_is_over_that_of_its_queues() -> N
     """Across teams it is theirs that counts: what the queues below them are guaranteed together."""
     reason = why(
         [
-            joined(), configured("org/x", guaranteed={"gpu": 2000}), configured("org/y", guaranteed={"gpu": 2000}),
-            configured("prod", guaranteed={"gpu": 4000}), submitted(gpus=8, queue="org/x"), submitted("2", 4, queue="prod"),
-            offered(), placed(gpus=8), started(), preempting("1", "2", "over_guarantee"),
+            joined(),
+            configured("org/x", guaranteed={"gpu": 2000}),
+            configured("org/y", guaranteed={"gpu": 2000}),
+            configured("prod", guaranteed={"gpu": 4000}),
+            submitted(gpus=8, queue="org/x"),
+            submitted("2", 4, queue="prod"),
+            offered(),
+            placed(gpus=8),
+            started(),
+            preempting("1", "2", "over_guarantee"),
         ]
-    )  # fmt: skip
+    )
     assert "(queue org used 4 GPUs over its guarantee, which prod was owed)" in reason.message
 
 
 def test_a_limit_on_borrowing_adds_to_what_the_queues_below_are_guaranteed() -> None:
     """The views' own look at the limits counts it so, too, where the queue has said nothing."""
     events = [
-        joined(), configured("org", borrowing={"gpu": 2000}), configured("org/x", guaranteed={"gpu": 4000}),
-        submitted(gpus=5, queue="org/x"), offered(), placed(gpus=5), started(),
-    ]  # fmt: skip
+        joined(),
+        configured("org", borrowing={"gpu": 2000}),
+        configured("org/x", guaranteed={"gpu": 4000}),
+        submitted(gpus=5, queue="org/x"),
+        offered(),
+        placed(gpus=5),
+        started(),
+    ]
     assert why([*events, submitted("2", 1, queue="org/x")], "2").code == "waiting_turn"
     reason = why([*events, submitted("2", 2, queue="org/x")], "2")
     assert reason.message == "queue org is at 5 of 6 GPUs (4 guaranteed, 2 borrowed at most); this needs 2"
@@ -362,9 +385,13 @@ def test_the_numbers_of_a_full_maximum_are_those_of_now() -> None:
 def test_a_maximum_is_found_before_the_queue_says_so() -> None:
     """Anywhere above, by what is charged; also of old logs, which have no words of the queue."""
     events: list[ev.Event] = [
-        configured("a", maximum={"cpu": 1500}), configured("a/b"), configured("a/c"), submitted("9", 0, queue="a/c"),
-        offered("9"), submitted(gpus=0, queue="a/b"),
-    ]  # fmt: skip
+        configured("a", maximum={"cpu": 1500}),
+        configured("a/b"),
+        configured("a/c"),
+        submitted("9", 0, queue="a/c"),
+        offered("9"),
+        submitted(gpus=0, queue="a/b"),
+    ]
     reason = why(events)
     assert (reason.code, reason.message) == ("maximum", "queue a is at 1 of 1.500 CPUs; this needs 1")
     assert "decided_for" not in reason.detail

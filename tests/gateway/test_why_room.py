@@ -14,9 +14,13 @@ from tests.gateway.test_why_places import cluster, views_of
 from tests.placer.world import World, inventory, request
 
 SHARES = st.builds(
-    Request, gpu_milli=st.sampled_from((100, 300, 500, 700)), gpu_parts=st.just(1), cpu_milli=st.just(1000),
-    memory_mib=st.just(1024), gpu_memory_mib=st.sampled_from((0, 0, 10240, 20480)),
-)  # fmt: skip
+    Request,
+    gpu_milli=st.sampled_from((100, 300, 500, 700)),
+    gpu_parts=st.just(1),
+    cpu_milli=st.just(1000),
+    memory_mib=st.just(1024),
+    gpu_memory_mib=st.sampled_from((0, 0, 10240, 20480)),
+)
 PAIRS = st.builds(Request, gpu_milli=st.sampled_from((600, 1000)), gpu_parts=st.just(2), cpu_milli=st.just(1000))
 WHOLE = st.builds(request, st.integers(1, 2), cpu=st.sampled_from((1, 20)), nodes=st.integers(1, 2))
 WANTED = st.one_of(SHARES, PAIRS, WHOLE)

@@ -24,8 +24,11 @@ from tests.telemetry.sql.attacks import ATTACKS
 
 #: So that a crowd is refused, and slow clients are closed, within seconds.
 BOUNDS = {
-    "FAIRLEAD_HTTP_CONNECTIONS": "300", "FAIRLEAD_HTTP_REQUEST_S": "3", "FAIRLEAD_HTTP_REFUSALS": "0", "FAIRLEAD_OUTPUT_MIB": "64",
-}  # fmt: skip
+    "FAIRLEAD_HTTP_CONNECTIONS": "300",
+    "FAIRLEAD_HTTP_REQUEST_S": "3",
+    "FAIRLEAD_HTTP_REFUSALS": "0",
+    "FAIRLEAD_OUTPUT_MIB": "64",
+}
 CROWD = 450
 CLOSED_S = 60.0
 RACERS = 40

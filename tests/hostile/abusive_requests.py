@@ -88,9 +88,27 @@ REFUSED_JOBS = (
 
 #: Values of path and query parameters; answers must not be errors of the server.
 VALUES = (
-    "", "0", "-1", "1e9999", "99999999999999999999999", "NaN", "%00", "%0A", "%ff%fe", "..%2f..%2fetc%2fpasswd", "'%20OR%201=1--", "%3E", "*",
-    "%F0%9F%98%80", "x" * 3000, "%25s%25n", "true", "sim-1%00", "{}", "%5B1%5D",
-)  # fmt: skip
+    "",
+    "0",
+    "-1",
+    "1e9999",
+    "99999999999999999999999",
+    "NaN",
+    "%00",
+    "%0A",
+    "%ff%fe",
+    "..%2f..%2fetc%2fpasswd",
+    "'%20OR%201=1--",
+    "%3E",
+    "*",
+    "%F0%9F%98%80",
+    "x" * 3000,
+    "%25s%25n",
+    "true",
+    "sim-1%00",
+    "{}",
+    "%5B1%5D",
+)
 #: Bodies for every route that takes one. None of them is a change that anybody could mean.
 BODIES = (b"", b"{", b"null", b"7", b'{"no such field":1}', b"\xff", b"[" * 5000, b'{"reason":"\\ud800"}')
 #: A parameter that stands for a thing; nothing has this name.

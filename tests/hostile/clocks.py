@@ -48,9 +48,12 @@ class _Shifted(Supervisor):
         """Load the library into each process but the server."""
         if spec.name in PARTS:
             shifted = {
-                "LD_PRELOAD": str(LIBRARIES[0]), "FAKETIME_TIMESTAMP_FILE": str(Path(os.environ[OFFSETS]) / spec.name),
-                "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-            }  # fmt: skip
+                "LD_PRELOAD": str(LIBRARIES[0]),
+                "FAKETIME_TIMESTAMP_FILE": str(Path(os.environ[OFFSETS]) / spec.name),
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+            }
             spec = spec._replace(env={**spec.env, **shifted})
         super().add(spec)
 

@@ -22,9 +22,17 @@ OWN = (subjects.report("n1"), subjects.beat("n1"), subjects.sample("n1"), subjec
 DESIRED, SPECS = "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"
 #: Where an answer of the server's would do harm.
 ELSEWHERE = (
-    subjects.log("queue"), subjects.log("placer"), subjects.cmd("queue"), subjects.cmd("placer"), "$KV.DESIRED.n2", "$KV.LEASE.queue",
-    subjects.confirm("n2"), subjects.report("n2"), subjects.sample("n2"), subjects.rpc("queue", "state"),
-)  # fmt: skip
+    subjects.log("queue"),
+    subjects.log("placer"),
+    subjects.cmd("queue"),
+    subjects.cmd("placer"),
+    "$KV.DESIRED.n2",
+    "$KV.LEASE.queue",
+    subjects.confirm("n2"),
+    subjects.report("n2"),
+    subjects.sample("n2"),
+    subjects.rpc("queue", "state"),
+)
 HEADERS = (
     {"Nats_Rollup": "all"}, {"Nats_Rollup": "sub"}, {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1"}, {"Nats_TTL": "1s"},
     {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1", "Nats_Batch_Commit": "1"}, {"Nats_Msg_Id": "x"}, {"Nats_Expected_Stream": "LOG"},
@@ -35,9 +43,15 @@ HEADERS = (
     {"Nats_Stream_Source": "LOG 1 > >"}, {"Nats_Required_Api_Level": "99"}, {"Status": "503"},
 )  # fmt: skip
 QUESTIONS = (
-    b'{"seq":1}', b'{"last_by_subj":"$KV.DESIRED.n2"}', b'{"multi_last":["$KV.>"]}', b'{"next_by_subj":"$KV.>","batch":9}',
-    b'{"next_by_subj":"$KV.DESIRED.n2","seq":1}', b'{"batch":100,"seq":1}', b"{", b"\xff" * 100,
-)  # fmt: skip
+    b'{"seq":1}',
+    b'{"last_by_subj":"$KV.DESIRED.n2"}',
+    b'{"multi_last":["$KV.>"]}',
+    b'{"next_by_subj":"$KV.>","batch":9}',
+    b'{"next_by_subj":"$KV.DESIRED.n2","seq":1}',
+    b'{"batch":100,"seq":1}',
+    b"{",
+    b"\xff" * 100,
+)
 
 
 def node_key(directory: Path, tries: int, seed: int) -> list[Row]:

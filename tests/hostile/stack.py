@@ -64,9 +64,13 @@ class Stack:
     ) -> "subprocess.CompletedProcess[str]":
         """Run the command as a person would. Raises AssertionError with its words where it fails and `check` is set."""
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", *words], env=self.environment, capture_output=True, text=True,
-            timeout=within_s, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "fairlead", *words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=within_s,
+            check=False,
+        )
         if check and done.returncode:
             raise AssertionError(f"fairlead {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done

@@ -12,9 +12,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOP_LEVEL = (
-    ".ci", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "Makefile", "compose.yaml", "requirements.lock",
-    "bench", "bus", "cli", "deploy", "docs", "replay", "schemas", "services", "tests",
-)  # fmt: skip
+    ".ci",
+    "README.md",
+    "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    "Makefile",
+    "compose.yaml",
+    "requirements.lock",
+    "bench",
+    "bus",
+    "cli",
+    "deploy",
+    "docs",
+    "replay",
+    "schemas",
+    "services",
+    "tests",
+)
 BINARY = {".pyc", ".gz", ".zst", ".parquet", ".duckdb", ".png", ".so"}
 #: Both spellings, because an index may be asked for either: a name that nobody has taken yet can be taken tomorrow.
 NAMES = r"""fairlead(?:[-_.]cluster)?(?=[\s"'`\[=<>~!;,)]|$)"""

@@ -69,6 +69,15 @@ def test_rooms_are_large_enough_to_live_in() -> None:
     assert sum(count < measure.SMALL for count in lines) <= SMALL_FILES_MAX
 
 
+#: Statements that the formatter skips: tables of data that are read as tables.
+SKIPPED_MAX = 100
+
+
+def test_the_formatter_is_obeyed() -> None:
+    """A table of data may stand as its author has laid it out; code may not."""
+    assert measure.skipped_statements() < SKIPPED_MAX
+
+
 #: Class names that two packages share on purpose: one concept, seen by both.
 SHARED_CLASSES = frozenset({"RequestClass"})
 

@@ -131,43 +131,67 @@ def smalls(limits: list[int], lasts: st.SearchStrategy[int], units: int = 2) -> 
 clusters = st.lists(st.sampled_from([2, 4, 4, 8]), min_size=1, max_size=4)
 there = [20 * MINUTE, 60 * MINUTE, 90 * MINUTE, 240 * MINUTE]
 bigs = st.builds(
-    request, st.sampled_from([2, 3, 4, 8]), nodes=st.sampled_from([1, 1, 2]), cpu=st.integers(1, 12),
+    request,
+    st.sampled_from([2, 3, 4, 8]),
+    nodes=st.sampled_from([1, 1, 2]),
+    cpu=st.integers(1, 12),
     require=st.sampled_from([(), (), ("rack",)]),
-)  # fmt: skip
+)
 always = st.just(100)
 
 
-@given(clusters, st.lists(smalls(there, st.sampled_from([10, 60, 100])), min_size=2, max_size=8), bigs,
-       st.lists(smalls([0, 0, 2 * MINUTE, 10 * MINUTE, 50 * MINUTE], st.sampled_from([10, 100])), max_size=10))  # fmt: skip
+@given(
+    clusters,
+    st.lists(smalls(there, st.sampled_from([10, 60, 100])), min_size=2, max_size=8),
+    bigs,
+    st.lists(smalls([0, 0, 2 * MINUTE, 10 * MINUTE, 50 * MINUTE], st.sampled_from([10, 100])), max_size=10),
+)
 @settings(max_examples=60, deadline=None)
 @example([8], [Small(0, request(4), 3600, 100, 0)], request(6), [Small(1, request(1), 0, 100, 0)] * 3)
 @example(  # a gang comes as a guest in the moment in which the start is said anew, by the end of that very gang
     [2, 4, 4, 4],
     [Small(0, request(2, nodes=2, cpu=0), 1200, 100, 0), Small(0, request(2, nodes=2, cpu=4), 5400, 60, 50)],
     request(3, nodes=2, cpu=2, require=("rack",)),
-    [Small(111, request(1, nodes=1, cpu=5), 0, 10, 50), Small(161, request(1, nodes=2, cpu=0), 0, 10, 0),
-     Small(210, request(1, nodes=1, cpu=1), 0, 100, 100), Small(238, request(1, nodes=1, cpu=1), 3000, 10, 100),
-     Small(330, request(2, nodes=2, cpu=3), 120, 100, 100), Small(494, request(1, nodes=1, cpu=1), 0, 100, 100)],
-)  # fmt: skip
+    [
+        Small(111, request(1, nodes=1, cpu=5), 0, 10, 50),
+        Small(161, request(1, nodes=2, cpu=0), 0, 10, 0),
+        Small(210, request(1, nodes=1, cpu=1), 0, 100, 100),
+        Small(238, request(1, nodes=1, cpu=1), 3000, 10, 100),
+        Small(330, request(2, nodes=2, cpu=3), 120, 100, 100),
+        Small(494, request(1, nodes=1, cpu=1), 0, 100, 100),
+    ],
+)
 @example(  # a job without a limit runs for longer than others of its kind did: the estimate passes, and nothing else is known
     [4, 4, 4],
-    [Small(0, request(0, nodes=1, cpu=0), 1200, 10, 0), Small(0, request(0, nodes=1, cpu=3), 1200, 60, 0),
-     Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0), Small(0, request(2, nodes=1, cpu=4), 1200, 60, 0),
-     Small(0, request(0, nodes=1, cpu=0), 1200, 10, 0), Small(0, request(0, nodes=2, cpu=5), 1200, 60, 0),
-     Small(0, request(1, nodes=1, cpu=3), 1200, 60, 0), Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0)],
+    [
+        Small(0, request(0, nodes=1, cpu=0), 1200, 10, 0),
+        Small(0, request(0, nodes=1, cpu=3), 1200, 60, 0),
+        Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0),
+        Small(0, request(2, nodes=1, cpu=4), 1200, 60, 0),
+        Small(0, request(0, nodes=1, cpu=0), 1200, 10, 0),
+        Small(0, request(0, nodes=2, cpu=5), 1200, 60, 0),
+        Small(0, request(1, nodes=1, cpu=3), 1200, 60, 0),
+        Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0),
+    ],
     request(4, nodes=1, cpu=1, require=()),
     [Small(0, request(0, nodes=1, cpu=0), 0, 10, 0)] * 4
     + [Small(0, request(1, nodes=1, cpu=0), 0, 10, 0), Small(0, request(1, nodes=2, cpu=5), 0, 10, 0)],
-)  # fmt: skip
+)
 @example(  # the same where another node has a start by limits
     [4, 4, 4],
-    [Small(0, request(0, nodes=1, cpu=3), 1200, 60, 0), Small(0, request(2, nodes=1, cpu=4), 14400, 10, 0),
-     Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0), Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0),
-     Small(0, request(0, nodes=1, cpu=0), 1200, 10, 0), Small(0, request(0, nodes=2, cpu=5), 1200, 100, 0),
-     Small(0, request(0, nodes=2, cpu=2), 1200, 10, 0), Small(0, request(1, nodes=1, cpu=4), 1200, 100, 0)],
+    [
+        Small(0, request(0, nodes=1, cpu=3), 1200, 60, 0),
+        Small(0, request(2, nodes=1, cpu=4), 14400, 10, 0),
+        Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0),
+        Small(0, request(2, nodes=1, cpu=0), 5400, 10, 0),
+        Small(0, request(0, nodes=1, cpu=0), 1200, 10, 0),
+        Small(0, request(0, nodes=2, cpu=5), 1200, 100, 0),
+        Small(0, request(0, nodes=2, cpu=2), 1200, 10, 0),
+        Small(0, request(1, nodes=1, cpu=4), 1200, 100, 0),
+    ],
     request(4, nodes=1, cpu=1, require=()),
     [Small(158, request(0, nodes=1, cpu=0), 3000, 10, 0), Small(0, request(1, nodes=1, cpu=0), 0, 10, 0)],
-)  # fmt: skip
+)
 def test_every_start_that_was_said_is_kept(
     nodes: list[int], early: list[Small], big: Request, later: list[Small]
 ) -> None:
@@ -179,15 +203,25 @@ def test_every_start_that_was_said_is_kept(
         assert play.began_ns <= min(play.said)
 
 
-@given(clusters, st.lists(smalls(there, always, 1), min_size=2, max_size=8), bigs,
-       st.lists(smalls([0, 2 * MINUTE, 10 * MINUTE, 50 * MINUTE], always), max_size=10))  # fmt: skip
+@given(
+    clusters,
+    st.lists(smalls(there, always, 1), min_size=2, max_size=8),
+    bigs,
+    st.lists(smalls([0, 2 * MINUTE, 10 * MINUTE, 50 * MINUTE], always), max_size=10),
+)
 @settings(max_examples=60, deadline=None)
 @example(  # two end in the very moment that was said, the one in the way last: nobody may slip in between
     [4, 4, 8],
-    [Small(0, request(0), 3600, 100, 50), Small(0, request(4), 3600, 100, 100), Small(0, request(4), 5400, 100, 0),
-     Small(0, request(1), 3600, 100, 50), Small(0, request(4), 3600, 100, 100)],
-    request(4), [Small(0, request(1), 0, 100, 0)],
-)  # fmt: skip
+    [
+        Small(0, request(0), 3600, 100, 50),
+        Small(0, request(4), 3600, 100, 100),
+        Small(0, request(4), 5400, 100, 0),
+        Small(0, request(1), 3600, 100, 50),
+        Small(0, request(4), 3600, 100, 100),
+    ],
+    request(4),
+    [Small(0, request(1), 0, 100, 0)],
+)
 def test_it_starts_no_later_than_without_them(
     nodes: list[int], early: list[Small], big: Request, later: list[Small]
 ) -> None:

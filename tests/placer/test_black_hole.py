@@ -23,9 +23,7 @@ def on(node: str) -> Request:
     return request(1, selector=(f"kubernetes.io/hostname={node}",))
 
 
-def run(
-    world: World, node: str, user: str, *, code: int = 1, lasting: int = 5, file: str = ""
-) -> list[ev.Event]:  # fmt: skip
+def run(world: World, node: str, user: str, *, code: int = 1, lasting: int = 5, file: str = "") -> list[ev.Event]:
     """A job of the user's that must go to the node, and what comes of its end there."""
     offer(world, on(node), user, file=file)
     job = str(world.jobs)
@@ -137,9 +135,12 @@ def test_three_jobs_that_failed_here_and_do_well_elsewhere_put_the_node_in_quara
         world.start(node, job, attempt=2)
         events = world.exit(node, job, attempt=2)
     assert events[1] == ev.NodeQuarantined(
-        cause="clock", node="n1", setter="health", reason="3 different jobs failed fast here and not elsewhere",
+        cause="clock",
+        node="n1",
+        setter="health",
+        reason="3 different jobs failed fast here and not elsewhere",
         jobs=("3", "4", "5"),
-    )  # fmt: skip
+    )
     assert world.core.state.nodes["n1"].held == {}
 
 

@@ -182,9 +182,10 @@ def test_they_fit_elsewhere_in_whatever_order_they_come_back() -> None:
 @settings(max_examples=100, deadline=None)
 @example(nodes=4, jobs=[(1, 1), (1, 1), (1, 1), (2, 1), (2, 1), (2, 1), (2, 1)], wanted=(4, 1))
 @given(
-    nodes=st.integers(3, 5), jobs=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=3, max_size=9),
+    nodes=st.integers(3, 5),
+    jobs=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=3, max_size=9),
     wanted=st.tuples(st.integers(3, 4), st.integers(1, 2)),
-)  # fmt: skip
+)
 def test_every_plan_holds(nodes: int, jobs: list[tuple[int, int]], wanted: tuple[int, int]) -> None:
     """Carried out, the big job starts where the plan says, and each run that was moved finds a place at once."""
     world = World()

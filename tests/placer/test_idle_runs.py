@@ -25,12 +25,19 @@ def lie_idle(world: World, *jobs: str, attempt: int = 1, rule: Any = "utilizatio
         "telemetry",
         [
             ev.ReclaimRequested(
-                cause="clock", job=job, attempt=attempt, scope="global", rule=rule, action="stop", on_demand=True,
-                since_ns=1, evidence=EVIDENCE,
+                cause="clock",
+                job=job,
+                attempt=attempt,
+                scope="global",
+                rule=rule,
+                action="stop",
+                on_demand=True,
+                since_ns=1,
+                evidence=EVIDENCE,
             )
             for job in jobs
         ],
-    )  # fmt: skip
+    )
 
 
 def used_again(world: World, job: str) -> None:

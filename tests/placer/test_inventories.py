@@ -45,7 +45,7 @@ def fault_with(found: Inventory) -> str:
         Inventory(gpus=(cut("m" * 100),)),
         Inventory(gpus=(cut("MIG-1", profile="p" * 33),)),
     ],
-)  # fmt: skip
+)
 def test_an_inventory_beyond_its_bounds_is_out_of_contract(found: Inventory) -> None:
     """Its sums could not be written, its names would fill every placement."""
     assert fault_with(found)
@@ -62,10 +62,16 @@ INSIDE = played_inside("dgx-a100")
         (replace(INSIDE, pcie=INSIDE.pcie[:4]), "inside: pcie: expected 8 rows of 8, found rows of [8, 8, 8, 8]"),
         (replace(INSIDE, nvlinks=((65,) * 8,) * 8), "inside: nvlinks: expected 0 to 64 links and none to itself"),
         (replace(INSIDE, nics=("n" * 64, *INSIDE.nics[1:])), "inside: nics: expected names of 1 to 63 characters"),
-        (replace(INSIDE, numa_nodes=(NumaNode(node=0, cpus="0-9999"),)), "inside: numa_nodes: node 0: expected rising CPU"),
-        (replace(INSIDE, numa_nodes=(NumaNode(node=0, cpus=" " * 32768),)), "inside: expected at most 32768 bytes, found"),
+        (
+            replace(INSIDE, numa_nodes=(NumaNode(node=0, cpus="0-9999"),)),
+            "inside: numa_nodes: node 0: expected rising CPU",
+        ),
+        (
+            replace(INSIDE, numa_nodes=(NumaNode(node=0, cpus=" " * 32768),)),
+            "inside: expected at most 32768 bytes, found",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_inside_that_makes_no_sense_is_refused(inside: NodeTopology, message: str) -> None:
     """With the field, what was expected and what was found."""
     found = Inventory(gpus=SimulatedDevices("n1", "dgx-a100").gpus(), inside=inside)
@@ -95,12 +101,18 @@ def test_a_boot_id_has_its_bound() -> None:
 
 JOINS = {
     "nothing but names": (1000, Inventory()),
-    "a machine with a known inside": (100, Inventory(
-        gpus=SimulatedDevices("n", "dgx-a100").gpus(), cpu_milli=256_000, labels=SimulatedDevices("n", "dgx-a100").labels(),
-        inside=played_inside("dgx-a100"), taints=("team=vision:NoSchedule",),
-    )),
+    "a machine with a known inside": (
+        100,
+        Inventory(
+            gpus=SimulatedDevices("n", "dgx-a100").gpus(),
+            cpu_milli=256_000,
+            labels=SimulatedDevices("n", "dgx-a100").labels(),
+            inside=played_inside("dgx-a100"),
+            taints=("team=vision:NoSchedule",),
+        ),
+    ),
     "as much as may be": (20, Inventory(hostname="h" * (INVENTORY_BYTES_MAX - 64))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("count", "found"), JOINS.values(), ids=JOINS)

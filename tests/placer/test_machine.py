@@ -132,9 +132,12 @@ class PlacerMachine(RuleBasedStateMachine):
         self.send(node)
 
     @rule(
-        gpus=st.sampled_from([0, 1, 1, 2, 2, 2, 5, 8]), nodes=st.integers(1, 3), cpu=st.integers(0, 4), pool=pools,
+        gpus=st.sampled_from([0, 1, 1, 2, 2, 2, 5, 8]),
+        nodes=st.integers(1, 3),
+        cpu=st.integers(0, 4),
+        pool=pools,
         limit_s=st.sampled_from([0, 0, 1, 100, 1000]),
-    )  # fmt: skip
+    )
     def offer(self, gpus: int, nodes: int, cpu: int, pool: str, limit_s: int = 0) -> None:
         self.absorb(self.world.offer(request(gpus, nodes=nodes, cpu=cpu, pool=pool), limit_s=limit_s))
 
@@ -264,9 +267,11 @@ class PlacerMachine(RuleBasedStateMachine):
     @rule(node=node_names, kind=st.sampled_from(["cordon", "uncordon", "drain", "drain now"]))
     def order(self, node: str, kind: str) -> None:
         command = {
-            "cordon": CordonNode(id="1", node=node), "uncordon": UncordonNode(id="2", node=node),
-            "drain": DrainNode(id="3", node=node), "drain now": DrainNode(id="4", node=node, deadline_ns=SECOND),
-        }[kind]  # fmt: skip
+            "cordon": CordonNode(id="1", node=node),
+            "uncordon": UncordonNode(id="2", node=node),
+            "drain": DrainNode(id="3", node=node),
+            "drain now": DrainNode(id="4", node=node, deadline_ns=SECOND),
+        }[kind]
         events = self.world.command(command)
         assert any(event.cause == f"cmd:{command.id}" for event in events)
         self.absorb(events)
@@ -322,15 +327,20 @@ class PlacerMachine(RuleBasedStateMachine):
         """Once faults stop, everything that was placed ends and is given back (I10)."""
         if not hasattr(self, "world"):
             return
-        self.absorb(self.world.command(
-            CancelRollout(id="r", name="r"), CancelMaintenance(id="w", name="w"), ResetBreaker(id="b")
-        ))  # fmt: skip
+        self.absorb(
+            self.world.command(
+                CancelRollout(id="r", name="r"), CancelMaintenance(id="w", name="w"), ResetBreaker(id="b")
+            )
+        )
         for node in sorted(self.agents):
             self.absorb(self.world.heard(node))
-            self.absorb(self.world.command(
-                UncordonNode(id="u", node=node), UnquarantineNode(id="q", node=node),
-                UntaintNode(id="a", node=node, taint="a"),
-            ))  # fmt: skip
+            self.absorb(
+                self.world.command(
+                    UncordonNode(id="u", node=node),
+                    UnquarantineNode(id="q", node=node),
+                    UntaintNode(id="a", node=node, taint="a"),
+                )
+            )
         for _ in range(200):
             held = [node for node in sorted(self.agents) if self.world.core.state.nodes[node].held]
             if not held:

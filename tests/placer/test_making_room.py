@@ -72,11 +72,16 @@ def cheapest(state: ClusterState, wanted: Request, victims: list[ev.Victim]) -> 
 
 jobs_of = st.tuples(
     st.sampled_from([0, 1, 1, 2, 3]), st.integers(1, 3), st.integers(0, 3), st.sampled_from([0, 0, 0, 500])
-)  # fmt: skip
+)
 wishes = st.tuples(
-    st.integers(0, 4), st.integers(1, 4), st.integers(0, 6), st.sampled_from([(), (), ("rack",)]), st.booleans(),
-    st.integers(0, 2), st.sampled_from([0, 0, 300]),
-)  # fmt: skip
+    st.integers(0, 4),
+    st.integers(1, 4),
+    st.integers(0, 6),
+    st.sampled_from([(), (), ("rack",)]),
+    st.booleans(),
+    st.integers(0, 2),
+    st.sampled_from([0, 0, 300]),
+)
 
 
 def wished(wish: tuple[int, int, int, tuple[str, ...], bool, int, int]) -> Request:
@@ -90,8 +95,10 @@ def wished(wish: tuple[int, int, int, tuple[str, ...], bool, int, int]) -> Reque
 @settings(max_examples=300, deadline=None)
 @given(
     nodes=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["", "r1", "r2"])), min_size=1, max_size=5),
-    jobs=st.lists(jobs_of, min_size=1, max_size=9), wish=wishes, losses=st.lists(st.integers(0, 6), min_size=9),
-)  # fmt: skip
+    jobs=st.lists(jobs_of, min_size=1, max_size=9),
+    wish=wishes,
+    losses=st.lists(st.integers(0, 6), min_size=9),
+)
 def test_no_set_is_cheaper(nodes: list[tuple[int, str]], jobs: list[Any], wish: Any, losses: list[int]) -> None:
     """The runs asked make room, and cost as little as the cheapest of all sets that do; nobody is asked where none does."""
     world = World()

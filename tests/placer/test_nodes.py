@@ -184,12 +184,15 @@ def test_every_command_is_answered() -> None:
     """An unknown node and bytes that are no command lead to an event under the command's id; the cursor moves."""
     world = cluster(1)
     events = world.command(
-        CordonNode(id="c1", node="n9"), Undecodable(digest="ab" * 32, message="not JSON", id="c2"),
+        CordonNode(id="c1", node="n9"),
+        Undecodable(digest="ab" * 32, message="not JSON", id="c2"),
         Undecodable(digest="cd" * 32, message="not JSON"),
-    )  # fmt: skip
+    )
     assert [(e.cause, e.code) for e in events if isinstance(e, ev.NodeCommandRejected)] == [
-        ("cmd:c1", "not_found"), ("cmd:c2", "undecodable"), ("cmd:cdcdcdcdcdcdcdcd", "undecodable"),
-    ]  # fmt: skip
+        ("cmd:c1", "not_found"),
+        ("cmd:c2", "undecodable"),
+        ("cmd:cdcdcdcdcdcdcdcd", "undecodable"),
+    ]
     assert world.log[-1].cursors == {"CMD": 1}
 
 

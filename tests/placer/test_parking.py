@@ -22,9 +22,11 @@ def test_offers_are_taken_in_rank_order() -> None:
     a, _ = world.submitted(request(1))
     b, _ = world.submitted(request(1))
     events = world.queue(
-        a, b, ev.JobOffered(cause="clock", job="1", attempt=1, rank=20),
+        a,
+        b,
+        ev.JobOffered(cause="clock", job="1", attempt=1, rank=20),
         ev.JobOffered(cause="clock", job="2", attempt=1, rank=10),
-    )  # fmt: skip
+    )
     assert list(placed(events)) == ["2"]
 
 
@@ -75,8 +77,14 @@ def test_reasons_are_counted_over_nodes_one_cause_each() -> None:
     assert isinstance(refused, ev.JobUnplaceable)
     assert sum(refused.reasons.values()) == refused.nodes == 7
     assert refused.reasons == {
-        "lost": 1, "cordoned": 1, "draining": 1, "gpus": 1, "free_gpus": 1, "cpu": 1, "memory": 1,
-    }  # fmt: skip
+        "lost": 1,
+        "cordoned": 1,
+        "draining": 1,
+        "gpus": 1,
+        "free_gpus": 1,
+        "cpu": 1,
+        "memory": 1,
+    }
     assert refused.gpu_milli_total == 50_000
     assert refused.gpu_milli_free == (2 + 8 + 8 + 3) * 1000
 
@@ -106,8 +114,10 @@ def test_causes_are_closed_and_explained() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     nodes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 8)), max_size=6),
-    gpus=st.integers(0, 5), cpu=st.integers(0, 5), memory=st.integers(0, 9),
-)  # fmt: skip
+    gpus=st.integers(0, 5),
+    cpu=st.integers(0, 5),
+    memory=st.integers(0, 9),
+)
 def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus: int, cpu: int, memory: int) -> None:
     """Counting causes by rows of equal nodes gives what asking every node gives."""
     world = World()

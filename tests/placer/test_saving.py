@@ -110,9 +110,13 @@ def test_who_would_not_be_told_has_no_notice() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "save", "given"),
-    [("cancelled", False, 0), ("cancelled", True, 2 * MINUTE), ("time_limit", False, 2 * MINUTE),
-     ("reclaimed", False, 2 * MINUTE)],
-)  # fmt: skip
+    [
+        ("cancelled", False, 0),
+        ("cancelled", True, 2 * MINUTE),
+        ("time_limit", False, 2 * MINUTE),
+        ("reclaimed", False, 2 * MINUTE),
+    ],
+)
 def test_what_the_queue_asks_for(reason: ev.StopReason, save: bool, given: int) -> None:
     """A cancel has no notice unless it was asked for; all else has."""
     world = running()

@@ -120,9 +120,10 @@ async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
     assert (bytes(order.spec), order.stop, order.gpus_per_node) == (b'{"command":["true"]}', "", 2)
     assert order.hosts == (inventory("n1").address,)
     await cluster.send(
-        "n1", StartSeen(n=0, job="1", attempt=1, rank=0),
+        "n1",
+        StartSeen(n=0, job="1", attempt=1, rank=0),
         ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True),
-    )  # fmt: skip
+    )
     await cluster.until(lambda: not cluster.desired("n1").runs)
     # Nothing may be started from a value older than the one that the end has changed.
     assert untimed(cluster.confirms)[-1] == ReportAck(
@@ -293,9 +294,10 @@ async def test_a_drained_node_is_told_so_until_it_is_returned(cluster: Cluster) 
     await cluster.until(lambda: any(isinstance(e, ev.NodeDraining) for e in cluster.events()))
     assert cluster.desired("n1").drained is None
     await cluster.send(
-        "n1", StartSeen(n=0, job="1", attempt=1, rank=0),
+        "n1",
+        StartSeen(n=0, job="1", attempt=1, rank=0),
         ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True),
-    )  # fmt: skip
+    )
     await cluster.until(lambda: cluster.desired("n1").drained)
     assert cluster.desired("n1").drained == Drained(cause="cmd:c1", setter="person", reason="driver 580")
     await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([UncordonNode(id="c2", node="n1")]))

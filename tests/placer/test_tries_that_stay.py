@@ -33,9 +33,15 @@ class Pair:
     ) -> None:
         self.last += 1
         commit = Commit(
-            v=VERSION, writer=writer, n=self.last, basis=self.last - 1, at_ns=at_ns, cursors=cursors or {}, prev=GENESIS,
+            v=VERSION,
+            writer=writer,
+            n=self.last,
+            basis=self.last - 1,
+            at_ns=at_ns,
+            cursors=cursors or {},
+            prev=GENESIS,
             events=events,
-        )  # fmt: skip
+        )
         self.decides.evolve(self.last, commit)
         self.folds.evolve(self.last, msgspec.structs.replace(commit, events=list(events)))
         assert not self.decides.has_pending
@@ -99,7 +105,7 @@ def test_reports_that_it_consumes_are_confirmed(pair: Pair, folds: list[int]) ->
         lambda pair: pair.decides.decide([], NOW),
     ],
     ids=["another writer's commit", "a snapshot", "a look", "a question", "another decision"],
-)  # fmt: skip
+)
 def test_what_comes_in_between_finds_nothing_tried(
     pair: Pair, folds: list[int], between: Callable[[Pair], object]
 ) -> None:

@@ -11,12 +11,26 @@ from fairlead_schemas.wire.commands import (
 from tests.placer.world import SECOND, World, cluster, names, request
 
 
-def schedule(world: World, *nodes: str, name: str = "cooling", starts: int = 100, ends: int = 200, notice: int = 40,
-             **more: object) -> list[ev.Event]:  # fmt: skip
+def schedule(
+    world: World,
+    *nodes: str,
+    name: str = "cooling",
+    starts: int = 100,
+    ends: int = 200,
+    notice: int = 40,
+    **more: object,
+) -> list[ev.Event]:
     command = ScheduleMaintenance(
-        id=name, user="ops", name=name, nodes=nodes, starts_ns=world.now + starts * SECOND,
-        ends_ns=world.now + ends * SECOND, notice_ns=notice * SECOND, reason="pump", **more,  # type: ignore[arg-type]
-    )  # fmt: skip
+        id=name,
+        user="ops",
+        name=name,
+        nodes=nodes,
+        starts_ns=world.now + starts * SECOND,
+        ends_ns=world.now + ends * SECOND,
+        notice_ns=notice * SECOND,
+        reason="pump",
+        **more,  # type: ignore[arg-type]
+    )
     return world.command(command)
 
 
@@ -103,10 +117,14 @@ def test_nodes_are_chosen_by_name_or_label() -> None:
     assert isinstance(event, ev.MaintenanceScheduled)
     assert event.nodes == ("n1", "n3")
     found = [
-        *schedule(world, "n1"), *schedule(world, "n9", name="b"), *schedule(world, name="c"),
-        *schedule(world, "n1", name="d", ends=100), *schedule(world, "n1", name="e", starts=-9, ends=-1),
-        *schedule(world, "n1", name="No Name"), *world.command(CancelMaintenance(id="x", name="z")),
-    ]  # fmt: skip
+        *schedule(world, "n1"),
+        *schedule(world, "n9", name="b"),
+        *schedule(world, name="c"),
+        *schedule(world, "n1", name="d", ends=100),
+        *schedule(world, "n1", name="e", starts=-9, ends=-1),
+        *schedule(world, "n1", name="No Name"),
+        *world.command(CancelMaintenance(id="x", name="z")),
+    ]
     codes = [e.code for e in found if isinstance(e, ev.NodeCommandRejected)]
     assert codes == ["exists", "not_found", "bad_nodes", "bad_times", "bad_times", "bad_name", "not_found"]
 

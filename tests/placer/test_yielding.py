@@ -67,8 +67,11 @@ def test_a_model_is_covered_by_those_who_asked_for_it() -> None:
     world = running(request(4), request(2, selector=(f"{MODEL_LABEL}=H100",)))
     assert asked(world.queue(plea("77", "1", "2", amounts={"gpu:H100": 2000}))) == ["2"]
     assert charge_of(request(2, nodes=3, cpu=4, selector=("a=b", f"{MODEL_LABEL}=H100"))) == {
-        "gpu": 6000, "cpu": 12_000, "memory": 3072, "gpu:H100": 6000,
-    }  # fmt: skip
+        "gpu": 6000,
+        "cpu": 12_000,
+        "memory": 3072,
+        "gpu:H100": 6000,
+    }
 
 
 def test_where_they_do_not_have_the_amounts_nobody_yields() -> None:
@@ -147,7 +150,7 @@ def after(world: World, gone: set[str]) -> list[ev.Event]:
     ),
     wanted=st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 6)),
     data=st.data(),
-)  # fmt: skip
+)
 def test_those_asked_make_room_and_none_of_them_is_one_too_many(
     nodes: list[int], jobs: list[tuple[int, int, int, int]], wanted: tuple[int, int, int], data: st.DataObject
 ) -> None:

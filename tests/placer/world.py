@@ -17,17 +17,31 @@ from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 SECOND = 1_000_000_000
 
 
-def inventory(node: str, gpus: int = 8, *, cpu: int = 64, memory_gib: int = 512, gpu_memory_mib: int = 40960,
-              capability: int = 80, labels: dict[str, str] | None = None) -> Inventory:  # fmt: skip
+def inventory(
+    node: str,
+    gpus: int = 8,
+    *,
+    cpu: int = 64,
+    memory_gib: int = 512,
+    gpu_memory_mib: int = 40960,
+    capability: int = 80,
+    labels: dict[str, str] | None = None,
+) -> Inventory:
     """A machine: `gpus` equal GPUs named "<node>-g<i>", `cpu` cores, memory."""
     devices = tuple(
         Gpu(uuid=f"{node}-g{i}", index=i, model="A100", memory_mib=gpu_memory_mib, compute_capability=capability)
         for i in range(gpus)
     )
     return Inventory(
-        gpus=devices, cpu_milli=cpu * 1000, memory_mib=memory_gib * 1024, labels=labels or {}, runtime="hollow",
-        simulated=True, address=f"10.0.0.{sum(map(ord, node)) % 250}", hostname=node,
-    )  # fmt: skip
+        gpus=devices,
+        cpu_milli=cpu * 1000,
+        memory_mib=memory_gib * 1024,
+        labels=labels or {},
+        runtime="hollow",
+        simulated=True,
+        address=f"10.0.0.{sum(map(ord, node)) % 250}",
+        hostname=node,
+    )
 
 
 def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_gib: int = 1, **more: Any) -> Request:
@@ -39,7 +53,7 @@ def commit_bytes(events: list[ev.Event], cursors: dict[str, int] | None = None) 
     """Bytes of a commit of these events."""
     commit = Commit(
         v=VERSION, writer="placer", n=1, basis=1, at_ns=1, cursors=cursors or {"CMD": 1}, prev=GENESIS, events=events
-    )  # fmt: skip
+    )
     return len(encode_commit(commit))
 
 
@@ -64,9 +78,15 @@ class World:
 
     def fold(self, writer: str, events: list[ev.Event], cursors: dict[str, int] | None = None) -> None:
         commit = Commit(
-            v=VERSION, writer=writer, n=len(self.log) + 1, basis=len(self.log), at_ns=self.now, cursors=cursors or {},
-            prev=GENESIS, events=events,
-        )  # fmt: skip
+            v=VERSION,
+            writer=writer,
+            n=len(self.log) + 1,
+            basis=len(self.log),
+            at_ns=self.now,
+            cursors=cursors or {},
+            prev=GENESIS,
+            events=events,
+        )
         self.log.append(decode_commit(encode_commit(commit)))
         self.core.evolve(len(self.log), self.log[-1])
         check(self.core.state)
@@ -122,10 +142,19 @@ class World:
         self.rank += 1
         job = job or str(self.jobs)
         return (
-            ev.JobSubmitted(cause=f"cmd:{job}", job=job, name="t", queue="default", user=user, request=wanted,
-                            spec=msgspec.Raw(spec), grace_ns=5 * SECOND, total_ns=limit_s * SECOND),
+            ev.JobSubmitted(
+                cause=f"cmd:{job}",
+                job=job,
+                name="t",
+                queue="default",
+                user=user,
+                request=wanted,
+                spec=msgspec.Raw(spec),
+                grace_ns=5 * SECOND,
+                total_ns=limit_s * SECOND,
+            ),
             ev.JobOffered(cause="clock", job=job, attempt=1, rank=self.rank),
-        )  # fmt: skip
+        )
 
     def offer(self, wanted: Request, **more: Any) -> list[ev.Event]:
         return self.queue(*self.submitted(wanted, **more))
@@ -177,8 +206,17 @@ class World:
     def start(self, node: str, job: str, rank: int = 0, attempt: int = 1) -> list[ev.Event]:
         return self.report(node, StartSeen(n=0, job=job, attempt=attempt, rank=rank))
 
-    def exit(self, node: str, job: str, rank: int = 0, attempt: int = 1, *, outcome: ev.RunOutcome = "exited",
-             exit_code: int | None = 0, clean: bool = True) -> list[ev.Event]:  # fmt: skip
+    def exit(
+        self,
+        node: str,
+        job: str,
+        rank: int = 0,
+        attempt: int = 1,
+        *,
+        outcome: ev.RunOutcome = "exited",
+        exit_code: int | None = 0,
+        clean: bool = True,
+    ) -> list[ev.Event]:
         return self.report(
             node, ExitSeen(n=0, job=job, attempt=attempt, rank=rank, outcome=outcome, exit_code=exit_code, clean=clean)
         )

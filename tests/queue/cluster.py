@@ -153,9 +153,14 @@ class Cluster:
             self.refused.clear()
             done = run.ends <= self.world.now
             yield ev.RunEnded(
-                cause="report:n0:1", job=job, attempt=run.attempt, outcome="exited" if done else "stopped",
-                exit_code=0 if done else 143, preempted=run.preempted and not done, released=tuple(run.nodes),
-            )  # fmt: skip
+                cause="report:n0:1",
+                job=job,
+                attempt=run.attempt,
+                outcome="exited" if done else "stopped",
+                exit_code=0 if done else 143,
+                preempted=run.preempted and not done,
+                released=tuple(run.nodes),
+            )
 
     def _place(self) -> Iterator[Any]:
         keepers = set(self.kept.values())

@@ -47,7 +47,7 @@ def test_a_queue_can_be_used_by_the_next_command_of_the_message() -> None:
         (request(0, memory_mib=2**21), "resources.memory", "asks for 2Ti of memory per node; the largest node has 1Ti"),
         (request(8, cpu=128), "resources", "asks for 8 GPUs, 128 CPUs and 1Gi per node; no single node has all of it"),
     ],
-)  # fmt: skip
+)
 def test_more_than_any_node_has_is_refused_with_the_numbers(asked: Request, field: str, words: str) -> None:
     """It could never run; the refusal names the first amount that is too large."""
     world = World()
@@ -93,10 +93,17 @@ def test_a_changed_node_counts_as_it_is_now() -> None:
 
 @pytest.mark.parametrize(
     ("more", "field"),
-    [({"priority": 1001}, "priority"), ({"priority": -1}, "priority"), ({"retries": 101}, "retries.max"),
-     ({"array": (0, 100_000)}, "array"), ({"array": (5, 4)}, "array"), ({"total_ns": -1}, "time.total"),
-     ({"request": Request(nodes=0)}, "nodes"), ({"request": Request(gpu_milli=-1)}, "resources.nvidia.com/gpu")],
-)  # fmt: skip
+    [
+        ({"priority": 1001}, "priority"),
+        ({"priority": -1}, "priority"),
+        ({"retries": 101}, "retries.max"),
+        ({"array": (0, 100_000)}, "array"),
+        ({"array": (5, 4)}, "array"),
+        ({"total_ns": -1}, "time.total"),
+        ({"request": Request(nodes=0)}, "nodes"),
+        ({"request": Request(gpu_milli=-1)}, "resources.nvidia.com/gpu"),
+    ],
+)
 def test_numbers_out_of_range_are_refused(more: dict[str, object], field: str) -> None:
     """Commands do not only come from the gateway; ranks and sums must stay 64-bit integers."""
     refused = rejection(World(), **more)

@@ -84,8 +84,11 @@ def test_cancelling_an_array_stops_what_lives_and_forgets_the_rest() -> None:
     assert isinstance(world.cancel(array), ev.JobStopRequested)
     events = world.settle()
     assert [(type(event).__name__, event.job) for event in events] == [
-        ("JobStopRequested", "1_0"), ("JobCancelled", "1_1"), ("JobStopRequested", "1_2"), ("JobStopRequested", "1_3"),
-    ]  # fmt: skip
+        ("JobStopRequested", "1_0"),
+        ("JobCancelled", "1_1"),
+        ("JobStopRequested", "1_2"),
+        ("JobStopRequested", "1_3"),
+    ]
     world.give_back("1_2", "1_3")
     world.end("1_0", 143, "stopped")
     # Its cause is the end of the last of its elements.

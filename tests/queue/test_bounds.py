@@ -67,7 +67,7 @@ def arrive(world: World, commands: list[QueueCommand]) -> list[ev.QueueEvent]:
         lambda n: CancelJob(id=f"{n}", job="\x01" * 40),
         lambda n: CancelJob(id=f"{n}", job="x"),
     ],
-)  # fmt: skip
+)
 def test_a_full_message_of_anything_fits_a_commit(make: object) -> None:
     """Accepted or refused, with the queues' names at their longest; each command is answered."""
     world = World(careful=False)

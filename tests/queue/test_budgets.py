@@ -134,8 +134,9 @@ def test_a_spent_budget_refuses_offers_and_submits_until_the_next_period() -> No
     assert world.core.wake_at() == at(2024, 4, 1)
     world.now = at(2024, 4, 1)
     assert [(type(e).__name__, getattr(e, "percent", None)) for e in world.settle()] == [
-        ("BudgetReached", 0), ("JobOffered", None),
-    ]  # fmt: skip
+        ("BudgetReached", 0),
+        ("JobOffered", None),
+    ]
 
 
 def test_no_offer_is_made_by_the_decision_that_says_that_the_budget_is_spent() -> None:

@@ -184,9 +184,11 @@ def _busy_world(seed: int) -> World | None:
     leaves = ["a/x", "a/y", "b/x", "b/y", "shared", "default"]
     for _ in range(random.randint(6, 16)):
         world.submit(
-            queue=random.choice(leaves), user=random.choice(("ada", "bob")), priority=random.choice((50, 50, 60)),
+            queue=random.choice(leaves),
+            user=random.choice(("ada", "bob")),
+            priority=random.choice((50, 50, 60)),
             request=request(random.randint(1, 4), cpu=random.randint(1, 6)),
-        )  # fmt: skip
+        )
         world.settle()
         for job in [job for job in world.state.jobs.values() if job.open]:
             pool = job.lane.klass.pool

@@ -23,9 +23,13 @@ GOINGS = st.builds(
 def test_the_cheapest_node_comes_first_with_as_many_as_make_room() -> None:
     """Then the next, then one on which they do not suffice, then those that need not go."""
     runs = [
-        DepartingRun(1, 1, ["far"]), DepartingRun(1, 2, ["a"]), DepartingRun(2, 2, ["b"]), DepartingRun(3, 2, ["a"]), DepartingRun(3, 2, ["b"]),
+        DepartingRun(1, 1, ["far"]),
+        DepartingRun(1, 2, ["a"]),
+        DepartingRun(2, 2, ["b"]),
+        DepartingRun(3, 2, ["a"]),
+        DepartingRun(3, 2, ["b"]),
         DepartingRun(9, 4, ["a"]),
-    ]  # fmt: skip
+    ]
     assert clearing_order(runs, 4) == [1, 3, 2, 4, 0, 5]
 
 
@@ -50,11 +54,7 @@ def test_all_are_in_the_order_once_and_no_other_order_frees_a_unit_with_the_firs
     runs = sorted(runs, key=lambda run: run.cost)
     order = clearing_order(runs, unit)
     assert sorted(order) == list(range(len(runs)))
-    able = [
-        cost
-        for node in ("n1", "n2", "n3")
-        if (cost := _cost_of(runs, node, unit)) is not None
-    ]  # fmt: skip
+    able = [cost for node in ("n1", "n2", "n3") if (cost := _cost_of(runs, node, unit)) is not None]
     if able:
         paid = next(
             sum(runs[at].cost for at in order[:many])
@@ -116,9 +116,7 @@ def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None
     world.pass_time(REVIEW_NS / SECOND)
     (victims,) = named(world)
     cleared = [node for node, here in runs.items() if len(victims.intersection(here)) >= 5][:8]
-    going: list[tuple[str, ev.YieldRule]] = [
-        (run, "over_guarantee") for node in cleared for run in runs[node][-5:]
-    ]  # fmt: skip
+    going: list[tuple[str, ev.YieldRule]] = [(run, "over_guarantee") for node in cleared for run in runs[node][-5:]]
     world.preempt(jobs[0], *going)
     world.pass_time(REVIEW_NS / SECOND)
     assert len(named(world)) == 2

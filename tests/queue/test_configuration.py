@@ -45,9 +45,13 @@ def change(*queues: QueueEntry, remove: tuple[QueueRemoval, ...] = (), **more: A
 
 #: As `world_of_teams` has them.
 ALL = (
-    queue("default"), queue("org", guaranteed={"gpu": 16_000}), queue("org/speech"), queue("shared", users={"*": {"gpu": 4_000}}),
-    queue("org/vision", guaranteed={"gpu": 8_000}, maximum={"gpu": 8_000}), queue("inference", pool="l40s"),
-)  # fmt: skip
+    queue("default"),
+    queue("org", guaranteed={"gpu": 16_000}),
+    queue("org/speech"),
+    queue("shared", users={"*": {"gpu": 4_000}}),
+    queue("org/vision", guaranteed={"gpu": 8_000}, maximum={"gpu": 8_000}),
+    queue("inference", pool="l40s"),
+)
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("children's guarantees above the parent's", change(queue("org/speech", guaranteed={"gpu": 8_001})),
@@ -165,9 +169,13 @@ def test_changes_of_one_message_build_on_each_other() -> None:
     )
     answers = {event.cause: event for event in events}
     assert {cause: type(answers[f"cmd:{cause}"]).__name__ for cause in "abcdef"} == {
-        "a": "QueuesApplied", "b": "JobSubmitted", "c": "CommandRejected", "d": "QueuesApplied",
-        "e": "CommandRejected", "f": "QueuesApplied",
-    }  # fmt: skip
+        "a": "QueuesApplied",
+        "b": "JobSubmitted",
+        "c": "CommandRejected",
+        "d": "QueuesApplied",
+        "e": "CommandRejected",
+        "f": "QueuesApplied",
+    }
     assert answers["cmd:c"].message == "queues.x: jobs are entering it at this moment; send it again"
     assert answers["cmd:e"].message == "queues.y: there is no such queue to remove"
     assert kinds(world.settle()) == ["JobOffered"]
@@ -179,8 +187,10 @@ def test_waiting_jobs_go_where_they_are_told_when_their_queue_goes() -> None:
     world = World()
     world.tree(old={"maximum": {"gpu": 0}}, new={"maximum": {"gpu": 2_000}})
     line, held, later = (
-        world.submit(2, queue="old"), world.submit(queue="old"), world.submit(queue="old", start_at_ns=world.now + SECOND),
-    )  # fmt: skip
+        world.submit(2, queue="old"),
+        world.submit(queue="old"),
+        world.submit(queue="old", start_at_ns=world.now + SECOND),
+    )
     world.hold(held)
     assert isinstance(world.remove("old", move_to="new"), ev.QueuesApplied)
     world.settle()

@@ -13,10 +13,13 @@ def test_the_earliest_deadline_goes_first_among_equals() -> None:
     late, none, early, urgent, same = (
         world.submit(queue=path, **more)
         for more in (
-            {"deadline_ns": now + 900 * SECOND}, {}, {"deadline_ns": now + 100 * SECOND}, {"priority": 60},
+            {"deadline_ns": now + 900 * SECOND},
+            {},
+            {"deadline_ns": now + 100 * SECOND},
+            {"priority": 60},
             {"deadline_ns": now + 100 * SECOND},
         )
-    )  # fmt: skip
+    )
     assert order(world, path) == [urgent, early, same, late, none]
 
 

@@ -54,13 +54,17 @@ def test_what_is_reserved_for_others() -> None:
     world = World()
     world.node(gpus=8)
     world.tree(
-        kept={"guaranteed": {"gpu": 4_000}, "lending": {"gpu": 0}}, org={"maximum": {"gpu": 6_000}},
-        org__own={"guaranteed": {"gpu": 4_000}, "lending": {"gpu": 1_000}}, org__b={}, free={},
-    )  # fmt: skip
+        kept={"guaranteed": {"gpu": 4_000}, "lending": {"gpu": 0}},
+        org={"maximum": {"gpu": 6_000}},
+        org__own={"guaranteed": {"gpu": 4_000}, "lending": {"gpu": 1_000}},
+        org__b={},
+        free={},
+    )
     in_org, in_pool = world.submit(4, queue="org/b"), world.submit(5, queue="free")
     assert [(e.job, e.reason, e.queue, e.held, e.needed, e.ceiling) for e in told(world)] == [
-        (in_org, "reserved", "org", 3_000, 4_000, 6_000), (in_pool, "reserved", "", 7_000, 5_000, 8_000),
-    ]  # fmt: skip
+        (in_org, "reserved", "org", 3_000, 4_000, 6_000),
+        (in_pool, "reserved", "", 7_000, 5_000, 8_000),
+    ]
 
 
 def test_what_is_kept_for_one_who_has_waited_longer() -> None:
@@ -182,8 +186,12 @@ def test_what_is_said_is_true_and_not_too_often(load: list[tuple[int, int, int, 
     world = World(careful=False)
     cluster = Cluster(world, 2, 8)
     world.pool(patience_ns=20 * SECOND)
-    world.tree(org={"maximum": {"gpu": 8_000}}, org__a={"maximum": {"gpu": 6_000}},
-               org__b={"guaranteed": {"gpu": 4_000}}, u={"users": {"*": {"gpu": 3_000}}})  # fmt: skip
+    world.tree(
+        org={"maximum": {"gpu": 8_000}},
+        org__a={"maximum": {"gpu": 6_000}},
+        org__b={"guaranteed": {"gpu": 4_000}},
+        u={"users": {"*": {"gpu": 3_000}}},
+    )
     last: dict[tuple[str, str, Any], tuple[str, int]] = {}
     lanes: dict[str, tuple[str, str, Any]] = {}
     checked = _Checked(world, last, lanes)

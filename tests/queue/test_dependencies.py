@@ -15,10 +15,16 @@ def after(*jobs: str, state: ev.DependencyState = "succeeded") -> tuple[Dependen
 
 
 ENDS: list[tuple[ev.DependencyState, str, bool]] = [
-    ("succeeded", "succeeded", True), ("succeeded", "failed", False), ("succeeded", "cancelled", False),
-    ("failed", "failed", True), ("failed", "cancelled", True), ("failed", "succeeded", False),
-    ("ended", "succeeded", True), ("ended", "failed", True), ("ended", "cancelled", True),
-]  # fmt: skip
+    ("succeeded", "succeeded", True),
+    ("succeeded", "failed", False),
+    ("succeeded", "cancelled", False),
+    ("failed", "failed", True),
+    ("failed", "cancelled", True),
+    ("failed", "succeeded", False),
+    ("ended", "succeeded", True),
+    ("ended", "failed", True),
+    ("ended", "cancelled", True),
+]
 
 
 def bring_to(world: World, job: str, end: str) -> None:
@@ -147,10 +153,12 @@ def test_one_that_is_cancelled_while_it_waits_is_waited_for_by_nobody_and_waits_
 
 @pytest.mark.parametrize(
     ("jobs", "field", "message"),
-    [(("77",), "dependsOn[0]", 'no job "77" is known here; it may have ended long ago'),
-     (("1", "1_5"), "dependsOn[1]", 'no job "1_5" is known here; it may have ended long ago'),
-     (("1", "1"), "dependsOn[1]", "job 1 is named twice; keep one of them")],
-)  # fmt: skip
+    [
+        (("77",), "dependsOn[0]", 'no job "77" is known here; it may have ended long ago'),
+        (("1", "1_5"), "dependsOn[1]", 'no job "1_5" is known here; it may have ended long ago'),
+        (("1", "1"), "dependsOn[1]", "job 1 is named twice; keep one of them"),
+    ],
+)
 def test_what_cannot_be_waited_for_is_refused(jobs: Any, field: str, message: str) -> None:
     """Unknown, not born, named twice."""
     world = World()

@@ -34,8 +34,11 @@ def pools(draw: st.DrawFn, demand_min: int = 0) -> tuple[dict[str, int], Users]:
 
 def filled(capacity: dict[str, int], users: Users) -> dict[str, int]:
     """{user: tasks} by our own code."""
-    return fill(capacity, {name: weight for name, (weight, _) in users.items()},
-                {name: Demand(task) for name, (_, task) in users.items()})  # fmt: skip
+    return fill(
+        capacity,
+        {name: weight for name, (weight, _) in users.items()},
+        {name: Demand(task) for name, (_, task) in users.items()},
+    )
 
 
 def dominant(capacity: dict[str, int], task: dict[str, int]) -> Fraction:

@@ -177,8 +177,9 @@ def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
     assert waits is not None
     assert (waits.reason, waits.message) == ("place", "pool default has less left than it needs")
     assert kinds_of(waits) == {
-        "wait": "starts when 4 GPUs are free on one node", "smaller": "could start now with 2 GPUs instead of 4",
-    }  # fmt: skip
+        "wait": "starts when 4 GPUs are free on one node",
+        "smaller": "could start now with 2 GPUs instead of 4",
+    }
     large = dry_run(world.state, world.submission(request=request(1, nodes=2)), world.now).waits
     assert large is not None
     assert large.reason == "next", "of two GPUs one on each node: where, the queue does not know"

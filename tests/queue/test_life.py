@@ -19,9 +19,17 @@ def test_a_submit_is_accepted_and_offered_in_one_commit() -> None:
     world = World()
     submitted, offered = world.ask(world.submission(2, id="c-1", retries=2, total_ns=5, priority=70))
     assert submitted == ev.JobSubmitted(
-        cause="cmd:c-1", job="1", name="job", queue="default", user="ada", request=request(2), spec=SPEC,
-        retries=2, total_ns=5, priority=70,
-    )  # fmt: skip
+        cause="cmd:c-1",
+        job="1",
+        name="job",
+        queue="default",
+        user="ada",
+        request=request(2),
+        spec=SPEC,
+        retries=2,
+        total_ns=5,
+        priority=70,
+    )
     assert (offered.cause, offered.job, offered.attempt) == ("cmd:c-1", "1", 1)
     assert world.settle() == []
 
@@ -276,9 +284,14 @@ def test_a_run_that_ended_in_time_leaves_no_timer() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "exit_code", "end"),
-    [("stopped", 143, "cancelled"), ("stopped", 0, "cancelled"), ("exited", 1, "cancelled"),
-     ("exited", 0, "succeeded"), ("node_lost", None, "cancelled")],
-)  # fmt: skip
+    [
+        ("stopped", 143, "cancelled"),
+        ("stopped", 0, "cancelled"),
+        ("exited", 1, "cancelled"),
+        ("exited", 0, "succeeded"),
+        ("node_lost", None, "cancelled"),
+    ],
+)
 def test_cancelling_a_run(outcome: ev.RunOutcome, exit_code: int | None, end: str) -> None:
     """It ends as cancelled however the run ended, unless it ended well by itself before the stop took effect."""
     world = World()

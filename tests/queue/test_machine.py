@@ -84,15 +84,24 @@ class QueueMachine(RuleBasedStateMachine):
     # -- people
 
     @rule(
-        gpus=st.integers(0, 5), queue=st.sampled_from(sorted(QUOTAS)), priority=st.sampled_from([10, 50, 90]),
-        retries=st.integers(0, 1), limit=st.sampled_from([0, 5 * SECOND]), delay=st.sampled_from([0, 0, 7 * SECOND]),
+        gpus=st.integers(0, 5),
+        queue=st.sampled_from(sorted(QUOTAS)),
+        priority=st.sampled_from([10, 50, 90]),
+        retries=st.integers(0, 1),
+        limit=st.sampled_from([0, 5 * SECOND]),
+        delay=st.sampled_from([0, 0, 7 * SECOND]),
         elements=st.sampled_from([0, 0, 1, 3, 30]),
-    )  # fmt: skip
+    )
     def submit(self, gpus: int, queue: str, priority: int, retries: int, limit: int, delay: int, elements: int) -> None:
         submission = self.world.submission(
-            request=request(gpus), queue=queue, priority=priority, retries=retries, total_ns=limit,
-            start_at_ns=self.world.now + delay if delay else 0, array=(0, elements - 1) if elements else None,
-        )  # fmt: skip
+            request=request(gpus),
+            queue=queue,
+            priority=priority,
+            retries=retries,
+            total_ns=limit,
+            start_at_ns=self.world.now + delay if delay else 0,
+            array=(0, elements - 1) if elements else None,
+        )
         self.world.ask(submission)
         self.learn()
 
@@ -163,33 +172,52 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.runs)
     @rule(
-        choice=pick, code=st.sampled_from([0, 0, 1]), released=st.booleans(), drained=st.booleans(),
+        choice=pick,
+        code=st.sampled_from([0, 0, 1]),
+        released=st.booleans(),
+        drained=st.booleans(),
         outcome=st.sampled_from(["exited", "exited", "stopped", "start_failed", "node_lost", "exit_unknown"]),
-    )  # fmt: skip
+    )
     def end(self, choice: int, code: int, released: bool, drained: bool, outcome: Any) -> None:
         job = sorted(self.runs)[choice % len(self.runs)]
         attempt = self.runs.pop(job)
         self.started.discard(job)
         self.world.says(
             ev.RunEnded(
-                cause="report:n1:2", job=job, attempt=attempt, outcome=outcome, exit_code=code, drained=drained,
-                preempted=outcome == "stopped" and not drained, released=("n1",) if released else (),
+                cause="report:n1:2",
+                job=job,
+                attempt=attempt,
+                outcome=outcome,
+                exit_code=code,
+                drained=drained,
+                preempted=outcome == "stopped" and not drained,
+                released=("n1",) if released else (),
             )
-        )  # fmt: skip
+        )
 
     # -- telemetry
 
     @precondition(lambda self: self.runs)
     @rule(
-        choice=pick, action=st.sampled_from(["stop", "requeue", "shrink", "warn"]), on_demand=st.booleans(),
-        idle=st.sampled_from(["utilization", "interaction"]), stale=st.booleans(),
-    )  # fmt: skip
+        choice=pick,
+        action=st.sampled_from(["stop", "requeue", "shrink", "warn"]),
+        on_demand=st.booleans(),
+        idle=st.sampled_from(["utilization", "interaction"]),
+        stale=st.booleans(),
+    )
     def lie_idle(self, choice: int, action: Any, on_demand: bool, idle: Any, stale: bool) -> None:
         job = sorted(self.runs)[choice % len(self.runs)]
         event = ev.ReclaimRequested(
-            cause="clock", job=job, attempt=self.runs[job] - stale, scope="global", rule=idle, action=action,
-            on_demand=on_demand, since_ns=1, evidence=(),
-        )  # fmt: skip
+            cause="clock",
+            job=job,
+            attempt=self.runs[job] - stale,
+            scope="global",
+            rule=idle,
+            action=action,
+            on_demand=on_demand,
+            since_ns=1,
+            evidence=(),
+        )
         self.world.fold("telemetry", [event])
 
     @precondition(lambda self: self.runs)

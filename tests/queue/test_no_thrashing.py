@@ -15,15 +15,19 @@ from tests.queue.world import SECOND, World
 PROTECT_S = 5
 PATHS = ("a", "b", "c/x", "c/y")
 
-queues_of = st.fixed_dictionaries({
-    path: st.fixed_dictionaries({
-        "guaranteed": st.sampled_from([0, 0, 2_000, 4_000]),
-        "weight": st.sampled_from([1, 1, 2]),
-        "rebalance": st.booleans(),
-        "reclaim": st.sampled_from(["any", "any", "lower_priority"]),
-    })
-    for path in PATHS
-})  # fmt: skip
+queues_of = st.fixed_dictionaries(
+    {
+        path: st.fixed_dictionaries(
+            {
+                "guaranteed": st.sampled_from([0, 0, 2_000, 4_000]),
+                "weight": st.sampled_from([1, 1, 2]),
+                "rebalance": st.booleans(),
+                "reclaim": st.sampled_from(["any", "any", "lower_priority"]),
+            }
+        )
+        for path in PATHS
+    }
+)
 jobs_of = st.lists(
     st.tuples(
         st.integers(0, 15),  # pause before it, in seconds

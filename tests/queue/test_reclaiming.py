@@ -26,8 +26,10 @@ def test_asked_to_reclaim_a_queue_gives_back_offers_then_the_lowest_priority_the
     world.restart()
     asked = world.settle()
     assert [(type(e).__name__, e.job, e.reason) for e in asked] == [
-        ("OfferWithdrawn", offer, "quota"), ("JobStopRequested", low, "reclaimed"), ("JobStopRequested", late, "reclaimed"),
-    ]  # fmt: skip
+        ("OfferWithdrawn", offer, "quota"),
+        ("JobStopRequested", low, "reclaimed"),
+        ("JobStopRequested", late, "reclaimed"),
+    ]
     world.restart()
     assert world.pass_time() == []
     world.give_back(offer)
@@ -65,9 +67,13 @@ def test_reclaiming_looks_at_every_level_and_at_users() -> None:
     own = [world.submit(2, queue="u", user=user) for user in ("ada", "ada", "bob")]
     world.run(*jobs, *own)
     world.apply(
-        queues=(queue("org", maximum={"gpu": 4_000}), queue("org/a", maximum={"gpu": 2_000}), queue("u", users={"*": {"gpu": 2_000}})),
+        queues=(
+            queue("org", maximum={"gpu": 4_000}),
+            queue("org/a", maximum={"gpu": 2_000}),
+            queue("u", users={"*": {"gpu": 2_000}}),
+        ),
         reclaim=True,
-    )  # fmt: skip
+    )
     assert [e.job for e in world.settle()] == [jobs[1], own[1], jobs[3]]
 
 

@@ -51,8 +51,13 @@ async def test_commands_are_decided_once_across_a_restart() -> None:
     log = await commits(bus, lambda log: any(event.cause == "cmd:b" for commit in log for event in commit.events))
     events = [event for commit in log for event in commit.events]
     assert kinds(events) == [
-        "QueueConfigured", "JobSubmitted", "JobOffered", "CommandRejected", "JobSubmitted", "JobOffered",
-    ]  # fmt: skip
+        "QueueConfigured",
+        "JobSubmitted",
+        "JobOffered",
+        "CommandRejected",
+        "JobSubmitted",
+        "JobOffered",
+    ]
     assert log[-1].cursors == {"CMD": 3}
     await again.stop()
     assert await running == 0

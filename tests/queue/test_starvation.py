@@ -47,9 +47,12 @@ def test_the_first_in_order_is_spoken_for_after_the_patience_and_not_before() ->
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
 @settings(max_examples=15, deadline=None)
 @given(
-    big=st.sampled_from([(4, 2), (4, 1), (3, 2), (2, 2)]), path=st.sampled_from(["a", "b"]),
-    stream=st.lists(st.tuples(st.sampled_from([1, 1, 2]), st.integers(1, 40), st.integers(0, 2)), min_size=30, max_size=60),
-)  # fmt: skip
+    big=st.sampled_from([(4, 2), (4, 1), (3, 2), (2, 2)]),
+    path=st.sampled_from(["a", "b"]),
+    stream=st.lists(
+        st.tuples(st.sampled_from([1, 1, 2]), st.integers(1, 40), st.integers(0, 2)), min_size=30, max_size=60
+    ),
+)
 def test_a_big_job_among_a_stream_of_small_ones_starts_within_the_bound(
     sequencer: str, big: tuple[int, int], path: str, stream: list[tuple[int, int, int]]
 ) -> None:
@@ -77,8 +80,12 @@ def test_whom_a_limit_refuses_is_spoken_for_under_that_limit(limit: str) -> None
     cluster = world_with(2, 8)
     world = cluster.world
     two = {"maximum": {"gpu": 2_000}}
-    world.tree(org=two if limit == "above" else {}, org__a=two if limit == "queue" else {}, org__b={},
-               u={"users": {"*": {"gpu": 2_000}}})  # fmt: skip
+    world.tree(
+        org=two if limit == "above" else {},
+        org__a=two if limit == "queue" else {},
+        org__b={},
+        u={"users": {"*": {"gpu": 2_000}}},
+    )
     path = "u" if limit == "user" else "org/a"
     for gpus in (8, 6):
         cluster.submit(10_000, gpus)
@@ -223,8 +230,13 @@ def test_everything_starts_that_can(sequencer: str, jobs: list[tuple[int, int, i
     cluster = world_with(2, 4, careful=False, sequencer=sequencer)
     world = cluster.world
     calm = Preemption(reclaim="never")
-    world.tree(a={"maximum": {"gpu": maximum}, "preemption": calm}, b={"weight": 3, "preemption": calm},
-               c={"maximum": {"gpu": 8_000}}, c__d={"preemption": calm}, c__e={"preemption": calm})  # fmt: skip
+    world.tree(
+        a={"maximum": {"gpu": maximum}, "preemption": calm},
+        b={"weight": 3, "preemption": calm},
+        c={"maximum": {"gpu": 8_000}},
+        c__d={"preemption": calm},
+        c__e={"preemption": calm},
+    )
     most = {"a": maximum, "b": 8_000, "c/d": 8_000, "c/e": 8_000}
     begun: dict[str, int] = {}
     for pause, gpus, nodes, seconds, path in jobs:

@@ -19,9 +19,11 @@ from tests.queue.world import SECOND, World, kinds
 
 @settings(max_examples=15, deadline=None)
 @given(
-    limit=st.integers(1, 4), elements=st.integers(1, 10), gpus=st.integers(1, 4),
+    limit=st.integers(1, 4),
+    elements=st.integers(1, 10),
+    gpus=st.integers(1, 4),
     ends=st.lists(st.sampled_from(["ok", "ok", "fail", "yield", "lost"]), min_size=5, max_size=25),
-)  # fmt: skip
+)
 def test_no_more_elements_live_at_once_than_the_array_allows(
     limit: int, elements: int, gpus: int, ends: list[str]
 ) -> None:
@@ -195,8 +197,12 @@ def test_a_submit_has_its_answer_whatever_it_asks_for() -> None:
     world = World()
     base = world.submission()
     bad: list[dict[str, Any]] = [
-        {"deadline_ns": -1}, {"slice_ns": -1}, {"array_limit": -1}, {"start_at_ns": 1 << 63}, {"grace_ns": -1},
-    ]  # fmt: skip
+        {"deadline_ns": -1},
+        {"slice_ns": -1},
+        {"array_limit": -1},
+        {"start_at_ns": 1 << 63},
+        {"grace_ns": -1},
+    ]
     for fields in bad:
         command = SubmitJob(**({f: getattr(base, f) for f in base.__struct_fields__} | fields))
         (answer,) = world.ask(command)

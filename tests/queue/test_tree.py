@@ -200,8 +200,14 @@ class Trees(RuleBasedStateMachine):
         return [node for node in self.tree.nodes.values() if node.is_leaf and node.parent is not None]
 
     @rule(path=st.sampled_from(PATHS), maximum=AMOUNTS, guaranteed=AMOUNTS, borrowing=AMOUNTS, lending=AMOUNTS)
-    def limit(self, path: str, maximum: dict[str, int], guaranteed: dict[str, int], borrowing: dict[str, int],
-              lending: dict[str, int]) -> None:  # fmt: skip
+    def limit(
+        self,
+        path: str,
+        maximum: dict[str, int],
+        guaranteed: dict[str, int],
+        borrowing: dict[str, int],
+        lending: dict[str, int],
+    ) -> None:
         node = self.tree.nodes.get(path)
         if node is not None:
             self.configure(node, Limits(guaranteed, maximum, borrowing, lending))
@@ -309,9 +315,12 @@ def promises(draw: st.DrawFn) -> dict[str, Limits]:
 
     x, y = draw(st.integers(0, 6)), draw(st.integers(0, 6))
     return {
-        "a": limits(x + y + draw(st.integers(0, 4))), "a/x": limits(x), "a/y": limits(y),
-        "b": limits(draw(st.integers(0, 14))), "c": Limits(),
-    }  # fmt: skip
+        "a": limits(x + y + draw(st.integers(0, 4))),
+        "a/x": limits(x),
+        "a/y": limits(y),
+        "b": limits(draw(st.integers(0, 14))),
+        "c": Limits(),
+    }
 
 
 @given(

@@ -47,16 +47,21 @@ def _settled(limits: dict[str, Any]) -> QueueSettings:
 
 queue_settings = st.sampled_from(LIMITS).map(_settled)
 pool_settings = st.builds(
-    PoolSettings, sequencer=st.sampled_from(["drf", "fifo", "lifo", "fairshare", "promised"]),
-    half_life_ns=st.sampled_from([0, 600 * SECOND]), ageing=st.sampled_from([None, Ageing(every_ns=5 * SECOND, most=3)]),
+    PoolSettings,
+    sequencer=st.sampled_from(["drf", "fifo", "lifo", "fairshare", "promised"]),
+    half_life_ns=st.sampled_from([0, 600 * SECOND]),
+    ageing=st.sampled_from([None, Ageing(every_ns=5 * SECOND, most=3)]),
     patience_ns=st.sampled_from([3 * SECOND, 300 * SECOND]),
-)  # fmt: skip
+)
 
 
 #: How a run may end: outcome, exit code, whether it yielded.
 HOW: list[tuple[ev.RunOutcome, int | None, bool]] = [
-    ("exited", 0, False), ("exited", 1, False), ("stopped", 143, True), ("node_lost", None, False),
-]  # fmt: skip
+    ("exited", 0, False),
+    ("exited", 1, False),
+    ("stopped", 143, True),
+    ("node_lost", None, False),
+]
 jobs_of = st.fixed_dictionaries({
     "gpus": st.sampled_from([0, 1, 1, 2, 4, 5]), "queue": st.sampled_from(PATHS), "user": st.sampled_from(["ada", "b/ob"]),
     "priority": st.sampled_from([10, 50]), "total_ns": st.sampled_from([0, 0, 9 * SECOND]), "slice_ns": st.sampled_from([0, 0, SECOND]),
@@ -164,12 +169,16 @@ class TreeMachine(RuleBasedStateMachine):
         self.ask(cmd.MoveJob(id=self.new_id(), user="bob", job=self.known(choice), queue=path))
 
     @rule(
-        kind=st.sampled_from(["queue", "queue", "queue", "remove", "pool"]), path=st.sampled_from(PATHS), changed=queue_settings,
-        move_to=st.sampled_from(["", *PATHS]), reclaim=st.booleans(), pool=pool_settings,
-    )  # fmt: skip
+        kind=st.sampled_from(["queue", "queue", "queue", "remove", "pool"]),
+        path=st.sampled_from(PATHS),
+        changed=queue_settings,
+        move_to=st.sampled_from(["", *PATHS]),
+        reclaim=st.booleans(),
+        pool=pool_settings,
+    )
     def reshape(
         self, kind: str, path: str, changed: QueueSettings, move_to: str, reclaim: bool, pool: PoolSettings
-    ) -> None:  # fmt: skip
+    ) -> None:
         change: dict[str, Any] = {"pools": (PoolEntry(pool="default", settings=pool),)}
         if kind == "queue":
             change = {"queues": (QueueEntry(path=path, settings=changed),)}
@@ -209,9 +218,18 @@ class TreeMachine(RuleBasedStateMachine):
 
     def _event(self, choice: int, action: int) -> Any:
         makers = (
-            self._place, self._place, self._place, self._start, self._start, self._end, self._end, self._refuse,
-            self._give_back, self._answer, self._keep,
-        )  # fmt: skip
+            self._place,
+            self._place,
+            self._place,
+            self._start,
+            self._start,
+            self._end,
+            self._end,
+            self._refuse,
+            self._give_back,
+            self._answer,
+            self._keep,
+        )
         return makers[action](choice)
 
     def _place(self, choice: int) -> Any:
@@ -237,9 +255,14 @@ class TreeMachine(RuleBasedStateMachine):
         self.started.discard(job)
         outcome, code, yields = HOW[choice % len(HOW)]
         return ev.RunEnded(
-            cause="report:n1:2", job=job, attempt=self.runs.pop(job), outcome=outcome, exit_code=code, preempted=yields,
+            cause="report:n1:2",
+            job=job,
+            attempt=self.runs.pop(job),
+            outcome=outcome,
+            exit_code=code,
+            preempted=yields,
             released=("n1",) if choice % 3 else (),
-        )  # fmt: skip
+        )
 
     def _refuse(self, choice: int) -> Any:
         if not self.open:

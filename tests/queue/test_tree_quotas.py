@@ -29,9 +29,11 @@ def queues_of(world: World, jobs: list[str]) -> list[str]:
 def test_a_queue_borrows_beyond_its_guarantee_as_far_as_it_may() -> None:
     """`borrowing` beyond the guarantee, the maximum whatever it borrows; the lower of the two holds."""
     for settings_, most in (
-        ({"borrowing": {"gpu": 2_000}}, 6), ({"borrowing": {"gpu": 4_000}, "maximum": {"gpu": 5_000}}, 5),
-        ({"borrowing": {"gpu": 0}}, 4), ({}, 8),
-    ):  # fmt: skip
+        ({"borrowing": {"gpu": 2_000}}, 6),
+        ({"borrowing": {"gpu": 4_000}, "maximum": {"gpu": 5_000}}, 5),
+        ({"borrowing": {"gpu": 0}}, 4),
+        ({}, 8),
+    ):
         world = World()
         world.tree(q={"guaranteed": {"gpu": 4_000}} | settings_)
         world.ask(*(world.submission(1, queue="q") for _ in range(8)))
@@ -60,9 +62,11 @@ def test_what_is_not_lent_stays_free_for_its_owner() -> None:
     world = World()
     world.node("n1", gpus=16)
     world.tree(
-        org={"maximum": {"gpu": 8_000}}, org__a={"guaranteed": {"gpu": 6_000}, "lending": {"gpu": 2_000}}, org__b={},
+        org={"maximum": {"gpu": 8_000}},
+        org__a={"guaranteed": {"gpu": 6_000}, "lending": {"gpu": 2_000}},
+        org__b={},
         other={},
-    )  # fmt: skip
+    )
     world.ask(*(world.submission(1, queue="org/b") for _ in range(8)))
     world.ask(*(world.submission(1, queue="other") for _ in range(16)))
     world.settle()
@@ -104,10 +108,14 @@ def test_those_within_their_guarantee_go_before_all_others() -> None:
     assert queues_of(world, offers(world.ask(*submits)))[:4] == ["b", "b", "c", "a"]
 
 
-guaranteed_trees = st.fixed_dictionaries({
-    "a": st.sampled_from([0, 2_000, 4_000]), "b": st.sampled_from([0, 2_000, 4_000]),
-    "c/x": st.sampled_from([0, 2_000]), "c/y": st.sampled_from([0, 2_000, 4_000]),
-})  # fmt: skip
+guaranteed_trees = st.fixed_dictionaries(
+    {
+        "a": st.sampled_from([0, 2_000, 4_000]),
+        "b": st.sampled_from([0, 2_000, 4_000]),
+        "c/x": st.sampled_from([0, 2_000]),
+        "c/y": st.sampled_from([0, 2_000, 4_000]),
+    }
+)
 demands = st.fixed_dictionaries({path: st.integers(0, 8) for path in ("a", "b", "c/x", "c/y")})
 
 
@@ -124,9 +132,12 @@ def test_guarantees_are_met_whenever_there_are_demand_and_capacity(
     cluster = Cluster(world, 1, 16)
     soon = Preemption(protect_ns=SECOND)
     world.tree(
-        **{path.replace("/", "__"): {"guaranteed": {"gpu": amount}, "preemption": soon} for path, amount in guaranteed.items()},
+        **{
+            path.replace("/", "__"): {"guaranteed": {"gpu": amount}, "preemption": soon}
+            for path, amount in guaranteed.items()
+        },
         **({"c": {"guaranteed": {"gpu": 6_000}, "maximum": {"gpu": 8_000}}} if maximum else {"c": {}}),
-    )  # fmt: skip
+    )
     for path in first:
         for _ in range(demand[path]):
             cluster.submit(10_000, 1, queue=path)
@@ -227,9 +238,11 @@ def test_usage_never_exceeds_any_limit_whatever_the_sequencer(sequencer: str) ->
     world.node("n1", gpus=32)
     world.pool(sequencer=sequencer)
     world.tree(
-        o={"maximum": {"gpu": 10_000}}, o__a={"guaranteed": {"gpu": 2_000}, "borrowing": {"gpu": 3_000}},
-        o__b={"users": {"*": {"gpu": 2_000}}}, o__c={"maximum": {"gpu": 4_000}},
-    )  # fmt: skip
+        o={"maximum": {"gpu": 10_000}},
+        o__a={"guaranteed": {"gpu": 2_000}, "borrowing": {"gpu": 3_000}},
+        o__b={"users": {"*": {"gpu": 2_000}}},
+        o__c={"maximum": {"gpu": 4_000}},
+    )
     for user in ("ada", "bob"):
         for path in ("o/a", "o/b", "o/c"):
             world.ask(*(world.submission(gpus, queue=path, user=user) for gpus in (1, 2, 3, 1)))

@@ -107,9 +107,15 @@ class World:
     def fold(self, writer: str, events: Sequence[Any], cursors: dict[str, int] | None = None) -> None:
         """One commit into the log and into the core."""
         commit = Commit(
-            v=VERSION, writer=writer, n=len(self.log) + 1, basis=len(self.log), at_ns=self.now, cursors=cursors or {},
-            prev=GENESIS, events=list(events),
-        )  # fmt: skip
+            v=VERSION,
+            writer=writer,
+            n=len(self.log) + 1,
+            basis=len(self.log),
+            at_ns=self.now,
+            cursors=cursors or {},
+            prev=GENESIS,
+            events=list(events),
+        )
         payload = encode_commit(commit)
         assert len(events) <= COMMIT_EVENTS_MAX
         assert len(payload) <= COMMIT_BYTES_MAX

@@ -224,10 +224,15 @@ def begin_before_the_first(manifest: dict[str, Any]) -> int:
 @pytest.mark.parametrize(
     "change",
     [
-        forget_all, forget_one, name_an_older_one, invent_a_writer, invent_a_writer_of_nothing, begin_later,
+        forget_all,
+        forget_one,
+        name_an_older_one,
+        invent_a_writer,
+        invent_a_writer_of_nothing,
+        begin_later,
         begin_before_the_first,
     ],
-)  # fmt: skip
+)
 def test_a_manifest_that_tells_another_story_is_refused(
     exported: Path, change: Callable[[dict[str, Any]], int]
 ) -> None:

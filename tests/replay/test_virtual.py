@@ -41,9 +41,16 @@ def runs_s(life: JobLife) -> list[tuple[int, int]]:
 def mixed(count: int = 60) -> list[TraceJob]:
     """Jobs of one GPU to two nodes of 8, some in slices, in two queues."""
     return [
-        job("ab"[at % 3 == 0], at * 37, (1, 2, 8, 16, 4)[at % 5], 20 + at * 53 % 900, on=8, slice_ns=at % 4 * 60 * SECOND_NS)
+        job(
+            "ab"[at % 3 == 0],
+            at * 37,
+            (1, 2, 8, 16, 4)[at % 5],
+            20 + at * 53 % 900,
+            on=8,
+            slice_ns=at % 4 * 60 * SECOND_NS,
+        )
         for at in range(count)
-    ]  # fmt: skip
+    ]
 
 
 #: Three jobs that fill the node, and one of another queue a little later.
@@ -84,8 +91,11 @@ def test_figures_of_two_queues_by_hand() -> None:
 def test_shares_of_those_who_want_little_go_to_the_others() -> None:
     """Max-min: by weight, and nobody gets more than it wants."""
     assert figures.max_min({"a": 2, "b": 20, "c": 20, "d": 0}, {"a": 1, "b": 1, "c": 2, "d": 9}, 20) == {
-        "a": 2, "b": 6, "c": 12, "d": 0,
-    }  # fmt: skip
+        "a": 2,
+        "b": 6,
+        "c": 12,
+        "d": 0,
+    }
 
 
 def test_who_yields_goes_on_from_where_it_was() -> None:

@@ -53,10 +53,19 @@ QUEUE = settings.QueueSettings(
     preemption=settings.Preemption(reclaim="lower_priority", rebalance=True, lower_priority=False, protect_ns=10**9),
 )
 POLICY = IdlePolicy(
-    rule="utilization", action="shrink", mode="on_demand", below={"gpu": 50, "network": 10_000}, after_ns=600 * 10**9,
-    notice_ns=300 * 10**9, extend_ns=3600 * 10**9, extensions_max=2, shrink_ns=900 * 10**9, kinds=("session",),
-    after_max_ns=7200 * 10**9, may_soften=True,
-)  # fmt: skip
+    rule="utilization",
+    action="shrink",
+    mode="on_demand",
+    below={"gpu": 50, "network": 10_000},
+    after_ns=600 * 10**9,
+    notice_ns=300 * 10**9,
+    extend_ns=3600 * 10**9,
+    extensions_max=2,
+    shrink_ns=900 * 10**9,
+    kinds=("session",),
+    after_max_ns=7200 * 10**9,
+    may_soften=True,
+)
 EVIDENCE = (
     IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=600),
     IdleEvidence(signal="network", highest=811, mean=90, threshold=10_000, samples=598),
@@ -679,15 +688,35 @@ EXPLANATION = explainer.Explanation(
 )
 MOVE = DefragMove(job="3", attempt=1, gpu_milli=2000, sources=("n1",), targets=("n4",), cost_gpu_s=7440)
 DEFRAG_PLAN = DefragPlan(
-    job="812", attempt=1, gpu_milli=8000, moves=(MOVE,), nodes=("n1",), gain_gpu_s=7200, cost_gpu_s=7440,
-    why_not="costs_more", message="the moves would cost more than it gains",
-)  # fmt: skip
+    job="812",
+    attempt=1,
+    gpu_milli=8000,
+    moves=(MOVE,),
+    nodes=("n1",),
+    gain_gpu_s=7200,
+    cost_gpu_s=7440,
+    why_not="costs_more",
+    message="the moves would cost more than it gains",
+)
 PACKING = PoolPacking(
-    pool="a100", policy="spread", nodes=4, gpus=32, gpu_milli_free=12_000, gpu_milli_aside=8_000,
-    gpu_milli_unusable=1_500, requests_seen=1204, largest_on_one_node=OneNode(node="n1", gpus=8),
-    largest_gangs={"pool": (DomainCapacity(domain="a100", nodes=1, gpus_per_node=8), DomainCapacity(domain="a100", nodes=2, gpus_per_node=4))},
-    sequence=40, at="2026-11-02T09:00:00.000Z",
-)  # fmt: skip
+    pool="a100",
+    policy="spread",
+    nodes=4,
+    gpus=32,
+    gpu_milli_free=12_000,
+    gpu_milli_aside=8_000,
+    gpu_milli_unusable=1_500,
+    requests_seen=1204,
+    largest_on_one_node=OneNode(node="n1", gpus=8),
+    largest_gangs={
+        "pool": (
+            DomainCapacity(domain="a100", nodes=1, gpus_per_node=8),
+            DomainCapacity(domain="a100", nodes=2, gpus_per_node=4),
+        )
+    },
+    sequence=40,
+    at="2026-11-02T09:00:00.000Z",
+)
 ANSWER = explainer.ExplainerAnswer(
     defrag=Defrag(pool="a100", on=True, plans=(DEFRAG_PLAN,), sequence=40),
     packing=PACKING,

@@ -4,8 +4,41 @@ import random
 from collections.abc import Iterator
 
 #: What a step out, a hidden end or a second meaning is made of.
-_BAD = ("..", "../", "/..", "/", "//", "\\", "..\\", "\0", "\n", "\r", "\t", " ", ":", ",", "%2e%2e", "%00", "~", "$HOME", "*", "\u202e",
-        "\uff0e\uff0e", "\u2215", ".", "./", "/./", "\x7f", "A", "é", "\ud800", "`id`", "${IFS}", "proc", "\u0000etc")  # fmt: skip
+_BAD = (
+    "..",
+    "../",
+    "/..",
+    "/",
+    "//",
+    "\\",
+    "..\\",
+    "\0",
+    "\n",
+    "\r",
+    "\t",
+    " ",
+    ":",
+    ",",
+    "%2e%2e",
+    "%00",
+    "~",
+    "$HOME",
+    "*",
+    "\u202e",
+    "\uff0e\uff0e",
+    "\u2215",
+    ".",
+    "./",
+    "/./",
+    "\x7f",
+    "A",
+    "é",
+    "\ud800",
+    "`id`",
+    "${IFS}",
+    "proc",
+    "\u0000etc",
+)
 #: Of these, what no path may have even inside of a part.
 _MEANT = ("\\", " ", ":", ",", "%2e%2e", "%00", "~", "$HOME", "*", "`id`", "${IFS}")
 _PLAIN = (

@@ -26,10 +26,13 @@ def meaning(words: Any, **more: Any) -> Checkpoint | None:
         ({}, Checkpoint()),
         ({"signal": "SIGUSR1"}, Checkpoint(signal="SIGUSR1", notice_ns=2 * MINUTE)),
         ({"signal": "usr2", "notice": 30}, Checkpoint(signal="SIGUSR2", notice_ns=MINUTE // 2)),
-        ({"command": ["sh", "-c", "save"], "notice": "5m"}, Checkpoint(command=("sh", "-c", "save"), notice_ns=5 * MINUTE)),
+        (
+            {"command": ["sh", "-c", "save"], "notice": "5m"},
+            Checkpoint(command=("sh", "-c", "save"), notice_ns=5 * MINUTE),
+        ),
         ({"every": "10m"}, Checkpoint(every_ns=10 * MINUTE)),
     ],
-)  # fmt: skip
+)
 def test_words_become_integers(words: Any, found: Checkpoint | None) -> None:
     """A signal may be written as Slurm's users do; who is told has two minutes unless he says otherwise."""
     assert meaning(words) == found

@@ -39,8 +39,11 @@ def test_what_we_write_is_read_by_the_cloudevents_package() -> None:
     )
     theirs = from_json(msgspec.json.encode(ours))
     assert (theirs["id"], theirs["type"], theirs["sequence"], theirs.data) == (
-        "812.0", "fairlead.run.started.v1", "812", {"job": "1", "attempt": 1},
-    )  # fmt: skip
+        "812.0",
+        "fairlead.run.started.v1",
+        "812",
+        {"job": "1", "attempt": 1},
+    )
 
 
 def test_extension_attributes_of_others_are_let_pass() -> None:

@@ -19,15 +19,33 @@ from fairlead_schemas.units.quantities import SECOND_NS, QuantityError
 
 MINUTE_NS = 60 * SECOND_NS
 FULL: dict[str, Any] = {
-    "rule": "utilization", "action": "shrink", "mode": "on_demand", "below": {"gpu": "5%", "network": "10KiB/s"},
-    "after": "20m", "notice": "1m", "extend": "2h", "afterMax": "1h", "shrink": "30m", "extensions": 2,
-    "kinds": ["session"], "maySoften": True,
-}  # fmt: skip
+    "rule": "utilization",
+    "action": "shrink",
+    "mode": "on_demand",
+    "below": {"gpu": "5%", "network": "10KiB/s"},
+    "after": "20m",
+    "notice": "1m",
+    "extend": "2h",
+    "afterMax": "1h",
+    "shrink": "30m",
+    "extensions": 2,
+    "kinds": ["session"],
+    "maySoften": True,
+}
 POLICY = IdlePolicy(
-    rule="utilization", action="shrink", mode="on_demand", below={"gpu": 50, "network": 10_240}, after_ns=20 * MINUTE_NS,
-    notice_ns=MINUTE_NS, extend_ns=120 * MINUTE_NS, extensions_max=2, shrink_ns=30 * MINUTE_NS, kinds=("session",),
-    after_max_ns=60 * MINUTE_NS, may_soften=True,
-)  # fmt: skip
+    rule="utilization",
+    action="shrink",
+    mode="on_demand",
+    below={"gpu": 50, "network": 10_240},
+    after_ns=20 * MINUTE_NS,
+    notice_ns=MINUTE_NS,
+    extend_ns=120 * MINUTE_NS,
+    extensions_max=2,
+    shrink_ns=30 * MINUTE_NS,
+    kinds=("session",),
+    after_max_ns=60 * MINUTE_NS,
+    may_soften=True,
+)
 
 
 def test_a_whole_policy_reads_as_it_is_meant_and_is_written_back() -> None:
@@ -76,7 +94,7 @@ def test_a_file_names_scopes_and_an_empty_one_has_no_say() -> None:
         ({"kinds": ["notebook"]}, "kinds", "another kind of value"),
         ({"afer": "20m"}, "afer", "did you mean after?"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named_where_it_stands_with_its_cure(policy: dict[str, Any], field: str, told: str) -> None:
     """The path, what was expected and what to do."""
     fine = {"rule": "utilization", "action": "stop", "after": "20m", "below": {"gpu": "5%"}}
@@ -92,8 +110,10 @@ def test_all_mistakes_of_a_file_are_told_at_once() -> None:
     with pytest.raises(InvalidPolicies) as refused:
         read_policy_file({"scopes": {"global": twice, "queue:x": [{"rule": "lifetime", "action": "stop"}]}})
     assert [error.field for error in refused.value.errors] == [
-        "scopes.global[1].rule", "scopes.queue:x", "scopes.queue:x[0].after",
-    ]  # fmt: skip
+        "scopes.global[1].rule",
+        "scopes.queue:x",
+        "scopes.queue:x[0].after",
+    ]
     for nothing in ({}, {"scopes": {}}, {"scopes": []}, [], None):
         with pytest.raises(InvalidPolicies):
             read_policy_file(nothing)
@@ -106,9 +126,12 @@ def test_scopes() -> None:
 
 
 SIGNALS: dict[IdleSignal, Any] = {
-    "gpu": st.integers(0, 1000), "power": st.integers(0, 10**8), "network": st.integers(0, 10**12),
-    "cpu": st.integers(0, 10**6), "terminal": st.integers(0, 10**6).map(lambda s: s * SECOND_NS),
-}  # fmt: skip
+    "gpu": st.integers(0, 1000),
+    "power": st.integers(0, 10**8),
+    "network": st.integers(0, 10**12),
+    "cpu": st.integers(0, 10**6),
+    "terminal": st.integers(0, 10**6).map(lambda s: s * SECOND_NS),
+}
 
 
 @given(st.sampled_from(sorted(SIGNALS)).flatmap(lambda signal: st.tuples(st.just(signal), SIGNALS[signal])))

@@ -23,19 +23,44 @@ def test_no_tokens(text: str) -> None:
     assert not is_token(text)
 
 
-@pytest.mark.parametrize(("text", "good"), [
-    ("1", True), ("812", True), ("812_3", True), ("0", False), ("012", False), ("812_", False), ("_3", False),
-    ("812_3_4", False), ("812.3", False), ("last", False), ("1\n", False), ("9" * 19, False), ("", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("1", True),
+        ("812", True),
+        ("812_3", True),
+        ("0", False),
+        ("012", False),
+        ("812_", False),
+        ("_3", False),
+        ("812_3_4", False),
+        ("812.3", False),
+        ("last", False),
+        ("1\n", False),
+        ("9" * 19, False),
+        ("", False),
+    ],
+)
 def test_job_ids(text: str, good: bool) -> None:
     """A positive decimal without leading zero, and an index for an array's element."""
     assert is_job_id(text) is good
 
 
-@pytest.mark.parametrize(("text", "good"), [
-    ("default", True), ("research/vision", True), ("/".join("abcdefgh"), True), ("/".join("abcdefghi"), False),
-    ("", False), ("/", False), ("a//b", False), ("a/", False), ("A/b", False), ("a.b", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("default", True),
+        ("research/vision", True),
+        ("/".join("abcdefgh"), True),
+        ("/".join("abcdefghi"), False),
+        ("", False),
+        ("/", False),
+        ("a//b", False),
+        ("a/", False),
+        ("A/b", False),
+        ("a.b", False),
+    ],
+)
 def test_queue_paths(text: str, good: bool) -> None:
     """Tokens joined by slashes, at most eight."""
     assert is_queue_path(text) is good

@@ -25,8 +25,21 @@ def test_an_empty_value_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "key", "key=value", "key=value:", "key=value:Never", "=v:NoSchedule", "k=a b:NoSchedule", "k=v:NoSchedule\n", "-k:NoSchedule", f"k={'v' * 64}:NoSchedule", "k=a:b:NoSchedule"],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "key",
+        "key=value",
+        "key=value:",
+        "key=value:Never",
+        "=v:NoSchedule",
+        "k=a b:NoSchedule",
+        "k=v:NoSchedule\n",
+        "-k:NoSchedule",
+        f"k={'v' * 64}:NoSchedule",
+        "k=a:b:NoSchedule",
+    ],
+)
 def test_what_is_no_taint(text: str) -> None:
     """Says what was expected."""
     with pytest.raises(NodeLabelError, match='expected a taint such as "key=value:NoSchedule"'):

@@ -39,8 +39,16 @@ def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: 
 @pytest.mark.parametrize(
     ("words", "field", "message"),
     [
-        ({"onPartition": {"stopAfter": "9s"}}, "onPartition.stopAfter", 'expected at least 10s, or "never", found "9s"'),
-        ({"onPartition": {"stopAfter": "0"}}, "onPartition.stopAfter", 'expected a duration above 0, or "never", found "0"'),
+        (
+            {"onPartition": {"stopAfter": "9s"}},
+            "onPartition.stopAfter",
+            'expected at least 10s, or "never", found "9s"',
+        ),
+        (
+            {"onPartition": {"stopAfter": "0"}},
+            "onPartition.stopAfter",
+            'expected a duration above 0, or "never", found "0"',
+        ),
         ({"onPartition": {"stopAfter": "soon"}}, "onPartition.stopAfter", 'expected a duration such as "90s"'),
         ({"onPartition": {"stopAfter": "never"}}, "onPartition.stopAfter", 'or replaceAfter "never" with it'),
         (
@@ -49,9 +57,13 @@ def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: 
             'expected at least 2m (1m until it is stopped, 30s grace, 30s margin), or "never", found "1m 59s"',
         ),
         ({"onPartition": {"replaceAfter": "60s"}}, "onPartition.replaceAfter", "expected at least 2m"),
-        ({"strict": True, "onPartition": {"replaceAfter": "5m"}}, "strict", 'expected onPartition.replaceAfter "never" with it, found "5m"'),
+        (
+            {"strict": True, "onPartition": {"replaceAfter": "5m"}},
+            "strict",
+            'expected onPartition.replaceAfter "never" with it, found "5m"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_promised_is_refused(words: dict[str, Any], field: str, message: str) -> None:
     """By field, with what was expected."""
     with pytest.raises(InvalidJob) as refused:

@@ -72,11 +72,17 @@ def test_words_become_integers() -> None:
     }  # fmt: skip
     found = read_queue_file(file)
     pool = PoolSettings(
-        sequencer="fairshare", ageing=Ageing(every_ns=HOUR_NS, most=20), patience_ns=HOUR_NS // 6,
-        half_life_ns=14 * 24 * HOUR_NS, past_percent=50, users=("ada",), projects=("llm",),
-        prices={A100: 2500, "NVIDIA-L4": 300}, defragment=True,
+        sequencer="fairshare",
+        ageing=Ageing(every_ns=HOUR_NS, most=20),
+        patience_ns=HOUR_NS // 6,
+        half_life_ns=14 * 24 * HOUR_NS,
+        past_percent=50,
+        users=("ada",),
+        projects=("llm",),
+        prices={A100: 2500, "NVIDIA-L4": 300},
+        defragment=True,
         packing="most_allocated",
-    )  # fmt: skip
+    )
     research = QueueSettings(
         pool="a100", guaranteed={"gpu": 16_000, "cpu": 256_000, "memory": 2 * 2**20, f"gpu:{A100}": 8000},
         maximum={"gpu": 64_000, "cpu": 512_000}, borrowing={"gpu": 32_000, "memory": 0}, lending={"cpu": 500},
@@ -227,9 +233,14 @@ def test_all_mistakes_are_told_at_once() -> None:
         },
     }
     assert list(errors_of(file)) == [
-        "pools.p.pastPercent", "queues.a.guaranteed.cpu", "queues.a.guaranteed.memory", "queues.a.weight",
-        "queues.a.queues.b.priority", "queues.a/b.colour", "queues.a/b",
-    ]  # fmt: skip
+        "pools.p.pastPercent",
+        "queues.a.guaranteed.cpu",
+        "queues.a.guaranteed.memory",
+        "queues.a.weight",
+        "queues.a.queues.b.priority",
+        "queues.a/b.colour",
+        "queues.a/b",
+    ]
 
 
 def test_deep_nesting_ends_with_one_error() -> None:
@@ -338,10 +349,14 @@ def test_what_is_written_reads_the_same(
 @pytest.mark.parametrize(
     ("resource", "amount", "sentence"),
     [
-        ("gpu", 1000, "1 GPU is"), ("gpu", 4000, "4 GPUs are"), (f"gpu:{A100}", 1000, f"1 {A100} GPU is"),
-        (f"gpu:{A100}", 0, f"0 {A100} GPUs are"), ("cpu", 500, "0.500 CPUs are"), ("memory", 65_536, "64Gi of memory is"),
+        ("gpu", 1000, "1 GPU is"),
+        ("gpu", 4000, "4 GPUs are"),
+        (f"gpu:{A100}", 1000, f"1 {A100} GPU is"),
+        (f"gpu:{A100}", 0, f"0 {A100} GPUs are"),
+        ("cpu", 500, "0.500 CPUs are"),
+        ("memory", 65_536, "64Gi of memory is"),
     ],
-)  # fmt: skip
+)
 def test_amounts_in_sentences(resource: str, amount: int, sentence: str) -> None:
     """With what is counted, in the right number."""
     assert f"{counted(resource, amount)} {is_are(resource, amount)}" == sentence

@@ -161,19 +161,27 @@ def test_units_and_places(words: dict[str, Any], expected: dict[str, Any]) -> No
 def test_groups_are_kinds_of_their_own() -> None:
     """The top level is the first kind; each has its own amounts, GPUs and labels, and the defaults where it says nothing."""
     found = asks(
-        nodes=2, resources={GPU: 8, "cpu": "32"}, gpu={"model": "H100"}, topology={"require": "block"},
+        nodes=2,
+        resources={GPU: 8, "cpu": "32"},
+        gpu={"model": "H100"},
+        topology={"require": "block"},
         groups=[
             {"nodes": 4, "resources": {f"{MIG}1g.5gb": 1}, "nodeSelector": {"zone": "b"}},
             {"nodeAffinity": ["!gpu"]},
         ],
-    )  # fmt: skip
+    )
     assert found == Request(
-        nodes=2, gpu_milli=8000, cpu_milli=32000, memory_mib=1024, selector=(f"{PRODUCT}~H100",), require=("block",),
+        nodes=2,
+        gpu_milli=8000,
+        cpu_milli=32000,
+        memory_mib=1024,
+        selector=(f"{PRODUCT}~H100",),
+        require=("block",),
         also=(
             Request(nodes=4, gpu_milli=143, gpu_parts=1, profile="1g.5gb", selector=("zone=b",), **PLAIN),
             Request(nodes=1, selector=("!gpu",), **PLAIN),
         ),
-    )  # fmt: skip
+    )
     assert (found.units, found.gpu_milli_total) == (7, 16000 + 4 * 143)
 
 
@@ -188,30 +196,50 @@ def test_groups_are_kinds_of_their_own() -> None:
         ({"tasks": 0}, "tasks", "expected 1 to 4096, found 0"),
         ({"tasks": 16, "nodes": 2}, "tasks", "expected nodes or tasks, found both (2 and 16)"),
         ({"gpusPerTask": 1}, "gpusPerTask", "expected tasks with it"),
-        ({"tasks": 2, "gpusPerTask": 1, "resources": {GPU: 1}}, "gpusPerTask", f"expected gpusPerTask or resources.{GPU}"),
+        (
+            {"tasks": 2, "gpusPerTask": 1, "resources": {GPU: 1}},
+            "gpusPerTask",
+            f"expected gpusPerTask or resources.{GPU}",
+        ),
         ({"tasks": 2, "gpusPerTask": "x"}, "gpusPerTask", "expected a whole number of GPUs"),
         ({"tasks": 2, "groups": [{}]}, "groups", "found tasks with groups"),
         ({"groups": [{}] * 8}, "groups", "expected at most 7, found 8"),
         ({"groups": [{}, {"nodes": 0}]}, "groups[1].nodes", "expected 1 to 4096, found 0"),
         ({"groups": [{"resources": {GPU: "x"}}]}, f"groups[0].resources.{GPU}", "expected a whole number"),
-        ({"groups": [{"gpu": {"driver": "new"}}]}, "groups[0].gpu.driver", 'expected a version such as ">=550.54", found "new"'),
+        (
+            {"groups": [{"gpu": {"driver": "new"}}]},
+            "groups[0].gpu.driver",
+            'expected a version such as ">=550.54", found "new"',
+        ),
         ({"gpu": {"cuda": ">=x"}}, "gpu.cuda", 'found ">=x"'),
         ({"gpu": {"model": ["A100", ""]}}, "gpu.model", "expected a model such as"),
         ({"gpu": {"model": []}}, "gpu.model", "expected a model such as"),
         ({"gpu": {"model": "A100|H100"}}, "gpu.model", "expected a model such as"),
         ({"nodeAffinity": ["zone=a", "zone in ()"]}, "nodeAffinity[1]", "expected 1 to 32 values"),
         ({"nodeSelector": {"k~": "v"}}, "nodeSelector", 'expected a label such as "fairlead/rack: r1", found "k~: v"'),
-        ({"tolerations": ["a:Never"]}, "tolerations[0]", 'expected an effect of NoSchedule, PreferNoSchedule, NoExecute, found "Never"'),
-        ({"tolerations": ["a", {"key": "a", "operator": "In"}]}, "tolerations[1]", 'expected operator Equal or Exists, found "In"'),
+        (
+            {"tolerations": ["a:Never"]},
+            "tolerations[0]",
+            'expected an effect of NoSchedule, PreferNoSchedule, NoExecute, found "Never"',
+        ),
+        (
+            {"tolerations": ["a", {"key": "a", "operator": "In"}]},
+            "tolerations[1]",
+            'expected operator Equal or Exists, found "In"',
+        ),
         ({"tolerations": [{"value": "x"}]}, "tolerations[0]", "expected a key"),
         ({"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]}, "tolerations[0]", "expected no value"),
-        ({"topology": {"require": "shelf"}}, "topology.require", f'expected one of {", ".join(TOPOLOGY_LEVELS)}, found "shelf"'),
+        (
+            {"topology": {"require": "shelf"}},
+            "topology.require",
+            f'expected one of {", ".join(TOPOLOGY_LEVELS)}, found "shelf"',
+        ),
         ({"topology": {"prefer": ["rack", ""]}}, "topology.prefer", 'found ""'),
         ({"placement": "best"}, "placement", 'expected pack or spread, found "best"'),
         ({"nodes": 4096, "resources": {GPU: 8}}, "nodes", "expected a gang that one event can name"),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_a_bad_word_is_named_with_what_was_expected_and_found(words: dict[str, Any], field: str, says: str) -> None:
     """One error, at the field."""
     [(found, message)] = errors(**words)
@@ -229,8 +257,9 @@ _TEXTS = st.lists(
 )
 _RESOURCES = st.dictionaries(
     st.sampled_from([GPU, SHARED, f"{MIG}3g.20gb", f"{MIG}1g.5gb.me", f"{MIG}x", "cpu", "memory", "shm", "rdma/hca"]),
-    _COUNTS | st.sampled_from(["8", "64Gi", "128Gi"]), max_size=3,
-)  # fmt: skip
+    _COUNTS | st.sampled_from(["8", "64Gi", "128Gi"]),
+    max_size=3,
+)
 _MODELS = st.sampled_from(["A100", "NVIDIA-L4", "NVIDIA-H100-PCIe", "", "a|b"])
 _GPUS = st.fixed_dictionaries(
     {},

@@ -19,16 +19,18 @@ CPU = Request(cpu_milli=1000, memory_mib=2048)
         (Request(nodes=16, tasks=True, gpu_milli=1000), "16 tasks x 1 GPU", "1 GPU for each of 16 tasks"),
         (
             Request(gpu_milli=858, gpu_parts=2, profile="3g.20gb"),
-            "2 MIG instances 3g.20gb", "2 MIG instances 3g.20gb on one node",
+            "2 MIG instances 3g.20gb",
+            "2 MIG instances 3g.20gb on one node",
         ),
         (Request(gpu_parts=1, replicas=True), "1 shared GPU", "1 shared GPU on one node"),
         (
             Request(nodes=2, gpu_milli=8000, also=(CPU,)),
-            "2 nodes x 8 GPUs and 1 node x 1 CPU", "8 GPUs on each of 2 nodes and 1 CPU and 2Gi of memory on one node",
+            "2 nodes x 8 GPUs and 1 node x 1 CPU",
+            "8 GPUs on each of 2 nodes and 1 CPU and 2Gi of memory on one node",
         ),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_a_request_in_words(request_: Request, short: str, long: str) -> None:
     """For lists, and for explanations."""
     assert (size(request_), needs(request_)) == (short, long)

@@ -23,10 +23,14 @@ def rows(kind: type[msgspec.Struct], columns: type[msgspec.Struct]) -> st.Search
     assert isinstance(info, msgspec.inspect.StructType)
     optional = {field.name for field in msgspec.structs.fields(kind) if field.default is None}
     fields = {
-        field.name: st.text(max_size=8) if not sc._most(union) else numbers(union) if field.name in optional else st.integers(0, sc._most(union))
+        field.name: st.text(max_size=8)
+        if not sc._most(union)
+        else numbers(union)
+        if field.name in optional
+        else st.integers(0, sc._most(union))
         for field in info.fields
         if (union := field.type if isinstance(field.type, msgspec.inspect.UnionType) else None) or True
-    }  # fmt: skip
+    }
     return st.lists(st.builds(kind, **fields), max_size=4)
 
 
@@ -43,9 +47,14 @@ def test_what_is_told_comes_back(
     assert batch == sc.decode_samples(sc.encode_samples(batch))
 
 
-@pytest.mark.parametrize(("kind", "columns"), [
-    (GpuSample, sc.GpuColumns), (RunUse, sc.UseColumns), (RunResources, sc.ResourceColumns),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        (GpuSample, sc.GpuColumns),
+        (RunUse, sc.UseColumns),
+        (RunResources, sc.ResourceColumns),
+    ],
+)
 def test_every_field_has_its_column(kind: type[msgspec.Struct], columns: type[msgspec.Struct]) -> None:
     """A field without a column would be measured for nobody."""
     assert sorted(kind.__struct_fields__) == sorted(columns.__struct_fields__)
@@ -68,9 +77,16 @@ def test_a_build_with_fewer_columns_is_understood() -> None:
 
 def two_gpus() -> SampleBatch:
     """Of one of them one number is not known."""
-    return SampleBatch(node="n1", incarnation="a", n=7, at_ns=AT_NS, gpus=[
-        GpuSample(uuid="g0", memory_used_mib=1, power_mw=300_000), GpuSample(uuid="g1", memory_used_mib=1, power_mw=None),
-    ])  # fmt: skip
+    return SampleBatch(
+        node="n1",
+        incarnation="a",
+        n=7,
+        at_ns=AT_NS,
+        gpus=[
+            GpuSample(uuid="g0", memory_used_mib=1, power_mw=300_000),
+            GpuSample(uuid="g1", memory_used_mib=1, power_mw=None),
+        ],
+    )
 
 
 def test_a_time_is_told_to_the_millisecond() -> None:
@@ -81,9 +97,15 @@ def test_a_time_is_told_to_the_millisecond() -> None:
 
 def test_a_mad_counter_does_not_cost_the_others() -> None:
     """The driver may say anything; what cannot be is not known."""
-    batch = SampleBatch(node="n1", incarnation="a", n=1, at_ns=AT_NS, gpus=[
-        GpuSample(uuid="g", utilization_pct=101, memory_used_mib=7, energy_mj=2**64, temperature_c=-1),
-    ])  # fmt: skip
+    batch = SampleBatch(
+        node="n1",
+        incarnation="a",
+        n=1,
+        at_ns=AT_NS,
+        gpus=[
+            GpuSample(uuid="g", utilization_pct=101, memory_used_mib=7, energy_mj=2**64, temperature_c=-1),
+        ],
+    )
     told = sc.decode_samples(sc.encode_samples(batch)).gpus[0]
     assert GpuSample(uuid="g", memory_used_mib=7) == told
 
@@ -93,7 +115,13 @@ def told(**changes: Any) -> bytes:
     gpus = {"uuid": ["g0", "g1"], "memory_used_mib": [1, 2], **changes.pop("gpus", {})}
     names = sc.GpuColumns.__struct_fields__
     head = {"v": sc.VERSION, "node": "n1", "incarnation": "a", "n": 1, "at_ns": AT_NS}
-    return msgspec.msgpack.encode({**head, "gpus": [gpus.get(name) if name not in ("parent", "run") else gpus.get(name, "") for name in names], **changes})  # fmt: skip
+    return msgspec.msgpack.encode(
+        {
+            **head,
+            "gpus": [gpus.get(name) if name not in ("parent", "run") else gpus.get(name, "") for name in names],
+            **changes,
+        }
+    )
 
 
 def test_the_measure_of_what_is_refused_is_good() -> None:
@@ -101,24 +129,27 @@ def test_the_measure_of_what_is_refused_is_good() -> None:
     assert [gpu.memory_used_mib for gpu in sc.decode_samples(told()).gpus] == [1, 2]
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"gpus": {"power_mw": [1]}}, r"\$\.gpus\.power_mw: 1 values for 2 rows"),
-    ({"gpus": {"uuid": [], "power_mw": [1]}}, "2 values for 0 rows"),
-    ({"gpus": {"utilization_pct": [1, 101]}}, r"<= 100 - at `\$\.gpus\.utilization_pct\["),
-    ({"gpus": {"memory_used_mib": [1, -1]}}, ">= 0"),
-    ({"gpus": {"energy_mj": [0, 2**60]}}, "<= 9007199254740992"),
-    ({"gpus": {"power_mw": 1.5}}, "float"),
-    ({"gpus": {"run": "x" * 129}}, "length <= 128"),
-    ({"gpus": {"uuid": ["g"] * 1025, "memory_used_mib": 1}}, "1025 rows, expected at most 1024"),
-    ({"v": 1}, "version 1 of samples, expected 2"),
-    ({"n": 0}, ">= 1"),
-    ({"n": 2**64 - 1}, "int"),
-    ({"at_ns": -1}, ">= 0"),
-    ({"at_ns": 2**63}, "<= 9223372036854775807"),
-    ({"more": 1}, "unknown field `more`"),
-    ({"uses": [["g"], [], 0, 1, 1]}, r"\$\.uses\.run: 0 values for 1 rows"),
-    ({"resources": [["7.1"], [0, 1]]}, r"\$\.resources\.rank: 2 values for 1 rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gpus": {"power_mw": [1]}}, r"\$\.gpus\.power_mw: 1 values for 2 rows"),
+        ({"gpus": {"uuid": [], "power_mw": [1]}}, "2 values for 0 rows"),
+        ({"gpus": {"utilization_pct": [1, 101]}}, r"<= 100 - at `\$\.gpus\.utilization_pct\["),
+        ({"gpus": {"memory_used_mib": [1, -1]}}, ">= 0"),
+        ({"gpus": {"energy_mj": [0, 2**60]}}, "<= 9007199254740992"),
+        ({"gpus": {"power_mw": 1.5}}, "float"),
+        ({"gpus": {"run": "x" * 129}}, "length <= 128"),
+        ({"gpus": {"uuid": ["g"] * 1025, "memory_used_mib": 1}}, "1025 rows, expected at most 1024"),
+        ({"v": 1}, "version 1 of samples, expected 2"),
+        ({"n": 0}, ">= 1"),
+        ({"n": 2**64 - 1}, "int"),
+        ({"at_ns": -1}, ">= 0"),
+        ({"at_ns": 2**63}, "<= 9223372036854775807"),
+        ({"more": 1}, "unknown field `more`"),
+        ({"uses": [["g"], [], 0, 1, 1]}, r"\$\.uses\.run: 0 values for 1 rows"),
+        ({"resources": [["7.1"], [0, 1]]}, r"\$\.resources\.rank: 2 values for 1 rows"),
+    ],
+)
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> None:
     """The message names the column."""
     with pytest.raises(msgspec.ValidationError, match=words):

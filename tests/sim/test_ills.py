@@ -30,8 +30,9 @@ def test_an_agent_says_what_is_new_and_what_is_over() -> None:
     assert health.changes(machine, reported) == []
     machine.ills.clear()
     assert [(each.gpu, each.code, each.over) for each in health.changes(machine, reported)] == [
-        (gpu, "", False), ("", "disk_full", True)
-    ]  # fmt: skip
+        (gpu, "", False),
+        ("", "disk_full", True),
+    ]
     assert health.introduced(machine).taints == ()
 
 

@@ -17,7 +17,7 @@ PARTS = Parts(people=Restless)
         (1437, 150),  # the same by two of which the first was on its way out
         *((seed, 70) for seed in range(1, 11)),
     ],
-)  # fmt: skip
+)
 def test_every_promise_holds_while_queues_change(seed: int, commands: int) -> None:
     """Limits, pools and budgets change under what runs; queues go with what waits in them."""
     assert run_seed(seed, parts=PARTS, commands=commands).violation is None

@@ -27,9 +27,12 @@ class NetCluster(OverHosts):
     """`with NetCluster(directory, runtime="process") as cluster`."""
 
     settings = {
-        "FAIRLEAD_NODE_LEASE_S": str(LEASE_S), "FAIRLEAD_SELF_FENCE_S": str(FENCE_S), "FAIRLEAD_FENCE_GRACE_S": str(GRACE_S),
-        "FAIRLEAD_FENCE_MARGIN_S": str(MARGIN_S), "FAIRLEAD_BEAT_S": "0.5",
-    }  # fmt: skip
+        "FAIRLEAD_NODE_LEASE_S": str(LEASE_S),
+        "FAIRLEAD_SELF_FENCE_S": str(FENCE_S),
+        "FAIRLEAD_FENCE_GRACE_S": str(GRACE_S),
+        "FAIRLEAD_FENCE_MARGIN_S": str(MARGIN_S),
+        "FAIRLEAD_BEAT_S": "0.5",
+    }
     not_yet = (FairleadError, httpx.HTTPError)
     look_s = 0.05
 

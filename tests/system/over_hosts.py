@@ -62,10 +62,12 @@ class OverHosts:
         config.write_text(config.read_text().replace("127.0.0.1", "0.0.0.0"))
         self.run("nats", control, [nats_server.find().path, "-c", str(config)])
         self._env = {
-            "FAIRLEAD_NATS": f"nats://{token}@{control.address}:{NATS_PORT}", "FAIRLEAD_HTTP_PORT": str(HTTP_PORT),
-            "FAIRLEAD_NATS_MONITOR": f"http://{control.address}:{MONITOR_PORT}", "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S,
+            "FAIRLEAD_NATS": f"nats://{token}@{control.address}:{NATS_PORT}",
+            "FAIRLEAD_HTTP_PORT": str(HTTP_PORT),
+            "FAIRLEAD_NATS_MONITOR": f"http://{control.address}:{MONITOR_PORT}",
+            "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S,
             **self.settings,
-        }  # fmt: skip
+        }
         for name in ("queue", "placer", "gateway"):
             self.run(name, control, [sys.executable, "-m", SERVICES[name][0]], {"FAIRLEAD_INSTANCE": name})
         for node in NODES:
@@ -84,9 +86,11 @@ class OverHosts:
     def of(self, node: str) -> dict[str, str]:
         """The environment of what runs on the node."""
         return {
-            "FAIRLEAD_NODE": node, "FAIRLEAD_DATA": str(self.data / node), "FAIRLEAD_DEVICES": "none",
+            "FAIRLEAD_NODE": node,
+            "FAIRLEAD_DATA": str(self.data / node),
+            "FAIRLEAD_DEVICES": "none",
             "FAIRLEAD_ADDRESS": self.hosts[node].address,
-        }  # fmt: skip
+        }
 
     def run(self, name: str, host: Host, words: list[str], env: Mapping[str, str] | None = None) -> None:
         """Start a program there, under a name; its output goes to `name`.log."""

@@ -21,11 +21,16 @@ _BLOCK = re.compile(r"```(yaml|console)\n(.*?)```", re.DOTALL)
 READS = {"why", "jobs", "events", "queues"}
 SETTLE_S = 20.0
 _VARIES = (
-    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"), (r"\b\d+(?:ms|[dhms])(?: \d+[hms])?\b", "LONG"), (r"cmd:[0-9a-z-]+", "cmd"),
-    (r"\[\d+\.\d+\]|<- \d+\.\d+", "EVENT"), (r"sequence \d+", "sequence N"), (r"(report:[a-z0-9-]+):\d+", r"\1"),
-    (r'"gpu_s":\d+', "gpu_s"), (r"lost seconds \d+", "lost seconds"),
+    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+    (r"\b\d+(?:ms|[dhms])(?: \d+[hms])?\b", "LONG"),
+    (r"cmd:[0-9a-z-]+", "cmd"),
+    (r"\[\d+\.\d+\]|<- \d+\.\d+", "EVENT"),
+    (r"sequence \d+", "sequence N"),
+    (r"(report:[a-z0-9-]+):\d+", r"\1"),
+    (r'"gpu_s":\d+', "gpu_s"),
+    (r"lost seconds \d+", "lost seconds"),
     (r" +", " "),
-)  # fmt: skip
+)
 
 
 def plain(text: str) -> str:

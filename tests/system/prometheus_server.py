@@ -34,11 +34,14 @@ class PrometheusServer:
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             [
-                "prometheus", f"--config.file={self._directory / 'prometheus.yml'}",
-                f"--storage.tsdb.path={self._directory / 'data'}", f"--web.listen-address=127.0.0.1:{self.port}",
+                "prometheus",
+                f"--config.file={self._directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={self._directory / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
             ],
-            stdout=self._log, stderr=self._log,
-        )  # fmt: skip
+            stdout=self._log,
+            stderr=self._log,
+        )
         self.until(self._ready, "Prometheus is ready")
         return self
 

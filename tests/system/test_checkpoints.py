@@ -126,8 +126,10 @@ def test_who_never_saves_loses_it_all(lab: Lab) -> None:
 def test_a_slice_that_is_over_is_a_stop_like_any_other(lab: Lab) -> None:
     """Two trainers of one queue take turns by their slices, each going on where it was, until both are done."""
     words: dict[str, Any] = {
-        "time": {"slice": "2s", "grace": "5s"}, "checkpoint": {"signal": "USR1", "notice": "30s"}, "steps": 60,
-    }  # fmt: skip
+        "time": {"slice": "2s", "grace": "5s"},
+        "checkpoint": {"signal": "USR1", "notice": "30s"},
+        "steps": 60,
+    }
     first, second = (lab.submit("line", TRAINER, 8, state=name, **words) for name in ("first", "second"))
     lab.cluster.until(lambda: all(lab.of(job).state == "succeeded" for job in (first, second)), "both are done", 120)
     assert lab.of(first).preempted >= 1

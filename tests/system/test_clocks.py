@@ -14,11 +14,13 @@ from tests.system.cluster import Cluster
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 pytestmark = [
-    pytest.mark.nats, pytest.mark.slow,
+    pytest.mark.nats,
+    pytest.mark.slow,
     pytest.mark.skipif(
-        not LIBRARIES and not os.environ.get("FAIRLEAD_NEED_FAKETIME"), reason="no libfaketime: apt-get install faketime"
+        not LIBRARIES and not os.environ.get("FAIRLEAD_NEED_FAKETIME"),
+        reason="no libfaketime: apt-get install faketime",
     ),
-]  # fmt: skip
+]
 
 SMALL = {"resources": {"nvidia.com/gpu": 1, "cpu": "100m", "memory": "16Mi"}}
 CLOCKS = {"clock_stepped", "clock_differs"}
@@ -51,9 +53,12 @@ class Shifted(Cluster):
         if spec.name in SERVICES:
             self.set_clock(spec.name, 0)
             shifted = {
-                "LD_PRELOAD": str(LIBRARIES[0]), "FAKETIME_TIMESTAMP_FILE": str(self.offset(spec.name)), "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-            }  # fmt: skip
+                "LD_PRELOAD": str(LIBRARIES[0]),
+                "FAKETIME_TIMESTAMP_FILE": str(self.offset(spec.name)),
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+            }
             spec = spec._replace(env={**spec.env, **shifted})
         super()._add(spec)
 

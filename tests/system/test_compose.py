@@ -66,8 +66,12 @@ class Composed:
     def compose(self, *words: str, timeout_s: float = UNTIL_S) -> str:
         done = subprocess.run(
             [*compose_program(), "-p", self.project, *words],
-            cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=timeout_s,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
         assert done.returncode == 0, f"{words}: {(done.stdout + done.stderr)[-3000:]}"
         return done.stdout
 

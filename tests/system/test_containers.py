@@ -52,11 +52,15 @@ def test_a_secret_reaches_the_program_and_nothing_else(cluster: Cluster, tmp_pat
     what the job prints is found in all that carries output."""
     job = cluster.client.submit(
         {
-            "name": "reader", "project": "vision", "image": ensure_python_image(), "command": [PYTHON, "-I", "-S", "-c", CODE],
-            "secrets": ["hf-token"], "volumes": [{"name": "ckpt", "mountPath": "/ckpt", "create": True}],
+            "name": "reader",
+            "project": "vision",
+            "image": ensure_python_image(),
+            "command": [PYTHON, "-I", "-S", "-c", CODE],
+            "secrets": ["hf-token"],
+            "volumes": [{"name": "ckpt", "mountPath": "/ckpt", "create": True}],
             "resources": {"cpu": "1", "memory": "256Mi"},
         }
-    )  # fmt: skip
+    )
     inspected: list[str] = []
     client = docker.APIClient(version="auto")
 

@@ -44,9 +44,11 @@ class TwoEngines(TwoHosts):
 
     def of(self, node: str) -> dict[str, str]:
         return {
-            **super().of(node), "FAIRLEAD_RUNTIME": "docker", "FAIRLEAD_GANG_NETWORK": "host",
+            **super().of(node),
+            "FAIRLEAD_RUNTIME": "docker",
+            "FAIRLEAD_GANG_NETWORK": "host",
             "DOCKER_HOST": f"unix://{self.engines[node].socket}",
-        }  # fmt: skip
+        }
 
     def __exit__(self, *error: object) -> None:
         for name in [name for name in self.processes if name.startswith("agent-")]:

@@ -37,9 +37,16 @@ COMPUTES = ["sh", "-c", _NO_GPU + 'exec < "$0"; while :; do :; done']
 #: About 600 KiB/s to the first of the hosts.
 SENDS = ["sh", "-c", _NO_GPU + f"exec {sys.executable} -c '{_SENDER}'"]
 UTILIZATION: dict[str, Any] = {
-    "rule": "utilization", "below": {"gpu": "5%", "cpu": "50m"}, "after": "4s", "notice": "2s", "action": "stop",
-    "mode": "always", "maySoften": True, "extend": "1h", "extensions": 1,
-}  # fmt: skip
+    "rule": "utilization",
+    "below": {"gpu": "5%", "cpu": "50m"},
+    "after": "4s",
+    "notice": "2s",
+    "action": "stop",
+    "mode": "always",
+    "maySoften": True,
+    "extend": "1h",
+    "extensions": 1,
+}
 #: Who has no terminal is alive by it: what nobody can say counts as life.
 AT_THE_TERMINAL = {**UTILIZATION, "below": {**UTILIZATION["below"], "terminal": "1s"}}
 #: Time enough to extend it on any machine.
@@ -47,9 +54,14 @@ WITH_NOTICE = {**UTILIZATION, "notice": "10m"}
 #: Of sessions with terminals. Somebody who types all the time may seem to be away for the kernel's 8 s and the 15 s for which a
 #: sample counts; who computes need do so in one of 20 samples only.
 ON_DEMAND: dict[str, Any] = {
-    "rule": "utilization", "kinds": ["session"], "below": {"gpu": "5%", "cpu": "20m", "terminal": "30s"}, "after": "20s",
-    "notice": "2s", "action": "stop", "mode": "on_demand",
-}  # fmt: skip
+    "rule": "utilization",
+    "kinds": ["session"],
+    "below": {"gpu": "5%", "cpu": "20m", "terminal": "30s"},
+    "after": "20s",
+    "notice": "2s",
+    "action": "stop",
+    "mode": "on_demand",
+}
 BY_ITS_NETWORK = {**UTILIZATION, "below": {"gpu": "5%", "network": "20KiB/s"}, "after": "20s"}
 
 

@@ -12,9 +12,12 @@ from tests.system.pages import answers, play, started
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "idle.md"
 #: What the answers must say, in this order.
 SAID = (
-    "from now on it is reclaimed once a job waits for what it holds", "extended once: no idle policy acts on it before",
-    "from now on it is reclaimed once a job waits", "; it has what job 2 gave back", "reclaimed: ran for longer than",
-)  # fmt: skip
+    "from now on it is reclaimed once a job waits for what it holds",
+    "extended once: no idle policy acts on it before",
+    "from now on it is reclaimed once a job waits",
+    "; it has what job 2 gave back",
+    "reclaimed: ran for longer than",
+)
 
 
 def test_the_page_has_every_turn() -> None:

@@ -63,8 +63,11 @@ def test_two_queue_processes_at_once(tmp_path: Path):
     cluster = Cluster(tmp_path, nodes=1)
     cluster.start()
     environment = {
-        **cluster.environment, "FAIRLEAD_NATS": cluster.nats_url, "FAIRLEAD_INSTANCE": "queue", "FAIRLEAD_DATA": str(tmp_path / "second"),
-    }  # fmt: skip
+        **cluster.environment,
+        "FAIRLEAD_NATS": cluster.nats_url,
+        "FAIRLEAD_INSTANCE": "queue",
+        "FAIRLEAD_DATA": str(tmp_path / "second"),
+    }
     second = subprocess.Popen([sys.executable, "-m", "fairlead_queue"], env=environment, stderr=subprocess.PIPE)
     ids: list[str] = []
 

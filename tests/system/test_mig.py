@@ -58,8 +58,10 @@ async def test_a_whole_gpu_is_cut_used_and_made_whole(cluster: Cluster, agent: A
     await cluster.until(lambda: "RunEnded" in names(cluster.events()))
     told = names(cluster.events())
     assert [each for each in told if each in ("MigLayoutPlanned", "MigLayoutChanged", "JobPlaced")] == [
-        "MigLayoutPlanned", "MigLayoutChanged", "JobPlaced",
-    ]  # fmt: skip
+        "MigLayoutPlanned",
+        "MigLayoutChanged",
+        "JobPlaced",
+    ]
     (placed,) = [event for event in cluster.events() if isinstance(event, ev.JobPlaced)]
     (ended,) = [event for event in cluster.events() if isinstance(event, ev.RunEnded)]
     assert (ended.exit_code, ended.released) == (0, ("n1",))

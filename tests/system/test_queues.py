@@ -18,13 +18,15 @@ VISION, SPEECH = "research/vision", "research/speech"
 #: Eight GPUs: six are promised, and whoever needs more borrows.
 TEAMS: dict[str, Any] = {
     "queues": {
-        "research": {"queues": {
-            "vision": {"guaranteed": {GPU: 4}, "maximum": {GPU: 6}},
-            "speech": {"guaranteed": {GPU: 2}, "preemption": {"protect": "0s"}},
-        }},
+        "research": {
+            "queues": {
+                "vision": {"guaranteed": {GPU: 4}, "maximum": {GPU: 6}},
+                "speech": {"guaranteed": {GPU: 2}, "preemption": {"protect": "0s"}},
+            }
+        },
         "shared": {},
     }
-}  # fmt: skip
+}
 LONG = ["sleep", "600"]
 
 

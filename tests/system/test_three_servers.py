@@ -55,23 +55,36 @@ class Installation:
         self.nats = self.cluster.url.replace("nats://", f"nats://{TOKEN}@", 1)
         for name, module in PROCESSES.items():
             self._start(name, f"fairlead_{module}")
-        until(lambda: self.http.get("/readyz").status_code == 200, "the gateway is ready",
-              within_s=UNTIL_S, not_yet=(httpx.HTTPError,), logs=self.logs)  # fmt: skip
+        until(
+            lambda: self.http.get("/readyz").status_code == 200,
+            "the gateway is ready",
+            within_s=UNTIL_S,
+            not_yet=(httpx.HTTPError,),
+            logs=self.logs,
+        )
 
     def environment(self) -> dict[str, str]:
         return {
-            "FAIRLEAD_NATS": self.nats, "FAIRLEAD_NATS_MONITOR": self.cluster.monitor, "FAIRLEAD_NATS_REPLICAS": "3",
-            "FAIRLEAD_HTTP_PORT": self.url.rpartition(":")[2], "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S,
-        }  # fmt: skip
+            "FAIRLEAD_NATS": self.nats,
+            "FAIRLEAD_NATS_MONITOR": self.cluster.monitor,
+            "FAIRLEAD_NATS_REPLICAS": "3",
+            "FAIRLEAD_HTTP_PORT": self.url.rpartition(":")[2],
+            "FAIRLEAD_DECISION_WAIT_S": DECISION_WAIT_S,
+        }
 
     def _start(self, name: str, module: str) -> None:
         # As a process manager does: a queue that has stepped down is started again.
         again = 'while :; do "$0" -m "$1"; [ $? = 75 ] || exit; done'
         with (self.data / f"{name}.log").open("ab") as log:
-            self.processes.append(subprocess.Popen(
-                ["sh", "-c", again, sys.executable, module], start_new_session=True, stdout=log, stderr=log,
-                env={**os.environ, **self.environment(), "FAIRLEAD_INSTANCE": name},
-            ))  # fmt: skip
+            self.processes.append(
+                subprocess.Popen(
+                    ["sh", "-c", again, sys.executable, module],
+                    start_new_session=True,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **self.environment(), "FAIRLEAD_INSTANCE": name},
+                )
+            )
 
     def submit(self, key: str) -> str:
         """The id of the job of this key, repeated until it is answered."""
@@ -125,8 +138,13 @@ class Load:
         self._last = time.monotonic()
         with ThreadPoolExecutor(CLIENTS) as pool:
             work = [pool.submit(self.submit, before + number) for number in range(BATCH)]
-            until(lambda: len(self.answered) >= before + BATCH // 5, "submits are answered",
-                  within_s=ANSWER_S, look_s=0.001, logs=self._installation.logs)  # fmt: skip
+            until(
+                lambda: len(self.answered) >= before + BATCH // 5,
+                "submits are answered",
+                within_s=ANSWER_S,
+                look_s=0.001,
+                logs=self._installation.logs,
+            )
             fault()
             for each in work:
                 each.result()

@@ -19,9 +19,12 @@ from tests.until import until
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 UNTIL_S = 60.0
 SERVICES = {
-    "queue": "fairlead_queue", "placer": "fairlead_placer", "telemetry": "fairlead_telemetry", "gateway": "fairlead_gateway",
+    "queue": "fairlead_queue",
+    "placer": "fairlead_placer",
+    "telemetry": "fairlead_telemetry",
+    "gateway": "fairlead_gateway",
     "explainer": "fairlead_replay.explainer",
-}  # fmt: skip
+}
 #: Over the size that is sent within desired state: it is read from the SPEC bucket.
 LARGE = "x" * 5000
 

@@ -82,8 +82,13 @@ class Oracle:
         key = (event.job, event.attempt)
         user, queue = self._born[event.job.split("_")[0]]
         self._runs[key] = {
-            "user": user, "queue": queue, "placed_ns": at_ns, "started_ns": None, "ended_ns": None, "outcome": None,
-        }  # fmt: skip
+            "user": user,
+            "queue": queue,
+            "placed_ns": at_ns,
+            "started_ns": None,
+            "ended_ns": None,
+            "outcome": None,
+        }
         self._held[key] = 0
         self._open[key] = [
             _Part(rank, part.node, len(part.gpus) * (part.gpu_milli or 1000), at_ns)

@@ -49,10 +49,22 @@ def expected(payloads: Sequence[bytes]) -> list[tuple[Any, ...]]:
         for idx, event in enumerate(commit["events"]):
             get = event.get
             user, queue = owners.take(event)
-            rows.append((
-                sequence, idx, commit["writer"], commit["at_ns"], get("type"), get("job"), get("attempt"), get("node"),
-                queue, user, get("cause"), bytes(raw[idx]).decode(),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    sequence,
+                    idx,
+                    commit["writer"],
+                    commit["at_ns"],
+                    get("type"),
+                    get("job"),
+                    get("attempt"),
+                    get("node"),
+                    queue,
+                    user,
+                    get("cause"),
+                    bytes(raw[idx]).decode(),
+                )
+            )
     return rows
 
 

@@ -23,9 +23,15 @@ class Story:
         writer = WRITER_OF[type(events[0])]
         n, prev = self._heads.get(writer, (0, GENESIS))
         commit = Commit(
-            v=VERSION, writer=writer, n=n + 1, basis=len(self.commits), at_ns=START_NS + int(seconds * SECOND_NS),
-            cursors={"CMD": n + 1}, prev=prev, events=list(events),
-        )  # fmt: skip
+            v=VERSION,
+            writer=writer,
+            n=n + 1,
+            basis=len(self.commits),
+            at_ns=START_NS + int(seconds * SECOND_NS),
+            cursors={"CMD": n + 1},
+            prev=prev,
+            events=list(events),
+        )
         payload = encode_commit(commit)
         self._heads[writer] = (n + 1, commit_hash(payload))
         self.commits.append((subjects.log(writer), commit, payload))

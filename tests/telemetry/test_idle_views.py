@@ -41,11 +41,17 @@ def story() -> Story:
     told.at(1, placed("1", n1=2), placed("2", n2=1))
     told.at(2, ev.RunStarted(cause="clock", job="1", attempt=1), ev.RunStarted(cause="clock", job="2", attempt=1))
     told.at(600, idle("1"), idle("2", mode="on_demand", reclaim_at_ns=START_NS + 900 * 10**9))
-    told.at(700, ev.JobExtended(cause="cmd:x", job="2", attempt=1, until_ns=START_NS + 5000 * 10**9, count=1, by="bob"),
-            ev.JobActive(cause="clock", job="2", attempt=1, rule="utilization", reason="extended"))  # fmt: skip
+    told.at(
+        700,
+        ev.JobExtended(cause="cmd:x", job="2", attempt=1, until_ns=START_NS + 5000 * 10**9, count=1, by="bob"),
+        ev.JobActive(cause="clock", job="2", attempt=1, rule="utilization", reason="extended"),
+    )
     told.at(HOUR, foreseen("1"))
-    told.at(2 * HOUR, ev.JobActive(cause="clock", job="1", attempt=1, rule="utilization", reason="active", evidence=HIGH),
-            idle("2", mode="on_demand", reclaim_at_ns=START_NS + 7500 * 10**9))  # fmt: skip
+    told.at(
+        2 * HOUR,
+        ev.JobActive(cause="clock", job="1", attempt=1, rule="utilization", reason="active", evidence=HIGH),
+        idle("2", mode="on_demand", reclaim_at_ns=START_NS + 7500 * 10**9),
+    )
     told.at(
         2 * HOUR + 300, ev.ReclaimRequested(**of("2"), action="stop", on_demand=True, since_ns=START_NS, evidence=LOW)
     )

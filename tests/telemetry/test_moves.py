@@ -78,9 +78,16 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 QUEUES = {"1": "c", "2": "b", "3": "c", "3_0": "b", "3_1": "c", "4": "a", "5": "a", "6": "a", "7": "a"}
 STATES = {
-    "1": "queued", "2": "succeeded", "3": "queued", "3_0": "succeeded", "3_1": "offered", "4": "scheduled", "5": "queued",
-    "6": "scheduled", "7": "queued",
-}  # fmt: skip
+    "1": "queued",
+    "2": "succeeded",
+    "3": "queued",
+    "3_0": "succeeded",
+    "3_1": "offered",
+    "4": "scheduled",
+    "5": "queued",
+    "6": "scheduled",
+    "7": "queued",
+}
 
 
 def test_a_job_is_where_it_was_moved_to(warehouse: Warehouse) -> None:

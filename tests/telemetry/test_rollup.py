@@ -19,17 +19,23 @@ def measured(seconds: range, chance: random.Random) -> list[SampleBatch]:
     """What one node with two GPUs says, every ten seconds; its run changes after an hour."""
     return [
         SampleBatch(
-            node="n1", incarnation="a", n=n, at_ns=START + second * 10**9,
+            node="n1",
+            incarnation="a",
+            n=n,
+            at_ns=START + second * 10**9,
             gpus=[
                 GpuSample(
-                    uuid=f"g{i}", run="7.1" if second < 3600 else "8.1", utilization_pct=chance.choice([0, 0, 40, 90]),
-                    memory_used_mib=chance.randrange(80_000), power_mw=100 * chance.randrange(7000),
+                    uuid=f"g{i}",
+                    run="7.1" if second < 3600 else "8.1",
+                    utilization_pct=chance.choice([0, 0, 40, 90]),
+                    memory_used_mib=chance.randrange(80_000),
+                    power_mw=100 * chance.randrange(7000),
                 )
                 for i in range(2)
             ],
         )
         for n, second in enumerate(seconds, 1)
-    ]  # fmt: skip
+    ]
 
 
 def plain(batches: list[SampleBatch], slot_ns: int) -> list[tuple]:
@@ -39,10 +45,16 @@ def plain(batches: list[SampleBatch], slot_ns: int) -> list[tuple]:
         for gpu in batch.gpus:
             of[batch.at_ns // slot_ns, batch.node, gpu.uuid, gpu.run].append(gpu)
     return sorted(
-        (*key, len(gpus), sum((gpu.utilization_pct or 0) > 0 for gpu in gpus), sum(gpu.utilization_pct or 0 for gpu in gpus),
-         max(gpu.memory_used_mib for gpu in gpus), sum(gpu.power_mw or 0 for gpu in gpus))
+        (
+            *key,
+            len(gpus),
+            sum((gpu.utilization_pct or 0) > 0 for gpu in gpus),
+            sum(gpu.utilization_pct or 0 for gpu in gpus),
+            max(gpu.memory_used_mib for gpu in gpus),
+            sum(gpu.power_mw or 0 for gpu in gpus),
+        )
         for key, gpus in of.items()
-    )  # fmt: skip
+    )
 
 
 def put(warehouse: Warehouse, batches: list[SampleBatch]) -> None:

@@ -98,16 +98,42 @@ async def test_job_documents_come_from_events(tmp_path: Path) -> None:
     async with running(hub.connect(), tmp_path):
         await reaches(bus, 33)
         assert await ask(bus, "job", id="1") == {
-            "id": "1", "name": "job-1", "kind": "batch", "queue": "research", "user": "ada", "project": "",
-            "state": "succeeded", "attempt": 1, "priority": 50, "nodes": ["n1"],
+            "id": "1",
+            "name": "job-1",
+            "kind": "batch",
+            "queue": "research",
+            "user": "ada",
+            "project": "",
+            "state": "succeeded",
+            "attempt": 1,
+            "priority": 50,
+            "nodes": ["n1"],
             "reason": {"code": "succeeded", "message": "ended with exit code 0 at 2026-01-01T01:00:13.000Z"},
-            "gpus": {"n1": ["GPU-n1-0", "GPU-n1-1"]}, "exit_code": 0, "signal": None, "message": "", "array": None,
-            "submitted_at": "2026-01-01T00:00:10.000Z", "started_at": "2026-01-01T00:00:13.000Z",
-            "ended_at": "2026-01-01T01:00:13.000Z", "sequence": 33, "spec": {"name": "job-1", "command": ["true"]},
-            "deadline": None, "deadline_missed": False, "slice_seconds": None, "used_seconds": 3599, "left_seconds": None,
-            "after": [], "preempted": 0, "preempted_for": None, "saved_at": None, "saved_note": "", "lost_seconds": 0,
-            "idle": None, "extended_until": None, "attempts": [],
-        }  # fmt: skip
+            "gpus": {"n1": ["GPU-n1-0", "GPU-n1-1"]},
+            "exit_code": 0,
+            "signal": None,
+            "message": "",
+            "array": None,
+            "submitted_at": "2026-01-01T00:00:10.000Z",
+            "started_at": "2026-01-01T00:00:13.000Z",
+            "ended_at": "2026-01-01T01:00:13.000Z",
+            "sequence": 33,
+            "spec": {"name": "job-1", "command": ["true"]},
+            "deadline": None,
+            "deadline_missed": False,
+            "slice_seconds": None,
+            "used_seconds": 3599,
+            "left_seconds": None,
+            "after": [],
+            "preempted": 0,
+            "preempted_for": None,
+            "saved_at": None,
+            "saved_note": "",
+            "lost_seconds": 0,
+            "idle": None,
+            "extended_until": None,
+            "attempts": [],
+        }
         failed = await ask(bus, "job", id="2")
         assert (failed["state"], failed["attempt"], failed["signal"], failed["nodes"]) == ("failed", 2, 9, ["n2"])
         assert failed["reason"]["detail"] == {"reason": "exit_code", "attempt": 2, "signal": 9}
@@ -205,9 +231,11 @@ async def test_another_log_is_refused(tmp_path: Path, case: str, capsys: pytest.
     code = await asyncio.wait_for(Telemetry(hub.connect(), tmp_path).run(), SOON_S)
     assert code == (1 if case == "replaced" else EXIT_DAMAGED)
     told = {
-        "shorter": "went back to 20", "empty": "went back to 0", "replaced": "holds another log",
+        "shorter": "went back to 20",
+        "empty": "went back to 0",
+        "replaced": "holds another log",
         "other": "not the one in the warehouse",
-    }  # fmt: skip
+    }
     lines = "".join(capsys.readouterr()).splitlines()
     refused = [line for line in lines if "telemetry_refused" in line or "log damaged" in line]
     assert len(refused) == 1

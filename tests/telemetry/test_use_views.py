@@ -89,9 +89,12 @@ def test_a_gpu_that_was_used_in_its_last_minute_is_not_idle(tmp_path: Path) -> N
     batches = samples("n1", "1.1", 720, 1200, {"GPU-n1-0": 0})
     last = batches[-1]
     batches[-1] = SampleBatch(
-        node="n1", incarnation="1.1", n=last.n, at_ns=last.at_ns,
+        node="n1",
+        incarnation="1.1",
+        n=last.n,
+        at_ns=last.at_ns,
         gpus=[GpuSample(uuid="GPU-n1-0", run="1.1", utilization_pct=1, memory_used_mib=1)],
-    )  # fmt: skip
+    )
     for batch in batches:
         book.add(columns_of(batch))
     warehouse.store([], {}, "a log", book.take())
@@ -145,4 +148,4 @@ def test_preemptions(warehouse: Warehouse) -> None:
     )
     assert rows == [
         ("00:11:00", "3", 1, "bob", "research", "1", "over_share", "00:10:00", "00:12:00", 120.0, 240.0, 6),
-    ]  # fmt: skip
+    ]

@@ -50,8 +50,10 @@ def test_a_gang_is_added_up_over_its_nodes() -> None:
     """Utilisation is the mean, the others are sums; another run's GPU on the same node is not counted."""
     parts = [held(0, 1), held(2, node="n2"), held(3, job="2")]
     found = uses(
-        parts, batch(gpu(0), gpu(1, utilization_pct=75), gpu(3, power_mw=1)), batch(gpu(2, utilization_pct=100), node="n2", at_ns=NOW_NS - 10**9)
-    )  # fmt: skip
+        parts,
+        batch(gpu(0), gpu(1, utilization_pct=75), gpu(3, power_mw=1)),
+        batch(gpu(2, utilization_pct=100), node="n2", at_ns=NOW_NS - 10**9),
+    )
     assert [of(use) for use in found] == [(3, 3, 75.0, 3072, 900_000), (1, 1, 50.0, 1024, 1)]
     assert [(use.job, use.at_ns, use.simulated) for use in found] == [
         ("1", NOW_NS - 10**9, False),

@@ -157,8 +157,14 @@ def test_view_document_and_live_view_agree(warehouse: Warehouse) -> None:
         document = find_job(warehouse, job)
         assert document is not None
         assert seen == [
-            document.state, document.attempt, document.nodes, document.exit_code, document.signal, document.name, document.user,
-        ]  # fmt: skip
+            document.state,
+            document.attempt,
+            document.nodes,
+            document.exit_code,
+            document.signal,
+            document.name,
+            document.user,
+        ]
         if job in live.jobs.rows:
             shown = job_document(live, live.jobs.rows[job], now_ns=live.at_ns)
             shown.array = shown.array and {state: count for state, count in shown.array.items() if count}

@@ -158,10 +158,14 @@ def test_samples_and_their_cursor_are_stored_together(tmp_path: Path) -> None:
     book = SampleBook(warehouse.sample_heads())
     taken(book, batch(1), batch(4), batch(5, gpus=0))
     warehouse.store([], {}, "a log", book.take())
-    assert warehouse.rows("SELECT n, uuid, run, utilization_pct, memory_used_mib, simulated FROM samples ORDER BY n, uuid") == [
-        (1, "GPU-0", "7.1", 50, 1, False), (1, "GPU-1", "7.1", 51, 1, False),
-        (4, "GPU-0", "7.1", 50, 4, False), (4, "GPU-1", "7.1", 51, 4, False),
-    ]  # fmt: skip
+    assert warehouse.rows(
+        "SELECT n, uuid, run, utilization_pct, memory_used_mib, simulated FROM samples ORDER BY n, uuid"
+    ) == [
+        (1, "GPU-0", "7.1", 50, 1, False),
+        (1, "GPU-1", "7.1", 51, 1, False),
+        (4, "GPU-0", "7.1", 50, 4, False),
+        (4, "GPU-1", "7.1", 51, 4, False),
+    ]
     assert warehouse.rows("SELECT node, first_lost, last_lost, lost FROM sample_gaps") == [("n1", 2, 3, 2)]
     assert warehouse.cursor.samples_lost == 2
     warehouse.close()

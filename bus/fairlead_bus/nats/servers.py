@@ -143,8 +143,9 @@ async def check_servers(addresses: Addresses, *, seen_before: bool = False) -> N
     if silent:
         log.warning(
             "not known if these servers fsync every message: their monitoring pages do not answer",
-            monitors=", ".join(silent), reason=str(next(iter(silent.values()))),
-        )  # fmt: skip
+            monitors=", ".join(silent),
+            reason=str(next(iter(silent.values()))),
+        )
 
 
 def _look(monitor: str) -> OSError | msgspec.MsgspecError | None:

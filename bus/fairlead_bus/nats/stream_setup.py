@@ -147,9 +147,15 @@ def _storage(copies: int, *, durable: bool, in_memory: bool) -> dict[str, Any]:
 
 #: Settings whose silent absence would break a promise.
 CHECKED = (
-    "storage", "discard", "deny_delete", "deny_purge", "persist_mode", "allow_msg_ttl", "max_msgs_per_subject",
+    "storage",
+    "discard",
+    "deny_delete",
+    "deny_purge",
+    "persist_mode",
+    "allow_msg_ttl",
+    "max_msgs_per_subject",
     "max_msg_size",
-)  # fmt: skip
+)
 #: Bounds of one writer, which streams of an earlier version do not have.
 BOUNDS = ("subjects", "max_msgs_per_subject", "max_msg_size")
 #: Settings that no update can change.
@@ -273,8 +279,12 @@ async def remake_streams(link: Link) -> None:
         _raise_for(stream.name, info)
         config = stream.config(stream.copies or info.copies)
         if stream.expendable and not stored_alike(config, info.config):
-            log.warning("stream is deleted, to be made again", stream=stream.name,
-                        found=_stored_as(info.config), wanted=_stored_as(config))  # fmt: skip
+            log.warning(
+                "stream is deleted, to be made again",
+                stream=stream.name,
+                found=_stored_as(info.config),
+                wanted=_stored_as(config),
+            )
             _raise_for(stream.name, await _api(link, f"$JS.API.STREAM.DELETE.{stream.name}"))
 
 

@@ -21,15 +21,27 @@ Dry = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, an
 @app.command()
 def install(
     nats: Annotated[str, typer.Option("--nats", help="The bus: nats://host:4222.", show_default=False)] = "",
-    node: Annotated[str, typer.Option("--node", help="This node's id.  [default: from the host's name]", show_default=False)] = "",
+    node: Annotated[
+        str, typer.Option("--node", help="This node's id.  [default: from the host's name]", show_default=False)
+    ] = "",
     runtime: Annotated[str, typer.Option("--runtime", help="docker or process.", show_default=False)] = "",
     devices: Annotated[str, typer.Option("--devices", help="nvml, simulated, none or auto.", show_default=False)] = "",
-    address: Annotated[str, typer.Option("--address", help="Where other nodes of a gang reach this one.", show_default=False)] = "",
+    address: Annotated[
+        str, typer.Option("--address", help="Where other nodes of a gang reach this one.", show_default=False)
+    ] = "",
     pool: Annotated[str, typer.Option("--pool", help="The pool that it belongs to.", show_default=False)] = "",
-    setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the agent (docs/reference/settings.md).", show_default=False)] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the agent (docs/reference/settings.md).",
+            show_default=False,
+        ),
+    ] = None,
     root: Root = Path("/"),
     dry_run: Dry = False,
-) -> None:  # fmt: skip
+) -> None:
     """Install the agent and its guard as systemd units, with settings, directories and a bus key of this node's own.
 
     fairlead agent install --nats nats://bus.example:4222 --runtime docker --devices nvml --address 10.0.0.7
@@ -40,11 +52,15 @@ def install(
     given = {
         name: value
         for name, value in {
-            "FAIRLEAD_NATS": nats, "FAIRLEAD_NODE": node, "FAIRLEAD_RUNTIME": runtime, "FAIRLEAD_DEVICES": devices,
-            "FAIRLEAD_ADDRESS": address, "FAIRLEAD_POOL": pool,
+            "FAIRLEAD_NATS": nats,
+            "FAIRLEAD_NODE": node,
+            "FAIRLEAD_RUNTIME": runtime,
+            "FAIRLEAD_DEVICES": devices,
+            "FAIRLEAD_ADDRESS": address,
+            "FAIRLEAD_POOL": pool,
         }.items()
         if value
-    } | dict(_named(each) for each in setting or ())  # fmt: skip
+    } | dict(_named(each) for each in setting or ())
     where = Where(root.absolute(), dry_run)
     try:
         installed = setup.install(where, given, _say)

@@ -28,9 +28,12 @@ Directory = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The archive'
 Key = Annotated[
     str,
     typer.Option(
-        "--key", help="The public key that you were given, or a file with it.", envvar="FAIRLEAD_ARCHIVE_KEY", show_default=False
+        "--key",
+        help="The public key that you were given, or a file with it.",
+        envvar="FAIRLEAD_ARCHIVE_KEY",
+        show_default=False,
     ),
-]  # fmt: skip
+]
 
 
 def verifier_of(key: str) -> "Verifier | None":

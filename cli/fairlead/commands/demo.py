@@ -106,11 +106,16 @@ def _print(told: dict[str, PartResult], gang_output: str, output: Format, audit:
     ]
     rows = [
         [
-            one.job.id if one.job else "-", one.part.spec["name"], size(one.part.spec), one.part.spec["queue"],
-            demo_session.outcome(one), ",".join(one.job.nodes) if one.job else "", one.part.told,
+            one.job.id if one.job else "-",
+            one.part.spec["name"],
+            size(one.part.spec),
+            one.part.spec["queue"],
+            demo_session.outcome(one),
+            ",".join(one.job.nodes) if one.job else "",
+            one.part.told,
         ]
         for one in told.values()
-    ]  # fmt: skip
+    ]
     terminal.write("\n" + terminal.table(rows, columns) + "\n")
     for one in told.values():
         if one.waited[1] and one.job:
@@ -127,9 +132,13 @@ def _print(told: dict[str, PartResult], gang_output: str, output: Format, audit:
 
 def _document(one: PartResult) -> dict[str, object]:
     return {
-        "key": one.part.key, "outcome": demo_session.outcome(one), "job": one.job,
-        "waited": one.waited[1], "why": one.why, "refused": one.refusal[1],
-    }  # fmt: skip
+        "key": one.part.key,
+        "outcome": demo_session.outcome(one),
+        "job": one.job,
+        "waited": one.waited[1],
+        "why": one.why,
+        "refused": one.refusal[1],
+    }
 
 
 def _verdict(wrong: list[str], seconds: float, kept: Path | None) -> None:

@@ -82,8 +82,17 @@ def doctor(
         return
     folder = (data or state.default_data()).absolute()
     looks: tuple[Callable[[], DoctorFinding], ...] = (
-        _python, _nats, _docker, _driver, lambda: _port(port, folder), lambda: _disk(folder), lambda: _fsync(folder), _clock, lambda: _stack(folder), lambda: _warehouse(folder)
-    )  # fmt: skip
+        _python,
+        _nats,
+        _docker,
+        _driver,
+        lambda: _port(port, folder),
+        lambda: _disk(folder),
+        lambda: _fsync(folder),
+        _clock,
+        lambda: _stack(folder),
+        lambda: _warehouse(folder),
+    )
     findings = [*(look() for look in looks), *_conditions(folder)]
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document([finding._asdict() for finding in findings], output))

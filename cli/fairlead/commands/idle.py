@@ -26,10 +26,13 @@ app = typer.Typer(invoke_without_command=True)
 def extend(
     ids: Ids,
     for_: Annotated[
-        str, typer.Option("--for", help='How long, such as "2h"; without it as long as the policy allows.', show_default=False)
+        str,
+        typer.Option(
+            "--for", help='How long, such as "2h"; without it as long as the policy allows.', show_default=False
+        ),
     ] = "",
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Keep idle jobs: no idle policy acts on them for a while.
 
     fairlead extend 812
@@ -81,9 +84,11 @@ def policies(output: Output = Format.table) -> None:
 
 @app.command()
 def apply(
-    file: Annotated[Path, typer.Option("--file", "-f", help='Policy file: YAML or JSON; "-" is stdin.', show_default=False)],
+    file: Annotated[
+        Path, typer.Option("--file", "-f", help='Policy file: YAML or JSON; "-" is stdin.', show_default=False)
+    ],
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Set the idle policies of the scopes that a file names, all or none; others stay as they are.
 
     fairlead idle apply -f idle.yaml

@@ -126,15 +126,31 @@ def _on(job: Job, node: str, played: dict[str, str]) -> str:
 def _facts(job: Job, played: dict[str, str]) -> list[tuple[str, str]]:
     where = "; ".join(_on(job, node, played) for node in job.nodes)
     return [
-        ("job", job.id), ("name", job.name), ("state", job.state), ("why", job.reason.message if job.reason else ""),
-        ("kind", job.kind), ("queue", job.queue), ("user", job.user), ("project", job.project),
-        ("priority", str(job.priority)), ("attempt", str(job.attempt)), *explanation.lines("before", [explanation.attempt(each) for each in job.attempts]), ("where", where),
-        ("exit", columns.ended_how(job).removeprefix("exit ")), ("message", job.message),
+        ("job", job.id),
+        ("name", job.name),
+        ("state", job.state),
+        ("why", job.reason.message if job.reason else ""),
+        ("kind", job.kind),
+        ("queue", job.queue),
+        ("user", job.user),
+        ("project", job.project),
+        ("priority", str(job.priority)),
+        ("attempt", str(job.attempt)),
+        *explanation.lines("before", [explanation.attempt(each) for each in job.attempts]),
+        ("where", where),
+        ("exit", columns.ended_how(job).removeprefix("exit ")),
+        ("message", job.message),
         ("elements", ", ".join(f"{count} {state}" for state, count in (job.array or {}).items() if count)),
-        ("submitted", job.submitted_at), ("started", job.started_at or ""), ("ended", job.ended_at or ""),
-        ("run time", columns.elapsed(job) if job.started_at else ""), *_times(job), *_idle(job), ("output kept", _output_kept(job)), ("as of sequence", str(job.sequence)),
+        ("submitted", job.submitted_at),
+        ("started", job.started_at or ""),
+        ("ended", job.ended_at or ""),
+        ("run time", columns.elapsed(job) if job.started_at else ""),
+        *_times(job),
+        *_idle(job),
+        ("output kept", _output_kept(job)),
+        ("as of sequence", str(job.sequence)),
         ("spec", msgspec.json.format(bytes(job.spec), indent=0).decode()),
-    ]  # fmt: skip
+    ]
 
 
 def _times(job: Job) -> list[tuple[str, str]]:

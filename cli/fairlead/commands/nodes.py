@@ -48,9 +48,12 @@ def _release(node: Node) -> str:
 def _ailment(node: Node, seen: HealthIssue) -> str:
     heading = f"\n{seen.gpu or 'the node itself'}: {seen.code}, since {seen.since}\n"
     pairs = [
-        ("  meaning", seen.words), ("  seen", seen.evidence), ("  so", _DONE.get(seen.severity, seen.severity)),
-        ("  until", seen.returns), ("  restore", f"fairlead restore {node.id} {seen.gpu}".strip()),
-    ]  # fmt: skip
+        ("  meaning", seen.words),
+        ("  seen", seen.evidence),
+        ("  so", _DONE.get(seen.severity, seen.severity)),
+        ("  until", seen.returns),
+        ("  restore", f"fairlead restore {node.id} {seen.gpu}".strip()),
+    ]
     return heading + terminal.fields(pairs)
 
 
@@ -71,11 +74,19 @@ def nodes(
     output: Output = Format.table,
     drawn: Annotated[bool, typer.Option("--map", help="Draw every GPU, by who holds it.")] = False,
     by: Annotated[By, typer.Option("--by", help="With --map: what has a letter and a colour.")] = By.job,
-    pool: Annotated[str, typer.Option("--pool", help="With --map: only the nodes of this pool.", show_default=False)] = "",
-    rack: Annotated[str, typer.Option("--rack", help="With --map: only the nodes of this rack.", show_default=False)] = "",
-    at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="With --map: as it was then.", show_default=False)] = "",
-    reason: Annotated[str, typer.Option("--reason", help="With remove: why; it stays in the log.", show_default=False)] = "",
-) -> None:  # fmt: skip
+    pool: Annotated[
+        str, typer.Option("--pool", help="With --map: only the nodes of this pool.", show_default=False)
+    ] = "",
+    rack: Annotated[
+        str, typer.Option("--rack", help="With --map: only the nodes of this rack.", show_default=False)
+    ] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="SEQ|TIME", help="With --map: as it was then.", show_default=False)
+    ] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="With remove: why; it stays in the log.", show_default=False)
+    ] = "",
+) -> None:
     """List nodes with their free resources, draw them, describe one in detail, or remove one permanently.
 
     fairlead nodes -o wide
@@ -214,9 +225,11 @@ def taint(node: NodeName, taint: Taint, reason: Reason = "", output: Output = Fo
 
 def untaint(
     node: NodeName,
-    taint: Annotated[str, typer.Argument(metavar="TAINT", help="key, key:Effect or key=value:Effect.", show_default=False)],
+    taint: Annotated[
+        str, typer.Argument(metavar="TAINT", help="key, key:Effect or key=value:Effect.", show_default=False)
+    ],
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Remove a node's taints that match, but those that health or the node itself has set.
 
     fairlead untaint sim-1 team

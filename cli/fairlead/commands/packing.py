@@ -74,13 +74,16 @@ def packing(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy", metavar="NAME", help=f"Choose nodes by it from now on: {', '.join(PACKINGS)}.", show_default=False,
+            "--policy",
+            metavar="NAME",
+            help=f"Choose nodes by it from now on: {', '.join(PACKINGS)}.",
+            show_default=False,
             autocompletion=lambda: [*PACKINGS],
         ),
     ] = "",
     at: Annotated[str, typer.Option("--at", metavar="SEQ|TIME", help="As it was then.", show_default=False)] = "",
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Show the packing of a pool and its free resources, or choose its policy.
 
     fairlead packing

@@ -37,8 +37,14 @@ def _labels(words: list[str] | None) -> dict[str, str]:
 
 
 def _list(
-    ctx: typer.Context, listed: Callable[[Client], Page[Any]], shown: Sequence[TableColumn], kind: str, output: Format, *, empty: str
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    listed: Callable[[Client], Page[Any]],
+    shown: Sequence[TableColumn],
+    kind: str,
+    output: Format,
+    *,
+    empty: str,
+) -> None:
     """All of a kind, where no verb follows."""
     if ctx.invoked_subcommand is None:
         with connect() as client:
@@ -82,16 +88,20 @@ def start(
     node: Nodes = None,
     selector: Selector = None,
     every: Annotated[bool, typer.Option("--all", help="All nodes.")] = False,
-    nodes_max: Annotated[int, typer.Option("--nodes-max", help="Most nodes in hand at once (0: the budget decides).")] = 0,
+    nodes_max: Annotated[
+        int, typer.Option("--nodes-max", help="Most nodes in hand at once (0: the budget decides).")
+    ] = 0,
     want: Annotated[
         list[str] | None,
         typer.Option("--want", help="key=value: a label that a node has once it is done.", show_default=False),
     ] = None,
-    deadline: Annotated[str, typer.Option("--deadline", help="Runs that may last longer count as long (\"1h\").")] = "",
-    stop_long: Annotated[bool, typer.Option("--stop-long", help="Stop long runs at the deadline; else they finish.")] = False,
+    deadline: Annotated[str, typer.Option("--deadline", help='Runs that may last longer count as long ("1h").')] = "",
+    stop_long: Annotated[
+        bool, typer.Option("--stop-long", help="Stop long runs at the deadline; else they finish.")
+    ] = False,
     reason: Reason = "",
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Drain nodes and return them when they are upgraded, as many at a time as the budget allows.
 
     fairlead rollout start driver-580 --all --budget-gpus 16 --want nvidia.com/cuda.driver.major=580
@@ -100,9 +110,16 @@ def start(
     `fairlead rollout done` says so. Nodes with long runs have their turn last.
     """
     wish = _wish(
-        name=name, nodes=node, selector=_labels(selector), all=every, nodesMax=nodes_max, want=_labels(want),
-        deadline=_duration(deadline), stopLong=stop_long, reason=reason,
-    )  # fmt: skip
+        name=name,
+        nodes=node,
+        selector=_labels(selector),
+        all=every,
+        nodesMax=nodes_max,
+        want=_labels(want),
+        deadline=_duration(deadline),
+        stopLong=stop_long,
+        reason=reason,
+    )
     with connect() as client:
         _done(client.start_rollout({**wish, "budgetGpus": budget}), f"rollout/{name}", "started", output)
 
@@ -119,10 +136,13 @@ def show(name: Name, output: Output = Format.table) -> None:
         terminal.write(terminal.document(found, output))
         return
     pairs = [
-        ("state", found.state), ("GPUs away", f"{found.gpus_away} of at most {found.budget_gpus}"),
-        ("wanted", ", ".join(found.want)), ("reason", found.reason), ("by", found.by),
+        ("state", found.state),
+        ("GPUs away", f"{found.gpus_away} of at most {found.budget_gpus}"),
+        ("wanted", ", ".join(found.want)),
+        ("reason", found.reason),
+        ("by", found.by),
         *((step, ", ".join(nodes)) for step, nodes in sorted(found.nodes.items())),
-    ]  # fmt: skip
+    ]
     terminal.write(terminal.fields([pair for pair in pairs if pair[1]]))
 
 
@@ -195,9 +215,15 @@ def schedule(
     fairlead maintenance schedule cooling --node sim-1 --starts 2026-01-31T08:00:00Z --for 4h --notice 12h
     """
     wish = _wish(
-        name=name, starts=starts, ends=ends, duration=_duration(lasting), notice=_duration(notice), nodes=node,
-        selector=_labels(selector), reason=reason,
-    )  # fmt: skip
+        name=name,
+        starts=starts,
+        ends=ends,
+        duration=_duration(lasting),
+        notice=_duration(notice),
+        nodes=node,
+        selector=_labels(selector),
+        reason=reason,
+    )
     with connect() as client:
         _done(client.schedule(wish), f"maintenance/{name}", "scheduled", output)
 

@@ -23,8 +23,11 @@ WIDE_COLUMNS = 110
 BAR_SIGNS = 30
 
 QueuePath = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="Path, such as research/vision.", autocompletion=complete_queue, show_default=False)
-]  # fmt: skip
+    str,
+    typer.Argument(
+        metavar="QUEUE", help="Path, such as research/vision.", autocompletion=complete_queue, show_default=False
+    ),
+]
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -53,18 +56,22 @@ def queues(ctx: typer.Context, output: Output = Format.table) -> None:
 
 @app.command()
 def apply(
-    file: Annotated[Path, typer.Option("--file", "-f", help='Queue file: YAML or JSON; "-" is stdin.', show_default=False)],
+    file: Annotated[
+        Path, typer.Option("--file", "-f", help='Queue file: YAML or JSON; "-" is stdin.', show_default=False)
+    ],
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove queues and pools that the file does not name; they must be empty.")
     ] = False,
     reclaim: Annotated[
-        bool, typer.Option("--reclaim", help="Ask runs to yield where a queue now holds more than its maximum; otherwise they continue.")
+        bool,
+        typer.Option(
+            "--reclaim",
+            help="Ask runs to yield where a queue now holds more than its maximum; otherwise they continue.",
+        ),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change, and send nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and send nothing.")] = False,
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Create queues and pools or replace their settings: all settings of a file, or none.
 
     fairlead queues apply -f queues.yaml --dry-run
@@ -99,10 +106,13 @@ def apply(
 def delete(
     path: QueuePath,
     move_to: Annotated[
-        str, typer.Option("--move-to", help="Where its waiting jobs go; without it, it must have none.", autocompletion=complete_queue)
+        str,
+        typer.Option(
+            "--move-to", help="Where its waiting jobs go; without it, it must have none.", autocompletion=complete_queue
+        ),
     ] = "",
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Delete a queue.
 
     fairlead queues delete research/old --move-to research/vision
@@ -118,10 +128,17 @@ def delete(
 def move(
     ids: Ids,
     queue: Annotated[
-        str, typer.Option("--queue", "-q", help="Where to, such as research/vision.", autocompletion=complete_queue, show_default=False)
+        str,
+        typer.Option(
+            "--queue",
+            "-q",
+            help="Where to, such as research/vision.",
+            autocompletion=complete_queue,
+            show_default=False,
+        ),
     ],
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Put waiting jobs into another queue.
 
     fairlead move 812 --queue research/vision

@@ -243,17 +243,43 @@ class AfterDashes(TyperCommand):
 
 
 def submit(
-    ctx: typer.Context, words: Words = None, file: File = None, name: Name = "",
-    queue: Queue = "", gpus: Gpus = "", gpu: Gpu = "", gpu_model: GpuModel = None,
-    gpu_memory: GpuMemory = "", mig: Mig = "", nodes: Nodes = "", tasks: Tasks = None,
-    require: Require = None, prefer: Prefer = None, toleration: Toleration = None,
-    exclusive: Exclusive = False, cpus: Cpus = "", memory: Memory = "",
-    time: Time = "", slice_: Slice = "", deadline: Deadline = "", after: After = None,
-    array: Array = "", priority: Priority = None, retries: Retries = None,
-    kind: Kind = "", image: Image = "", env: Env = None, workdir: Workdir = None,
-    project: Project = "", key: Key = "", wait: Wait = False, timeout: Timeout = "",
-    dry_run: DryRunFlag = False, ignore: Ignore = None, output: Output = Format.table,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    words: Words = None,
+    file: File = None,
+    name: Name = "",
+    queue: Queue = "",
+    gpus: Gpus = "",
+    gpu: Gpu = "",
+    gpu_model: GpuModel = None,
+    gpu_memory: GpuMemory = "",
+    mig: Mig = "",
+    nodes: Nodes = "",
+    tasks: Tasks = None,
+    require: Require = None,
+    prefer: Prefer = None,
+    toleration: Toleration = None,
+    exclusive: Exclusive = False,
+    cpus: Cpus = "",
+    memory: Memory = "",
+    time: Time = "",
+    slice_: Slice = "",
+    deadline: Deadline = "",
+    after: After = None,
+    array: Array = "",
+    priority: Priority = None,
+    retries: Retries = None,
+    kind: Kind = "",
+    image: Image = "",
+    env: Env = None,
+    workdir: Workdir = None,
+    project: Project = "",
+    key: Key = "",
+    wait: Wait = False,
+    timeout: Timeout = "",
+    dry_run: DryRunFlag = False,
+    ignore: Ignore = None,
+    output: Output = Format.table,
+) -> None:
     """Submit a job and print its id.
 
     fairlead submit -- python train.py
@@ -267,11 +293,31 @@ def submit(
     A script's or command's options come after it; ours come before.
     """
     given = SubmitOptions(
-        name=name, queue=queue, project=project, kind=kind, image=image, priority=priority, retries=retries, array=array,
-        env=env or (), nodes=nodes, tasks=tasks, gpus=gpus, mig=mig, cpus=cpus, memory=memory, gpu_model=gpu_model or (),
-        gpu_memory=gpu_memory, require=require or (), prefer=prefer or (), toleration=toleration or (), exclusive=exclusive,
-        time=time, slice=slice_, deadline=moment(deadline),
-    )  # fmt: skip
+        name=name,
+        queue=queue,
+        project=project,
+        kind=kind,
+        image=image,
+        priority=priority,
+        retries=retries,
+        array=array,
+        env=env or (),
+        nodes=nodes,
+        tasks=tasks,
+        gpus=gpus,
+        mig=mig,
+        cpus=cpus,
+        memory=memory,
+        gpu_model=gpu_model or (),
+        gpu_memory=gpu_memory,
+        require=require or (),
+        prefer=prefer or (),
+        toleration=toleration or (),
+        exclusive=exclusive,
+        time=time,
+        slice=slice_,
+        deadline=moment(deadline),
+    )
     loaded, here = source(words or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
     for note in [*loaded.notes, *require_kept(loaded.unkept, ignore or ())]:
         terminal.note(f"warning: {note}")

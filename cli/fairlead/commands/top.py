@@ -39,9 +39,11 @@ def table_columns(uses: Mapping[str, JobUse]) -> list[TableColumn]:
     known = {column.head: column for column in columns.JOBS if not column.wide}
     return [
         *(known[head] for head in ("ID", "NAME", "QUEUE", "USER", "STATE", "GPUS")),
-        TableColumn("GPU%", told(utilization), right=True), TableColumn("GPU-MEM", told(memory), right=True),
-        TableColumn("POWER", told(power), right=True), *(known[head] for head in ("TIME", "NODES", "WHY")),
-    ]  # fmt: skip
+        TableColumn("GPU%", told(utilization), right=True),
+        TableColumn("GPU-MEM", told(memory), right=True),
+        TableColumn("POWER", told(power), right=True),
+        *(known[head] for head in ("TIME", "NODES", "WHY")),
+    ]
 
 
 def utilization(use: JobUse) -> str:

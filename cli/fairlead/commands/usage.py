@@ -26,8 +26,21 @@ if TYPE_CHECKING:
 
 #: Of the comma-separated values; amounts of GPU time are milli-GPU times nanoseconds.
 CSV_HEADS = (
-    "month", "by", "key", "model", "from", "runs", "gpu_hours", "charged", "held", "per_gpu_hour", "currency", "amount", "measured", "used",
-)  # fmt: skip
+    "month",
+    "by",
+    "key",
+    "model",
+    "from",
+    "runs",
+    "gpu_hours",
+    "charged",
+    "held",
+    "per_gpu_hour",
+    "currency",
+    "amount",
+    "measured",
+    "used",
+)
 
 
 def usage_table(statement: UsageStatement) -> str:
@@ -102,24 +115,40 @@ def usage_csv(statement: UsageStatement) -> str:
     writer.writerow(CSV_HEADS)
     for line in statement.lines:
         since = datetime.fromtimestamp(line.from_ns // 10**9, UTC)
-        writer.writerow((
-            statement.month, statement.by, line.key, line.model, f"{since:%Y-%m-%d}", line.runs, f"{line.gpu_hours:.6f}",
-            line.charged, line.held, line.per_gpu_hour or "", line.currency, line.amount or "",
-            "" if line.measured is None else line.measured, "" if line.used is None else line.used,
-        ))  # fmt: skip
+        writer.writerow(
+            (
+                statement.month,
+                statement.by,
+                line.key,
+                line.model,
+                f"{since:%Y-%m-%d}",
+                line.runs,
+                f"{line.gpu_hours:.6f}",
+                line.charged,
+                line.held,
+                line.per_gpu_hour or "",
+                line.currency,
+                line.amount or "",
+                "" if line.measured is None else line.measured,
+                "" if line.used is None else line.used,
+            )
+        )
     return text.getvalue()
 
 
 def usage(
     statement: Annotated[
-        str, typer.Option("--statement", metavar="MONTH", help="A month, 2026-11.  [default: this one, so far]", show_default=False)
+        str,
+        typer.Option(
+            "--statement", metavar="MONTH", help="A month, 2026-11.  [default: this one, so far]", show_default=False
+        ),
     ] = "",
     by: Annotated[
         str, typer.Option("--by", metavar="WORD", help=f"{', '.join(BYS)}.", autocompletion=lambda: [*BYS])
     ] = "user",
     csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values; overrides --output.")] = False,
     output: Output = Format.table,
-) -> None:  # fmt: skip
+) -> None:
     """Show who had how many GPU-hours of which model in a month, and what they cost.
 
     fairlead usage

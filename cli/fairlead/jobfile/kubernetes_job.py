@@ -18,12 +18,22 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _HARMLESS = frozenset({"apiVersion", "kind", "spec.template.spec.restartPolicy", "metadata.namespace"})
 #: Fields about the cluster's own housekeeping, or about its answers: what runs is the same without them.
 _NOTED = (
-    "metadata.annotations", "metadata.generateName", "spec.template.metadata", "spec.ttlSecondsAfterFinished",
-    "spec.manualSelector", "spec.podReplacementPolicy", "spec.template.spec.schedulerName",
-    "spec.template.spec.enableServiceLinks", "spec.template.spec.automountServiceAccountToken",
-    "spec.template.spec.dnsPolicy", "containers[0].imagePullPolicy", "containers[0].terminationMessagePath",
-    "containers[0].terminationMessagePolicy", "containers[0].resources.requests", "status",
-)  # fmt: skip
+    "metadata.annotations",
+    "metadata.generateName",
+    "spec.template.metadata",
+    "spec.ttlSecondsAfterFinished",
+    "spec.manualSelector",
+    "spec.podReplacementPolicy",
+    "spec.template.spec.schedulerName",
+    "spec.template.spec.enableServiceLinks",
+    "spec.template.spec.automountServiceAccountToken",
+    "spec.template.spec.dnsPolicy",
+    "containers[0].imagePullPolicy",
+    "containers[0].terminationMessagePath",
+    "containers[0].terminationMessagePolicy",
+    "containers[0].resources.requests",
+    "status",
+)
 
 
 class TranslatedKubernetesJob(NamedTuple):

@@ -25,18 +25,41 @@ _SPELLINGS = {
 }  # fmt: skip
 #: Slurm's variables for which a job here has one of its own.
 OUR_NAMES = {
-    "SLURM_ARRAY_TASK_ID": "FAIRLEAD_ARRAY_INDEX", "SLURM_JOB_ID": "FAIRLEAD_JOB", "SLURM_JOBID": "FAIRLEAD_JOB",
-    "SLURM_NODEID": "NODE_RANK", "SLURM_NNODES": "NNODES", "SLURM_JOB_NUM_NODES": "NNODES",
-    "SLURM_GPUS_ON_NODE": "GPUS_PER_NODE", "SLURM_RESTART_COUNT": "FAIRLEAD_ATTEMPT (from 1)",
-}  # fmt: skip
+    "SLURM_ARRAY_TASK_ID": "FAIRLEAD_ARRAY_INDEX",
+    "SLURM_JOB_ID": "FAIRLEAD_JOB",
+    "SLURM_JOBID": "FAIRLEAD_JOB",
+    "SLURM_NODEID": "NODE_RANK",
+    "SLURM_NNODES": "NNODES",
+    "SLURM_JOB_NUM_NODES": "NNODES",
+    "SLURM_GPUS_ON_NODE": "GPUS_PER_NODE",
+    "SLURM_RESTART_COUNT": "FAIRLEAD_ATTEMPT (from 1)",
+}
 #: Options that no value follows; some take one, but only after "=".
 _WITHOUT_VALUE = frozenset(
     {
-        "contiguous", "disable-stdout-job-summary", "exclusive", "get-user-env", "hold", "ignore-pbs", "nice", "no-kill",
-        "no-requeue", "overcommit", "oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "spread-job",
-        "test-only", "use-min-nodes", "verbose", "wait",
+        "contiguous",
+        "disable-stdout-job-summary",
+        "exclusive",
+        "get-user-env",
+        "hold",
+        "ignore-pbs",
+        "nice",
+        "no-kill",
+        "no-requeue",
+        "overcommit",
+        "oversubscribe",
+        "parsable",
+        "propagate",
+        "quiet",
+        "reboot",
+        "requeue",
+        "spread-job",
+        "test-only",
+        "use-min-nodes",
+        "verbose",
+        "wait",
     }
-)  # fmt: skip
+)
 
 
 def is_script(text: str) -> bool:

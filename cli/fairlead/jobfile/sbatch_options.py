@@ -300,9 +300,17 @@ def _signal(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> No
 
 #: {what Slurm's users write: the word of a job file}
 SLURM_SIGNALS = {
-    "USR1": "SIGUSR1", "10": "SIGUSR1", "USR2": "SIGUSR2", "12": "SIGUSR2", "TERM": "SIGTERM", "15": "SIGTERM",
-    "INT": "SIGINT", "2": "SIGINT", "HUP": "SIGHUP", "1": "SIGHUP",
-}  # fmt: skip
+    "USR1": "SIGUSR1",
+    "10": "SIGUSR1",
+    "USR2": "SIGUSR2",
+    "12": "SIGUSR2",
+    "TERM": "SIGTERM",
+    "15": "SIGTERM",
+    "INT": "SIGINT",
+    "2": "SIGINT",
+    "HUP": "SIGHUP",
+    "1": "SIGHUP",
+}
 
 
 def _array(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> None:

@@ -47,9 +47,18 @@ UNKNOWN = "?"
 
 _LETTERS = ascii_uppercase + ascii_lowercase
 _COLOURS = (
-    "cyan", "green", "magenta", "yellow", "blue", "bright_red", "bright_cyan", "bright_green", "bright_magenta",
-    "bright_yellow", "bright_blue",
-)  # fmt: skip
+    "cyan",
+    "green",
+    "magenta",
+    "yellow",
+    "blue",
+    "bright_red",
+    "bright_cyan",
+    "bright_green",
+    "bright_magenta",
+    "bright_yellow",
+    "bright_blue",
+)
 
 
 class OwnerGroup(NamedTuple):
@@ -124,13 +133,24 @@ def _colour(by: By, name: str, index: int) -> str:
 #: Cells of GPUs that no run holds, with the reason why a GPU is not free.
 FREE, KEPT, TAINTED, CUT, CLEANING, UNHEALTHY = ".", ":", ";", "/", "~", "*"
 SIGNS: dict[GpuState, str] = {
-    "cleaning": CLEANING, "unhealthy": UNHEALTHY, "kept": KEPT, "tainted": TAINTED, "cut": CUT, "free": FREE,
-}  # fmt: skip
+    "cleaning": CLEANING,
+    "unhealthy": UNHEALTHY,
+    "kept": KEPT,
+    "tainted": TAINTED,
+    "cut": CUT,
+    "free": FREE,
+}
 #: Marks before a node that takes no work, and in its GPUs that no run holds. A state without an entry is "-".
 CLOSED = {"draining": "=", "drained": "=", "lost": "!", "silent": "!"}
 _STATE_COLOURS = {
-    "-": "yellow", "=": "yellow", "!": "red", UNHEALTHY: "red", CLEANING: "bright_black", KEPT: "bright_black", TAINTED: "bright_black",
-}  # fmt: skip
+    "-": "yellow",
+    "=": "yellow",
+    "!": "red",
+    UNHEALTHY: "red",
+    CLEANING: "bright_black",
+    KEPT: "bright_black",
+    TAINTED: "bright_black",
+}
 #: Cells of a row's label at most, and of GPUs at least.
 LABEL_MAX = 24
 CELLS_MIN = 8
@@ -239,9 +259,17 @@ _WORDS: dict[GpuState, str] = {
     "cleaning": "being cleaned",
 }
 _SIGNS = {
-    FREE: "free", KEPT: "kept for a waiting job", TAINTED: "for jobs that tolerate its taints", CUT: "MIG instances, none in use",
-    "-": "takes no work", "=": "draining or drained", "!": "lost or silent", CLEANING: "being cleaned", UNHEALTHY: "unhealthy", SEVERAL: "shared by several",
-}  # fmt: skip
+    FREE: "free",
+    KEPT: "kept for a waiting job",
+    TAINTED: "for jobs that tolerate its taints",
+    CUT: "MIG instances, none in use",
+    "-": "takes no work",
+    "=": "draining or drained",
+    "!": "lost or silent",
+    CLEANING: "being cleaned",
+    UNHEALTHY: "unhealthy",
+    SEVERAL: "shared by several",
+}
 
 
 def draw(facts: ClusterMap, by: By, width: int, *, each: bool = False) -> list[Line]:
@@ -270,10 +298,12 @@ def _sums(room: PoolRoom, width: int) -> Iterator[Line]:
     played = f" ({room.nodes_simulated} simulated)" if room.nodes_simulated else ""
     free = room.states["free"]
     parts = [
-        f"pool {room.pool}", f"{_count(room.nodes, 'node')}{played}", _count(room.gpus, "GPU"),
+        f"pool {room.pool}",
+        f"{_count(room.nodes, 'node')}{played}",
+        _count(room.gpus, "GPU"),
         f"{free} free{f' ({room.gpus_fragmented} fragmented)' if free else ''}",
         *(f"{count} {_WORDS.get(state, state)}" for state, count in room.states.items() if count and state != "free"),
-    ]  # fmt: skip
+    ]
     if room.shares_free_milli:
         parts.append(f"{_gpus(room.shares_free_milli)} free in shared ones")
     yield from wrapped(parts, width, "  ")

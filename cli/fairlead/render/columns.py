@@ -71,10 +71,13 @@ def _saving(saving: IdleSaving) -> str:
 
 #: Of `fairlead idle report`.
 SAVINGS = (
-    TableColumn("SCOPE", lambda s: s.scope), TableColumn("RULE", lambda s: s.rule), TableColumn("ACTION", lambda s: s.action),
-    TableColumn("RUNS", lambda s: str(s.runs), right=True), TableColumn("GPU-HOURS", _saving, right=True),
+    TableColumn("SCOPE", lambda s: s.scope),
+    TableColumn("RULE", lambda s: s.rule),
+    TableColumn("ACTION", lambda s: s.action),
+    TableColumn("RUNS", lambda s: str(s.runs), right=True),
+    TableColumn("GPU-HOURS", _saving, right=True),
     TableColumn("CAME ALIVE", lambda s: str(s.came_alive), right=True),
-)  # fmt: skip
+)
 
 
 class PolicyRow:
@@ -111,9 +114,17 @@ POLICIES = (
 
 #: Slurm's two-letter states by ours.
 SLURM_STATES = {
-    "scheduled": "PD", "queued": "PD", "held": "PD", "offered": "PD", "placed": "CF", "running": "R",
-    "stopping": "CG", "succeeded": "CD", "failed": "F", "cancelled": "CA",
-}  # fmt: skip
+    "scheduled": "PD",
+    "queued": "PD",
+    "held": "PD",
+    "offered": "PD",
+    "placed": "CF",
+    "running": "R",
+    "stopping": "CG",
+    "succeeded": "CD",
+    "failed": "F",
+    "cancelled": "CA",
+}
 SLURM_STATE_WORDS = {
     "CD": "COMPLETED",
     "F": "FAILED",
@@ -237,10 +248,14 @@ ROLLOUTS = (
 )  # fmt: skip
 
 WINDOWS = (
-    TableColumn("WINDOW", lambda w: w.name), TableColumn("STATE", lambda w: w.state), TableColumn("STARTS", lambda w: w.starts_at),
-    TableColumn("ENDS", lambda w: w.ends_at), TableColumn("NODES", lambda w: ",".join(w.nodes)), TableColumn("BY", lambda w: w.by),
+    TableColumn("WINDOW", lambda w: w.name),
+    TableColumn("STATE", lambda w: w.state),
+    TableColumn("STARTS", lambda w: w.starts_at),
+    TableColumn("ENDS", lambda w: w.ends_at),
+    TableColumn("NODES", lambda w: ",".join(w.nodes)),
+    TableColumn("BY", lambda w: w.by),
     TableColumn("REASON", lambda w: w.reason),
-)  # fmt: skip
+)
 
 
 def _slurm_where(job: Job) -> str:
@@ -256,9 +271,13 @@ SQUEUE = (
 )  # fmt: skip
 
 SINFO = (
-    TableColumn("PARTITION", lambda r: r[0]), TableColumn("AVAIL", lambda r: "up"), TableColumn("TIMELIMIT", lambda r: "infinite", right=True),
-    TableColumn("NODES", lambda r: str(len(r[2])), right=True), TableColumn("STATE", lambda r: r[1]), TableColumn("NODELIST", lambda r: ",".join(r[2])),
-)  # fmt: skip
+    TableColumn("PARTITION", lambda r: r[0]),
+    TableColumn("AVAIL", lambda r: "up"),
+    TableColumn("TIMELIMIT", lambda r: "infinite", right=True),
+    TableColumn("NODES", lambda r: str(len(r[2])), right=True),
+    TableColumn("STATE", lambda r: r[1]),
+    TableColumn("NODELIST", lambda r: ",".join(r[2])),
+)
 
 SACCT = (
     TableColumn("JobID", lambda j: j.id), TableColumn("JobName", lambda j: j.name), TableColumn("Partition", lambda j: j.queue),

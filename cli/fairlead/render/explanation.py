@@ -25,12 +25,15 @@ def facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
     following = detail.pop("next", "")
     return [
         ("job", f"{answer.get('id') or answer.get('job', '')}  {answer.get('state', '')}".rstrip()),
-        ("why", reason.get("message", "")), ("evidence", "; ".join(evidence(detail))),
+        ("why", reason.get("message", "")),
+        ("evidence", "; ".join(evidence(detail))),
         *lines("changes", [change.get("message", "") for change in answer.get("changes") or []]),
         *lines("output", answer.get("output") or []),
         *lines("before", [attempt(msgspec.convert(each, Attempt)) for each in answer.get("attempts") or []]),
-        ("note", answer.get("note") or ""), ("next", str(following)), ("as of", f"sequence {answer.get('sequence', '')}"),
-    ]  # fmt: skip
+        ("note", answer.get("note") or ""),
+        ("next", str(following)),
+        ("as of", f"sequence {answer.get('sequence', '')}"),
+    ]
 
 
 def attempt(ended: Attempt) -> str:
@@ -93,12 +96,15 @@ def dry_run_facts(found: DryRun) -> list[tuple[str, str]]:
     array = f", {command.array[1] - command.array[0] + 1} times" if command.array else ""
     return [
         ("job", f"{command.name}: {size(command.request)}{array}, in queue {command.queue}{pool}"),
-        ("result", found.message), *lines("quota", [_quota(one) for one in found.quota]),
-        ("borrows", _borrows(found, command.queue)), ("ahead", _ahead(found)),
+        ("result", found.message),
+        *lines("quota", [_quota(one) for one in found.quota]),
+        ("borrows", _borrows(found, command.queue)),
+        ("ahead", _ahead(found)),
         *lines("changes", [change.message for change in found.changes]),
-        *lines("may yield", [one.message for one in found.displaces]), ("estimate", _estimate(found.estimate)),
+        *lines("may yield", [one.message for one in found.displaces]),
+        ("estimate", _estimate(found.estimate)),
         ("as of", f"sequence {found.sequence}" if found.sequence else ""),
-    ]  # fmt: skip
+    ]
 
 
 def _quota(one: QuotaAfter) -> str:

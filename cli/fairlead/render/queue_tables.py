@@ -68,16 +68,25 @@ def queue_columns(queues: Sequence[Queue], bar_width: int = 0) -> tuple[TableCol
     drawn = (TableColumn("GPUS", lambda q: bar(q, bar_width, most)),) if bar_width and most else ()
     return (
         TableColumn("QUEUE", lambda q: names[q.path]),
-        TableColumn("GUARANTEED", lambda q: _gpus(q.guaranteed), right=True), TableColumn("USED", lambda q: _gpus(q.used, "0"), right=True),
-        TableColumn("MAX", lambda q: _gpus(q.maximum), right=True), TableColumn("BORROWED", lambda q: _gpus(q.borrowed), right=True),
-        TableColumn("WAITING", lambda q: str(q.waiting), right=True), TableColumn("RUNNING", lambda q: str(q.running), right=True),
+        TableColumn("GUARANTEED", lambda q: _gpus(q.guaranteed), right=True),
+        TableColumn("USED", lambda q: _gpus(q.used, "0"), right=True),
+        TableColumn("MAX", lambda q: _gpus(q.maximum), right=True),
+        TableColumn("BORROWED", lambda q: _gpus(q.borrowed), right=True),
+        TableColumn("WAITING", lambda q: str(q.waiting), right=True),
+        TableColumn("RUNNING", lambda q: str(q.running), right=True),
         *drawn,
-        TableColumn("OFFERED", _offered, wide=True, right=True), TableColumn("POOL", lambda q: q.pool, wide=True), TableColumn("WEIGHT", lambda q: str(q.settings.get("weight", 1)), wide=True, right=True),
+        TableColumn("OFFERED", _offered, wide=True, right=True),
+        TableColumn("POOL", lambda q: q.pool, wide=True),
+        TableColumn("WEIGHT", lambda q: str(q.settings.get("weight", 1)), wide=True, right=True),
         TableColumn("PRIORITY", lambda q: str(q.settings.get("priority", 0)), wide=True, right=True),
-        TableColumn("CPUS", lambda q: _of(q, "cpu"), wide=True, right=True), TableColumn("MEMORY", lambda q: _of(q, "memory"), wide=True, right=True),
-        TableColumn("MODELS", _models, wide=True), TableColumn("USERS", _users, wide=True), TableColumn("BUDGET", _budget, wide=True),
-        TableColumn("YIELDED", lambda q: str(q.preempted), wide=True, right=True), TableColumn("PATH", lambda q: q.path, wide=True),
-    )  # fmt: skip
+        TableColumn("CPUS", lambda q: _of(q, "cpu"), wide=True, right=True),
+        TableColumn("MEMORY", lambda q: _of(q, "memory"), wide=True, right=True),
+        TableColumn("MODELS", _models, wide=True),
+        TableColumn("USERS", _users, wide=True),
+        TableColumn("BUDGET", _budget, wide=True),
+        TableColumn("YIELDED", lambda q: str(q.preempted), wide=True, right=True),
+        TableColumn("PATH", lambda q: q.path, wide=True),
+    )
 
 
 def _gpus(amounts: dict[str, int], none: str = NONE) -> str:

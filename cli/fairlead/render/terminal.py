@@ -46,9 +46,20 @@ class TableColumn(NamedTuple):
 
 
 STATE_COLOURS = {
-    "running": "green", "succeeded": "green", "ready": "green", "failed": "red", "lost": "red", "cancelled": "yellow",
-    "held": "yellow", "cordoned": "yellow", "draining": "yellow", "drained": "yellow", "suspect": "yellow", "quarantined": "red", "stopping": "yellow",
-}  # fmt: skip
+    "running": "green",
+    "succeeded": "green",
+    "ready": "green",
+    "failed": "red",
+    "lost": "red",
+    "cancelled": "yellow",
+    "held": "yellow",
+    "cordoned": "yellow",
+    "draining": "yellow",
+    "drained": "yellow",
+    "suspect": "yellow",
+    "quarantined": "red",
+    "stopping": "yellow",
+}
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:

@@ -77,9 +77,16 @@ def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0,
     ]
     if options.runtime == "hollow":
         argv = _module(
-            "fairlead_agent.hollow", "--nodes", str(options.nodes), "--profile", options.profile,
-            "--nodes-per-rack", str(options.nodes_per_rack), "--racks-per-block", str(options.racks_per_block),
-        )  # fmt: skip
+            "fairlead_agent.hollow",
+            "--nodes",
+            str(options.nodes),
+            "--profile",
+            options.profile,
+            "--nodes-per-rack",
+            str(options.nodes_per_rack),
+            "--racks-per-block",
+            str(options.racks_per_block),
+        )
         return [*specs, Spec("hollow", argv, {**shared, "FAIRLEAD_INSTANCE": "hollow"}, GROUP_NODES)]
     for number, node in enumerate(node_names(options, real_gpus)):
         real = node == "gpu-local"
@@ -200,9 +207,13 @@ class Stack:
                 f"nats-server did not become ready: {_tail(self.options.data, 'nats')}", hint="fairlead doctor"
             )
         self._disk = ServerDisk(
-            config.parent, self._monitor, reserve=_server_reserve(), unstored=self._unstored,
-            restart=lambda: self._supervisor.restart("nats"), say=say,
-        )  # fmt: skip
+            config.parent,
+            self._monitor,
+            reserve=_server_reserve(),
+            unstored=self._unstored,
+            restart=lambda: self._supervisor.restart("nats"),
+            say=say,
+        )
         self._say("bus", f"{found.kind} nats {found.version:<10} ready  {time.monotonic() - began:.1f}s")
 
     def _start_services(self, port: int) -> None:

@@ -115,9 +115,15 @@ class ServerDisk:
     """Looks after the disk of the server whose store is in `folder`, from `watch` until `stop`."""
 
     def __init__(
-        self, folder: Path, monitor: str, *, reserve: int, unstored: Callable[[], bool], restart: Callable[[], None],
+        self,
+        folder: Path,
+        monitor: str,
+        *,
+        reserve: int,
+        unstored: Callable[[], bool],
+        restart: Callable[[], None],
         say: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`unstored` is `Look.unstored`; `restart` ends the server, which is then started again; `say` tells people."""
         self._folder, self._monitor = folder, monitor
         self._reserve = Reserve(folder, reserve)

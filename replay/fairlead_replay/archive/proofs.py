@@ -64,9 +64,14 @@ def make(directory: Path, sequence: int, *, before: int = 0) -> Proof:
         if len(leaves) == checkpoint.size:
             break
     return Proof(
-        v=VERSION, sequence=sequence, line=wanted.decode(), hashes=_spelled(inclusion_proof(leaves, sequence - 1)),
-        checkpoint=notes[-1], before=before, growth=_spelled(consistency_proof(leaves, before)) if before else [],
-    )  # fmt: skip
+        v=VERSION,
+        sequence=sequence,
+        line=wanted.decode(),
+        hashes=_spelled(inclusion_proof(leaves, sequence - 1)),
+        checkpoint=notes[-1],
+        before=before,
+        growth=_spelled(consistency_proof(leaves, before)) if before else [],
+    )
 
 
 def check(proof: Proof, key: Verifier, earlier: str = "") -> LogCheckpoint:

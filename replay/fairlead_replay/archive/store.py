@@ -128,11 +128,19 @@ class Store:
         assert self._newest is not None
         heads = {w: HeadDoc(n=h.n, hash=h.hash, sequence=h.sequence) for w, h in sorted(self.heads.items())}
         manifest = SegmentManifest(
-            v=segments.VERSION, first=self.size - len(self._lines) + 1, last=self.size, events=self._events,
-            from_ns=self._first.at_ns, to_ns=self._newest.at_ns, file_bytes=0, sha256="", plain_bytes=0,
+            v=segments.VERSION,
+            first=self.size - len(self._lines) + 1,
+            last=self.size,
+            events=self._events,
+            from_ns=self._first.at_ns,
+            to_ns=self._newest.at_ns,
+            file_bytes=0,
+            sha256="",
+            plain_bytes=0,
             prev=self._sealed.manifest_sha256 if self._sealed else GENESIS,
-            heads=heads, peaks=[peak.hex() for peak in self.tree.peaks],
-        )  # fmt: skip
+            heads=heads,
+            peaks=[peak.hex() for peak in self.tree.peaks],
+        )
         self._sealed = segments.seal(self.directory, self._lines, manifest)
         segments.truncate(self.directory / TAIL, 0)
         self._begin_segment()

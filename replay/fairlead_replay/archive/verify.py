@@ -218,7 +218,14 @@ def _report(
     covered = max(archive.covered, live.covered if live else 0)
     newest = notes.marks.by_size.get(covered)
     return ArchiveReport(
-        ok=not found, archived=archive.size, events=archive.audit.events, log=live.size if live else -1,
-        checkpoints=len(notes.marks.by_size), covered=covered, signed_at=newest.checkpoint.signed_at if newest else "",
-        key=(key or ArchiveContents(directory).verifier).spelled, found=found, newest=notes.by_size.get(covered, ""),
-    )  # fmt: skip
+        ok=not found,
+        archived=archive.size,
+        events=archive.audit.events,
+        log=live.size if live else -1,
+        checkpoints=len(notes.marks.by_size),
+        covered=covered,
+        signed_at=newest.checkpoint.signed_at if newest else "",
+        key=(key or ArchiveContents(directory).verifier).spelled,
+        found=found,
+        newest=notes.by_size.get(covered, ""),
+    )

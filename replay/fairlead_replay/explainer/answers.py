@@ -65,16 +65,26 @@ def defrag(state: PlacerState, sequence: int, pool: str, now_ns: int) -> Explain
 def _plan(plan: DefragmentationPlan) -> DefragPlan:
     moves = tuple(
         DefragMove(
-            job=move.victim.job, attempt=move.victim.attempt, gpu_milli=move.gpu_milli, sources=move.sources,
-            targets=move.targets, cost_gpu_s=move.victim.gpu_s,
+            job=move.victim.job,
+            attempt=move.victim.attempt,
+            gpu_milli=move.gpu_milli,
+            sources=move.sources,
+            targets=move.targets,
+            cost_gpu_s=move.victim.gpu_s,
         )
         for move in plan.moves
-    )  # fmt: skip
+    )
     return DefragPlan(
-        job=plan.offer.job, attempt=plan.offer.attempt, gpu_milli=plan.offer.request.gpu_milli_total, moves=moves,
-        nodes=plan.nodes, gain_gpu_s=plan.gain_gpu_s, cost_gpu_s=plan.cost_gpu_s, why_not=plan.why_not,
+        job=plan.offer.job,
+        attempt=plan.offer.attempt,
+        gpu_milli=plan.offer.request.gpu_milli_total,
+        moves=moves,
+        nodes=plan.nodes,
+        gain_gpu_s=plan.gain_gpu_s,
+        cost_gpu_s=plan.cost_gpu_s,
+        why_not=plan.why_not,
         message=WHY_NOT.get(plan.why_not, ""),
-    )  # fmt: skip
+    )
 
 
 def packing(state: PlacerState, sequence: int, pool: str, away: Collection[str] = ()) -> ExplainerAnswer:
@@ -92,9 +102,16 @@ def packing(state: PlacerState, sequence: int, pool: str, away: Collection[str] 
     return ExplainerAnswer(
         sequence=sequence,
         packing=PoolPacking(
-            pool=pool, policy=policy, nodes=found.nodes, gpus=found.gpus, gpu_milli_free=found.free_milli,
-            gpu_milli_aside=found.aside_milli, gpu_milli_unusable=found.unusable_milli, requests_seen=found.arrived,
-            largest_on_one_node=OneNode(node=one[0], gpus=one[1]) if one else None, largest_gangs=gangs,
+            pool=pool,
+            policy=policy,
+            nodes=found.nodes,
+            gpus=found.gpus,
+            gpu_milli_free=found.free_milli,
+            gpu_milli_aside=found.aside_milli,
+            gpu_milli_unusable=found.unusable_milli,
+            requests_seen=found.arrived,
+            largest_on_one_node=OneNode(node=one[0], gpus=one[1]) if one else None,
+            largest_gangs=gangs,
             sequence=sequence,
         ),
-    )  # fmt: skip
+    )

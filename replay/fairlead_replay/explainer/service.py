@@ -150,9 +150,13 @@ class Explainer:
     def statistics(self) -> dict[str, int]:
         """Return counts since the start; `sequence` is the position of the fold, 0 while no fold is held."""
         return {
-            "sequence": max((folds.reached for folds in self._both if folds.held), default=0), "waiting": self._waiting.qsize(),
-            "answered": self._answered, "refused": self._refused, "failed": self._failed, "folded": sum(folds.folded for folds in self._both),
-        }  # fmt: skip
+            "sequence": max((folds.reached for folds in self._both if folds.held), default=0),
+            "waiting": self._waiting.qsize(),
+            "answered": self._answered,
+            "refused": self._refused,
+            "failed": self._failed,
+            "folded": sum(folds.folded for folds in self._both),
+        }
 
     # -- answers go out
 

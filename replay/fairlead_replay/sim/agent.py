@@ -181,9 +181,13 @@ class SimAgent:
             return
         self.beats += 1
         beat = Heartbeat(
-            node=self.machine.name, incarnation=self.ledger.incarnation, desired=self.core.taken,
-            reported=self.ledger.reported, at=self._now(), wall_ns=EPOCH_NS + self._now(),
-        )  # fmt: skip
+            node=self.machine.name,
+            incarnation=self.ledger.incarnation,
+            desired=self.core.taken,
+            reported=self.ledger.reported,
+            at=self._now(),
+            wall_ns=EPOCH_NS + self._now(),
+        )
         self._publish(subjects.beat(self.machine.name), encode(beat))
         self._do(self.core.tick(self._now()))
         self._look_after_health()

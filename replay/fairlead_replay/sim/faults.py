@@ -28,9 +28,19 @@ from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_telemetry.idle.decide.decision import ReviewSchedule
 
 DisasterKind = Literal[
-    "crash_service", "partition_service", "crash_agent", "reboot_node", "wipe_node", "partition_node",
-    "restart_server", "lose_desired", "clock_jump", "pause_service", "pause_agent", "lose_snapshot",
-]  # fmt: skip
+    "crash_service",
+    "partition_service",
+    "crash_agent",
+    "reboot_node",
+    "wipe_node",
+    "partition_node",
+    "restart_server",
+    "lose_desired",
+    "clock_jump",
+    "pause_service",
+    "pause_agent",
+    "lose_snapshot",
+]
 KINDS: tuple[DisasterKind, ...] = get_args(DisasterKind)
 
 #: An append is given up (its outcome unknown) after this long.
@@ -124,10 +134,21 @@ TOOL = 4
 #: The latest step that a fault strikes at.
 STEPS_MAX = 12
 _STEPS: tuple[Callable[..., object], ...] = (
-    QueueDraft.emit, QueueDraft.answer, QueueState.try_in_line, QueueState.wait_in_line, QueueState.refront, QueueTree.carry,
-    CommitDraft.emit, PlacerState.place, PlacerState.take, PlacerState.give, PlacerState.open_offer, PlacerState.change,
-    ReviewSchedule.wake, ReviewSchedule.settled,
-)  # fmt: skip
+    QueueDraft.emit,
+    QueueDraft.answer,
+    QueueState.try_in_line,
+    QueueState.wait_in_line,
+    QueueState.refront,
+    QueueTree.carry,
+    CommitDraft.emit,
+    PlacerState.place,
+    PlacerState.take,
+    PlacerState.give,
+    PlacerState.open_offer,
+    PlacerState.change,
+    ReviewSchedule.wake,
+    ReviewSchedule.settled,
+)
 STEPS: tuple[CodeType, ...] = tuple(step.__code__ for step in _STEPS)
 
 

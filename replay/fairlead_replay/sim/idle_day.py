@@ -110,14 +110,24 @@ class ProfilePlayer:
             self._typed_ns = now_ns
         run = f"{self.job}.1"
         gpu = GpuSample(
-            uuid=self.uuid, run=run, utilization_pct=min(100, self._about(moment.gpu_pct)), memory_used_mib=20_000,
-            memory_busy_pct=min(100, self._about(moment.memory_pct)), power_mw=self._about(moment.power_w * 1000),
-            pcie_tx_bytes_s=self._about(moment.links_kb_s * 500), pcie_rx_bytes_s=self._about(moment.links_kb_s * 500),
-        )  # fmt: skip
+            uuid=self.uuid,
+            run=run,
+            utilization_pct=min(100, self._about(moment.gpu_pct)),
+            memory_used_mib=20_000,
+            memory_busy_pct=min(100, self._about(moment.memory_pct)),
+            power_mw=self._about(moment.power_w * 1000),
+            pcie_tx_bytes_s=self._about(moment.links_kb_s * 500),
+            pcie_rx_bytes_s=self._about(moment.links_kb_s * 500),
+        )
         rank = RunResources(
-            run=run, cpu_ms=self._cpu_ms, network_rx_bytes=self._network, network_tx_bytes=0, disk_read_bytes=self._disk,
-            disk_written_bytes=0, terminal_ns=self._typed_ns,
-        )  # fmt: skip
+            run=run,
+            cpu_ms=self._cpu_ms,
+            network_rx_bytes=self._network,
+            network_tx_bytes=0,
+            disk_read_bytes=self._disk,
+            disk_written_bytes=0,
+            terminal_ns=self._typed_ns,
+        )
         return SampleBatch(
             node=self.node, incarnation="sim", n=self._n, at_ns=now_ns, gpus=[gpu], resources=[rank], simulated=True
         )
@@ -197,10 +207,20 @@ class Day:
     def _start(self, wish: ScriptedRun, now_ns: int) -> None:
         player = self._players[wish.job] = ProfilePlayer(wish.job, wish.profile, now_ns, self._rng)
         request = Request(nodes=1, gpu_milli=1000, cpu_milli=8000, memory_mib=65536)
-        self._cell.fold("queue", ev.JobSubmitted(
-            cause="clock", job=wish.job, name=wish.profile.name, queue="day", user=wish.user, project=wish.project,
-            kind=wish.kind, request=request, spec=msgspec.Raw(b"{}"),  # type: ignore[arg-type] -- a kind by its name
-        ))  # fmt: skip
+        self._cell.fold(
+            "queue",
+            ev.JobSubmitted(
+                cause="clock",
+                job=wish.job,
+                name=wish.profile.name,
+                queue="day",
+                user=wish.user,
+                project=wish.project,
+                kind=wish.kind,  # type: ignore[arg-type] -- a kind by its name
+                request=request,
+                spec=msgspec.Raw(b"{}"),
+            ),
+        )
         part = ev.Part(node=player.node, gpus=(player.uuid,), cpu_milli=8000, memory_mib=65536)
         self._cell.fold("placer", ev.JobPlaced(cause="clock", job=wish.job, attempt=1, parts=(part,)))
         self._cell.fold("placer", ev.RunStarted(cause="clock", job=wish.job, attempt=1))
@@ -254,20 +274,36 @@ class Day:
 PROFILES = Path("tests/data/idle")
 #: {profile: kind of job}; all others are batch jobs.
 KINDS = {
-    "notebook_left_in_the_evening": "session", "abandoned_notebook": "session", "typing_session": "session",
-    "forgotten_loop": "session", "spiky_inference": "service",
-}  # fmt: skip
+    "notebook_left_in_the_evening": "session",
+    "abandoned_notebook": "session",
+    "typing_session": "session",
+    "forgotten_loop": "session",
+    "spiky_inference": "service",
+}
 #: Kinds without an end of their own that a lifetime would cut off: a lifetime does not check for a present
 #: user.
 _UNATTENDED = ("notebook_left_in_the_evening", "abandoned_notebook", "forgotten_loop")
 
 _QUIET = IdlePolicy(
-    rule="utilization", action="stop", mode="always",
-    below={"gpu": 50, "memory_traffic": 30, "gpu_links": 5_000_000, "cpu": 500, "network": 200_000, "disk": 500_000,
-           "terminal": 30 * MINUTE_NS},
-    after_ns=45 * MINUTE_NS, notice_ns=15 * MINUTE_NS, extend_ns=HOUR_NS, extensions_max=1, after_max_ns=12 * HOUR_NS,
+    rule="utilization",
+    action="stop",
+    mode="always",
+    below={
+        "gpu": 50,
+        "memory_traffic": 30,
+        "gpu_links": 5_000_000,
+        "cpu": 500,
+        "network": 200_000,
+        "disk": 500_000,
+        "terminal": 30 * MINUTE_NS,
+    },
+    after_ns=45 * MINUTE_NS,
+    notice_ns=15 * MINUTE_NS,
+    extend_ns=HOUR_NS,
+    extensions_max=1,
+    after_max_ns=12 * HOUR_NS,
     may_soften=True,
-)  # fmt: skip
+)
 SEVERAL_SIGNALS: Policies = {
     "global": (_QUIET,),
     # A classroom: on demand, and by whether anybody is at the terminal.

@@ -163,10 +163,14 @@ class Idleness:
                 self.shown.setdefault((key.job, key.attempt), []).append(at_ns)
         holder = {uuid: process for process in running for uuid in (*process.order.gpus, *process.order.instances)}
         return SampleBatch(
-            node=machine.name, incarnation="sim", n=self._n, at_ns=at_ns, simulated=True,
+            node=machine.name,
+            incarnation="sim",
+            n=self._n,
+            at_ns=at_ns,
+            simulated=True,
             gpus=[_gpu(uuid, process, is_busy=busy[process.key]) for uuid, process in holder.items()],
             resources=[self._rank(process, second, is_busy=busy[process.key]) for process in running],
-        )  # fmt: skip
+        )
 
     def _rank(self, process: SimProcess, second: float, *, is_busy: bool) -> RunResources:
         """Return a rank's resource sample. A busy rank uses two CPUs and has terminal input now; an agent always keeps the
@@ -175,10 +179,11 @@ class Idleness:
         age_s = second - process.since
         typed = self.shown.get((process.key.job, process.key.attempt))
         return RunResources(
-            run=f"{process.key.job}.{process.key.attempt}", rank=process.key.rank,
+            run=f"{process.key.job}.{process.key.attempt}",
+            rank=process.key.rank,
             cpu_ms=int(age_s * 2000) if is_busy else int(age_s),
             terminal_ns=typed[-1] if typed else 0,
-        )  # fmt: skip
+        )
 
     def _show(self, replicas: Sequence[Replica], batch: SampleBatch) -> None:
         for replica in replicas:
@@ -199,6 +204,9 @@ class Idleness:
 
 def _gpu(uuid: str, process: SimProcess, *, is_busy: bool) -> GpuSample:
     return GpuSample(
-        uuid=uuid, run=f"{process.key.job}.{process.key.attempt}", utilization_pct=90 if is_busy else 0,
-        memory_used_mib=1, memory_busy_pct=30 if is_busy else 0,
-    )  # fmt: skip
+        uuid=uuid,
+        run=f"{process.key.job}.{process.key.attempt}",
+        utilization_pct=90 if is_busy else 0,
+        memory_used_mib=1,
+        memory_busy_pct=30 if is_busy else 0,
+    )

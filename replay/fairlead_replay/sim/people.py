@@ -220,9 +220,12 @@ class Operators(People):
     def _taint_or_quarantine(self) -> PlacerCommand:
         node, rng = self.rng.choice(self.nodes), self.rng
         kinds: tuple[PlacerCommand, ...] = (
-            TaintNode(id="", node=node, taint=rng.choice(TAINTS)), UntaintNode(id="", node=node, taint="mine"),
-            QuarantineNode(id="", node=node), UnquarantineNode(id="", node=node), ResetBreaker(id=""),
-        )  # fmt: skip
+            TaintNode(id="", node=node, taint=rng.choice(TAINTS)),
+            UntaintNode(id="", node=node, taint="mine"),
+            QuarantineNode(id="", node=node),
+            UnquarantineNode(id="", node=node),
+            ResetBreaker(id=""),
+        )
         return self._named(rng.choice(kinds))
 
     def _plan(self) -> PlacerCommand:
@@ -335,9 +338,11 @@ class Restless(People):
         if set(limits.get("lending", {})) - set(limits.get("guaranteed", {})):
             del limits["lending"]
         preemption = Preemption(
-            reclaim=rng.choice(("any", "any", "lower_priority", "never")), rebalance=rng.random() < 0.3,
-            lower_priority=rng.random() < 0.8, protect_ns=rng.choice((0, 1, 5)) * SECOND_NS,
-        )  # fmt: skip
+            reclaim=rng.choice(("any", "any", "lower_priority", "never")),
+            rebalance=rng.random() < 0.3,
+            lower_priority=rng.random() < 0.8,
+            protect_ns=rng.choice((0, 1, 5)) * SECOND_NS,
+        )
         return QueueEntry(path=path, settings=QueueSettings(preemption=preemption, **limits))
 
     def _pool(self, name: str) -> PoolEntry:

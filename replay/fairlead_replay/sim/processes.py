@@ -32,9 +32,15 @@ class Replica:
     """Process of a service, which may be started, crashed and started again under one name for its lease."""
 
     def __init__(
-        self, context: SimContext, decisions: DecisionFaults, service: Callable[..., Any], core_type: type[Any],
-        writer: str, name: str, compare: Callable[[str, int, bytes], None],
-    ) -> None:  # fmt: skip
+        self,
+        context: SimContext,
+        decisions: DecisionFaults,
+        service: Callable[..., Any],
+        core_type: type[Any],
+        writer: str,
+        name: str,
+        compare: Callable[[str, int, bytes], None],
+    ) -> None:
         self.context, self.writer, self.name = context, writer, name
         self._decisions, self._service_type, self._core_type = decisions, service, core_type
         #: Comparison of a writer's folded state at a sequence with the observer's.
@@ -66,21 +72,40 @@ class Replica:
 
         if self.writer == "queue":
             return make(
-                bus, core, writer="queue", sources=[CommandSource("queue")], clock=clock, boot=boot, instance=self.name,
+                bus,
+                core,
+                writer="queue",
+                sources=[CommandSource("queue")],
+                clock=clock,
+                boot=boot,
+                instance=self.name,
                 snapshot_events=self.context.faults.snapshot_events,
-            )  # fmt: skip
+            )
         if self.writer == "telemetry":
             self.activity = ActivitySource(clock)
             return make(
-                bus, core, writer="telemetry", sources=[CommandSource("telemetry", waits=True), self.activity], clock=clock, boot=boot,
-                instance=self.name, snapshot_events=self.context.faults.snapshot_events,
-            )  # fmt: skip
+                bus,
+                core,
+                writer="telemetry",
+                sources=[CommandSource("telemetry", waits=True), self.activity],
+                clock=clock,
+                boot=boot,
+                instance=self.name,
+                snapshot_events=self.context.faults.snapshot_events,
+            )
         actor = DesiredStatePublisher(bus, monotonic=loop.time, wall=clock)
         sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot, QUIET_NS)]
         return make(
-            bus, core, writer="placer", sources=sources, act=actor.act, clock=clock, boot=boot, instance=self.name,
+            bus,
+            core,
+            writer="placer",
+            sources=sources,
+            act=actor.act,
+            clock=clock,
+            boot=boot,
+            instance=self.name,
             snapshot_events=self.context.faults.snapshot_events,
-        )  # fmt: skip
+        )
 
     async def _run(self, service: Any) -> None:
         try:

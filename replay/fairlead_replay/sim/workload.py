@@ -172,12 +172,14 @@ class People:
         request = Request(
             nodes=rng.choice((2, 2, 3)) if gang else 1,
             gpu_milli=1000 * rng.choice((1, 1, 2, 4) if gang else (0, 1, 1, 2, 3, 4)),
-            cpu_milli=rng.choice((100, 1000, 6000)), memory_mib=rng.choice((64, 4096)),
-        )  # fmt: skip
+            cpu_milli=rng.choice((100, 1000, 6000)),
+            memory_mib=rng.choice((64, 4096)),
+        )
         work = SimWork(
-            run_ms=rng.choice((1, 400, 3000, 15_000, 45_000, 45_000)), fails_pct=rng.choice((0, 0, 0, 30, 100)),
+            run_ms=rng.choice((1, 400, 3000, 15_000, 45_000, 45_000)),
+            fails_pct=rng.choice((0, 0, 0, 30, 100)),
             stubborn=rng.random() < 0.1,
-        )  # fmt: skip
+        )
         checkpoint = _checkpoint(rng) if rng.random() < 0.4 else None
         if checkpoint is not None:
             saves_ms, answer = rng.choice((0, 700, 6000)), rng.choice(("exit", "exit", "save", ""))
@@ -188,17 +190,28 @@ class People:
         # What never saves has a slice that is long enough for all of its work: else it would never end.
         slice_ns = rng.choice((0, 0, work.run_ms * (300_000 if work.saves_ms == 700 else 1_200_000)))
         return SubmitJob(
-            id=number, name=f"job-{number}", queue=self._leaf(), request=request, user=rng.choice("ab"),
-            spec=msgspec.Raw(msgspec.json.encode(work)), priority=rng.choice((50, 50, 50, 90)),
-            array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None, array_limit=rng.choice((0, 2)),
-            retries=rng.choice((0, 0, 2)), slice_ns=slice_ns, after=self._after(),
+            id=number,
+            name=f"job-{number}",
+            queue=self._leaf(),
+            request=request,
+            user=rng.choice("ab"),
+            spec=msgspec.Raw(msgspec.json.encode(work)),
+            priority=rng.choice((50, 50, 50, 90)),
+            array=(0, rng.randint(1, 4)) if not gang and rng.random() < 0.12 else None,
+            array_limit=rng.choice((0, 2)),
+            retries=rng.choice((0, 0, 2)),
+            slice_ns=slice_ns,
+            after=self._after(),
             deadline_ns=0 if rng.random() < 0.9 else self._soon_ns() + 30 * SECOND_NS,
             total_ns=rng.choice((0, 0, 0, 2 * SECOND_NS)) if checkpoint is None or not checkpoint.is_told else 0,
-            checkpoint=checkpoint, grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
-            start_at_ns=0 if rng.random() < 0.9 else self._soon_ns(), key=f"key-{number}", digest="same",
+            checkpoint=checkpoint,
+            grace_ns=rng.choice((0, SECOND_NS, 3 * SECOND_NS)),
+            start_at_ns=0 if rng.random() < 0.9 else self._soon_ns(),
+            key=f"key-{number}",
+            digest="same",
             on_partition=policy,
             gang=GANGS[crc32(number.encode()) % len(GANGS)] if gang else "",
-        )  # fmt: skip
+        )
 
     def _leaf(self) -> str:
         return self.rng.choice(LEAVES)

@@ -273,7 +273,13 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutco
     for message in world.context.hub.streams[subjects.LOG].messages:
         digest.update(message.payload)
     return SeedOutcome(
-        seed=world.seed, violation=violation, sequence=world.observer.cluster.sequence, events=world.observer.events,
-        jobs=world.observer.lives.submitted, disasters=world.strikes.struck, virtual_s=virtual_s, digest=digest.hexdigest(),
+        seed=world.seed,
+        violation=violation,
+        sequence=world.observer.cluster.sequence,
+        events=world.observer.events,
+        jobs=world.observer.lives.submitted,
+        disasters=world.strikes.struck,
+        virtual_s=virtual_s,
+        digest=digest.hexdigest(),
         idle=dict(world.observer.idle.counts),
-    )  # fmt: skip
+    )

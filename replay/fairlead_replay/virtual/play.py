@@ -137,7 +137,7 @@ class Agents:
                 ExitSeen(
                     n=0, job=life.id, attempt=execution.attempt, rank=rank, outcome=outcome, exit_code=code, clean=True
                 ),
-            )  # fmt: skip
+            )
 
     # ------------------------------------------------------------------ reports
 
@@ -201,9 +201,15 @@ class Log:
     def _append(self, writer: str, decision: Decision, now_ns: int) -> None:
         head, sequence = self._heads.get(writer, NO_HEAD), self.cluster.sequence + 1
         commit = Commit(
-            v=VERSION, writer=writer, n=head.n + 1, basis=sequence - 1, at_ns=now_ns, cursors=decision.cursors,
-            prev=head.hash, events=decision.events,
-        )  # fmt: skip
+            v=VERSION,
+            writer=writer,
+            n=head.n + 1,
+            basis=sequence - 1,
+            at_ns=now_ns,
+            cursors=decision.cursors,
+            prev=head.hash,
+            events=decision.events,
+        )
         own_hash = head.hash
         if self._record is not None:
             payload = encode_commit(commit)
@@ -312,9 +318,16 @@ def _earliest(*times: int | None) -> int | None:
 
 def _command(at: int, job: TraceJob) -> SubmitJob:
     return SubmitJob(
-        id=f"s{at}", user="play", name=str(at), queue=job.queue, request=job.request, spec=_SPEC, priority=job.priority,
-        total_ns=job.declared_ns, slice_ns=job.slice_ns,
-    )  # fmt: skip
+        id=f"s{at}",
+        user="play",
+        name=str(at),
+        queue=job.queue,
+        request=job.request,
+        spec=_SPEC,
+        priority=job.priority,
+        total_ns=job.declared_ns,
+        slice_ns=job.slice_ns,
+    )
 
 
 def play(jobs: Sequence[TraceJob], setting: Setting, *, record: Callable[[Stored], None] | None = None) -> Played:

@@ -49,10 +49,16 @@ class VirtualTelemetry:
         self._sequence += 1
         payload = encode_commit(
             Commit(
-                v=VERSION, writer=writer, n=self._sequence, basis=self._sequence - 1, at_ns=self.now_ns, cursors={}, prev=GENESIS,
+                v=VERSION,
+                writer=writer,
+                n=self._sequence,
+                basis=self._sequence - 1,
+                at_ns=self.now_ns,
+                cursors={},
+                prev=GENESIS,
                 events=list(events),
             )
-        )  # fmt: skip
+        )
         assert len(payload) <= COMMIT_BYTES_MAX, len(payload)
         assert len(events) <= COMMIT_EVENTS_MAX, len(events)
         self.core.evolve(self._sequence, decode_commit(payload))

@@ -29,8 +29,13 @@ DEFAULT_PROJECT = "default"
 #: Closed paths, together with everything below them: the kernel's and the engine's, Fairlead's own, and paths
 #: by which NVIDIA's container toolkit can be asked for devices.
 CLOSED_PATHS = (
-    "/proc", "/sys", "/dev", "/etc/fairlead", "/run/nvidia-container-devices", "/var/run/nvidia-container-devices",
-)  # fmt: skip
+    "/proc",
+    "/sys",
+    "/dev",
+    "/etc/fairlead",
+    "/run/nvidia-container-devices",
+    "/var/run/nvidia-container-devices",
+)
 #: Not these, but below them: scratch space of every container.
 TAKEN_PATHS = ("/", "/tmp", "/run", "/var/run", SECRETS_DIRECTORY, "/etc")  # noqa: S108 -- mount points in a container
 

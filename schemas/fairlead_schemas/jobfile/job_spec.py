@@ -25,12 +25,22 @@ DEFAULT_GRACE = "30s"
 
 #: Set by Fairlead or by the device runtime; a job that sets them would see devices it does not hold.
 RESERVED_ENV_PREFIXES = (
-    "FAIRLEAD_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_", "AMD_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HABANA_VISIBLE_", "ASCEND_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+    "FAIRLEAD_",
+    "NVIDIA_",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_MPS_",
+    "AMD_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HABANA_VISIBLE_",
+    "ASCEND_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
     # Loaded into every program that starts, those of a device runtime's hooks included. (LD_LIBRARY_PATH stays the job's:
     # CUDA is found by it, images set it, and it grants no device.)
-    "LD_PRELOAD", "LD_AUDIT",
-)  # fmt: skip
+    "LD_PRELOAD",
+    "LD_AUDIT",
+)
 
 #: Words of a closed list. Any text decodes, so that a bad one is refused together with all else that is wrong.
 type _Level = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(TOPOLOGY_LEVELS)})]

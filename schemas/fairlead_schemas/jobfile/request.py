@@ -168,12 +168,16 @@ def request_of(spec: JobSpec, reading: ErrorCollector) -> Request:
     nodes, least = _nodes(spec, reading)
     first = _unit(spec, nodes, "", reading, _per_task(spec, reading))
     return msgspec.structs.replace(
-        first, nodes_min=least, tasks=spec.tasks is not None, exclusive=spec.exclusive, packing=spec.placement,
+        first,
+        nodes_min=least,
+        tasks=spec.tasks is not None,
+        exclusive=spec.exclusive,
+        packing=spec.placement,
         tolerations=_tolerations(spec.tolerations, reading) if spec.tolerations else (),
         require=_levels("topology.require", spec.topology.require, reading) if spec.topology.require != "" else (),
         prefer=_levels("topology.prefer", spec.topology.prefer, reading) if spec.topology.prefer != "" else (),
         also=tuple(_unit(group, group.nodes, f"groups[{at}].", reading) for at, group in enumerate(spec.groups)),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------- units
@@ -243,14 +247,19 @@ def _unit(
     if "memory" in words.resources and not memory_mib and not reading.has(f"{at}memory"):
         reading.wrong(f"{at}memory", f"expected at least 1Mi, found {shown(memory)}; leave it out for the default")
     return Request(
-        nodes=nodes, gpu_milli=gpus.milli, gpu_parts=gpus.parts, profile=gpus.profile, replicas=gpus.replicas,
+        nodes=nodes,
+        gpu_milli=gpus.milli,
+        gpu_parts=gpus.parts,
+        profile=gpus.profile,
+        replicas=gpus.replicas,
         cpu_milli=amount(reading, f"{at}cpu", quantities.parse_cpu, get("cpu", f"{DEFAULT_CPU_MILLI}m")),
-        memory_mib=memory_mib, shm_mib=amount(reading, f"{at}shm", quantities.parse_memory, get("shm", 0)),
+        memory_mib=memory_mib,
+        shm_mib=amount(reading, f"{at}shm", quantities.parse_memory, get("shm", 0)),
         nics=amount(reading, at + NIC, _whole, get(NIC, 0)),
         gpu_memory_mib=amount(reading, f"{path}gpu.memory", quantities.parse_memory, wanted.memory),
         compute_capability=capability(wanted.computeCapability, f"{path}gpu.computeCapability", reading),
         selector=_selector(words, path, reading),
-    )  # fmt: skip
+    )
 
 
 PLAIN = ("cpu", "memory", "shm", NIC)

@@ -42,10 +42,11 @@ def checkpoint_of(words: CheckpointWords | None, total_ns: int, reading: ErrorCo
         signal = "SIG" + signal
     wanted = words.notice if words.notice != "" else DEFAULT_NOTICE if signal or words.command else 0
     found = Checkpoint(
-        signal=signal, command=tuple(words.command),
+        signal=signal,
+        command=tuple(words.command),
         notice_ns=amount(reading, "checkpoint.notice", quantities.parse_duration, wanted),
         every_ns=amount(reading, "checkpoint.every", quantities.parse_duration, words.every),
-    )  # fmt: skip
+    )
     wrong = fault_of(found, total_ns)
     if wrong is not None and all(error.field != f"checkpoint.{wrong[0]}" for error in reading.errors):
         reading.wrong(f"checkpoint.{wrong[0]}", wrong[1])
@@ -95,13 +96,30 @@ def resolve(
     if len(body) > job_spec.SPEC_BYTES_MAX:
         raise InvalidJob([job_spec.too_large(len(body))])
     return SubmitJob(
-        id=command_id, user=user, name=spec.name or spec.command[0].rpartition("/")[2][: job_spec.NAME_CHARS_MAX],
-        queue=spec.queue, request=request, spec=msgspec.Raw(body), project=spec.project, kind=spec.kind,
-        priority=spec.priority, array=array, retries=spec.retries.max, total_ns=total_ns, grace_ns=grace_ns,
-        start_at_ns=start_at_ns, deadline_ns=deadline_ns, slice_ns=slice_ns, after=after, array_limit=array_limit,
-        on_partition=on_partition, checkpoint=checkpoint, key=key, digest=digest_of(body)[:16] if key else "",
+        id=command_id,
+        user=user,
+        name=spec.name or spec.command[0].rpartition("/")[2][: job_spec.NAME_CHARS_MAX],
+        queue=spec.queue,
+        request=request,
+        spec=msgspec.Raw(body),
+        project=spec.project,
+        kind=spec.kind,
+        priority=spec.priority,
+        array=array,
+        retries=spec.retries.max,
+        total_ns=total_ns,
+        grace_ns=grace_ns,
+        start_at_ns=start_at_ns,
+        deadline_ns=deadline_ns,
+        slice_ns=slice_ns,
+        after=after,
+        array_limit=array_limit,
+        on_partition=on_partition,
+        checkpoint=checkpoint,
+        key=key,
+        digest=digest_of(body)[:16] if key else "",
         gang=launchers.gang_rule(launchers.launcher_of(spec.launcher, spec.command), spec.onFailure),
-    )  # fmt: skip
+    )
 
 
 def _check_request(request: Request, reading: ErrorCollector) -> None:

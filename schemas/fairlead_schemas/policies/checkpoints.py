@@ -16,9 +16,7 @@ COMMAND_CHARS_MAX = 1024
 NOTE_CHARS_MAX = 200
 
 
-class Checkpoint(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):  # fmt: skip
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Settings of a job that reports its saves; with `signal` or `command` it is notified before TERM."""
 
     #: Sent to the program itself, not to its children.

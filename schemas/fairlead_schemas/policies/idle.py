@@ -90,9 +90,16 @@ class IdlePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 #: How signals are called in sentences.
 NAMES: dict[IdleSignal, str] = {
-    "gpu": "GPU", "memory_traffic": "GPU memory traffic", "power": "power above rest", "gpu_links": "GPU links",
-    "cpu": "CPU", "network": "network", "disk": "disk", "terminal": "terminal", "proxy": "proxy",
-}  # fmt: skip
+    "gpu": "GPU",
+    "memory_traffic": "GPU memory traffic",
+    "power": "power above rest",
+    "gpu_links": "GPU links",
+    "cpu": "CPU",
+    "network": "network",
+    "disk": "disk",
+    "terminal": "terminal",
+    "proxy": "proxy",
+}
 _PARTS = ("gpu", "memory_traffic")
 _RATES = ("gpu_links", "network", "disk")
 _PRESENCE = ("terminal", "proxy")

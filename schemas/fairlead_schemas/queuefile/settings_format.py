@@ -153,10 +153,11 @@ def _preemption(reading: ErrorCollector, value: Any, at: str) -> Preemption:
     fields = reading.fields(value, PreemptionWords, at)
     defaults = PreemptionWords()
     return Preemption(
-        reclaim=fields.get("reclaim", defaults.reclaim), rebalance=fields.get("rebalance", defaults.rebalance),
+        reclaim=fields.get("reclaim", defaults.reclaim),
+        rebalance=fields.get("rebalance", defaults.rebalance),
         lower_priority=fields.get("lowerPriority", defaults.lowerPriority),
         protect_ns=reading.quantity(parse_duration, fields.get("protect", defaults.protect), f"{at}.protect"),
-    )  # fmt: skip
+    )
 
 
 # --------------------------------------------------------------------------------- settings to words
@@ -177,8 +178,10 @@ def queue_words(settings: QueueSettings) -> dict[str, Any]:
     if settings.budget is not None:
         budget = settings.budget
         words["budget"] = {
-            "gpuHours": gpu_hours_word(budget.gpu_milli_s), "period": budget.period, "whenSpent": budget.when_spent,
-        }  # fmt: skip
+            "gpuHours": gpu_hours_word(budget.gpu_milli_s),
+            "period": budget.period,
+            "whenSpent": budget.when_spent,
+        }
     if preemption := _preemption_words(settings.preemption):
         words["preemption"] = preemption
     return words
@@ -246,21 +249,30 @@ def read_pool(reading: ErrorCollector, name: str, words: Any, at: str) -> PoolSe
     if not is_token(sequencer):
         reading.wrong(f"{at}.sequencer", f'expected a name such as "drf" or "fairshare", found {shown(sequencer)}')
     return PoolSettings(
-        sequencer=sequencer, ageing=_ageing(reading, fields.get("ageing"), f"{at}.ageing"),
+        sequencer=sequencer,
+        ageing=_ageing(reading, fields.get("ageing"), f"{at}.ageing"),
         patience_ns=reading.quantity(parse_duration, fields.get("patience", "5m"), f"{at}.patience"),
         half_life_ns=_half_life(reading, fields.get("halfLife"), f"{at}.halfLife"),
         past_percent=reading.whole(fields.get("pastPercent", 0), f"{at}.pastPercent", 0, _PERCENT_MAX),
         users=reading.names(
-            fields.get("users", []), f"{at}.users", valid=is_token, what="a user (1 to 63 of a-z 0-9 _ -)", most=NAMES_MAX
+            fields.get("users", []),
+            f"{at}.users",
+            valid=is_token,
+            what="a user (1 to 63 of a-z 0-9 _ -)",
+            most=NAMES_MAX,
         ),
         projects=reading.names(
-            fields.get("projects", []), f"{at}.projects", valid=_is_project,
-            what=f"a project of 1 to {PROJECT_CHARS_MAX} printable characters", most=NAMES_MAX,
+            fields.get("projects", []),
+            f"{at}.projects",
+            valid=_is_project,
+            what=f"a project of 1 to {PROJECT_CHARS_MAX} printable characters",
+            most=NAMES_MAX,
         ),
-        prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"), defragment=fields.get("defragment", False),
+        prices=_prices(reading, fields.get("prices", {}), f"{at}.prices"),
+        defragment=fields.get("defragment", False),
         sharing=_sharing(reading, fields.get("sharing"), f"{at}.sharing"),
         packing=fields.get("packing", PoolSettings().packing),
-    )  # fmt: skip
+    )
 
 
 def _is_project(text: str) -> bool:

@@ -36,9 +36,18 @@ MIG_PREFIX = "nvidia.com/mig-"
 SLICES = 7
 #: Profiles of models with four compute slices (A30, RTX PRO 6000 Blackwell). Where a model of seven has the same name, it
 #: is charged as the larger part: a GPU that is cut up is never charged as less than it is.
-QUARTERS = frozenset({
-    "1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb", "1g.24gb", "2g.48gb", "4g.96gb",
-})  # fmt: skip
+QUARTERS = frozenset(
+    {
+        "1g.6gb",
+        "1g.6gb+me",
+        "2g.12gb",
+        "2g.12gb+me",
+        "4g.24gb",
+        "1g.24gb",
+        "2g.48gb",
+        "4g.96gb",
+    }
+)
 
 _NAME = re.compile(r"([1-7])g\.[1-9]\d{0,3}gb(\+me)?\Z", re.ASCII)
 

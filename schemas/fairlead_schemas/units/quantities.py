@@ -16,14 +16,29 @@ GPUS_MAX = 999_999
 _CPU = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(m?)\Z", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,15})(?:\.(\d{1,3}))?(Ki|Mi|Gi|Ti|Pi|k|K|M|G|T|P)?\Z", re.ASCII)
 _MEMORY_BYTES = {
-    "": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
-    "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-}  # fmt: skip
+    "": 1,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+}
 _DURATION_PART = re.compile(r"(\d{1,12})(ms|s|m|h|d|w|\Z)\s*", re.ASCII)
 _DURATION_NS = {
-    "ms": SECOND_NS // 1000, "s": SECOND_NS, "m": 60 * SECOND_NS, "h": 3600 * SECOND_NS,
-    "d": 86400 * SECOND_NS, "w": 7 * 86400 * SECOND_NS, "": SECOND_NS,
-}  # fmt: skip
+    "ms": SECOND_NS // 1000,
+    "s": SECOND_NS,
+    "m": 60 * SECOND_NS,
+    "h": 3600 * SECOND_NS,
+    "d": 86400 * SECOND_NS,
+    "w": 7 * 86400 * SECOND_NS,
+    "": SECOND_NS,
+}
 _CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,3}):(\d{2})(?::(\d{2}))?\Z", re.ASCII)
 
 

@@ -81,9 +81,13 @@ SHOWN_CHARS_MAX = 60
 
 _MAP = "a map of names and values"
 _WORDS: dict[Any, str] = {
-    str: "a word", int: "a whole number", bool: "true or false", list[str]: "a list of names",
-    str | int: "a word or a number", str | int | float: "a word or a number",
-}  # fmt: skip
+    str: "a word",
+    int: "a whole number",
+    bool: "true or false",
+    list[str]: "a list of names",
+    str | int: "a word or a number",
+    str | int | float: "a word or a number",
+}
 
 
 class Object(dict[str, Any]):

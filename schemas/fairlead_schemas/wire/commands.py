@@ -264,10 +264,25 @@ class ExtendJob(CommandBase, tag=True, frozen=True, kw_only=True):
 
 QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQueues
 PlacerCommand = (
-    CordonNode | UncordonNode | DrainNode | TaintNode | UntaintNode | QuarantineNode | UnquarantineNode | RestoreGpu
-    | ResetBreaker | ScheduleMaintenance | CancelMaintenance | StartRollout | PauseRollout | ResumeRollout
-    | CancelRollout | FinishRolloutNode | DeclareNodeDead | RemoveNode
-)  # fmt: skip
+    CordonNode
+    | UncordonNode
+    | DrainNode
+    | TaintNode
+    | UntaintNode
+    | QuarantineNode
+    | UnquarantineNode
+    | RestoreGpu
+    | ResetBreaker
+    | ScheduleMaintenance
+    | CancelMaintenance
+    | StartRollout
+    | PauseRollout
+    | ResumeRollout
+    | CancelRollout
+    | FinishRolloutNode
+    | DeclareNodeDead
+    | RemoveNode
+)
 TelemetryCommand = SetIdlePolicies | ApplyIdlePolicies | ExtendJob
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -16,10 +16,24 @@ EXIT_DAMAGED = 70
 EXIT_COMMANDS_LOST = 74
 
 type ConditionCode = Literal[
-    "log_damaged", "commands_lost", "bus_away", "commands_refused", "commands_full", "queue_silent", "placer_silent",
-    "queue_stalled", "placer_stalled", "views_behind", "log_full", "telemetry_silent", "explainer_silent",
-    "clock_differs", "clock_stepped", "agent_refuses", "nodes_unheard",
-]  # fmt: skip
+    "log_damaged",
+    "commands_lost",
+    "bus_away",
+    "commands_refused",
+    "commands_full",
+    "queue_silent",
+    "placer_silent",
+    "queue_stalled",
+    "placer_stalled",
+    "views_behind",
+    "log_full",
+    "telemetry_silent",
+    "explainer_silent",
+    "clock_differs",
+    "clock_stepped",
+    "agent_refuses",
+    "nodes_unheard",
+]
 
 
 class Remedy(NamedTuple):

@@ -38,9 +38,15 @@ UNKNOWN_XID: XidDecision = "gpu"
 
 #: {NVIDIA's immediate resolution: what we do}; the workflows, which are papers to read, and codes without one are in `OURS`.
 XID_RULES: dict[str, XidDecision] = {
-    "IGNORE": "nothing", "RESTART_APP": "note", "RESET_GPU": "stop", "CONTACT_SUPPORT": "gpu", "CHECK_MECHANICALS": "node",
-    "UPDATE_SWFW": "node", "RESTART_VM": "reboot", "RESTART_BM": "reboot",
-}  # fmt: skip
+    "IGNORE": "nothing",
+    "RESTART_APP": "note",
+    "RESET_GPU": "stop",
+    "CONTACT_SUPPORT": "gpu",
+    "CHECK_MECHANICALS": "node",
+    "UPDATE_SWFW": "node",
+    "RESTART_VM": "reboot",
+    "RESTART_BM": "reboot",
+}
 
 _DISPLAY = "Of the display engine, which no compute work uses."
 _LINK = (

@@ -87,11 +87,13 @@ def _gpu_bytes(kind: Request) -> int:
 def _of_kind(kind: Request, path: str, where: str) -> Iterator[RequestFault]:
     """Units, amounts and selector of one kind."""
     for field, amount, least, most in (
-        (where, kind.nodes, 1, NODES_MAX), (f"{path}resources.cpu", kind.cpu_milli, 0, AMOUNT_MAX),
-        (f"{path}resources.memory", kind.memory_mib, 0, AMOUNT_MAX), (f"{path}gpu.memory", kind.gpu_memory_mib, 0, AMOUNT_MAX),
+        (where, kind.nodes, 1, NODES_MAX),
+        (f"{path}resources.cpu", kind.cpu_milli, 0, AMOUNT_MAX),
+        (f"{path}resources.memory", kind.memory_mib, 0, AMOUNT_MAX),
+        (f"{path}gpu.memory", kind.gpu_memory_mib, 0, AMOUNT_MAX),
         (f"{path}gpu.computeCapability", kind.compute_capability, 0, COMPUTE_CAPABILITY_MAX),
         (f"{path}resources.rdma/hca", kind.nics, 0, NICS_MAX),
-    ):  # fmt: skip
+    ):
         if not least <= amount <= most:
             yield RequestFault(field, f"expected {least} to {most}, found {amount}")
     if not 0 <= kind.shm_mib <= max(0, kind.memory_mib):
@@ -142,10 +144,19 @@ def _of_groups(request: Request) -> Iterator[RequestFault]:
 def _only_kind(kind: Request) -> Request:
     """Return the request without the fields that are set once for all kinds."""
     return Request(
-        nodes=kind.nodes, gpu_milli=kind.gpu_milli, cpu_milli=kind.cpu_milli, memory_mib=kind.memory_mib,
-        shm_mib=kind.shm_mib, selector=kind.selector, gpu_memory_mib=kind.gpu_memory_mib, gpu_parts=kind.gpu_parts,
-        compute_capability=kind.compute_capability, profile=kind.profile, replicas=kind.replicas, nics=kind.nics,
-    )  # fmt: skip
+        nodes=kind.nodes,
+        gpu_milli=kind.gpu_milli,
+        cpu_milli=kind.cpu_milli,
+        memory_mib=kind.memory_mib,
+        shm_mib=kind.shm_mib,
+        selector=kind.selector,
+        gpu_memory_mib=kind.gpu_memory_mib,
+        gpu_parts=kind.gpu_parts,
+        compute_capability=kind.compute_capability,
+        profile=kind.profile,
+        replicas=kind.replicas,
+        nics=kind.nics,
+    )
 
 
 def _of_place(request: Request) -> Iterator[RequestFault]:

@@ -266,12 +266,16 @@ def encode_fitting(batch: SampleBatch) -> tuple[bytes, bool]:
 def columns_of(batch: SampleBatch) -> SampleColumns:
     """Return the batch as columns, the form on the bus."""
     return SampleColumns(
-        v=VERSION, node=batch.node, incarnation=batch.incarnation, n=batch.n, at_ns=batch.at_ns - batch.at_ns % NS_PER_MS,
+        v=VERSION,
+        node=batch.node,
+        incarnation=batch.incarnation,
+        n=batch.n,
+        at_ns=batch.at_ns - batch.at_ns % NS_PER_MS,
         gpus=GpuColumns(**_told(batch.gpus, _GPUS)) if batch.gpus else None,
         uses=UseColumns(**_told(batch.uses, _USES)) if batch.uses else None,
         resources=ResourceColumns(**_told(batch.resources, _RESOURCES)) if batch.resources else None,
         simulated=batch.simulated,
-    )  # fmt: skip
+    )
 
 
 def _told(rows: Sequence[Any], bounds: tuple[tuple[str, int], ...]) -> dict[str, Any]:
@@ -328,11 +332,15 @@ def decode_samples(payload: bytes) -> SampleBatch:
 def rows_of(columns: SampleColumns) -> SampleBatch:
     """The batch as it was measured."""
     return SampleBatch(
-        node=columns.node, incarnation=columns.incarnation, n=columns.n, at_ns=columns.at_ns,
+        node=columns.node,
+        incarnation=columns.incarnation,
+        n=columns.n,
+        at_ns=columns.at_ns,
         gpus=[GpuSample(**row) for row in _rows(columns.gpus, _GPUS)],
         uses=[RunUse(**row) for row in _rows(columns.uses, _USES)],
-        resources=[RunResources(**row) for row in _rows(columns.resources, _RESOURCES)], simulated=columns.simulated,
-    )  # fmt: skip
+        resources=[RunResources(**row) for row in _rows(columns.resources, _RESOURCES)],
+        simulated=columns.simulated,
+    )
 
 
 def _rows(columns: Columns | None, bounds: tuple[tuple[str, int], ...]) -> list[dict[str, Any]]:

@@ -52,9 +52,14 @@ def read_host(sys: Path, allowed: Collection[int], memory_mib: int, reserved: Re
 def build_devices(settings: Settings) -> Devices:
     """The devices that the settings name. Raises DevicesUnfit, except for "auto"."""
     machine = Machine(
-        settings.node, settings.directory, os.environ, profile=settings.profile, simulation=settings.simulation,
-        recording=settings.recording, gpu_free_mib=settings.gpu_free_mib,
-    )  # fmt: skip
+        settings.node,
+        settings.directory,
+        os.environ,
+        profile=settings.profile,
+        simulation=settings.simulation,
+        recording=settings.recording,
+        gpu_free_mib=settings.gpu_free_mib,
+    )
     return open_devices(settings.devices, machine)
 
 
@@ -68,11 +73,18 @@ def build_runtime(settings: Settings, incarnation: str, devices: Devices) -> Run
         reserved = Reserved() if devices.simulated else settings.reserved
         host = read_host(Path("/sys"), machine.cpus(), machine.memory_mib(), reserved)
         return DockerRuntime(
-            settings.directory, settings.node, incarnation, simulated=devices.simulated, grants=settings.grants,
-            limits=HostLimits(host, machine.open_files_max(), verbs(Path("/sys"))), require_userns=settings.require_userns,
-            socket=settings.docker_socket, gang_network=settings.gang_network,
-            registries=settings.registries, keep=settings.keep,
-        )  # fmt: skip
+            settings.directory,
+            settings.node,
+            incarnation,
+            simulated=devices.simulated,
+            grants=settings.grants,
+            limits=HostLimits(host, machine.open_files_max(), verbs(Path("/sys"))),
+            require_userns=settings.require_userns,
+            socket=settings.docker_socket,
+            gang_network=settings.gang_network,
+            registries=settings.registries,
+            keep=settings.keep,
+        )
     return ProcessRuntime(settings.directory, settings.node, incarnation, keep=settings.keep)
 
 

@@ -50,9 +50,16 @@ class Agent:
     """Agent of one node. `journal`, `runtime` and `devices` are open, and the agent owns them from then on."""
 
     def __init__(
-        self, bus: Bus, settings: Settings, journal: Journal, runtime: Runtime, devices: Devices,
-        *, environment: Mapping[str, str], boot_id: str,
-    ) -> None:  # fmt: skip
+        self,
+        bus: Bus,
+        settings: Settings,
+        journal: Journal,
+        runtime: Runtime,
+        devices: Devices,
+        *,
+        environment: Mapping[str, str],
+        boot_id: str,
+    ) -> None:
         self.bus = bus
         self.settings = settings
         self.journal = journal
@@ -62,9 +69,13 @@ class Agent:
         self.boot_id = boot_id
         lease = read(settings.directory)
         self.core = Reconciler(
-            self.ledger, fence_ns=settings.fence_ns, grace_ns=settings.fence_grace_ns, now=boottime_ns(), start_ns=settings.start_ns,
+            self.ledger,
+            fence_ns=settings.fence_ns,
+            grace_ns=settings.fence_grace_ns,
+            now=boottime_ns(),
+            start_ns=settings.start_ns,
             renewed=lease.renewed_ns if lease is not None and lease.boot_id == boot_id else None,
-        )  # fmt: skip
+        )
         self.tasks = Tasks(self._task_failed)
         self.lease = LeaseKept(settings, boot_id, self.ledger.incarnation, runtime.name)
         self.outbox = Outbox(
@@ -72,13 +83,23 @@ class Agent:
         )
         self.output = OutputShipper(settings.node, bus.publish)
         self.gpu_use = GpuUseWatcher(
-            self.core, runtime, devices, grace_ns=settings.share_grace_ns, every_s=min(1.0, settings.sample_s),
+            self.core,
+            runtime,
+            devices,
+            grace_ns=settings.share_grace_ns,
+            every_s=min(1.0, settings.sample_s),
             emit=self._handle_run_event,
-        )  # fmt: skip
+        )
         self.sampler = GpuSampler(
-            bus, devices, self.gpu_use, runtime, settings.node, self.ledger.incarnation, settings.sample_s,
+            bus,
+            devices,
+            self.gpu_use,
+            runtime,
+            settings.node,
+            self.ledger.incarnation,
+            settings.sample_s,
             lambda gpus: with_health(gpus, self.monitor.gpus, self.monitor.xids),
-        )  # fmt: skip
+        )
         self.preparation = LaunchPreparation(
             bus, settings.node, settings.directory, may_start=self._may_start, spawn=self.tasks.spawn
         )
@@ -87,15 +108,28 @@ class Agent:
         )
         place = place_of(settings, environment, contained=runtime.name == "docker", simulated=devices.simulated)
         self.starter = RunStarter(
-            bus, runtime, devices, place, self.preparation, self.monitor,
-            emit=self._handle_run_event, may_start=self._may_start, spawn=self.tasks.spawn,
-        )  # fmt: skip
+            bus,
+            runtime,
+            devices,
+            place,
+            self.preparation,
+            self.monitor,
+            emit=self._handle_run_event,
+            may_start=self._may_start,
+            spawn=self.tasks.spawn,
+        )
         self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
         self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
         self.ender = RunEnder(
-            self.core, self.output, devices, self.gpu_use, self.monitor, GuardReports(settings.directory),
-            emit=self._handle_run_event, spawn=self.tasks.spawn,
-        )  # fmt: skip
+            self.core,
+            self.output,
+            devices,
+            self.gpu_use,
+            self.monitor,
+            GuardReports(settings.directory),
+            emit=self._handle_run_event,
+            spawn=self.tasks.spawn,
+        )
         self.metrics = MetricsServer(
             MetricsFacts(settings, self.core, self.outbox, journal, devices, self.sampler, self.monitor).page
         )
@@ -105,12 +139,32 @@ class Agent:
         self._given_up = ""
         self.link = PlacerLink(bus, settings, self.core, self.outbox, self)
         self._executor = StepExecutor(
-            self.core, journal, self.outbox, self.link, runtime, devices, self.starter, self.checkpoints, self.monitor, self.tasks, self
-        )  # fmt: skip
+            self.core,
+            journal,
+            self.outbox,
+            self.link,
+            runtime,
+            devices,
+            self.starter,
+            self.checkpoints,
+            self.monitor,
+            self.tasks,
+            self,
+        )
         self._run_events = RunEventHandler(
-            self.core, journal, runtime, self.output, sampler=self.sampler, checkpoints=self.checkpoints, monitor=self.monitor,
-            preparation=self.preparation, ender=self.ender, directory=settings.directory, do=self._executor.do, spawn=self.tasks.spawn,
-        )  # fmt: skip
+            self.core,
+            journal,
+            runtime,
+            self.output,
+            sampler=self.sampler,
+            checkpoints=self.checkpoints,
+            monitor=self.monitor,
+            preparation=self.preparation,
+            ender=self.ender,
+            directory=settings.directory,
+            do=self._executor.do,
+            spawn=self.tasks.spawn,
+        )
         self._questions: Subscription
 
     # ------------------------------------------------------------------ life
@@ -123,9 +177,16 @@ class Agent:
         if self.settings.metrics is not None:
             await self.metrics.open(*self.settings.metrics)
         for loop in (
-            self.link.beats, self.link.reads, self.link.reports, self._executor.ticks, self.upkeep.run,
-            self.ender.look_at_what_was_left, self.sampler.run, self.monitor.run, self.gpu_use.run,
-        ):  # fmt: skip
+            self.link.beats,
+            self.link.reads,
+            self.link.reports,
+            self._executor.ticks,
+            self.upkeep.run,
+            self.ender.look_at_what_was_left,
+            self.sampler.run,
+            self.monitor.run,
+            self.gpu_use.run,
+        ):
             self.tasks.spawn(loop())
         stopped = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait({stopped, self.journal.failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -145,9 +206,13 @@ class Agent:
     def statistics(self) -> dict[str, int]:
         """Numbers for people who look at a running agent."""
         return {
-            "runs": len(self.ledger.runs), "reported": self.ledger.reported, "confirmed": self.outbox.confirmed,
-            "resends": self.outbox.resends, "journal_syncs": self.journal.syncs, "output_bytes": self.output.bytes_sent,
-        }  # fmt: skip
+            "runs": len(self.ledger.runs),
+            "reported": self.ledger.reported,
+            "confirmed": self.outbox.confirmed,
+            "resends": self.outbox.resends,
+            "journal_syncs": self.journal.syncs,
+            "output_bytes": self.output.bytes_sent,
+        }
 
     async def _begin(self) -> None:
         await self.runtime.open(self._handle_run_event)

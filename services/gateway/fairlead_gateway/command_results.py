@@ -249,18 +249,23 @@ class ResultWaiter:
         """Raise Refused (503) for new jobs when the log nears its limit. Cancels and similar commands are still accepted."""
         if not self._has_room():
             raise HttpError(
-                503, "log_full", "the log is full: no new jobs are accepted; running jobs continue",
-                hint="raise FAIRLEAD_LOG_MAX_BYTES and restart the services, then send it again", retry_after_s=30,
-            )  # fmt: skip
+                503,
+                "log_full",
+                "the log is full: no new jobs are accepted; running jobs continue",
+                hint="raise FAIRLEAD_LOG_MAX_BYTES and restart the services, then send it again",
+                retry_after_s=30,
+            )
 
     def keyed_id(self, key: str, *content: str) -> str:
         """Return the id (hex) of a command sent under a key. Raise Refused (409) where the key was used for another command."""
         command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}"
         if self._views.outcomes.keyed(key) not in ("", command_id):
             raise HttpError(
-                409, "idempotency_conflict", "this key was used before, for something else",
+                409,
+                "idempotency_conflict",
+                "this key was used before, for something else",
                 hint="a new command needs a new key (a CloudEvent: a new id)",
-            )  # fmt: skip
+            )
         return command_id
 
     async def outcome(self, gate: CommandPublisher, command_id: str, body: bytes) -> OutcomeRow | None:
@@ -290,7 +295,10 @@ class ResultWaiter:
         """Nothing was decided in time: a silent bus is an error, a slow queue is not."""
         if not waiter.stored:
             raise HttpError(
-                503, "bus_away", "the bus has not confirmed the command; it may be stored or not",
+                503,
+                "bus_away",
+                "the bus has not confirmed the command; it may be stored or not",
                 hint=f"see GET /v1/commands/{ids[0]}, or send it again with an Idempotency-Key",
-                retry_after_s=2, instance=f"/v1/commands/{ids[0]}",
-            )  # fmt: skip
+                retry_after_s=2,
+                instance=f"/v1/commands/{ids[0]}",
+            )

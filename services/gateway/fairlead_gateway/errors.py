@@ -15,18 +15,39 @@ MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"
 
 _TITLES = {
-    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
-    415: "Unsupported Media Type", 421: "Misdirected Request", 422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
-}  # fmt: skip
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    408: "Request Timeout",
+    409: "Conflict",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 class HttpError(Exception):
     """A request that is not carried out; carries everything that the answer says."""
 
     def __init__(
-        self, status: int, code: str, detail: str, *, errors: list[FieldError] | None = None, hint: str = "",
-        retry_after_s: int = 0, instance: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        errors: list[FieldError] | None = None,
+        hint: str = "",
+        retry_after_s: int = 0,
+        instance: str = "",
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
@@ -45,12 +66,16 @@ class HttpError(Exception):
         """The problem document."""
         return msgspec.json.encode(
             Problem(
-                type=TYPE_BASE + self.code, title=self.title, status=self.status,
-                detail=self.detail, instance=self.instance,
+                type=TYPE_BASE + self.code,
+                title=self.title,
+                status=self.status,
+                detail=self.detail,
+                instance=self.instance,
                 errors=[{"field": error.field, "message": error.message} for error in self.errors],
-                hint=self.hint, request_id=request_id,
+                hint=self.hint,
+                request_id=request_id,
             )
-        )  # fmt: skip
+        )
 
     def headers(self, request_id: str, sequence: int) -> list[tuple[bytes, bytes]]:
         """Return all response headers except the length."""
@@ -90,10 +115,12 @@ def wrong_media_type(found: str, *expected: str) -> HttpError:
     """
     names = " or ".join(expected)
     return HttpError(
-        415, "media_type", f"expected Content-Type {names}, found {found[:80] or 'none'}",
+        415,
+        "media_type",
+        f"expected Content-Type {names}, found {found[:80] or 'none'}",
         errors=[FieldError(field="Content-Type", message=f"expected {names}")],
         hint=f"with curl: -H 'Content-Type: {expected[0]}'",
-    )  # fmt: skip
+    )
 
 
 def not_found(what: str, name: str, hint: str = "") -> HttpError:

@@ -76,9 +76,11 @@ class Gateway:
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         decisions = ResultWaiter(
-            views, wait_s=settings.decision_wait_s,
-            is_ready=lambda: folding.caught_up, has_room=lambda: folding.has_room,
-        )  # fmt: skip
+            views,
+            wait_s=settings.decision_wait_s,
+            is_ready=lambda: folding.caught_up,
+            has_room=lambda: folding.has_room,
+        )
         decisions.on_decided = self.metrics.decision_seconds.observe
         intake = SubmitRoutes(views, self.queue, decisions, settings.registries)
         past = HistoricalViews(bus, views)
@@ -145,10 +147,15 @@ class Gateway:
         """Return the body of `/readyz`."""
         found = self.conditions()
         return Readiness(
-            ready=not any(each.blocks for each in found), bus=self.folding.bus_answers, sequence=self.views.sequence,
-            log_end=self.folding.log_end, conditions=found, remedies={each.code: each.hint() for each in found},
-            scrub=self.pulse.evidence.scrub, nodes=self.presence.heard(),
-        )  # fmt: skip
+            ready=not any(each.blocks for each in found),
+            bus=self.folding.bus_answers,
+            sequence=self.views.sequence,
+            log_end=self.folding.log_end,
+            conditions=found,
+            remedies={each.code: each.hint() for each in found},
+            scrub=self.pulse.evidence.scrub,
+            nodes=self.presence.heard(),
+        )
 
     async def background(self) -> None:
         """Fold, publish, listen to beats and watch the log's end until one of them fails."""

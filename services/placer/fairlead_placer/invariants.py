@@ -54,8 +54,18 @@ def _check_node(state: ClusterState, node: ClusterNode) -> None:
     for part in parts.values():
         fresh.take(part)
     for name in (
-        "cpu_milli", "memory_mib", "milli", "caps", "parts", "free", "shared", "faulted", "barred", "odd", "cpus",
-    ):  # fmt: skip
+        "cpu_milli",
+        "memory_mib",
+        "milli",
+        "caps",
+        "parts",
+        "free",
+        "shared",
+        "faulted",
+        "barred",
+        "odd",
+        "cpus",
+    ):
         found, expected = getattr(node.left, name), getattr(fresh, name)
         _expect(found == expected, f"I2: {name} of {node.name}: expected {expected} left, found {found}")
     if node.left.cuts is not None and fresh.cuts is not None:

@@ -80,7 +80,14 @@ class QueueCore:
         """Sizes, for logs and metrics."""
         state = self.state
         return {
-            "queues": len(state.queues), "classes": len(state.classes), "live": len(state.jobs),
-            "pools": len(state.pools), "in_line": state.in_line, "open": state.open, "parked_open": state.parked_open,
-            "finished": len(state.finished), "keys": len(state.keys), "timers": len(state.due.timers),
-        }  # fmt: skip
+            "queues": len(state.queues),
+            "classes": len(state.classes),
+            "live": len(state.jobs),
+            "pools": len(state.pools),
+            "in_line": state.in_line,
+            "open": state.open,
+            "parked_open": state.parked_open,
+            "finished": len(state.finished),
+            "keys": len(state.keys),
+            "timers": len(state.due.timers),
+        }

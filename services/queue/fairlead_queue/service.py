@@ -13,6 +13,10 @@ from fairlead_queue.core import QueueCore
 async def build(bus: Bus) -> Service[QueueCore]:
     """Build the queue service on a connected bus. Raises BadSetting."""
     return Service(
-        bus, QueueCore, writer=QueueCore.writer, sources=[CommandSource(QueueCore.writer)],
-        skew_ns=skew_from(os.environ), instance=instance(),
-    )  # fmt: skip
+        bus,
+        QueueCore,
+        writer=QueueCore.writer,
+        sources=[CommandSource(QueueCore.writer)],
+        skew_ns=skew_from(os.environ),
+        instance=instance(),
+    )

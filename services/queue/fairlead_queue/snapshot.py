@@ -176,7 +176,11 @@ def dump(state: QueueState) -> bytes:
             next_rank=state.next_rank,
             pools=[
                 SavedPool(
-                    name, pool.settings, pool.capacity_count, pool.freed_ns, pool.claimant,
+                    name,
+                    pool.settings,
+                    pool.capacity_count,
+                    pool.freed_ns,
+                    pool.claimant,
                     pool.past.dump() if pool.past is not None else None,
                 )
                 for name, pool in sorted(state.pools.items())
@@ -202,7 +206,7 @@ def dump(state: QueueState) -> bytes:
             keys=[(key, job, digest) for key, (job, digest) in state.keys.items()],
             nodes=sorted(state.nodes.shapes.items()),
         )
-    )  # fmt: skip
+    )
 
 
 def _fields(request: Request) -> tuple[Any, ...]:
@@ -233,14 +237,54 @@ def _row(job: LiveJob, klass: int) -> SavedJob:
     if isinstance(job, Array):
         array = SavedArray(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
     return SavedJob(
-        job.id, str(job.order), job.lane.leaf.queue.path, job.user, klass, job.cause, job.state, job.attempt,
-        job.retries, job.failures, job.losses, job.starts, job.total_ns, job.used_ns, job.started_ns, job.slice_ns,
-        job.notice_ns, job.every_ns, job.saved_ns,
-        job.start_at_ns, job.deadline_ns, job.since_ns, job.submitted_ns, job.aged,
-        dict(sorted(job.after.items())) if job.after else None, job.wait, job.timer_ns,
-        (job.rank, job.offered_ns) if job.open else None, job.id in job.lane.running, job.price, job.missing, list(job.nodes), job.withdrawal,
-        job.hold, job.hold_by, job.stop, job.stop_by, job.stop_saves, job.yields_to, job.yields_by, job.yielders, job.asked, job.asked_ns, job.asks, list(job.idle), job.end, array,
-    )  # fmt: skip
+        job.id,
+        str(job.order),
+        job.lane.leaf.queue.path,
+        job.user,
+        klass,
+        job.cause,
+        job.state,
+        job.attempt,
+        job.retries,
+        job.failures,
+        job.losses,
+        job.starts,
+        job.total_ns,
+        job.used_ns,
+        job.started_ns,
+        job.slice_ns,
+        job.notice_ns,
+        job.every_ns,
+        job.saved_ns,
+        job.start_at_ns,
+        job.deadline_ns,
+        job.since_ns,
+        job.submitted_ns,
+        job.aged,
+        dict(sorted(job.after.items())) if job.after else None,
+        job.wait,
+        job.timer_ns,
+        (job.rank, job.offered_ns) if job.open else None,
+        job.id in job.lane.running,
+        job.price,
+        job.missing,
+        list(job.nodes),
+        job.withdrawal,
+        job.hold,
+        job.hold_by,
+        job.stop,
+        job.stop_by,
+        job.stop_saves,
+        job.yields_to,
+        job.yields_by,
+        job.yielders,
+        job.asked,
+        job.asked_ns,
+        job.asks,
+        list(job.idle),
+        job.end,
+        array,
+    )
 
 
 _decoder = msgspec.json.Decoder(QueueSnapshot)

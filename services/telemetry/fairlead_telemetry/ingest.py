@@ -244,8 +244,10 @@ class Ingest:
             attached = await self.on_thread(self._warehouse.attach_files, filing, files, now_ns)
             log.info(
                 "samples_filed" if attached else "samples_not_filed_yet",
-                files=[file.name for file in files], rows=sum(file.rows for file in files), bytes=sum(file.bytes for file in files),
-            )  # fmt: skip
+                files=[file.name for file in files],
+                rows=sum(file.rows for file in files),
+                bytes=sum(file.bytes for file in files),
+            )
 
     async def _roll_up(self) -> None:
         while True:

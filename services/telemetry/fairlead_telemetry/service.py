@@ -43,9 +43,15 @@ class Telemetry:
     """The running service; `run` until `stop`."""
 
     def __init__(
-        self, bus: Bus, directory: Path, *, kept: Retention = KEPT, sql_deadline_s: float = DEADLINE_S,
-        prices: Path | None = None, clock: Callable[[], int] = time.time_ns,
-    ) -> None:  # fmt: skip
+        self,
+        bus: Bus,
+        directory: Path,
+        *,
+        kept: Retention = KEPT,
+        sql_deadline_s: float = DEADLINE_S,
+        prices: Path | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._bus = bus
         self._directory = directory
         self._kept = kept

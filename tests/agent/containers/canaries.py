@@ -71,9 +71,11 @@ def some_of(path: str) -> object:
     """What can be read there; a masked file reads as empty."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        content = os.read(file, 16) if not stat.S_ISDIR(os.fstat(file).st_mode) else b"".join(
-            name.encode() for name in os.listdir(file)
-        )  # fmt: skip
+        content = (
+            os.read(file, 16)
+            if not stat.S_ISDIR(os.fstat(file).st_mode)
+            else b"".join(name.encode() for name in os.listdir(file))
+        )
     finally:
         os.close(file)
     if not content:

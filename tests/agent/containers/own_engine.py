@@ -77,10 +77,23 @@ class OwnEngine:
         """Start the daemon, and wait until it answers."""
         there = self.directory
         argv = [
-            *self._around, "dockerd", "--data-root", f"{there}/data", "--exec-root", f"{there}/exec", "--pidfile", f"{there}/pid",
-            "-H", f"unix://{self.socket}", "--containerd", f"{there}/cd.sock", "--bridge=none", "--iptables=false", "--shutdown-timeout=2",
+            *self._around,
+            "dockerd",
+            "--data-root",
+            f"{there}/data",
+            "--exec-root",
+            f"{there}/exec",
+            "--pidfile",
+            f"{there}/pid",
+            "-H",
+            f"unix://{self.socket}",
+            "--containerd",
+            f"{there}/cd.sock",
+            "--bridge=none",
+            "--iptables=false",
+            "--shutdown-timeout=2",
             *(["--live-restore"] if self._live_restore else []),
-        ]  # fmt: skip
+        ]
         with (there / "log").open("ab") as log:
             self._daemon = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + READY_S

@@ -73,10 +73,11 @@ class Registry:
             "rootfs": {"type": "layers", "diff_ids": diff_ids},
         }
         manifest: dict[str, Any] = {
-            "schemaVersion": 2, "mediaType": MANIFEST,
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
             "config": self._hold(json.dumps(config).encode(), "application/vnd.docker.container.image.v1+json"),
             "layers": [self._hold(each, "application/vnd.docker.image.rootfs.diff.tar.gzip") for each in packed],
-        }  # fmt: skip
+        }
         data = json.dumps(manifest).encode()
         self.images[f"{name}:{tag}"] = self.images[f"{name}:{_digest(data)}"] = Stored(data, _digest(data))
         return f"{self.address}/{name}:{tag}"

@@ -21,8 +21,12 @@ OURS = Installation("n1", "/var/lib/fairlead/agent-n1", "journal-1")
 
 def there(name: str, *, journal: str = "journal-1", epoch: int = 9) -> There:
     labels = {
-        LABEL_JOB: "812", LABEL_ATTEMPT: "1", LABEL_RANK: "0", LABEL_INCARNATION: journal, LABEL_EPOCH: str(epoch),
-    }  # fmt: skip
+        LABEL_JOB: "812",
+        LABEL_ATTEMPT: "1",
+        LABEL_RANK: "0",
+        LABEL_INCARNATION: journal,
+        LABEL_EPOCH: str(epoch),
+    }
     return There("c0ffee", name, "running", labels)
 
 

@@ -53,29 +53,48 @@ def test_the_engines_own_words_come_along() -> None:
 
 #: What Engine 20.10.24 of Debian 12 says, shortened.
 INFO: dict[str, Any] = {
-    "CgroupVersion": "1", "CgroupDriver": "cgroupfs", "LiveRestoreEnabled": False, "InitBinary": "docker-init",
-    "SecurityOptions": ["name=seccomp,profile=default"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/docker",
-    "Runtimes": {"runc": {"path": "runc"}, "io.containerd.runc.v2": {"path": "runc"}}, "ServerVersion": "20.10.24+dfsg1",
-}  # fmt: skip
+    "CgroupVersion": "1",
+    "CgroupDriver": "cgroupfs",
+    "LiveRestoreEnabled": False,
+    "InitBinary": "docker-init",
+    "SecurityOptions": ["name=seccomp,profile=default"],
+    "DefaultRuntime": "runc",
+    "DockerRootDir": "/var/lib/docker",
+    "Runtimes": {"runc": {"path": "runc"}, "io.containerd.runc.v2": {"path": "runc"}},
+    "ServerVersion": "20.10.24+dfsg1",
+}
 VERSION: dict[str, Any] = {
-    "Version": "20.10.24+dfsg1", "ApiVersion": "1.41",
+    "Version": "20.10.24+dfsg1",
+    "ApiVersion": "1.41",
     "Components": [
-        {"Name": "Engine", "Version": "20.10.24+dfsg1"}, {"Name": "containerd", "Version": "1.6.20~ds1"},
-        {"Name": "runc", "Version": "1.1.5+ds1"}, {"Name": "docker-init", "Version": "0.19.0"},
+        {"Name": "Engine", "Version": "20.10.24+dfsg1"},
+        {"Name": "containerd", "Version": "1.6.20~ds1"},
+        {"Name": "runc", "Version": "1.1.5+ds1"},
+        {"Name": "docker-init", "Version": "0.19.0"},
     ],
-}  # fmt: skip
+}
 
 
 def test_an_engines_facts_are_read() -> None:
     """Versions as numbers alone; whoever compares them needs no packager's suffix."""
     assert engine_facts(INFO, VERSION) == EngineFacts(
-        engine="20.10.24", api="1.41", containerd="1.6.20", runc="1.1.5", cgroup=1, seccomp=True, has_init=True,
-        runtimes=("io.containerd.runc.v2", "runc"), default_runtime="runc", root="/var/lib/docker",
-    )  # fmt: skip
+        engine="20.10.24",
+        api="1.41",
+        containerd="1.6.20",
+        runc="1.1.5",
+        cgroup=1,
+        seccomp=True,
+        has_init=True,
+        runtimes=("io.containerd.runc.v2", "runc"),
+        default_runtime="runc",
+        root="/var/lib/docker",
+    )
     hardened = {
-        **INFO, "CgroupVersion": "2", "LiveRestoreEnabled": True,
+        **INFO,
+        "CgroupVersion": "2",
+        "LiveRestoreEnabled": True,
         "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns", "name=userns", "name=rootless"],
-    }  # fmt: skip
+    }
     facts = engine_facts(hardened, VERSION, "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80a9b")
     assert (facts.cgroup, facts.live_restore, facts.userns_remap, facts.rootless) == (2, True, True, True)
     assert facts.toolkit == "1.17.8"

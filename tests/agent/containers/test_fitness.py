@@ -9,10 +9,17 @@ from fairlead_agent.runtimes.pinning import Host, NumaShare
 
 #: As Docker 20.10 on Debian 12 answers, what matters here.
 INFO: dict[str, Any] = {
-    "SecurityOptions": ["name=seccomp,profile=default"], "InitBinary": "docker-init", "CPUSet": True, "MemoryLimit": True,
-    "PidsLimit": True, "CpuCfsQuota": True, "NCPU": 2, "DefaultRuntime": "runc", "Runtimes": {"runc": {}},
+    "SecurityOptions": ["name=seccomp,profile=default"],
+    "InitBinary": "docker-init",
+    "CPUSet": True,
+    "MemoryLimit": True,
+    "PidsLimit": True,
+    "CpuCfsQuota": True,
+    "NCPU": 2,
+    "DefaultRuntime": "runc",
+    "Runtimes": {"runc": {}},
     "DockerRootDir": "/var/lib/docker",
-}  # fmt: skip
+}
 REMAPPED = INFO | {
     "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=userns"],
     "DockerRootDir": "/var/lib/docker/100000.100000",

@@ -60,15 +60,19 @@ def read_only(path: str) -> bool:
 def test_a_run_holds_what_it_asks_for(held: Holdings, tree: Path) -> None:
     """The listed directory read-only, the project's own writable, the secret for the program alone; then nothing."""
     wanted = wants(
-        Volume("datasets", "/data", False, False), Volume("scratch", "/scratch", False, False),
-        Volume("ckpt", "/ckpt", False, True), secrets=(Secret("hf-token", "/run/secrets/hf-token"),),
-    )  # fmt: skip
+        Volume("datasets", "/data", False, False),
+        Volume("scratch", "/scratch", False, False),
+        Volume("ckpt", "/ckpt", False, True),
+        secrets=(Secret("hf-token", "/run/secrets/hf-token"),),
+    )
     binds = held.hold(wanted)
     own = held.directory / "7.1.0"
     assert binds == [
-        Bind(f"{own}/v0", "/data", False), Bind(f"{own}/v1", "/scratch", False), Bind(f"{own}/v2", "/ckpt", False),
+        Bind(f"{own}/v0", "/data", False),
+        Bind(f"{own}/v1", "/scratch", False),
+        Bind(f"{own}/v2", "/ckpt", False),
         Bind(f"{own}/s0", "/run/secrets/hf-token", True),
-    ]  # fmt: skip
+    ]
     assert [read_only(bind.source) for bind in binds[:3]] == [True, False, False]
     flags = [os.statvfs(bind.source).f_flag for bind in binds]
     assert all(flag & os.ST_NOSUID and flag & os.ST_NODEV for flag in flags)
@@ -98,16 +102,22 @@ def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> N
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (wants(Volume("nowhere", "/data", False, False)), 'lists no volume "nowhere" for project "vision".*create: true'),
+        (
+            wants(Volume("nowhere", "/data", False, False)),
+            'lists no volume "nowhere" for project "vision".*create: true',
+        ),
         (wants(Volume("scratch", "/data", False, False), project="speech"), 'no volume "scratch" for project "speech"'),
         (wants(Volume("all", "/data", False, False)), "the agent's own files lie in it"),
         (wants(secrets=(Secret("none", "/x"),)), 'secret "none" of project "vision" cannot be given'),
         (wants(secrets=(Secret("hf-token", "/x"),), project="speech"), 'secret "hf-token" of project "speech"'),
-        (wants(Volume("datasets", "/a", False, False), secrets=(Secret("../../outside/treasure", "/x"),)), "expected one name"),
+        (
+            wants(Volume("datasets", "/a", False, False), secrets=(Secret("../../outside/treasure", "/x"),)),
+            "expected one name",
+        ),
         (wants(Volume("../../outside", "/a", False, True)), "expected one name"),
         (wants(Volume("ckpt", "/a", False, True), project="../outside"), "expected one name"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_granted_is_told_and_leaves_nothing(held: Holdings, wanted: Launch, message: str) -> None:
     """By name, with what to do; what was ready before is taken back."""
     with pytest.raises(NotGranted, match=message):

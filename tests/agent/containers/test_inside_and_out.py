@@ -131,9 +131,22 @@ async def test_every_way_out_is_shut(node: Node, tmp_path: Path) -> None:
 
 #: Canaries that harm nobody where the way is open.
 HARMLESS = (
-    "mount tmpfs", "remount root writable", "mknod char", "unshare user", "unshare mount", "keyctl", "chroot", "setuid", "chown",
-    "write the root", "host name", "fsopen", "capabilities", "more open files", "core dumps",
-)  # fmt: skip
+    "mount tmpfs",
+    "remount root writable",
+    "mknod char",
+    "unshare user",
+    "unshare mount",
+    "keyctl",
+    "chroot",
+    "setuid",
+    "chown",
+    "write the root",
+    "host name",
+    "fsopen",
+    "capabilities",
+    "more open files",
+    "core dumps",
+)
 
 
 def test_the_canaries_sing_where_a_way_is_open(tmp_path: Path) -> None:
@@ -163,9 +176,11 @@ PLAIN_PROGRAMS = PROGRAMS.map(lambda program: {**program, "volumes": [], "secret
 
 
 @settings(
-    max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate],
+    max_examples=25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+)
 @given(PLAIN_PROGRAMS, ORDERS)
 def test_the_engine_makes_no_other_container_for_a_hostile_job(
     tmp_path: Path, program: dict[str, Any], order: dict[str, Any]
@@ -179,8 +194,17 @@ def test_the_engine_makes_no_other_container_for_a_hostile_job(
     name = f"fairlead-hostile-{os.getpid()}"
     try:
         run = launched(program, order, simulated=True)
-        create(client, run, engine, Installation("n1", str(tmp_path), "hostile"), Holdings(tmp_path), labels={},
-               name=name, image=ensure_python_image(), files=[])  # fmt: skip
+        create(
+            client,
+            run,
+            engine,
+            Installation("n1", str(tmp_path), "hostile"),
+            Holdings(tmp_path),
+            labels={},
+            name=name,
+            image=ensure_python_image(),
+            files=[],
+        )
         made = client.inspect_container(name)["HostConfig"]
     except (ValueError, docker.errors.APIError):
         made = None
@@ -218,9 +242,13 @@ async def test_a_job_sees_exactly_what_it_was_granted(node: Node) -> None:
     run = python("7111", SEEN, cpus=str(cpu), memory_mib=128, shm_mib=32, gpus=("GPU-sim-3",))
     _, said = await node.run(run)
     assert json.loads(said) == {
-        "cpus": [cpu], "mems": str(home), "memory": 128, "shm": 32, "tmp": 48,
+        "cpus": [cpu],
+        "mems": str(home),
+        "memory": 128,
+        "shm": 32,
+        "tmp": 48,
         "devices": {"CUDA_VISIBLE_DEVICES": "GPU-sim-3", "NVIDIA_VISIBLE_DEVICES": "void"},
-    }  # fmt: skip
+    }
 
 
 async def test_played_cpus_are_left_alone_and_it_is_said(node: Node) -> None:

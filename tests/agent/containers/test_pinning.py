@@ -79,8 +79,13 @@ NODE = Inventory(
 
 @pytest.mark.parametrize(
     ("setting", "milli", "cpus"),
-    [("", 8000, ("0,4,1,5", "2,6,3,7")), ("2", 6000, ("1,5", "2,6,3,7")), ("0,2", 6000, ("4,1,5", "6,3,7")), ("3-3", 7000, ("0,4,1,5", "2,6-7"))],
-)  # fmt: skip
+    [
+        ("", 8000, ("0,4,1,5", "2,6,3,7")),
+        ("2", 6000, ("1,5", "2,6,3,7")),
+        ("0,2", 6000, ("4,1,5", "6,3,7")),
+        ("3-3", 7000, ("0,4,1,5", "2,6-7")),
+    ],
+)
 def test_reserved_cpus_are_not_offered(setting: str, milli: int, cpus: tuple[str, ...]) -> None:
     """So many, whole cores first; or these."""
     left = without_reserved(NODE, parse_reserved(setting))
@@ -94,8 +99,13 @@ def test_a_node_that_does_not_know_its_inside_still_reserves() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [("8", "fewer than the 8 CPUs"), ("4", "node 0 keeps none"), ("64-65", "CPUs of this node, found 64"), ("two", 'a count such as "2"')],
-)  # fmt: skip
+    [
+        ("8", "fewer than the 8 CPUs"),
+        ("4", "node 0 keeps none"),
+        ("64-65", "CPUs of this node, found 64"),
+        ("two", 'a count such as "2"'),
+    ],
+)
 def test_a_reservation_that_cannot_be_is_refused(setting: str, message: str) -> None:
     """With what was expected."""
     with pytest.raises(BadReservation, match=message):

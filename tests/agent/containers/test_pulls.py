@@ -105,11 +105,20 @@ class NeverAsked:
 @pytest.mark.parametrize(
     ("image", "kind"),
     [
-        *((name, "reference") for name in ("/", ".", "//", "../containers", "../images", "../containers/att-victim", "a/../b")),
-        *((name, "reference") for name in ("a b", "A", "a:", "a@sha256:12", "a\nb", "a?x=y", "a%2fb", "sha256:" + "a" * 200)),
-        *((f"{host}/x/y:z", "not_allowed") for host in ("127.0.0.1:5000", "localhost", "169.254.169.254", "[::1]:5000")),
+        *(
+            (name, "reference")
+            for name in ("/", ".", "//", "../containers", "../images", "../containers/att-victim", "a/../b")
+        ),
+        *(
+            (name, "reference")
+            for name in ("a b", "A", "a:", "a@sha256:12", "a\nb", "a?x=y", "a%2fb", "sha256:" + "a" * 200)
+        ),
+        *(
+            (f"{host}/x/y:z", "not_allowed")
+            for host in ("127.0.0.1:5000", "localhost", "169.254.169.254", "[::1]:5000")
+        ),
     ],
-)  # fmt: skip
+)
 async def test_a_name_that_must_not_reach_the_engine_does_not(image: str, kind: Kind) -> None:
     """The engine would take it for another request, or connect, as root, to where no registry is allowed."""
     with pytest.raises(PullFailed) as refused:

@@ -17,16 +17,29 @@ def two_cards(root: Path) -> Tree:
     for at in range(2):
         path = f"pci0000:{at}0/0000:{at}0:02.0/0000:{at}2:00.0"
         _card(
-            tree, at + 1, path, at,
+            tree,
+            at + 1,
+            path,
+            at,
             {
-                "vendor": "0x1002", "device": "0x7408", "unique_id": IDS[at], "product_name": "AMD INSTINCT MI250X",
-                "mem_info_vram_total": str(64 << 30), "mem_info_vram_used": str(11 << 20), "gpu_busy_percent": "37",
-                "current_link_width": "16", "max_link_width": "16", "current_link_speed": "16.0 GT/s PCIe",
-                "max_link_speed": "16.0 GT/s PCIe", "ras/umc_err_count": "ue: 0\nce: 2",
-                f"hwmon/hwmon{at + 3}/temp1_input": "41000", f"hwmon/hwmon{at + 3}/temp1_crit": "100000",
-                f"hwmon/hwmon{at + 3}/power1_average": "92000000", f"hwmon/hwmon{at + 3}/freq1_input": "1700000000",
+                "vendor": "0x1002",
+                "device": "0x7408",
+                "unique_id": IDS[at],
+                "product_name": "AMD INSTINCT MI250X",
+                "mem_info_vram_total": str(64 << 30),
+                "mem_info_vram_used": str(11 << 20),
+                "gpu_busy_percent": "37",
+                "current_link_width": "16",
+                "max_link_width": "16",
+                "current_link_speed": "16.0 GT/s PCIe",
+                "max_link_speed": "16.0 GT/s PCIe",
+                "ras/umc_err_count": "ue: 0\nce: 2",
+                f"hwmon/hwmon{at + 3}/temp1_input": "41000",
+                f"hwmon/hwmon{at + 3}/temp1_crit": "100000",
+                f"hwmon/hwmon{at + 3}/power1_average": "92000000",
+                f"hwmon/hwmon{at + 3}/freq1_input": "1700000000",
             },
-        )  # fmt: skip
+        )
         tree._write(f"class/kfd/kfd/topology/nodes/{at + 1}/gpu_id", str(KFD[at]))
         tree._write(
             f"class/kfd/kfd/topology/nodes/{at + 1}/properties",

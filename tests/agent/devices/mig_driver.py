@@ -9,9 +9,11 @@ from tests.agent.devices.nvml_driver import Driver
 
 #: {profile: (NVML's kind, id, memory slices, starts)} of an A100 with 40 GB.
 PROFILES = {
-    "1g.5gb": (0, 19, 1, range(7)), "2g.10gb": (1, 14, 2, (0, 2, 4)), "3g.20gb": (2, 9, 4, (0, 4)),
+    "1g.5gb": (0, 19, 1, range(7)),
+    "2g.10gb": (1, 14, 2, (0, 2, 4)),
+    "3g.20gb": (2, 9, 4, (0, 4)),
     "1g.5gb+me": (7, 20, 1, range(7)),
-}  # fmt: skip
+}
 
 
 class MigDriver(Driver):

@@ -169,9 +169,15 @@ def test_simulated_gpus_keep_their_uuids_and_differ_between_nodes() -> None:
 
 
 PUBLISHED = {
-    "dgx-1": "dgx1-v100", "dgx-1-p100": "dgx1-p100", "dgx-2": "dgx2-v100", "dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100",
-    "hgx-h100": "hgx-h100-8nic", "rtx8000x4": "rtx8000x4", "rtx4090x8": "rtx4090x8-pcie",
-}  # fmt: skip
+    "dgx-1": "dgx1-v100",
+    "dgx-1-p100": "dgx1-p100",
+    "dgx-2": "dgx2-v100",
+    "dgx-a100": "dgx-a100",
+    "dgx-h100": "dgx-h100",
+    "hgx-h100": "hgx-h100-8nic",
+    "rtx8000x4": "rtx8000x4",
+    "rtx4090x8": "rtx4090x8-pcie",
+}
 
 
 @pytest.mark.parametrize("name", sorted(profiles()))

@@ -36,10 +36,13 @@ def cut(made: SimulatedDevices, number: int, *create: str, mode: str = "", destr
     gpu = made.gpus()[0]
     return made.cut(
         LayoutOrder(
-            gpu=gpu.uuid, plan=number, mode=mode, destroy=tuple(gpu.instances[at] for at in destroy),
+            gpu=gpu.uuid,
+            plan=number,
+            mode=mode,
+            destroy=tuple(gpu.instances[at] for at in destroy),
             create=places(*create),
         )
-    )  # fmt: skip
+    )
 
 
 def profiles() -> tuple[str, str]:
@@ -99,9 +102,13 @@ def test_orders_that_do_not_fit_the_gpu_are_refused() -> None:
 def test_a_played_driver_allows_the_places_that_drivers_list() -> None:
     """Of an A100 with 80 GB; elsewhere it refuses, as a driver does."""
     allowed = {
-        "1g.10gb": [0, 1, 2, 3, 4, 5, 6], "1g.20gb": [0, 2, 4, 6], "2g.20gb": [0, 2, 4], "3g.40gb": [0, 4],
-        "4g.40gb": [0], "7g.80gb": [0],
-    }  # fmt: skip
+        "1g.10gb": [0, 1, 2, 3, 4, 5, 6],
+        "1g.20gb": [0, 2, 4, 6],
+        "2g.20gb": [0, 2, 4],
+        "3g.40gb": [0, 4],
+        "4g.40gb": [0],
+        "7g.80gb": [0],
+    }
     for profile, starts in allowed.items():
         found = [start for start in range(8) if not cut(devices(), 5, f"{profile}@{start}", mode="on")]
         assert (profile, starts) == (profile, found)

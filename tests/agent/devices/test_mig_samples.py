@@ -26,8 +26,12 @@ def test_simulated_instances_have_rows(tmp_path: Path) -> None:
     first, second = devices.gpus()[1].instances
     rows = devices.sample({first.uuid: "7.1"})
     assert [row.uuid for row in rows[:5]] == [
-        devices.gpus()[0].uuid, gpu.uuid, first.uuid, second.uuid, devices.gpus()[2].uuid,
-    ]  # fmt: skip
+        devices.gpus()[0].uuid,
+        gpu.uuid,
+        first.uuid,
+        second.uuid,
+        devices.gpus()[2].uuid,
+    ]
     held, free = rows[2:4]
     assert (held.parent, held.run, free.parent, free.run) == (gpu.uuid, "7.1", gpu.uuid, "")
     assert held.memory_used_mib > free.memory_used_mib

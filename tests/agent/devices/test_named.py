@@ -79,8 +79,9 @@ def test_the_example_reads_what_the_amd_drivers_write(tmp_path: Path) -> None:
     two_cards(tmp_path)
     devices = rocm_example().RocmDevices(tmp_path)
     assert [(gpu.uuid, gpu.model, gpu.memory_mib, gpu.numa) for gpu in devices.gpus()] == [
-        (f"GPU-{IDS[0]}", "AMD INSTINCT MI250X", 65536, 0), (f"GPU-{IDS[1]}", "AMD INSTINCT MI250X", 65536, 1),
-    ]  # fmt: skip
+        (f"GPU-{IDS[0]}", "AMD INSTINCT MI250X", 65536, 0),
+        (f"GPU-{IDS[1]}", "AMD INSTINCT MI250X", 65536, 1),
+    ]
     sample = devices.sample({f"GPU-{IDS[1]}": "7.1"})[1]
     assert (sample.utilization_pct, sample.memory_used_mib, sample.temperature_c) == (37, 11, 41)
     assert (sample.power_mw, sample.sm_clock_mhz, sample.run) == (92_000, 1700, "7.1")

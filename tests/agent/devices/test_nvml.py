@@ -47,10 +47,15 @@ class Driver:
 
     def __getattr__(self, name: str) -> Any:
         answers: dict[str, Any] = {
-            "nvmlInit": None, "nvmlDeviceGetCount": 1, "nvmlDeviceGetHandleByIndex": 0, "nvmlDeviceGetUUID": UUID,
-            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3", "nvmlDeviceGetCudaComputeCapability": (9, 0),
-            "nvmlDeviceGetNumaNodeId": 0, "nvmlSystemGetDriverVersion": "550.54.15",
-        }  # fmt: skip
+            "nvmlInit": None,
+            "nvmlDeviceGetCount": 1,
+            "nvmlDeviceGetHandleByIndex": 0,
+            "nvmlDeviceGetUUID": UUID,
+            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
+            "nvmlDeviceGetCudaComputeCapability": (9, 0),
+            "nvmlDeviceGetNumaNodeId": 0,
+            "nvmlSystemGetDriverVersion": "550.54.15",
+        }
         if name.startswith("NVML_"):
             return 0
 

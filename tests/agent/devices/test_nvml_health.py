@@ -25,24 +25,61 @@ def devices(driver: PlayedNvml, tmp_path: Path) -> NvmlDevices:
 def test_what_a_gpu_does_not_count_is_not_known(devices: NvmlDevices) -> None:
     """Not zero: nobody may read health from silence."""
     assert devices.health()[1] == GpuHealth(
-        uuid="GPU-1", slowdowns=(), temperature_c=61, temperature_slowdown_c=92, pcie_bus_id="00000000:02:00.0",
-        pcie_width=8, pcie_width_max=16, pcie_generation=1, pcie_generation_max=4,
-    )  # fmt: skip
+        uuid="GPU-1",
+        slowdowns=(),
+        temperature_c=61,
+        temperature_slowdown_c=92,
+        pcie_bus_id="00000000:02:00.0",
+        pcie_width=8,
+        pcie_width_max=16,
+        pcie_generation=1,
+        pcie_generation_max=4,
+    )
 
 
 def test_counters_are_told_as_they_are(driver: PlayedNvml, devices: NvmlDevices) -> None:
     """Of memory, rows, links and what the driver asks for; clocks with all reasons that hold them down."""
     driver.fields[0] = {
-        3: 7, 4: 1, 5: 70, 6: 2, 142: 3, 143: 1, 144: 1, 145: 0, 38: 5, 52: 6, 94: 9, 230: 1, 74: 8_000, 75: 9_000,
-    }  # fmt: skip
+        3: 7,
+        4: 1,
+        5: 70,
+        6: 2,
+        142: 3,
+        143: 1,
+        144: 1,
+        145: 0,
+        38: 5,
+        52: 6,
+        94: 9,
+        230: 1,
+        74: 8_000,
+        75: 9_000,
+    }
     driver.reasons = 0x1 | 0x4 | 0x40
     assert devices.health()[0] == GpuHealth(
-        uuid="GPU-0", ecc_volatile_correctable=7, ecc_volatile_uncorrectable=1, ecc_aggregate_correctable=70,
-        ecc_aggregate_uncorrectable=2, rows_remapped=4, rows_remapped_uncorrectable=1, remap_pending=True, remap_failed=False,
-        slowdowns=("power_cap", "hw_thermal"), temperature_c=61, temperature_slowdown_c=92, pcie_width=8,
-        pcie_width_max=16, pcie_generation=1, pcie_generation_max=4, pcie_replays=9, nvlink_errors=11,
-        recovery="gpu_reset", power_held_ns=8_000, heat_held_ns=9_000, pcie_bus_id="00000000:01:00.0",
-    )  # fmt: skip
+        uuid="GPU-0",
+        ecc_volatile_correctable=7,
+        ecc_volatile_uncorrectable=1,
+        ecc_aggregate_correctable=70,
+        ecc_aggregate_uncorrectable=2,
+        rows_remapped=4,
+        rows_remapped_uncorrectable=1,
+        remap_pending=True,
+        remap_failed=False,
+        slowdowns=("power_cap", "hw_thermal"),
+        temperature_c=61,
+        temperature_slowdown_c=92,
+        pcie_width=8,
+        pcie_width_max=16,
+        pcie_generation=1,
+        pcie_generation_max=4,
+        pcie_replays=9,
+        nvlink_errors=11,
+        recovery="gpu_reset",
+        power_held_ns=8_000,
+        heat_held_ns=9_000,
+        pcie_bus_id="00000000:01:00.0",
+    )
     driver.fields[0] = {230: 99}
     assert devices.health()[0].recovery == "other", "an action of a later driver is no reason to think it well"
 

@@ -41,10 +41,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     world = World(tmp_path)
     world.settings = from_environment(
         {
-            "FAIRLEAD_NODE": "n1", "FAIRLEAD_DEVICES": "nvml", "FAIRLEAD_DATA": str(tmp_path), "FAIRLEAD_BEAT_S": "0.1",
-            "FAIRLEAD_SAMPLE_S": "0.2", "FAIRLEAD_SHARE_GRACE_S": "2",
+            "FAIRLEAD_NODE": "n1",
+            "FAIRLEAD_DEVICES": "nvml",
+            "FAIRLEAD_DATA": str(tmp_path),
+            "FAIRLEAD_BEAT_S": "0.1",
+            "FAIRLEAD_SAMPLE_S": "0.2",
+            "FAIRLEAD_SHARE_GRACE_S": "2",
         }
-    )  # fmt: skip
+    )
     await world.open()
     yield world
     await world.close()

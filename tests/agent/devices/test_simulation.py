@@ -36,8 +36,14 @@ class Play:
     def sample(self, index: int = 0, run: str = "") -> dict[str, int | str]:
         """What is measured of a GPU; nothing where it is left out."""
         found = self.devices.sample({self.uuids[index]: run} if run else {})
-        return next(({name: getattr(each, name) for name in each.__struct_fields__} for each in found
-                     if each.uuid == self.uuids[index]), {})  # fmt: skip
+        return next(
+            (
+                {name: getattr(each, name) for name in each.__struct_fields__}
+                for each in found
+                if each.uuid == self.uuids[index]
+            ),
+            {},
+        )
 
 
 def test_a_curve_is_played_between_its_points(tmp_path: Path) -> None:
@@ -89,9 +95,11 @@ def test_facts_of_health_are_so_for_a_while(tmp_path: Path) -> None:
         )
     hot = ("hw_thermal", "power_cap")
     assert told == [
-        ((), 32, 0, False, "none"), (hot, 93, 0, False, "none"), (hot, 93, 3, True, "gpu_reset"),
+        ((), 32, 0, False, "none"),
+        (hot, 93, 0, False, "none"),
+        (hot, 93, 3, True, "gpu_reset"),
         ((), 32, 3, True, "gpu_reset"),
-    ]  # fmt: skip
+    ]
     assert play.devices.health()[1].remap_pending is False
 
 

@@ -26,14 +26,20 @@ def containers() -> Iterator[Callable[..., str]]:
 
     def make(job: str, *, lease: Lease = LEASE, env: tuple[str, ...] = ()) -> str:
         labels = {
-            "fairlead.node": lease.node, "fairlead.incarnation": lease.incarnation, "fairlead.job": job,
-            "fairlead.attempt": "1", "fairlead.rank": "0",
-        }  # fmt: skip
+            "fairlead.node": lease.node,
+            "fairlead.incarnation": lease.incarnation,
+            "fairlead.job": job,
+            "fairlead.attempt": "1",
+            "fairlead.rank": "0",
+        }
         own = [f"FAIRLEAD_NODE={lease.node}", f"FAIRLEAD_JOB={job}", "FAIRLEAD_ATTEMPT=1", "FAIRLEAD_RANK=0"]
         created = api.create_container(
-            ensure_image(), ["sh", "-c", "trap 'exit 7' TERM; echo ready; sleep 600 & wait"], labels=labels,
-            environment=[*own, *env], network_disabled=True,
-        )["Id"]  # fmt: skip
+            ensure_image(),
+            ["sh", "-c", "trap 'exit 7' TERM; echo ready; sleep 600 & wait"],
+            labels=labels,
+            environment=[*own, *env],
+            network_disabled=True,
+        )["Id"]
         made.append(created)
         api.start(created)
         return created

@@ -34,10 +34,14 @@ def test_a_drivers_line_is_understood(line: str, said: tuple[str, int, int]) -> 
 @pytest.mark.parametrize(
     "line",
     [
-        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.65.06", "usb 1-1: Xid (PCI:0000:3b:00): 79", "",
-        "NVRM: Xid (PCI:0000:3b:00): soon", "NVRM: Xid (PCI:zz): 79", "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed!",
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.65.06",
+        "usb 1-1: Xid (PCI:0000:3b:00): 79",
+        "",
+        "NVRM: Xid (PCI:0000:3b:00): soon",
+        "NVRM: Xid (PCI:zz): 79",
+        "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed!",
     ],
-)  # fmt: skip
+)
 def test_other_lines_say_nothing(line: str) -> None:
     """Nobody loses a GPU for them."""
     assert xid_in(line) is None

@@ -72,9 +72,11 @@ async def test_strangers_and_other_attempts_change_nothing(monkeypatch: pytest.M
             writer.close()
 
     lines = (
-        b"\xff\x00 no hello\n", b'{"token":"x","rank":1,"rows":{"1":{"0":0}}}\n', b'{"token":"x","rank":1,"piece":99999999999}\n',
+        b"\xff\x00 no hello\n",
+        b'{"token":"x","rank":1,"rows":{"1":{"0":0}}}\n',
+        b'{"token":"x","rank":1,"piece":99999999999}\n',
         b"x" * 2**21 + b"\n",
-    )  # fmt: skip
+    )
     found, _ = await asyncio.gather(gather("7", 3), shout(*lines))
     assert all(verdict.clean for verdict in found.values())
 

@@ -68,8 +68,17 @@ def test_a_sick_gpu_keeps_itself_out_and_not_the_node() -> None:
 
 @pytest.mark.parametrize(
     ("version", "old"),
-    [("1.1.15", True), ("1.2.7", True), ("1.2.8", False), ("1.3.2", True), ("1.3.3", False), ("1.4.0-rc.3", False), ("2.0", False), ("?", False)],
-)  # fmt: skip
+    [
+        ("1.1.15", True),
+        ("1.2.7", True),
+        ("1.2.8", False),
+        ("1.3.2", True),
+        ("1.3.3", False),
+        ("1.4.0-rc.3", False),
+        ("2.0", False),
+        ("?", False),
+    ],
+)
 def test_a_floor_with_several_lines(version: str, old: bool) -> None:
     """Of each line its own first good version; what comes after all lines is good, what cannot be read is not judged."""
     assert below(FLOORS["runc"], version) is old

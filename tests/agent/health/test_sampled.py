@@ -17,13 +17,15 @@ SAMPLE = GpuSample(uuid="g0", run="7.1", memory_used_mib=5)
         (GpuHealth(uuid="g0"), {}, {"xid": 0, "xids": 0}),
         (GpuHealth(uuid="g0", slowdowns=()), {}, {"slowdowns": 0, "xid": 0, "xids": 0}),
         (
-            GpuHealth(uuid="g0", ecc_volatile_correctable=3, ecc_volatile_uncorrectable=0, ecc_aggregate_correctable=90),
+            GpuHealth(
+                uuid="g0", ecc_volatile_correctable=3, ecc_volatile_uncorrectable=0, ecc_aggregate_correctable=90
+            ),
             {"g0": Xids(63, 2), "g1": Xids(48, 1)},
             {"ecc_correctable": 3, "ecc_uncorrectable": 0, "xid": 63, "xids": 2},
         ),
         (GpuHealth(uuid="g0", slowdowns=("sw_thermal", "hw_thermal")), {}, {"slowdowns": 0x60, "xid": 0, "xids": 0}),
     ],
-)  # fmt: skip
+)
 def test_what_the_last_look_found_stands_in_the_sample(
     health: GpuHealth, xids: dict[str, Xids], told: dict[str, int]
 ) -> None:

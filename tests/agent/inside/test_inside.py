@@ -39,9 +39,7 @@ def test_a_machine_is_described(tmp_path: Path) -> None:
 def test_what_the_driver_says_of_links_counts(tmp_path: Path) -> None:
     """Paths tell only what it leaves open."""
     tree, gpus = two_sockets(tmp_path)
-    found = describe(
-        tree.root, ALL, gpus[:2], nvlinks=((0, 4), (4, 0)), pcie=(("X", "NODE"), ("NODE", "X"))
-    )  # fmt: skip
+    found = describe(tree.root, ALL, gpus[:2], nvlinks=((0, 4), (4, 0)), pcie=(("X", "NODE"), ("NODE", "X")))
     assert (found.nvlinks, found.pcie) == (((0, 4), (4, 0)), (("X", "NODE"), ("NODE", "X")))
     assert describe(tree.root, ALL, gpus[:2], pcie=(("X", ""), ("", "X"))).pcie == (("X", "PXB"), ("PXB", "X"))
 
@@ -122,8 +120,10 @@ def test_a_tree_behind_a_bridge_is_a_tree_of_its_own(tmp_path: Path) -> None:
 
 PLACES = st.builds(
     lambda bridge, path, numa: PciPlace(bridge, tuple(path), numa),
-    st.sampled_from(["pci0000:00", "pci0000:80"]), st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.integers(-1, 1),
-)  # fmt: skip
+    st.sampled_from(["pci0000:00", "pci0000:80"]),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
+    st.integers(-1, 1),
+)
 
 
 @given(PLACES, PLACES)

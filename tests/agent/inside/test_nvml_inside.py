@@ -57,7 +57,12 @@ def test_a_plain_gpu(driver: Driver, tmp_path: Path) -> None:
     labels = devices.labels()
     assert labels["nvidia.com/mig.capable"] == "false"
     assert labels["nvidia.com/cuda.driver-version.full"] == "550.54.15"
-    assert not {"fairlead/ecc", "nvidia.com/gpu.clique", "nvidia.com/mig.strategy", "nvidia.com/cuda.runtime-version.full"} & set(labels)  # fmt: skip
+    assert not {
+        "fairlead/ecc",
+        "nvidia.com/gpu.clique",
+        "nvidia.com/mig.strategy",
+        "nvidia.com/cuda.runtime-version.full",
+    } & set(labels)
 
 
 def test_mig_instances_are_found_where_they_start(driver: Driver, tmp_path: Path) -> None:
@@ -87,7 +92,11 @@ def test_mig_instances_are_found_where_they_start(driver: Driver, tmp_path: Path
         MigInstance(uuid="MIG-b", profile="3g.20gb", start=4),
     )
     labels = devices.labels()
-    assert {"fairlead/ecc": "on", "nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "mixed"}.items() <= labels.items()  # fmt: skip
+    assert {
+        "fairlead/ecc": "on",
+        "nvidia.com/mig.capable": "true",
+        "nvidia.com/mig.strategy": "mixed",
+    }.items() <= labels.items()
     assert {
         "nvidia.com/mig-3g.20gb.count": "1",
         "nvidia.com/cuda.runtime-version.full": "12.4",

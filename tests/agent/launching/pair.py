@@ -41,7 +41,7 @@ class Pair:
     async def start(self, node: str) -> None:
         settings = Settings(
             node=node, runtime=self.runtime, devices="none", data=self.data / node, beat_s=0.1, registries=ON_LOOPBACK
-        )  # fmt: skip
+        )
         agent = await build_agent(self.hub.connect(), settings)
         self.agents[node] = agent, asyncio.ensure_future(agent.run())
         await self.placer.joined(node)

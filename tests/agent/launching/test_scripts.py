@@ -72,8 +72,17 @@ def started(shell: list[str], box: Path) -> Iterator[list[Ran]]:
         run.process.communicate()
 
 
-def processes(started: list[Ran], shell: list[str], box: Path, program: str, *, first: int = 0, count: int = 2,
-              grace: str = "5", on_failure: str = "stop") -> Ran:  # fmt: skip
+def processes(
+    started: list[Ran],
+    shell: list[str],
+    box: Path,
+    program: str,
+    *,
+    first: int = 0,
+    count: int = 2,
+    grace: str = "5",
+    on_failure: str = "stop",
+) -> Ran:
     words = [str(first), str(count), grace, on_failure, "sh", "-c", program]
     started.append(Ran([*shell, str(box / "processes.sh"), *words]))
     return started[-1]

@@ -9,13 +9,22 @@ from fairlead_agent.linux.machine import interface_of
 from fairlead_schemas.wire.desired import RunOrder
 
 PLACE = NodePlace(
-    "n2", "10.0.0.2", {"PATH": "/bin"}, gpus_simulated=False, interface="eth7", boxes="/data/{run}/box",
+    "n2",
+    "10.0.0.2",
+    {"PATH": "/bin"},
+    gpus_simulated=False,
+    interface="eth7",
+    boxes="/data/{run}/box",
     boxes_inside="/inside/{run}/box",
-)  # fmt: skip
+)
 TWO: dict[str, Any] = {
-    "hosts": ("10.0.0.1", "10.0.0.2"), "nodes": ("n1", "n2"), "slots": (4, 2), "master_address": "10.0.0.1",
-    "master_port": 29000, "grace_ns": 7_000_000_000,
-}  # fmt: skip
+    "hosts": ("10.0.0.1", "10.0.0.2"),
+    "nodes": ("n1", "n2"),
+    "slots": (4, 2),
+    "master_address": "10.0.0.1",
+    "master_port": 29000,
+    "grace_ns": 7_000_000_000,
+}
 
 
 def launched(*command: str, rank: int = 1, order: dict[str, Any] | None = None, **words: Any) -> Launch:
@@ -31,9 +40,13 @@ def test_torchrun_finds_its_options_in_the_environment() -> None:
     """By its command's name alone: nodes, processes here, its rank among the nodes, where they meet. No RANK: it sets that."""
     launch = launched("torchrun", "train.py")
     assert shown(launch, "PET_") == {
-        "PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "10.0.0.1",
-        "PET_MASTER_PORT": "29000", "PET_RDZV_ID": "5.2",
-    }  # fmt: skip
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "2",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "10.0.0.1",
+        "PET_MASTER_PORT": "29000",
+        "PET_RDZV_ID": "5.2",
+    }
     assert launch.argv == ["torchrun", "train.py"] and not shown(launch, "RANK")
 
 
@@ -75,8 +88,10 @@ def test_the_interface_of_the_nodes_address_and_the_granted_nics_are_named() -> 
     """To NCCL exactly so and not as a beginning; to Gloo as it reads it."""
     launch = launched("python", "train.py", order={**TWO, "nics": ("mlx5_0", "mlx5_0", "mlx5_1")})
     assert shown(launch, "NCCL_") == {
-        "NCCL_SOCKET_IFNAME": "=eth7", "NCCL_IB_HCA": "=mlx5_0,mlx5_1", "NCCL_DEBUG": "WARN"
-    }  # fmt: skip
+        "NCCL_SOCKET_IFNAME": "=eth7",
+        "NCCL_IB_HCA": "=mlx5_0,mlx5_1",
+        "NCCL_DEBUG": "WARN",
+    }
     assert launch.env["GLOO_SOCKET_IFNAME"] == "eth7"
 
 

@@ -26,17 +26,41 @@ def facts() -> NodeFacts:
     owner = Owner("7", 2, 0, user='a"b\\c', queue="research/vision")
     health = {each.uuid: each for each in devices.health()}
     health[first] = GpuHealth(
-        uuid=first, pcie_bus_id="00000000:07:00.0", pcie_replays=3, ecc_volatile_correctable=4, ecc_volatile_uncorrectable=1,
-        ecc_aggregate_correctable=5, ecc_aggregate_uncorrectable=2, rows_remapped=9, rows_remapped_uncorrectable=2,
-        remap_failed=True, slowdowns=("hw_thermal",), power_held_ns=8, heat_held_ns=9,
-    )  # fmt: skip
+        uuid=first,
+        pcie_bus_id="00000000:07:00.0",
+        pcie_replays=3,
+        ecc_volatile_correctable=4,
+        ecc_volatile_uncorrectable=1,
+        ecc_aggregate_correctable=5,
+        ecc_aggregate_uncorrectable=2,
+        rows_remapped=9,
+        rows_remapped_uncorrectable=2,
+        remap_failed=True,
+        slowdowns=("hw_thermal",),
+        power_held_ns=8,
+        heat_held_ns=9,
+    )
     return NodeFacts(
-        node="n1", devices="simulated", simulated=True, driver_version="550.54.15", gpus=gpus,
-        samples=[each for each in devices.sample({first: "7.2"}) if each.uuid != last], age_s=0.4, health=health,
-        xids={first: Xids(79, 2)}, holders={first: [owner]},
-        uses=[RunUse(uuid=first, run="7.2", memory_mib=100, utilization_pct=40)], runs={"running": 1}, batches=3, owners={"7.2": owner},
-        resources=[RunResources(run="7.2", cpu_ms=1500, memory_mib=2, disk_read_bytes=3, disk_written_bytes=4, network_rx_bytes=5)],
-    )  # fmt: skip
+        node="n1",
+        devices="simulated",
+        simulated=True,
+        driver_version="550.54.15",
+        gpus=gpus,
+        samples=[each for each in devices.sample({first: "7.2"}) if each.uuid != last],
+        age_s=0.4,
+        health=health,
+        xids={first: Xids(79, 2)},
+        holders={first: [owner]},
+        uses=[RunUse(uuid=first, run="7.2", memory_mib=100, utilization_pct=40)],
+        runs={"running": 1},
+        batches=3,
+        owners={"7.2": owner},
+        resources=[
+            RunResources(
+                run="7.2", cpu_ms=1500, memory_mib=2, disk_read_bytes=3, disk_written_bytes=4, network_rx_bytes=5
+            )
+        ],
+    )
 
 
 def told(page: bytes) -> dict[tuple[str, str], float]:
@@ -99,8 +123,17 @@ def test_labels_are_its_labels_and_whose_the_gpu_is() -> None:
     """In its order and spelling; a free GPU has no owner; text is escaped."""
     line = next(line for line in exposition(facts()).decode().splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{"))
     assert re.findall(r'([A-Za-z_]+)="', line) == [
-        "gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION", "hpc_job", "user", "queue",
-    ]  # fmt: skip
+        "gpu",
+        "UUID",
+        "pci_bus_id",
+        "device",
+        "modelName",
+        "Hostname",
+        "DCGM_FI_DRIVER_VERSION",
+        "hpc_job",
+        "user",
+        "queue",
+    ]
     assert r'user="a\"b\\c"' in line and 'device="nvidia0"' in line and 'hpc_job="7"' in line
     free = [line for line in exposition(facts()).decode().splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")][1]
     assert "hpc_job" not in free and "queue" not in free

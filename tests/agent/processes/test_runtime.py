@@ -143,17 +143,39 @@ async def test_a_gang_sees_its_hosts(tmp_path: Path) -> None:
     """What `launch.py` promises a program: rendezvous, ranks, the host file; never RANK or WORLD_SIZE."""
     runtime, watch = await opened(tmp_path)
     run = launch(
-        "801", "sh", "-c", "env; cat $FAIRLEAD_HOSTFILE", env={"NCCL_DEBUG": "INFO", "MASTER_PORT": "1", "CUDA_VISIBLE_DEVICES": "9"},
-        rank=1, hosts=("10.0.0.1", "10.0.0.2"), gpus_per_node=2, gpus=("GPU-a", "GPU-b"), master_address="10.0.0.1", master_port=29501,
-    )  # fmt: skip
+        "801",
+        "sh",
+        "-c",
+        "env; cat $FAIRLEAD_HOSTFILE",
+        env={"NCCL_DEBUG": "INFO", "MASTER_PORT": "1", "CUDA_VISIBLE_DEVICES": "9"},
+        rank=1,
+        hosts=("10.0.0.1", "10.0.0.2"),
+        gpus_per_node=2,
+        gpus=("GPU-a", "GPU-b"),
+        master_address="10.0.0.1",
+        master_port=29501,
+    )
     runtime.start(run)
     await watch.exit_of(RunKey("801", 1, 1))
     lines = runtime.output(RunKey("801", 1, 1))[0].read_text().splitlines()
     for expected in (
-        "MASTER_ADDR=10.0.0.1", "NNODES=2", "NODE_RANK=1", "GPUS_PER_NODE=2", "FAIRLEAD_JOB=801", "FAIRLEAD_ATTEMPT=1", "FAIRLEAD_RANK=1",
-        "FAIRLEAD_NODE=n1", "FAIRLEAD_GPUS=GPU-a,GPU-b", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b", "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b",
-        "FAIRLEAD_GPUS_SIMULATED=1", "NCCL_DEBUG=INFO", "MASTER_PORT=1", "10.0.0.1 slots=2", "10.0.0.2 slots=2",
-    ):  # fmt: skip
+        "MASTER_ADDR=10.0.0.1",
+        "NNODES=2",
+        "NODE_RANK=1",
+        "GPUS_PER_NODE=2",
+        "FAIRLEAD_JOB=801",
+        "FAIRLEAD_ATTEMPT=1",
+        "FAIRLEAD_RANK=1",
+        "FAIRLEAD_NODE=n1",
+        "FAIRLEAD_GPUS=GPU-a,GPU-b",
+        "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b",
+        "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b",
+        "FAIRLEAD_GPUS_SIMULATED=1",
+        "NCCL_DEBUG=INFO",
+        "MASTER_PORT=1",
+        "10.0.0.1 slots=2",
+        "10.0.0.2 slots=2",
+    ):
         assert expected in lines
     names = {line.partition("=")[0] for line in lines}
     assert names.isdisjoint({"RANK", "WORLD_SIZE", "LOCAL_RANK", "FAIRLEAD_NATS"})

@@ -37,10 +37,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     world = World(tmp_path)
     world.settings = from_environment(
         {
-            "FAIRLEAD_NODE": "n1", "FAIRLEAD_DEVICES": "simulated", "FAIRLEAD_DATA": str(tmp_path),
-            "FAIRLEAD_BEAT_S": "0.1", "FAIRLEAD_SAMPLE_S": "0.05", "FAIRLEAD_SHARE_GRACE_S": "1.5",
+            "FAIRLEAD_NODE": "n1",
+            "FAIRLEAD_DEVICES": "simulated",
+            "FAIRLEAD_DATA": str(tmp_path),
+            "FAIRLEAD_BEAT_S": "0.1",
+            "FAIRLEAD_SAMPLE_S": "0.05",
+            "FAIRLEAD_SHARE_GRACE_S": "1.5",
         }
-    )  # fmt: skip
+    )
     await world.open()
     yield world
     await world.close()
@@ -210,9 +214,11 @@ def test_mps_limits_a_share_where_its_daemon_runs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "control")
     pipes = pipe_directory({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
     assert share_environment(share, pipes) == {
-        "FAIRLEAD_GPU_SHARING": "mps", "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path),
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=5000M,1=5000M",
-    }  # fmt: skip
+        "FAIRLEAD_GPU_SHARING": "mps",
+        "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=5000M,1=5000M",
+    }
     assert share_environment(order("7", "true", gpus=("a",)), pipes) == {}
     assert share_environment(order("7", "true", gpus=("a",), gpu_milli=142, instances=("MIG-1",)), pipes) == {}
 

@@ -130,6 +130,9 @@ def requests(draw: st.DrawFn, *, units: int = 1) -> Request:
         fields |= {"gpu_milli": draw(st.sampled_from([125, 250, 500, 700])), "gpu_parts": 1}
         fields["gpu_memory_mib"] = draw(st.sampled_from([0, 0, 4000, 20000, 30000]))
     return Request(
-        nodes=units, cpu_milli=draw(st.sampled_from([0, 500, 1000, 4000, 30000])), memory_mib=draw(st.sampled_from([0, 1024])),
-        exclusive=draw(st.sampled_from([False, False, False, True])), **fields,
-    )  # fmt: skip
+        nodes=units,
+        cpu_milli=draw(st.sampled_from([0, 500, 1000, 4000, 30000])),
+        memory_mib=draw(st.sampled_from([0, 1024])),
+        exclusive=draw(st.sampled_from([False, False, False, True])),
+        **fields,
+    )

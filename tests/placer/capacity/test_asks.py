@@ -13,8 +13,13 @@ from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire.resources import Inventory, Request
 from tests.placer.capacity.ground import build, machine
 
-H100 = machine(inside=descriptions()["dgx-h100"], cpu=224, gpu_memory_mib=81559, capability=90,
-               labels={MODEL_LABEL: "NVIDIA-H100-80GB-HBM3"})  # fmt: skip
+H100 = machine(
+    inside=descriptions()["dgx-h100"],
+    cpu=224,
+    gpu_memory_mib=81559,
+    capability=90,
+    labels={MODEL_LABEL: "NVIDIA-H100-80GB-HBM3"},
+)
 GEFORCE = machine(inside=descriptions()["rtx4090x8-pcie"], cpu=224)
 PLAIN = machine(gpus=4, cpu=16, memory_gib=64)
 SLICED = machine(gpus=4, labels={REPLICAS_LABEL: "4", SHARING_LABEL: "time-slicing"})

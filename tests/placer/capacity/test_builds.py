@@ -49,11 +49,15 @@ def test_a_count_of_system_cpus_that_makes_no_sense_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "replicas"),
     [
-        ({}, 0), ({REPLICAS_LABEL: "4"}, 0), ({REPLICAS_LABEL: "4", SHARING_LABEL: "time-slicing"}, 4),
-        ({REPLICAS_LABEL: "4", SHARING_LABEL: "mps"}, 4), ({REPLICAS_LABEL: "4", SHARING_LABEL: "none"}, 0),
-        ({REPLICAS_LABEL: "1", SHARING_LABEL: "mps"}, 0), ({REPLICAS_LABEL: "many", SHARING_LABEL: "mps"}, 0),
+        ({}, 0),
+        ({REPLICAS_LABEL: "4"}, 0),
+        ({REPLICAS_LABEL: "4", SHARING_LABEL: "time-slicing"}, 4),
+        ({REPLICAS_LABEL: "4", SHARING_LABEL: "mps"}, 4),
+        ({REPLICAS_LABEL: "4", SHARING_LABEL: "none"}, 0),
+        ({REPLICAS_LABEL: "1", SHARING_LABEL: "mps"}, 0),
+        ({REPLICAS_LABEL: "many", SHARING_LABEL: "mps"}, 0),
     ],
-)  # fmt: skip
+)
 def test_replicas_are_what_labels_say(labels: dict[str, str], replicas: int) -> None:
     """In GPU feature discovery's words."""
     assert replicas_of(labels) == replicas

@@ -82,9 +82,11 @@ def test_the_index_is_what_nodes_make_it(ground: Ground, wanted: list[Request]) 
     fresh.settled()
     assert _here(live) == _here(fresh)
     assert sorted(live.aside) == sorted(fresh.aside)
-    assert live.rows.free_milli == fresh.rows.free_milli == sum(
-        node.left.free_milli for node in live.members.values() if node.row >= 0
-    )  # fmt: skip
+    assert (
+        live.rows.free_milli
+        == fresh.rows.free_milli
+        == sum(node.left.free_milli for node in live.members.values() if node.row >= 0)
+    )
     for request in wanted:
         ask = unit_requests(request)[0]
         lines = [index.line(ask, ground.state.work_of(request))[1] for index in (live, fresh)]

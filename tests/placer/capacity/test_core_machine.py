@@ -76,9 +76,13 @@ class CoreMachine(RuleBasedStateMachine):
         return machine(name, gpus, inside=inside, cpu=16, labels=labels | (REPLICAS if sliced else {}))
 
     @rule(
-        name=node_names, inside=st.sampled_from(INSIDES), gpus=st.sampled_from([0, 2, 8]), new=st.booleans(),
-        place=st.sampled_from([("", ""), ("r1", "b1"), ("r2", "b1"), ("r3", "b2")]), sliced=st.sampled_from([False, False, True]),
-    )  # fmt: skip
+        name=node_names,
+        inside=st.sampled_from(INSIDES),
+        gpus=st.sampled_from([0, 2, 8]),
+        new=st.booleans(),
+        place=st.sampled_from([("", ""), ("r1", "b1"), ("r2", "b1"), ("r3", "b2")]),
+        sliced=st.sampled_from([False, False, True]),
+    )
     def take_stock(
         self, name: str, inside: NodeTopology, gpus: int, place: tuple[str, str], sliced: bool, new: bool
     ) -> None:
@@ -119,16 +123,23 @@ class CoreMachine(RuleBasedStateMachine):
         self.watch(self.world.step())
 
     @rule(
-        name=node_names, in_s=st.sampled_from([30, 300, 2000]), lasting_s=st.sampled_from([10, 900]),
-        notice_s=st.sampled_from([0, 20]), cancel=st.booleans(),
-    )  # fmt: skip
+        name=node_names,
+        in_s=st.sampled_from([30, 300, 2000]),
+        lasting_s=st.sampled_from([10, 900]),
+        notice_s=st.sampled_from([0, 20]),
+        cancel=st.booleans(),
+    )
     def window(self, name: str, in_s: int, lasting_s: int, notice_s: int, cancel: bool) -> None:
         """One of the node's own is planned, or what was planned is cancelled."""
         starts_ns = self.world.now + in_s * SECOND
         plan = ScheduleMaintenance(
-            id="p", name=f"of-{name}", nodes=(name,), starts_ns=starts_ns, ends_ns=starts_ns + lasting_s * SECOND,
+            id="p",
+            name=f"of-{name}",
+            nodes=(name,),
+            starts_ns=starts_ns,
+            ends_ns=starts_ns + lasting_s * SECOND,
             notice_ns=notice_s * SECOND,
-        )  # fmt: skip
+        )
         self.watch(self.world.command(CancelMaintenance(id="c", name=f"of-{name}") if cancel else plan))
 
     def watch(self, events: list[ev.Event]) -> None:
@@ -188,11 +199,21 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(name=node_names, data=st.data())
     def operate(self, name: str, data: st.DataObject) -> None:
         number = f"c{len(self.world.log)}"
-        self.world.command(data.draw(st.sampled_from([
-            CordonNode(id=number, node=name), UncordonNode(id=number, node=name), DrainNode(id=number, node=name),
-            TaintNode(id=number, node=name, taint="t:NoSchedule"), TaintNode(id=number, node=name, taint="t:PreferNoSchedule"),
-            UntaintNode(id=number, node=name, taint="t"), RestoreGpu(id=number, node=name, gpu=f"{name}-g0"),
-        ])))  # fmt: skip
+        self.world.command(
+            data.draw(
+                st.sampled_from(
+                    [
+                        CordonNode(id=number, node=name),
+                        UncordonNode(id=number, node=name),
+                        DrainNode(id=number, node=name),
+                        TaintNode(id=number, node=name, taint="t:NoSchedule"),
+                        TaintNode(id=number, node=name, taint="t:PreferNoSchedule"),
+                        UntaintNode(id=number, node=name, taint="t"),
+                        RestoreGpu(id=number, node=name, gpu=f"{name}-g0"),
+                    ]
+                )
+            )
+        )
 
     @rule(name=node_names, lost=st.booleans())
     def lose_or_hear(self, name: str, lost: bool) -> None:

@@ -103,8 +103,9 @@ def test_instances_that_are_asked_for_as_gpus_count_as_such() -> None:
     cut = tuple(MigInstance(uuid=f"M{at}", profile="1g.10gb") for at in range(7))
     gpu = Gpu(uuid="G", index=0, model="A100", memory_mib=81920, compute_capability=80, mig=True, instances=cut)
     found = msgspec.structs.replace(
-        machine("a", 0, labels={"nvidia.com/mig.strategy": "single"}), gpus=(gpu,),
-    )  # fmt: skip
+        machine("a", 0, labels={"nvidia.com/mig.strategy": "single"}),
+        gpus=(gpu,),
+    )
     ground = Ground()
     ground.join(found)
     has = told(ground)

@@ -220,10 +220,13 @@ def gangs(draw: st.DrawFn) -> Request:
         case "kinds":
             also = tuple(
                 Request(
-                    nodes=draw(st.integers(1, 2)), gpu_milli=draw(st.sampled_from([0, 1000, 2000])),
-                    cpu_milli=draw(st.sampled_from([0, 1000])), selector=draw(st.sampled_from([(), (), ("zone=x",)])),
-                ) for _ in range(draw(st.integers(1, 2)))
-            )  # fmt: skip
+                    nodes=draw(st.integers(1, 2)),
+                    gpu_milli=draw(st.sampled_from([0, 1000, 2000])),
+                    cpu_milli=draw(st.sampled_from([0, 1000])),
+                    selector=draw(st.sampled_from([(), (), ("zone=x",)])),
+                )
+                for _ in range(draw(st.integers(1, 2)))
+            )
             least = draw(st.sampled_from([0, 0, 1]))
             return msgspec.structs.replace(one, nodes=2, nodes_min=least, also=also)
         case _:

@@ -20,15 +20,26 @@ def cut_inventory(node: str, *layouts: str | None, cpu: int = 64, labels: dict[s
     """A machine with a GPU for each layout ("1g.5gb@6 3g.20gb@0"; "": MIG mode without instances; None: not in MIG mode)."""
     gpus = tuple(
         Gpu(
-            uuid=f"{node}-g{i}", index=i, model=A100, memory_mib=40960, compute_capability=80, mig=layout is not None,
+            uuid=f"{node}-g{i}",
+            index=i,
+            model=A100,
+            memory_mib=40960,
+            compute_capability=80,
+            mig=layout is not None,
             instances=tuple(_instance(f"{node}-g{i}", text) for text in (layout or "").split()),
         )
         for i, layout in enumerate(layouts)
-    )  # fmt: skip
+    )
     return Inventory(
-        gpus=gpus, cpu_milli=cpu * 1000, memory_mib=512 * 1024, labels=labels or {}, runtime="hollow", simulated=True,
-        address="10.0.0.1", hostname=node,
-    )  # fmt: skip
+        gpus=gpus,
+        cpu_milli=cpu * 1000,
+        memory_mib=512 * 1024,
+        labels=labels or {},
+        runtime="hollow",
+        simulated=True,
+        address="10.0.0.1",
+        hostname=node,
+    )
 
 
 def _instance(gpu: str, text: str) -> MigInstance:
@@ -70,10 +81,8 @@ class MigWorld(World):
             self.inventories[node] = self.cut(node, order)
         return self.report(
             node,
-            InventorySeen(
-                n=0, boot_id="boot-1", inventory=self.inventories[node], plan=order.plan, failure=failure
-            ),
-        )  # fmt: skip
+            InventorySeen(n=0, boot_id="boot-1", inventory=self.inventories[node], plan=order.plan, failure=failure),
+        )
 
     def cut(self, node: str, order: LayoutOrder) -> Inventory:
         """The inventory when the order is carried out; every order is checked as a driver would."""
@@ -101,16 +110,20 @@ def given(events: list[ev.Event]) -> dict[str, tuple[str, ...]]:
     """{job: UUIDs of the instances that it got} of all placements, over its parts."""
     return {
         event.job: tuple(each for part in event.parts for each in part.instances)
-        for event in events if isinstance(event, ev.JobPlaced)
-    }  # fmt: skip
+        for event in events
+        if isinstance(event, ev.JobPlaced)
+    }
 
 
 def planned(events: list[ev.Event]) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     """(GPU, mode, what goes, what is made) of all plans."""
     return [
         (
-            event.gpu, event.mode, tuple(f"{each.profile}@{each.start}" for each in event.destroy),
+            event.gpu,
+            event.mode,
+            tuple(f"{each.profile}@{each.start}" for each in event.destroy),
             tuple(f"{each.profile}@{each.start}" for each in event.create),
         )
-        for event in events if isinstance(event, ev.MigLayoutPlanned)
-    ]  # fmt: skip
+        for event in events
+        if isinstance(event, ev.MigLayoutPlanned)
+    ]

@@ -35,9 +35,11 @@ def most(gpu: Gpu, profile: str, busy: set[str]) -> int:
     solid = [(one.profile, one.start) for one in gpu.instances if one.uuid in busy or one.profile == profile]
     starts = [place["start"] for place in profiles(MODEL)[profile]["placements"]]
     added = next(
-        count for count in range(len(starts), -1, -1) for some in combinations(starts, count)
+        count
+        for count in range(len(starts), -1, -1)
+        for some in combinations(starts, count)
         if is_legal(MODEL, (*solid, *((profile, start) for start in some)))
-    )  # fmt: skip
+    )
     return added + sum(one.profile == profile and one.uuid not in busy for one in gpu.instances)
 
 

@@ -12,8 +12,10 @@ def supplies(each: int) -> st.SearchStrategy[list[Supply]]:
     """Nodes that have the pieces of their ready units, and fewer than one unit's more."""
     one = st.builds(
         lambda ready, more, spare: Supply(ready, ready + more, ready * each + spare),
-        st.integers(0, 3), st.integers(0, 3), st.integers(0, each - 1),
-    )  # fmt: skip
+        st.integers(0, 3),
+        st.integers(0, 3),
+        st.integers(0, each - 1),
+    )
     return st.lists(one, max_size=4)
 
 

@@ -30,9 +30,18 @@ DEVICES = {device: name for name, table in TABLES.items() for device in table["p
 #: Profiles of named configurations that no model of ours has: RTX PRO 6000's with graphics or special media engines, and those of
 #: a GB200 that counts its memory otherwise.
 NOT_HELD = {
-    "1g.24gb+gfx", "1g.24gb+me", "1g.24gb+me.all", "1g.24gb-me", "2g.48gb+gfx", "2g.48gb+me.all", "2g.48gb-me", "4g.96gb+gfx",
-    "3g.95gb", "4g.95gb", "7g.189gb",
-}  # fmt: skip
+    "1g.24gb+gfx",
+    "1g.24gb+me",
+    "1g.24gb+me.all",
+    "1g.24gb-me",
+    "2g.48gb+gfx",
+    "2g.48gb+me.all",
+    "2g.48gb-me",
+    "4g.96gb+gfx",
+    "3g.95gb",
+    "4g.95gb",
+    "7g.189gb",
+}
 
 
 def named_configurations() -> list[tuple[str, str, dict[str, int]]]:

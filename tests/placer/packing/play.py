@@ -33,9 +33,12 @@ STEPS = st.tuples(
 )
 
 MAKES = [
-    *((machine, ()) for machine in MACHINES), (EmptyNode(5_000, 4_200, 3, "C"), ()), (EmptyNode(48_000, 99_999, 0), ()),
-    (MACHINES[0], ("old:PreferNoSchedule",)), (MACHINES[1], ("own:NoSchedule",)),
-]  # fmt: skip
+    *((machine, ()) for machine in MACHINES),
+    (EmptyNode(5_000, 4_200, 3, "C"), ()),
+    (EmptyNode(48_000, 99_999, 0), ()),
+    (MACHINES[0], ("old:PreferNoSchedule",)),
+    (MACHINES[1], ("own:NoSchedule",)),
+]
 
 
 def stock(name: str, make: int) -> Inventory:

@@ -28,8 +28,9 @@ from tests.placer.packing.play import SIZES, STEPS, Play, stock
 WAYS = [
     {"FEW": 0, "SOUGHT": 1, "UNORDERED": 0, "PRICED_EVERY": 0, "LINES_MAX": 3},
     {"FEW": 1000, "SOUGHT": 1, "UNORDERED": 1000, "PRICED_EVERY": 5, "CELLS_MAX": 100},
-    {"FEW": 2, "UNORDERED": 2, "PRICED_EVERY": 0}, {"SOUGHT": 2},
-]  # fmt: skip
+    {"FEW": 2, "UNORDERED": 2, "PRICED_EVERY": 0},
+    {"SOUGHT": 2},
+]
 
 
 @contextmanager
@@ -68,9 +69,11 @@ def test_nor_does_it_after_many_jobs(policy: str) -> None:
     for at in range(300):
         size = rng.choice(SIZES)
         wanted = Request(
-            cpu_milli=rng.choice([100, 1_000, 5_000, 9_000]), memory_mib=rng.choice([0, 7_000, 30_000]),
-            gpu_milli=size[0] * (size[1] or 1000), gpu_parts=size[0] if size[1] else 0,
-        )  # fmt: skip
+            cpu_milli=rng.choice([100, 1_000, 5_000, 9_000]),
+            memory_mib=rng.choice([0, 7_000, 30_000]),
+            gpu_milli=size[0] * (size[1] or 1000),
+            gpu_parts=size[0] if size[1] else 0,
+        )
         played.do(wanted, at % 10 == 0)
         if len(played.keys) > 40:
             played.end(rng.randrange(40))

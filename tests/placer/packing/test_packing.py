@@ -14,9 +14,12 @@ from fairlead_placer.packing.policy import ARRIVAL, SHAPES_MAX, EmptyNode, Reque
 from fairlead_placer.packing.scarcity import CHANCE, LOSS, ONE, REACH, STEPS, heavy_shapes, largest
 
 MACHINES = [
-    EmptyNode(96_000, 393_216, 8, "A"), EmptyNode(64_000, 262_144, 4, "B"), EmptyNode(104_000, 524_288, 2, "C"),
-    EmptyNode(8_000, 32_768, 1, "A"), EmptyNode(32_000, 65_536, 0),
-]  # fmt: skip
+    EmptyNode(96_000, 393_216, 8, "A"),
+    EmptyNode(64_000, 262_144, 4, "B"),
+    EmptyNode(104_000, 524_288, 2, "C"),
+    EmptyNode(8_000, 32_768, 1, "A"),
+    EmptyNode(32_000, 65_536, 0),
+]
 
 SHAPES = st.builds(
     lambda cpu, memory, gpu, models: RequestShape(cpu, memory, gpu[0], gpu[1], models if gpu[0] else ()),

@@ -18,8 +18,15 @@ def nics(name: str, gpus: int = 0xFF) -> dict[int, str]:
 def test_nic_order_against_gpu_order() -> None:
     """An HGX H100 whose NICs run against its GPUs; NIC0 is near to none."""
     assert nics("hgx-h100-8nic") == {
-        0: "NIC8", 1: "NIC7", 2: "NIC6", 3: "NIC5", 4: "NIC4", 5: "NIC3", 6: "NIC2", 7: "NIC1",
-    }  # fmt: skip
+        0: "NIC8",
+        1: "NIC7",
+        2: "NIC6",
+        3: "NIC5",
+        4: "NIC4",
+        5: "NIC3",
+        6: "NIC2",
+        7: "NIC1",
+    }
     assert nics("hgx-h100-8nic", 0b1010_0000) == {5: "NIC3", 7: "NIC1"}
     assert {each.level for each in nearest(descriptions()["hgx-h100-8nic"], 0xFF)} == {"PIX"}
 

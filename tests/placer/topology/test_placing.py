@@ -96,8 +96,11 @@ def test_what_is_preferred_is_given_up_one_by_one() -> None:
     """All, then each but the last, and so on; what is required never."""
     assert list(relaxed(NVLINK, 0)) == [NVLINK]
     assert list(relaxed(NVLINK, NVLINK | SWITCH | NUMA)) == [
-        NVLINK | SWITCH | NUMA, NVLINK | SWITCH, NVLINK | NUMA, NVLINK,
-    ]  # fmt: skip
+        NVLINK | SWITCH | NUMA,
+        NVLINK | SWITCH,
+        NVLINK | NUMA,
+        NVLINK,
+    ]
     assert WORDS["socket"] == SOCKET
 
 

@@ -70,10 +70,13 @@ async def test_it_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_
     archiver.write_key_file(tmp_path / "archive.key", SIGNER)
     directory = tmp_path / "archive"
     env = os.environ | {
-        "FAIRLEAD_NATS": keyed.server.url, "FAIRLEAD_NATS_NKEY_FILE": str(keyed.seed_file("archiver")),
-        "FAIRLEAD_ARCHIVE": str(directory), "FAIRLEAD_ARCHIVE_KEY_FILE": str(tmp_path / "archive.key"),
-        "FAIRLEAD_ARCHIVE_COPY": str(tmp_path / "copy"), "FAIRLEAD_CHECKPOINT_EVENTS": "20",
-    }  # fmt: skip
+        "FAIRLEAD_NATS": keyed.server.url,
+        "FAIRLEAD_NATS_NKEY_FILE": str(keyed.seed_file("archiver")),
+        "FAIRLEAD_ARCHIVE": str(directory),
+        "FAIRLEAD_ARCHIVE_KEY_FILE": str(tmp_path / "archive.key"),
+        "FAIRLEAD_ARCHIVE_COPY": str(tmp_path / "copy"),
+        "FAIRLEAD_CHECKPOINT_EVENTS": "20",
+    }
     writers = {subjects.log(name): await keyed.connect(name) for name in subjects.WRITERS}
     auditor = await keyed.connect("auditor")
     appending = asyncio.create_task(append(auditor, writers, LOG[:-1]))

@@ -238,9 +238,13 @@ async def with_snapshot(kept_at: int, folded_to: int) -> MemoryHub:
         cluster.evolve(stored.sequence, decode_commit(stored.payload))
     bus = hub.connect()
     await snapshots.save(
-        bus, "queue", Snapshot(kept_at, {}, cluster.queue.snapshot()),
-        log_id=await identity(bus), schema=QueueCore.schema, turn=0,
-    )  # fmt: skip
+        bus,
+        "queue",
+        Snapshot(kept_at, {}, cluster.queue.snapshot()),
+        log_id=await identity(bus),
+        schema=QueueCore.schema,
+        turn=0,
+    )
     return hub
 
 

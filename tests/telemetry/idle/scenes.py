@@ -101,16 +101,21 @@ class Scene:
         busy = signals.get(f"gpu.{node}", signals.get("gpu", 0))
         samples = [
             GpuSample(
-                uuid=f"GPU-{node}-{i}", run=run, utilization_pct=(busy or 0) // 10, memory_used_mib=1,
+                uuid=f"GPU-{node}-{i}",
+                run=run,
+                utilization_pct=(busy or 0) // 10,
+                memory_used_mib=1,
                 memory_busy_pct=None if busy is None else 0,
             )
             for i in range(gpus)
-        ]  # fmt: skip
+        ]
         resources = RunResources(
-            run=run, cpu_ms=self._count(run, node, "cpu", signals, passed_s) or 0,
-            network_rx_bytes=self._count(run, node, "network", signals, passed_s), network_tx_bytes=0,
+            run=run,
+            cpu_ms=self._count(run, node, "cpu", signals, passed_s) or 0,
+            network_rx_bytes=self._count(run, node, "network", signals, passed_s),
+            network_tx_bytes=0,
             terminal_ns=None if signals.get("terminal", 0) is None else self._typed.get(job, 0),
-        )  # fmt: skip
+        )
         return SampleBatch(
             node=node, incarnation="a", n=self._n, at_ns=self.cell.now_ns, gpus=samples, resources=[resources]
         )

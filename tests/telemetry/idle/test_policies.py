@@ -14,8 +14,13 @@ def test_a_run_below_its_threshold_is_told_and_asked_back() -> None:
     [idle] = scene.go(0.5)
     assert isinstance(idle, ev.JobIdle)
     assert (idle.job, idle.attempt, idle.scope, idle.rule, idle.action, idle.mode) == (
-        "1", 1, "global", "utilization", "stop", "always",
-    )  # fmt: skip
+        "1",
+        1,
+        "global",
+        "utilization",
+        "stop",
+        "always",
+    )
     assert START < idle.since_ns <= START + 10 * SECOND
     said_ns = scene.cell.said[-1][0]
     assert idle.reclaim_at_ns == said_ns + 5 * MINUTE

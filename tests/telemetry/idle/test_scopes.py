@@ -68,10 +68,13 @@ def test_a_narrower_policy_beyond_the_bounds_is_refused(narrow: dict, field: str
 @pytest.mark.parametrize(
     "narrow",
     [
-        {"after_ns": 60 * MINUTE}, {"mode": "dry_run"}, {"action": "note"}, {"notice_ns": 50 * MINUTE},
+        {"after_ns": 60 * MINUTE},
+        {"mode": "dry_run"},
+        {"action": "note"},
+        {"notice_ns": 50 * MINUTE},
         {"below": {"gpu": 10, "cpu": 5}},
     ],
-)  # fmt: skip
+)
 def test_what_may_be_softened_may_be(narrow: dict) -> None:
     """The time up to its own bound, the rest as one likes."""
     scene = Scene(SOFT)
@@ -95,8 +98,9 @@ def test_a_policy_of_a_user_is_held_against_those_of_the_own_projects() -> None:
     refused = scene.set("user:ada", long)
     assert isinstance(refused, ev.TelemetryCommandRejected)
     assert (refused.code, refused.message) == (
-        "beyond_bounds", "policies[0].after_ns: 30m is beyond the bound of scope project:llm, 20m; stay within it",
-    )  # fmt: skip
+        "beyond_bounds",
+        "policies[0].after_ns: 30m is beyond the bound of scope project:llm, 20m; stay within it",
+    )
     assert names([scene.set("user:ada", policy(after_ns=20 * MINUTE))]) == ["IdlePoliciesSet"]
     assert names([scene.set("user:bob", long)]) == ["IdlePoliciesSet"]
 
@@ -128,15 +132,20 @@ def test_of_several_scopes_none_is_set_where_one_is_refused() -> None:
         project_hep=(policy(after_ns=90 * MINUTE),),
     )
     assert isinstance(refused, ev.TelemetryCommandRejected)
-    assert (refused.code, refused.message.splitlines()) == ("beyond_bounds", [
-        "scopes.user:ada[0].after_ns: 40m is beyond the bound of scope project:llm, 10m; stay within it",
-        "scopes.project:hep[0].after_ns: 1h 30m is beyond the bound of scope global, 1h; stay within it",
-    ])  # fmt: skip
+    assert (refused.code, refused.message.splitlines()) == (
+        "beyond_bounds",
+        [
+            "scopes.user:ada[0].after_ns: 40m is beyond the bound of scope project:llm, 10m; stay within it",
+            "scopes.project:hep[0].after_ns: 1h 30m is beyond the bound of scope global, 1h; stay within it",
+        ],
+    )
     [refused] = apply(scene, user_ada=(policy(after_ns=0),), project_llm=(policy(notice_ns=-1),), nobody=())
     assert isinstance(refused, ev.TelemetryCommandRejected)
     assert [line.partition(": ")[0] for line in refused.message.splitlines()] == [
-        "scopes.user:ada[0].after_ns", "scopes.project:llm[0].notice_ns", "scope",
-    ]  # fmt: skip
+        "scopes.user:ada[0].after_ns",
+        "scopes.project:llm[0].notice_ns",
+        "scope",
+    ]
     assert names(apply(scene)) == ["TelemetryCommandRejected"]
     assert scene.cell.core.snapshot() == before
 

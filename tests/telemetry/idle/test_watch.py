@@ -18,8 +18,16 @@ T0 = 1_800_000_000 * SECOND
 
 
 def question(below: dict[IdleSignal, int], *, devices: tuple[str, ...] = ("G0",), **more) -> ActivityQuestion:
-    fields = {"job": "1", "attempt": 1, "rule": "utilization", "parts": (RunDevices("n1", devices),), "started_ns": T0,
-              "below": below, "after_ns": 60 * SECOND, "is_idle": True} | more  # fmt: skip
+    fields = {
+        "job": "1",
+        "attempt": 1,
+        "rule": "utilization",
+        "parts": (RunDevices("n1", devices),),
+        "started_ns": T0,
+        "below": below,
+        "after_ns": 60 * SECOND,
+        "is_idle": True,
+    } | more
     return ActivityQuestion(**fields)
 
 
@@ -34,8 +42,14 @@ def batch(
 ) -> SampleBatch:
     resources: list[RunResources] = [RunResources(run="1.1", **rank)]  # type: ignore[arg-type] -- fields by name
     return SampleBatch(
-        node=node, incarnation="a", n=1, at_ns=T0 + int(at_s * SECOND), gpus=list(gpus), uses=uses or [], resources=resources
-    )  # fmt: skip
+        node=node,
+        incarnation="a",
+        n=1,
+        at_ns=T0 + int(at_s * SECOND),
+        gpus=list(gpus),
+        uses=uses or [],
+        resources=resources,
+    )
 
 
 def seen(watch: ActivityWatch, at_s: float) -> dict[IdleSignal, SignalReading]:
@@ -112,15 +126,35 @@ def test_units() -> None:
     watch = watching(below)
     feed(watch, batch(0, gpu(run="", power_mw=50_000)))
     for at_s in (1, 3):
-        feed(watch, batch(
-            at_s,
-            gpu(utilization_pct=7, memory_busy_pct=3, power_mw=80_000, pcie_tx_bytes_s=10, pcie_rx_bytes_s=20,
-                nvlink_tx_kib=at_s * 100, nvlink_rx_kib=at_s * 100),
-            cpu_ms=at_s * 500, network_rx_bytes=at_s * 1000, network_tx_bytes=0, disk_read_bytes=at_s * 3, disk_written_bytes=at_s,
-        ))  # fmt: skip
+        feed(
+            watch,
+            batch(
+                at_s,
+                gpu(
+                    utilization_pct=7,
+                    memory_busy_pct=3,
+                    power_mw=80_000,
+                    pcie_tx_bytes_s=10,
+                    pcie_rx_bytes_s=20,
+                    nvlink_tx_kib=at_s * 100,
+                    nvlink_rx_kib=at_s * 100,
+                ),
+                cpu_ms=at_s * 500,
+                network_rx_bytes=at_s * 1000,
+                network_tx_bytes=0,
+                disk_read_bytes=at_s * 3,
+                disk_written_bytes=at_s,
+            ),
+        )
     assert {signal: one.highest for signal, one in seen(watch, 3).items()} == {
-        "gpu": 70, "memory_traffic": 30, "power": 30_000, "gpu_links": 200 * 1024 + 30, "cpu": 500, "network": 1000, "disk": 4,
-    }  # fmt: skip
+        "gpu": 70,
+        "memory_traffic": 30,
+        "power": 30_000,
+        "gpu_links": 200 * 1024 + 30,
+        "cpu": 500,
+        "network": 1000,
+        "disk": 4,
+    }
 
 
 @pytest.mark.parametrize(

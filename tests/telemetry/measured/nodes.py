@@ -30,10 +30,15 @@ def day(
         ]  # fmt: skip
         gpus.append(GpuSample(uuid=f"MIG-{node}", parent=f"GPU-{node}-0", run="8.1", memory_used_mib=5))
         yield SampleBatch(
-            node=node, incarnation=incarnation, n=n, at_ns=START_NS + number * DAY_NS + second * 10**9, gpus=gpus, simulated=True,
+            node=node,
+            incarnation=incarnation,
+            n=n,
+            at_ns=START_NS + number * DAY_NS + second * 10**9,
+            gpus=gpus,
+            simulated=True,
             uses=[RunUse(uuid=f"GPU-{node}-1", run="7.1", memory_mib=n, utilization_pct=9)],
             resources=[RunResources(run="7.1", cpu_ms=n, memory_mib=4, terminal_ns=None if n % 2 else START_NS)],
-        )  # fmt: skip
+        )
 
 
 def put(warehouse: Warehouse, batches: Iterable[SampleBatch], book: SampleBook | None = None) -> SampleBook:
@@ -46,8 +51,16 @@ def put(warehouse: Warehouse, batches: Iterable[SampleBatch], book: SampleBook |
 
 
 TABLES = (
-    "samples", "uses", "resources", "sample_heads", "sample_gaps", "rolled.minutes", "rolled.hours", "samples_1m", "samples_1h",
-)  # fmt: skip
+    "samples",
+    "uses",
+    "resources",
+    "sample_heads",
+    "sample_gaps",
+    "rolled.minutes",
+    "rolled.hours",
+    "samples_1m",
+    "samples_1h",
+)
 
 
 def content(warehouse: Warehouse, tables: Iterable[str] = TABLES) -> dict[str, list[tuple[Any, ...]]]:

@@ -60,10 +60,21 @@ async def test_both_are_one(tmp_path: Path) -> None:
     await asked.close()
 
 
-@pytest.mark.parametrize("source", [
-    "'{file}'", "read_parquet('{file}')", "'{folder}/*.parquet'", "\"{file}\"", "glob('{folder}/*')", "'{folder}/manifest.json'",
-    "read_text('{folder}/manifest.json')", "'/etc/passwd'", "read_csv('/etc/passwd')", "parquet_metadata('{file}')",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        "'{file}'",
+        "read_parquet('{file}')",
+        "'{folder}/*.parquet'",
+        '"{file}"',
+        "glob('{folder}/*')",
+        "'{folder}/manifest.json'",
+        "read_text('{folder}/manifest.json')",
+        "'/etc/passwd'",
+        "read_csv('/etc/passwd')",
+        "parquet_metadata('{file}')",
+    ],
+)
 async def test_files_are_read_through_the_views_alone(tmp_path: Path, source: str) -> None:
     """Not even those that the views read."""
     asked = Asked(tmp_path)

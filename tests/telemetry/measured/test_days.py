@@ -39,9 +39,9 @@ def test_what_can_be_asked_stays_the_same(tmp_path: Path) -> None:
     assert len(before["samples"]) == 2 * 2 * 144 * 3
     assert warehouse.file_samples(FIRST_NS) == 1
     assert content(warehouse) == before
-    assert warehouse.rows("SELECT count(*), min(time) >= make_timestamp(?) FROM measured.samples", [(START_NS + DAY_NS) // 1000]) == [
-        (2 * 144 * 3, True)
-    ]  # fmt: skip
+    assert warehouse.rows(
+        "SELECT count(*), min(time) >= make_timestamp(?) FROM measured.samples", [(START_NS + DAY_NS) // 1000]
+    ) == [(2 * 144 * 3, True)]
     warehouse.close()
     again = Warehouse(tmp_path)
     assert content(again) == before

@@ -26,9 +26,14 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
     hub, bus = await world(morning())
     now_ns = START_NS + DAY_NS
     bad = [
-        ("n1", b"\xc1"), ("n1", telling(at_ns=-1)), ("n1", telling(uses=[["g"], ["a", "b"]])), ("n1", b"\x00" * PAYLOAD_BYTES_MAX),
-        ("n2", encode_samples(GOOD)), ("n1", telling(at_ns=now_ns + AHEAD_NS + 10**9, n=9)), ("n1", telling(at_ns=now_ns - 3 * DAY_NS, n=8)),
-    ]  # fmt: skip
+        ("n1", b"\xc1"),
+        ("n1", telling(at_ns=-1)),
+        ("n1", telling(uses=[["g"], ["a", "b"]])),
+        ("n1", b"\x00" * PAYLOAD_BYTES_MAX),
+        ("n2", encode_samples(GOOD)),
+        ("n1", telling(at_ns=now_ns + AHEAD_NS + 10**9, n=9)),
+        ("n1", telling(at_ns=now_ns - 3 * DAY_NS, n=8)),
+    ]
     for node, payload in [*bad[:4], ("n1", encode_samples(GOOD)), *bad[4:]]:
         await bus.append(subjects.SAMPLE, subjects.sample(node), payload)
     service = Telemetry(hub.connect(), tmp_path, kept=Retention(2 * DAY_NS, DAY_NS, DAY_NS), clock=lambda: now_ns)
@@ -36,8 +41,11 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
     async def counted() -> bool:
         query = "SELECT node, reason, batches FROM sample_refusals ORDER BY ALL"
         return (await ask(bus, "sql", query=query))["rows"] == [
-            ["n1", "future", 1], ["n1", "garbage", 4], ["n1", "past", 1], ["n2", "other_node", 1],
-        ]  # fmt: skip
+            ["n1", "future", 1],
+            ["n1", "garbage", 4],
+            ["n1", "past", 1],
+            ["n2", "other_node", 1],
+        ]
 
     async with running(hub.connect(), tmp_path, service):
         await eventually(counted)

@@ -7,12 +7,27 @@ from fairlead_telemetry.sql import visibility
 
 #: What speaks of the catalogue, as far as it is let through; the rest is refused, which is as good.
 CATALOGUE = (
-    "information_schema.tables", "information_schema.columns", "information_schema.schemata",
-    "information_schema.character_sets", "information_schema.key_column_usage", "information_schema.table_constraints",
-    "pg_catalog.pg_class", "pg_catalog.pg_tables", "pg_catalog.pg_stats", "pg_catalog.pg_database", "pg_views", "sqlite_master",
-    "duckdb_tables()", "duckdb_columns()", "duckdb_views()", "duckdb_indexes()", "pragma_storage_info('events')",
-    "pragma_table_info('events')", "duckdb_temporary_files()", "duckdb_optimizers()",
-)  # fmt: skip
+    "information_schema.tables",
+    "information_schema.columns",
+    "information_schema.schemata",
+    "information_schema.character_sets",
+    "information_schema.key_column_usage",
+    "information_schema.table_constraints",
+    "pg_catalog.pg_class",
+    "pg_catalog.pg_tables",
+    "pg_catalog.pg_stats",
+    "pg_catalog.pg_database",
+    "pg_views",
+    "sqlite_master",
+    "duckdb_tables()",
+    "duckdb_columns()",
+    "duckdb_views()",
+    "duckdb_indexes()",
+    "pragma_storage_info('events')",
+    "pragma_table_info('events')",
+    "duckdb_temporary_files()",
+    "duckdb_optimizers()",
+)
 #: Not `held_now`: its estimates move with the clock, so that two answers are never the same.
 TABLES = (
     *visibility.TABLES,

@@ -120,9 +120,15 @@ async def test_bad_requests_are_named(house: House) -> None:
     """A request that is no SqlRequest says what was expected; one that does not say who asks is none."""
     admin = b'{"caller": {"user": "a", "role": "admin"}, '
     for raw in (
-        b"", b"[]", b'{"query": 1}', b'{"query": "SELECT 1"}', admin + b'"query": "SELECT 1", "mode": "rw"}', admin + b'"limit": 5}',
-        b'{"caller": {"user": "a", "role": "root"}, "query": "SELECT 1"}', b'{"caller": {"user": "a"}, "query": "SELECT 1"}',
-    ):  # fmt: skip
+        b"",
+        b"[]",
+        b'{"query": 1}',
+        b'{"query": "SELECT 1"}',
+        admin + b'"query": "SELECT 1", "mode": "rw"}',
+        admin + b'"limit": 5}',
+        b'{"caller": {"user": "a", "role": "root"}, "query": "SELECT 1"}',
+        b'{"caller": {"user": "a"}, "query": "SELECT 1"}',
+    ):
         assert json.loads(await house.desk.ask(raw))["error"]["code"] == "bad_request"
     assert await house.code("SELECT " + "1 + " * 30000 + "1") == "too_long"
     assert await house.code("SELECT '" + "x" * 10_000_000 + "'") == "too_long"
@@ -140,8 +146,15 @@ async def test_deep_nesting_is_an_error_not_a_crash(house: House) -> None:
     )
     for query in deep:
         assert await house.code(query, timeout_s=20) in (
-            "", "syntax", "forbidden", "query_failed", "worker_died", "unknown_name", "out_of_memory", "deadline",
-        )  # fmt: skip
+            "",
+            "syntax",
+            "forbidden",
+            "query_failed",
+            "worker_died",
+            "unknown_name",
+            "out_of_memory",
+            "deadline",
+        )
         assert await house.code("SELECT 1") == ""
 
 

@@ -33,10 +33,21 @@ async def test_every_type_has_a_spelling(house: House) -> None:
     """Values that JSON cannot hold come as text."""
     query = """SELECT 1::HUGEINT << 100, 'nan'::DOUBLE, 1.50::DECIMAL(9, 2), DATE '2026-01-02', INTERVAL 90 SECOND,
       'ab'::BLOB, [1, NULL], {'a': true}, MAP {1: 'x'}, NULL, '00000000-0000-0000-0000-000000000001'::UUID"""
-    assert await house.rows(query) == [[
-        "1267650600228229401496703205376", "nan", "1.50", "2026-01-02", "0:01:30",
-        "YWI=", [1, None], {"a": True}, {"1": "x"}, None, "00000000-0000-0000-0000-000000000001",
-    ]]  # fmt: skip
+    assert await house.rows(query) == [
+        [
+            "1267650600228229401496703205376",
+            "nan",
+            "1.50",
+            "2026-01-02",
+            "0:01:30",
+            "YWI=",
+            [1, None],
+            {"a": True},
+            {"1": "x"},
+            None,
+            "00000000-0000-0000-0000-000000000001",
+        ]
+    ]
 
 
 async def test_csv_is_what_a_reader_of_csv_expects(house: House) -> None:
@@ -58,8 +69,13 @@ async def test_arrow_has_types(house: House) -> None:
     assert (row["id"], row["attempt"], row["gpus"], row["nodes"], row["is_array"]) == ("2", 2, 1.0, ["n2"], False)
     assert row["submitted_at"].isoformat().startswith("2026-01-01T01:06:40")
     assert [column["type"] for column in head["columns"]] == [
-        "VARCHAR", "UINTEGER", "DOUBLE", "VARCHAR[]", "TIMESTAMP", "BOOLEAN",
-    ]  # fmt: skip
+        "VARCHAR",
+        "UINTEGER",
+        "DOUBLE",
+        "VARCHAR[]",
+        "TIMESTAMP",
+        "BOOLEAN",
+    ]
     _, array = await as_arrow(
         house, "SELECT 'a'::ENUM('a', 'b') AS e, 1::HUGEINT AS h, now() IS NOT NULL AS t, 1 AS \"q\"\"q\""
     )

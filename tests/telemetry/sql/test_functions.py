@@ -22,7 +22,7 @@ _NAMES = (
     "timetz_byte_comparable vertex_extract generate_subscripts is_histogram_other_bin current_role session_user "
     "current_user user assert_true"
 )
-LEFT_OUT_NAMES = frozenset(_NAMES.split()) | {"is distinct from", "is not distinct from"}  # fmt: skip
+LEFT_OUT_NAMES = frozenset(_NAMES.split()) | {"is distinct from", "is not distinct from"}
 
 
 def installed() -> set[str]:

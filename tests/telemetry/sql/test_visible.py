@@ -105,7 +105,13 @@ def test_every_table_whole(projects: bool) -> None:
 
 def test_own_jobs_are_all_there() -> None:
     """Not less than is theirs: jobs of the project by any of its users, and own ones without a project."""
-    world = [Plan(0, 0, True, "done"), Plan(0, 1, True, "runs"), Plan(0, 0, False, "done"), Plan(0, 1, False, "runs"), Plan(1, 0, True, "done")]  # fmt: skip
+    world = [
+        Plan(0, 0, True, "done"),
+        Plan(0, 1, True, "runs"),
+        Plan(0, 0, False, "done"),
+        Plan(0, 1, False, "runs"),
+        Plan(1, 0, True, "done"),
+    ]
     for projects, count in ((True, 3), (False, 2)):
         seen = Seen(world, Salts(), member(MINE, projects=projects))
         rows = json.loads(

@@ -89,12 +89,17 @@ def warehouse_of(directory: Path, plans: list[Plan], salts: Salts) -> Path:
 def _batch(plans: list[Plan], ids: list[str], salts: Salts, n: int, second: int) -> SampleBatch:
     gpus = [
         GpuSample(
-            uuid=f"GPU-n{place}-0", run=f"{job}.1", utilization_pct=10 + 7 * salts[plan.project], power_mw=int(job),
-            memory_used_mib=int(job), temperature_c=40 + salts[plan.project], sm_clock_mhz=1000 + salts[plan.project],
+            uuid=f"GPU-n{place}-0",
+            run=f"{job}.1",
+            utilization_pct=10 + 7 * salts[plan.project],
+            power_mw=int(job),
+            memory_used_mib=int(job),
+            temperature_c=40 + salts[plan.project],
+            sm_clock_mhz=1000 + salts[plan.project],
         )
         for place, (plan, job) in enumerate(zip(plans, ids, strict=True))
         if plan.fate != "waits"
-    ]  # fmt: skip
+    ]
     uses = [RunUse(uuid=gpu.uuid, run=gpu.run, memory_mib=gpu.memory_used_mib) for gpu in gpus]
     resources = [RunResources(run=gpu.run, cpu_ms=gpu.memory_used_mib + n) for gpu in gpus]
     return SampleBatch(
@@ -121,12 +126,25 @@ def _live(story: Story, n: int, plan: Plan, job: str, salt: int, other: str) -> 
     story.at(
         10 + n,
         ev.JobSubmitted(
-            cause="cmd:1", job=job, name=f"{word}-job", queue="research", user=user(plan.project, salt, plan.user),
-            project=word if plan.named else "", request=Request(gpu_milli=1000), spec=spec, key=f"{word}-key",
+            cause="cmd:1",
+            job=job,
+            name=f"{word}-job",
+            queue="research",
+            user=user(plan.project, salt, plan.user),
+            project=word if plan.named else "",
+            request=Request(gpu_milli=1000),
+            spec=spec,
+            key=f"{word}-key",
         ),
-        ev.JobRejected(cause="cmd:2", command="c", code="no", message=f"{word} has no room", user=user(plan.project, salt, plan.user)),
+        ev.JobRejected(
+            cause="cmd:2",
+            command="c",
+            code="no",
+            message=f"{word} has no room",
+            user=user(plan.project, salt, plan.user),
+        ),
         offered(job),
-    )  # fmt: skip
+    )
     if plan.fate == "deferred":
         story.at(20 + n, ev.JobDeferred(cause="1.0", job=job, attempt=1, reason="claimed", holder=other))
         story.at(

@@ -27,8 +27,11 @@ async def test_a_statement_is_answered_and_refusals_name_what_was_expected(tmp_p
         assert now["estimate"]["gpu_hours"] == 5.0  # job 4 has held a GPU for an hour since the log's newest commit
         january = await ask(bus, "usage", month="2026-01", by="queue")
         assert [(line["key"], line["amount"]) for line in january["lines"]] == [
-            ("research", "3.00"), ("research", "5.00"), ("vision", "4.50"), ("vision", "2.50"),
-        ]  # fmt: skip
+            ("research", "3.00"),
+            ("research", "5.00"),
+            ("vision", "4.50"),
+            ("vision", "2.50"),
+        ]
         for request, code, told in (
             ({"month": "2026-13"}, "bad_request", "month: expected a month such as 2026-11"),
             ({"by": "colour"}, "bad_request", "Invalid enum value 'colour'"),

@@ -164,8 +164,9 @@ def test_elements_of_arrays_take_after_their_array() -> None:
     story.at(13, ev.JobSucceeded(cause="1.0", job="4_0", attempt=1))
     story.at(14, placed("4_1", n1=1))
     assert [(stay.job, stay.user, stay.queue) for stay in stays(story)] == [
-        ("4_0", "bob", "vision"), ("4_1", "bob", "vision"),
-    ]  # fmt: skip
+        ("4_0", "bob", "vision"),
+        ("4_1", "bob", "vision"),
+    ]
 
 
 def test_pools_say_what_a_model_counts_in_budgets() -> None:

@@ -56,10 +56,12 @@ def setting() -> Setting:
         return QueueEntry(path=path, settings=QueueSettings(budget=budget, preemption=calm))
 
     return Setting(
-        nodes=nodes, queues=(queue("lab", 9000), queue("lab/a"), queue("lab/b", 3000), queue("others", 500)),
+        nodes=nodes,
+        queues=(queue("lab", 9000), queue("lab/a"), queue("lab/b", 3000), queue("others", 500)),
         pools=(PoolEntry(pool="default", settings=PoolSettings(prices={"old": 400, "new": 1700})),),
-        restart_ns=30 * SECOND_NS + 1, notice_ns=20 * SECOND_NS + 7,
-    )  # fmt: skip
+        restart_ns=30 * SECOND_NS + 1,
+        notice_ns=20 * SECOND_NS + 7,
+    )
 
 
 def load(seed: int) -> list[TraceJob]:
@@ -67,12 +69,14 @@ def load(seed: int) -> list[TraceJob]:
     rng = Random(seed)
     return [
         TraceJob(
-            queue=rng.choice(("lab/a", "lab/b", "others")), submit_ns=rng.randrange(DAYS * 86_400 * SECOND_NS),
+            queue=rng.choice(("lab/a", "lab/b", "others")),
+            submit_ns=rng.randrange(DAYS * 86_400 * SECOND_NS),
             work_ns=rng.randrange(60 * SECOND_NS, rng.choice((1, 10, 40)) * 3600 * SECOND_NS),
-            request=request_of(rng.choice((1, 1, 2, 4, 8, 16))), slice_ns=rng.choice((0, 3600 * SECOND_NS)),
+            request=request_of(rng.choice((1, 1, 2, 4, 8, 16))),
+            slice_ns=rng.choice((0, 3600 * SECOND_NS)),
         )
         for _ in range(JOBS)
-    ]  # fmt: skip
+    ]
 
 
 def budgets(core: QueueCore, usage: UsageStore) -> Iterator[tuple[str, int, int]]:

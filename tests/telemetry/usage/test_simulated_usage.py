@@ -75,7 +75,10 @@ def test_clocks_that_step_by_hours_change_no_rule(seed: int, tmp_path: Path) -> 
     months = sorted({month_at(first).name, month_at(usage.as_of_ns).name})
     assert disagreements(log, statements(usage, months, PRICES), PRICES) == []
     elapsed = usage.as_of_ns - first
-    gpus = warehouse.rows("SELECT node, sum(held_milli * (coalesce(back_ns, ?) - begin_ns)::HUGEINT) FROM gpu_usage GROUP BY node", [usage.as_of_ns])  # fmt: skip
+    gpus = warehouse.rows(
+        "SELECT node, sum(held_milli * (coalesce(back_ns, ?) - begin_ns)::HUGEINT) FROM gpu_usage GROUP BY node",
+        [usage.as_of_ns],
+    )
     assert elapsed > 0 and all(
         0 <= held <= 4000 * elapsed for _, held in gpus
     )  # a simulated machine has 4 GPUs at most

@@ -135,12 +135,35 @@ from fairlead_schemas.wire.events.queue import (
 )
 
 QueueEvent = (
-    QueuesApplied | PoolConfigured | PoolRemoved | QueueConfigured | QueueRemoved | BudgetReached
-    | JobSubmitted | JobRejected | JobQueued | JobMoved | PriorityAged | JobDeferred | DeadlineMissed | JobOffered
-    | OfferWithdrawn | JobHeld | JobReleased | ReservationRequested | PreemptionRequested
-    | JobStopRequested | JobRequeued | JobSucceeded | JobFailed | JobCancelled | JobsRetired | CommandRejected
-    | CommandRepeated | QueueClockStepped
-)  # fmt: skip
+    QueuesApplied
+    | PoolConfigured
+    | PoolRemoved
+    | QueueConfigured
+    | QueueRemoved
+    | BudgetReached
+    | JobSubmitted
+    | JobRejected
+    | JobQueued
+    | JobMoved
+    | PriorityAged
+    | JobDeferred
+    | DeadlineMissed
+    | JobOffered
+    | OfferWithdrawn
+    | JobHeld
+    | JobReleased
+    | ReservationRequested
+    | PreemptionRequested
+    | JobStopRequested
+    | JobRequeued
+    | JobSucceeded
+    | JobFailed
+    | JobCancelled
+    | JobsRetired
+    | CommandRejected
+    | CommandRepeated
+    | QueueClockStepped
+)
 PlacerEvent = (
     NodeJoined | NodeChanged | NodeLost | NodeReturned | NodeDeclaredDead | NodeRemoved | NodeCordoned | NodeUncordoned | NodeDraining | NodeDrained
     | NodeTainted | NodeUntainted | NodeSuspected | NodeCleared | NodeQuarantined | NodeUnquarantined
@@ -153,9 +176,16 @@ PlacerEvent = (
     | AllocationReleased | ReportRejected | NodeCommandRejected | PlacerClockStepped
 )  # fmt: skip
 TelemetryEvent = (
-    IdlePoliciesSet | JobIdle | JobActive | JobExtended | LeaseShrunk | ReclaimSimulated | ReclaimRequested
-    | TelemetryCommandRejected | TelemetryClockStepped
-)  # fmt: skip
+    IdlePoliciesSet
+    | JobIdle
+    | JobActive
+    | JobExtended
+    | LeaseShrunk
+    | ReclaimSimulated
+    | ReclaimRequested
+    | TelemetryCommandRejected
+    | TelemetryClockStepped
+)
 Event = QueueEvent | PlacerEvent | TelemetryEvent
 
 #: Which writer emits which types; a commit holding another's type is out of contract.

@@ -34,13 +34,30 @@ WithdrawReason = Literal[
     "order",  # others go before it now, and the placer has as many offers as it looks ahead over
 ]
 RequeueReason = Literal[
-    "retry", "oom", "gpu_memory", "node_lost", "node_rebooted", "gpu_fault", "drained", "preempted", "start_failed", "preflight", "exit_unknown",
+    "retry",
+    "oom",
+    "gpu_memory",
+    "node_lost",
+    "node_rebooted",
+    "gpu_fault",
+    "drained",
+    "preempted",
+    "start_failed",
+    "preflight",
+    "exit_unknown",
     "idle",
-]  # fmt: skip
+]
 FailReason = Literal[
-    "exit_code", "time_limit", "start_failed", "infrastructure", "element_failed", "dependency", "gpu_memory", "oom",
+    "exit_code",
+    "time_limit",
+    "start_failed",
+    "infrastructure",
+    "element_failed",
+    "dependency",
+    "gpu_memory",
+    "oom",
     "idle",
-]  # fmt: skip
+]
 
 #: Why the queue does not offer a job now.
 DeferReason = Literal[

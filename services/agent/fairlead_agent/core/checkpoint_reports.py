@@ -73,6 +73,14 @@ class CheckpointReports:
         self._reported_at[key] = now
         stopping = self._run_stop.stopping.get(key)
         noticed = noticed or (stopping is not None and stopping.is_answered_by(mark))
-        self._draft.report(CheckpointSeen(
-            n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, at_ns=mark.stamp, note=mark.note, noticed=noticed,
-        ))  # fmt: skip
+        self._draft.report(
+            CheckpointSeen(
+                n=self._draft.n,
+                job=key.job,
+                attempt=key.attempt,
+                rank=key.rank,
+                at_ns=mark.stamp,
+                note=mark.note,
+                noticed=noticed,
+            )
+        )

@@ -268,10 +268,19 @@ class Ledger:
         # After the reports: the phase already has what they say.
         for run in self.runs.values():
             yield Accepted(
-                job=run.key.job, attempt=run.key.attempt, rank=run.key.rank, epoch=run.epoch,
-                stop_after_ns=run.stop_after_ns, gpus=run.gpus, grace_ns=run.grace_ns, instances=run.instances, checkpoint=run.checkpoint,
-                saved=run.saved, phase=run.phase, began_ns=run.began_ns,
-            )  # fmt: skip
+                job=run.key.job,
+                attempt=run.key.attempt,
+                rank=run.key.rank,
+                epoch=run.epoch,
+                stop_after_ns=run.stop_after_ns,
+                gpus=run.gpus,
+                grace_ns=run.grace_ns,
+                instances=run.instances,
+                checkpoint=run.checkpoint,
+                saved=run.saved,
+                phase=run.phase,
+                began_ns=run.began_ns,
+            )
         for (gpu, code), boot_id in self.ailing.items():
             yield Ailing(gpu=gpu, code=code, boot_id=boot_id)
         if self.cut:

@@ -55,9 +55,15 @@ class Reconciler:
     """Desired state, journal and runs of one node, and the lease that lets it start anything."""
 
     def __init__(
-        self, ledger: Ledger, *, fence_ns: int, now: int, grace_ns: int = FENCE_GRACE_NS, renewed: int | None = None,
+        self,
+        ledger: Ledger,
+        *,
+        fence_ns: int,
+        now: int,
+        grace_ns: int = FENCE_GRACE_NS,
+        renewed: int | None = None,
         start_ns: int = START_NS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`grace_ns`: of runs that a fence ends; `renewed`: the lease of an earlier process (`PlacerLease`); `start_ns`: how
         long an order may take to begin."""
         self.ledger = ledger
@@ -173,7 +179,7 @@ class Reconciler:
 
     def exited(
         self, key: RunKey, exit: Exit, clean: bool, at_ns: int, mark: CheckpointMark | None = None, *, now: int = 0
-    ) -> Step:  # fmt: skip
+    ) -> Step:
         """Record that a run has ended at `now` (0: the time is unknown).
 
         `clean`: there is evidence that its devices are free; `mark`: its last report that its work is saved.
@@ -317,6 +323,8 @@ class Reconciler:
         return run.phase == "running" and bool(run.began_ns) and run.ran_ns(now) < order.ran_ns
 
     def _introduce(self, inventory: Inventory, *, plan: int = 0, failure: str = "") -> None:
-        self._draft.report(InventorySeen(
-            n=self._draft.n, boot_id=self.ledger.boot_id, inventory=inventory, plan=plan, failure=failure[:1000]
-        ))  # fmt: skip
+        self._draft.report(
+            InventorySeen(
+                n=self._draft.n, boot_id=self.ledger.boot_id, inventory=inventory, plan=plan, failure=failure[:1000]
+            )
+        )

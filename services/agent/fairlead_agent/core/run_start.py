@@ -24,10 +24,19 @@ class RunStart:
         lease is back, or a newer desired state is here."""
         if not may_begin and not order.stop:
             return
-        self._draft.record(Accepted(
-            job=order.job, attempt=order.attempt, rank=order.rank, epoch=order.epoch, gpus=order.gpus, grace_ns=order.grace_ns,
-            instances=order.instances, stop_after_ns=order.stop_after_ns, checkpoint=order.checkpoint,
-        ))  # fmt: skip
+        self._draft.record(
+            Accepted(
+                job=order.job,
+                attempt=order.attempt,
+                rank=order.rank,
+                epoch=order.epoch,
+                gpus=order.gpus,
+                grace_ns=order.grace_ns,
+                instances=order.instances,
+                stop_after_ns=order.stop_after_ns,
+                checkpoint=order.checkpoint,
+            )
+        )
         if order.stop:
             self._run_stop.never_began(key_of(order), "stopped", "was asked to stop before it was started", at_ns)
         else:
@@ -60,10 +69,17 @@ class RunStart:
         """Report once that a run has started, at `now` (0: the time was not observed)."""
         run = self._draft.ledger.runs.get(key)
         if run is not None and run.phase == "accepted":
-            self._draft.report(StartSeen(
-                n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, image=image[:IMAGE_CHARS_MAX], at_ns=at_ns,
-                boot_ns=now,
-            ))  # fmt: skip
+            self._draft.report(
+                StartSeen(
+                    n=self._draft.n,
+                    job=key.job,
+                    attempt=key.attempt,
+                    rank=key.rank,
+                    image=image[:IMAGE_CHARS_MAX],
+                    at_ns=at_ns,
+                    boot_ns=now,
+                )
+            )
 
     def resume(self, run: RunEntry, found: Found, at_ns: int) -> None:
         """Report what became of an open run while no agent was running."""

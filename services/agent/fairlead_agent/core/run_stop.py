@@ -100,8 +100,15 @@ class RunStop:
         self.stopping: dict[RunKey, Stopping] = {}
 
     def stop(
-        self, run: RunEntry, outcome: RunOutcome, reason: str, notice_ns: int, grace_ns: int, now: int, message: str = ""
-    ) -> None:  # fmt: skip
+        self,
+        run: RunEntry,
+        outcome: RunOutcome,
+        reason: str,
+        notice_ns: int,
+        grace_ns: int,
+        now: int,
+        message: str = "",
+    ) -> None:
         """Begin its end. Asked again while its notice runs, without one: the notice is over."""
         stopping = self.stopping.get(run.key)
         if stopping is not None:
@@ -168,19 +175,38 @@ class RunStop:
         self.end(key, outcome, Exit(message=message), True, at_ns, fault)
 
     def end(
-        self, key: RunKey, outcome: RunOutcome, exit: Exit, clean: bool, at_ns: int, fault: StartFault = "",
-        blames: int | None = None, now: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        key: RunKey,
+        outcome: RunOutcome,
+        exit: Exit,
+        clean: bool,
+        at_ns: int,
+        fault: StartFault = "",
+        blames: int | None = None,
+        now: int = 0,
+    ) -> None:
         """Report the end of a run at `now` (0: the time was not observed). `clean`: with evidence that its devices are free."""
         run = self._draft.ledger.runs.get(key)
         if run is None or not run.open:
             return  # an end is reported once
         self.stopping.pop(key, None)
-        self._draft.report(ExitSeen(
-            n=self._draft.n, job=key.job, attempt=key.attempt, rank=key.rank, outcome=outcome, exit_code=exit.code,
-            signal=exit.signal, message=exit.message[:1000], clean=clean, at_ns=at_ns, fault=fault, blames=blames,
-            ran_ns=run.ran_ns(now),
-        ))  # fmt: skip
+        self._draft.report(
+            ExitSeen(
+                n=self._draft.n,
+                job=key.job,
+                attempt=key.attempt,
+                rank=key.rank,
+                outcome=outcome,
+                exit_code=exit.code,
+                signal=exit.signal,
+                message=exit.message[:1000],
+                clean=clean,
+                at_ns=at_ns,
+                fault=fault,
+                blames=blames,
+                ran_ns=run.ran_ns(now),
+            )
+        )
 
     def clean(self, key: RunKey) -> None:
         """The devices of one that has ended are free now."""

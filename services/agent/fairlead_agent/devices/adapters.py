@@ -89,9 +89,12 @@ class Machine(NamedTuple):
 
 def _simulated(machine: Machine) -> Devices:
     return SimulatedDevices(
-        machine.node, machine.profile, kept=machine.directory / "simulated-mig.json", script=machine.simulation,
+        machine.node,
+        machine.profile,
+        kept=machine.directory / "simulated-mig.json",
+        script=machine.simulation,
         told=machine.directory / "simulated-gpus",
-    )  # fmt: skip
+    )
 
 
 def _recorded(machine: Machine) -> Devices:
@@ -135,9 +138,20 @@ def open_devices(name: str, machine: Machine) -> Devices:
 
 
 _PORT = (
-    "name", "simulated", "gpus", "inside", "labels", "environment", "sample", "health", "xids", "processes", "busy",
-    "cut", "close",
-)  # fmt: skip
+    "name",
+    "simulated",
+    "gpus",
+    "inside",
+    "labels",
+    "environment",
+    "sample",
+    "health",
+    "xids",
+    "processes",
+    "busy",
+    "cut",
+    "close",
+)
 
 
 def _installed(name: str) -> Callable[[Machine], Devices]:

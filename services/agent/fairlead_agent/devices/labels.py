@@ -10,7 +10,15 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 
 #: Family by compute capability times ten, as GPU feature discovery names them.
-_FAMILIES = ((100, "blackwell"), (90, "hopper"), (89, "ada-lovelace"), (80, "ampere"), (75, "turing"), (70, "volta"), (60, "pascal"))  # fmt: skip
+_FAMILIES = (
+    (100, "blackwell"),
+    (90, "hopper"),
+    (89, "ada-lovelace"),
+    (80, "ampere"),
+    (75, "turing"),
+    (70, "volta"),
+    (60, "pascal"),
+)
 
 
 STRATEGY_LABEL = "nvidia.com/mig.strategy"
@@ -94,17 +102,22 @@ def driver_labels(driver: str, cuda: int) -> dict[str, str]:
         major, minor, revision, *_ = [*driver.split("."), "", ""]
         labels |= {
             "nvidia.com/cuda.driver-version.full": driver,
-            "nvidia.com/cuda.driver-version.major": major, "nvidia.com/cuda.driver.major": major,
-            "nvidia.com/cuda.driver-version.minor": minor, "nvidia.com/cuda.driver.minor": minor,
-            "nvidia.com/cuda.driver-version.revision": revision, "nvidia.com/cuda.driver.rev": revision,
-        }  # fmt: skip
+            "nvidia.com/cuda.driver-version.major": major,
+            "nvidia.com/cuda.driver.major": major,
+            "nvidia.com/cuda.driver-version.minor": minor,
+            "nvidia.com/cuda.driver.minor": minor,
+            "nvidia.com/cuda.driver-version.revision": revision,
+            "nvidia.com/cuda.driver.rev": revision,
+        }
     if cuda:
         major, minor = str(cuda // 1000), str(cuda % 1000 // 10)
         labels |= {
             "nvidia.com/cuda.runtime-version.full": f"{major}.{minor}",
-            "nvidia.com/cuda.runtime-version.major": major, "nvidia.com/cuda.runtime.major": major,
-            "nvidia.com/cuda.runtime-version.minor": minor, "nvidia.com/cuda.runtime.minor": minor,
-        }  # fmt: skip
+            "nvidia.com/cuda.runtime-version.major": major,
+            "nvidia.com/cuda.runtime.major": major,
+            "nvidia.com/cuda.runtime-version.minor": minor,
+            "nvidia.com/cuda.runtime.minor": minor,
+        }
     return labels
 
 

@@ -95,11 +95,16 @@ class NvmlDevices:
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
         mig = bool(nvml_readings.mig(nvml, handle))
         return Gpu(
-            uuid=text(nvml.nvmlDeviceGetUUID(handle)), index=index, model=text(nvml.nvmlDeviceGetName(handle)),
-            memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20, compute_capability=major * 10 + minor,
-            numa=self._inside.numa[index] if self._inside.numa else -1, ecc=nvml_readings.ecc(nvml, handle), mig=mig,
+            uuid=text(nvml.nvmlDeviceGetUUID(handle)),
+            index=index,
+            model=text(nvml.nvmlDeviceGetName(handle)),
+            memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
+            compute_capability=major * 10 + minor,
+            numa=self._inside.numa[index] if self._inside.numa else -1,
+            ecc=nvml_readings.ecc(nvml, handle),
+            mig=mig,
             instances=nvml_readings.instances(nvml, handle) if mig else (),
-        )  # fmt: skip
+        )
 
     def _look_inside(self, sys: Path) -> NodeTopology:
         nvml = self._nvml
@@ -107,9 +112,12 @@ class NvmlDevices:
             self._ask(lambda h: text(nvml.nvmlDeviceGetPciInfo(h).busId), handle, "") for handle in self._handles
         ]
         return describe(
-            sys, machine.cpus(), [address_of(bus_id) for bus_id in bus_ids],
-            nvlinks=nvlinks(nvml, self._handles, bus_ids), pcie=pcie_levels(nvml, self._handles),
-        )  # fmt: skip
+            sys,
+            machine.cpus(),
+            [address_of(bus_id) for bus_id in bus_ids],
+            nvlinks=nvlinks(nvml, self._handles, bus_ids),
+            pcie=pcie_levels(nvml, self._handles),
+        )
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the GPUs in the driver's order."""
@@ -130,11 +138,17 @@ class NvmlDevices:
         mps = bool(pipe_directory(os.environ))
         cuda = nvml_readings.asked(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
         return {
-            **gpu_labels(self._gpus, self._machine, mig_capable=capable, clique=cliques.pop() if len(cliques) == 1 else "", mps=mps),
+            **gpu_labels(
+                self._gpus,
+                self._machine,
+                mig_capable=capable,
+                clique=cliques.pop() if len(cliques) == 1 else "",
+                mps=mps,
+            ),
             **driver_labels(text(nvml.nvmlSystemGetDriverVersion()), cuda),
             **inside_labels(self._inside),
             **({"fairlead/gpu-sharing": "mps" if mps else "time-slicing"} if self._gpus else {}),
-        }  # fmt: skip
+        }
 
     def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
         """Return the MPS variables that limit a share of a GPU."""
@@ -161,10 +175,14 @@ class NvmlDevices:
         number = self._ask(self._nvml.nvmlDeviceGetGpuInstanceId, part, None)
         return [
             GpuSample(
-                uuid=uuid, parent=gpu.uuid, run=run, memory_used_mib=self._used_mib(part), **memory(self._nvml, part),
+                uuid=uuid,
+                parent=gpu.uuid,
+                run=run,
+                memory_used_mib=self._used_mib(part),
+                **memory(self._nvml, part),
                 **({} if number is None else self._profiling.take(handle, uuid, int(number))),
             )
-        ]  # fmt: skip
+        ]
 
     def _sample(self, gpu: Gpu, handle: Any, run: str) -> GpuSample:
         nvml = self._nvml

@@ -72,10 +72,17 @@ def processes(nvml: Any, handle: Any, uuid: str, utilizations: Utilizations) -> 
 
 #: nvmlGpmMetricId_t, with the field of a sample and what the value is multiplied by: percent to thousandths, MiB/s to bytes/s.
 _METRICS: tuple[tuple[int, str, int], ...] = (
-    (1, "engine_permille", 10), (2, "sm_permille", 10), (3, "sm_occupancy_permille", 10), (5, "tensor_permille", 10),
-    (10, "dram_permille", 10), (11, "fp64_permille", 10), (12, "fp32_permille", 10), (13, "fp16_permille", 10),
-    (20, "pcie_tx_bytes_s", MIB), (21, "pcie_rx_bytes_s", MIB),
-)  # fmt: skip
+    (1, "engine_permille", 10),
+    (2, "sm_permille", 10),
+    (3, "sm_occupancy_permille", 10),
+    (5, "tensor_permille", 10),
+    (10, "dram_permille", 10),
+    (11, "fp64_permille", 10),
+    (12, "fp32_permille", 10),
+    (13, "fp16_permille", 10),
+    (20, "pcie_tx_bytes_s", MIB),
+    (21, "pcie_rx_bytes_s", MIB),
+)
 
 
 class _Pair(NamedTuple):

@@ -99,12 +99,25 @@ _PCIE_REPLAYS, _RECOVERY = 94, 230
 #: Nanoseconds for which clocks were held down, by power and by heat.
 _POWER_HELD, _HEAT_HELD = 74, 75
 _FIELDS = (
-    *_ECC, *_REMAPPED, _REMAP_PENDING, _REMAP_FAILED, *_NVLINK, _PCIE_REPLAYS, _RECOVERY, _POWER_HELD, _HEAT_HELD,
-)  # fmt: skip
+    *_ECC,
+    *_REMAPPED,
+    _REMAP_PENDING,
+    _REMAP_FAILED,
+    *_NVLINK,
+    _PCIE_REPLAYS,
+    _RECOVERY,
+    _POWER_HELD,
+    _HEAT_HELD,
+)
 #: nvmlDeviceGpuRecoveryAction_t; those that are not here are "other".
 _RECOVERIES: dict[int, Recovery] = {
-    0: "none", 1: "gpu_reset", 2: "node_reboot", 3: "drain_p2p", 4: "drain_and_reset", 7: "node_reboot",
-}  # fmt: skip
+    0: "none",
+    1: "gpu_reset",
+    2: "node_reboot",
+    3: "drain_p2p",
+    4: "drain_and_reset",
+    7: "node_reboot",
+}
 #: nvmlClocksEventReasons.
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN = 0, 1
 #: Members of a field's value, by nvmlValueType_t.
@@ -202,8 +215,11 @@ MIB, KB = 2**20, 1000
 _CLOCK_MEMORY, _PCIE_TX, _PCIE_RX = 2, 0, 1
 #: (field, its name): nvmlFieldId. Of NVLink, payload without protocol.
 _METER_FIELDS: tuple[tuple[int, str], ...] = (
-    (82, "memory_temperature_c"), (83, "energy_mj"), (138, "nvlink_tx_kib"), (139, "nvlink_rx_kib"),
-)  # fmt: skip
+    (82, "memory_temperature_c"),
+    (83, "energy_mj"),
+    (138, "nvlink_tx_kib"),
+    (139, "nvlink_rx_kib"),
+)
 _LINK_FIELDS = (138, 139)
 #: As the scope of a field of links: all of them together.
 _ALL_LINKS = 0xFFFFFFFF

@@ -28,8 +28,12 @@ Slowdown = Literal[
 ]
 #: {slowdown: its bit among NVML's reasons}
 SLOWDOWNS: dict[Slowdown, int] = {
-    "power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal": 0x20, "hw_thermal": 0x40, "hw_power_brake": 0x80,
-}  # fmt: skip
+    "power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+}
 #: What the driver asks for, in NVML's words.
 Recovery = Literal["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "other"]
 

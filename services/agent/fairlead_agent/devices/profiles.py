@@ -55,11 +55,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return the machine's GPUs, on a node of that name."""
         return tuple(
             Gpu(
-                uuid=simulated_uuid(node, index), index=index, model=self.product, memory_mib=self.memory_mib,
-                compute_capability=self.compute_capability, numa=numa, ecc=self.ecc,
+                uuid=simulated_uuid(node, index),
+                index=index,
+                model=self.product,
+                memory_mib=self.memory_mib,
+                compute_capability=self.compute_capability,
+                numa=numa,
+                ecc=self.ecc,
             )
             for index, numa in enumerate(self.numa)
-        )  # fmt: skip
+        )
 
     def labels(self, gpus: tuple[Gpu, ...], inside: NodeTopology) -> dict[str, str]:
         """GPU feature discovery's, and that they are simulated."""

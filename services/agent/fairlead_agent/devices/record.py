@@ -20,10 +20,16 @@ HEALTH_EVERY = 10
 
 
 def record(
-    devices: Devices, seconds: float, every_s: float, note: str,
-    *, mig: dict[str, tuple[MigTable, ...]], recorded_on: str,
-    clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
-) -> Recording:  # fmt: skip
+    devices: Devices,
+    seconds: float,
+    every_s: float,
+    note: str,
+    *,
+    mig: dict[str, tuple[MigTable, ...]],
+    recorded_on: str,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Recording:
     """Record these devices for `seconds`, a frame every `every_s`; at least one frame. A frame without a health query
     repeats the health of the previous frame.
     """
@@ -35,15 +41,25 @@ def record(
             health = tuple(devices.health())
         frames.append(
             Frame(
-                at_ms=int((clock() - start) * 1000) if frames else 0, samples=tuple(devices.sample({})), health=health,
-                processes=tuple(devices.processes()), xids=tuple(devices.xids()),
+                at_ms=int((clock() - start) * 1000) if frames else 0,
+                samples=tuple(devices.sample({})),
+                health=health,
+                processes=tuple(devices.processes()),
+                xids=tuple(devices.xids()),
             )
-        )  # fmt: skip
+        )
         sleep(max(0.0, start + len(frames) * every_s - clock()))
     return Recording(
-        version=VERSION, devices=devices.name, recorded_on=recorded_on, note=note, gpus=devices.gpus(),
-        inside=devices.inside(), labels=devices.labels(), mig=mig, frames=tuple(frames),
-    )  # fmt: skip
+        version=VERSION,
+        devices=devices.name,
+        recorded_on=recorded_on,
+        note=note,
+        gpus=devices.gpus(),
+        inside=devices.inside(),
+        labels=devices.labels(),
+        mig=mig,
+        frames=tuple(frames),
+    )
 
 
 def main(pynvml: Any = None) -> int:

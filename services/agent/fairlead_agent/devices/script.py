@@ -18,9 +18,19 @@ Amount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 Points = tuple[tuple[Seconds, Amount], ...]
 Measured = Literal[
-    "utilization_pct", "memory_used_mib", "power_mw", "temperature_c", "sm_clock_mhz", "memory_busy_pct",
-    "memory_temperature_c", "pcie_tx_bytes_s", "pcie_rx_bytes_s", "sm_permille", "tensor_permille", "dram_permille",
-]  # fmt: skip
+    "utilization_pct",
+    "memory_used_mib",
+    "power_mw",
+    "temperature_c",
+    "sm_clock_mhz",
+    "memory_busy_pct",
+    "memory_temperature_c",
+    "pcie_tx_bytes_s",
+    "pcie_rx_bytes_s",
+    "sm_permille",
+    "tensor_permille",
+    "dram_permille",
+]
 
 
 class BadScript(ValueError):

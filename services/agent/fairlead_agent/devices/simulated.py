@@ -32,9 +32,15 @@ class SimulatedDevices:
     simulated = True
 
     def __init__(
-        self, node: str, profile: str, clock: Callable[[], float] = time.monotonic, kept: Path | None = None,
-        *, script: Path | None = None, told: Path | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        node: str,
+        profile: str,
+        clock: Callable[[], float] = time.monotonic,
+        kept: Path | None = None,
+        *,
+        script: Path | None = None,
+        told: Path | None = None,
+    ) -> None:
         """`kept`: a file in which the played GPUs stay cut over restarts of the agent, as real ones do. `script`: what is
         played. `told`: a directory in which programs say what they use. Raises DevicesUnfit."""
         self.profile = profile_named(profile)
@@ -216,8 +222,20 @@ def _well(gpu: Gpu) -> GpuHealth:
     counts = 0 if gpu.ecc == "on" else None
     rows = 0 if gpu.compute_capability >= 80 else None
     return GpuHealth(
-        uuid=gpu.uuid, ecc_volatile_correctable=counts, ecc_volatile_uncorrectable=counts,
-        ecc_aggregate_correctable=counts, ecc_aggregate_uncorrectable=counts, rows_remapped=rows, rows_remapped_uncorrectable=rows,
-        remap_pending=None if rows is None else False, remap_failed=None if rows is None else False, slowdowns=(),
-        temperature_c=32, temperature_slowdown_c=90, pcie_width=16, pcie_width_max=16, pcie_replays=0, recovery="none",
-    )  # fmt: skip
+        uuid=gpu.uuid,
+        ecc_volatile_correctable=counts,
+        ecc_volatile_uncorrectable=counts,
+        ecc_aggregate_correctable=counts,
+        ecc_aggregate_uncorrectable=counts,
+        rows_remapped=rows,
+        rows_remapped_uncorrectable=rows,
+        remap_pending=None if rows is None else False,
+        remap_failed=None if rows is None else False,
+        slowdowns=(),
+        temperature_c=32,
+        temperature_slowdown_c=90,
+        pcie_width=16,
+        pcie_width_max=16,
+        pcie_replays=0,
+        recovery="none",
+    )

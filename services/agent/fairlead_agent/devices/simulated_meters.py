@@ -18,9 +18,15 @@ from fairlead_schemas.wire.samples import GpuSample
 IDLE_MIB = 4
 #: Thousandths per percent of utilisation.
 _PIPES = {
-    "engine_permille": 10, "sm_permille": 9, "sm_occupancy_permille": 4, "tensor_permille": 4, "dram_permille": 3,
-    "fp64_permille": 0, "fp32_permille": 1, "fp16_permille": 1,
-}  # fmt: skip
+    "engine_permille": 10,
+    "sm_permille": 9,
+    "sm_occupancy_permille": 4,
+    "tensor_permille": 4,
+    "dram_permille": 3,
+    "fp64_permille": 0,
+    "fp32_permille": 1,
+    "fp16_permille": 1,
+}
 #: Bytes per second and KiB per second at full use.
 _PCIE_BYTES_S, _NVLINK_KIB_S = 2_000_000_000, 20 << 20
 #: MHz of memory, idle and busy; a busy one is so many degrees warmer than the GPU.
@@ -31,12 +37,19 @@ def shown(gpu: Gpu, run: str, wave: float) -> dict[str, int]:
     """{field of a sample: value} of the first few numbers: idle, or high with a slow wave (-1 to 1) while a run holds it."""
     if not run:
         return {
-            "utilization_pct": 0, "memory_used_mib": IDLE_MIB, "power_mw": 55_000, "temperature_c": 32, "sm_clock_mhz": 210,
-        }  # fmt: skip
+            "utilization_pct": 0,
+            "memory_used_mib": IDLE_MIB,
+            "power_mw": 55_000,
+            "temperature_c": 32,
+            "sm_clock_mhz": 210,
+        }
     return {
-        "utilization_pct": round(88 + 8 * wave), "memory_used_mib": gpu.memory_mib * 3 // 5,
-        "power_mw": 250_000 + round(40_000 * wave), "temperature_c": 58 + round(6 * wave), "sm_clock_mhz": 1410,
-    }  # fmt: skip
+        "utilization_pct": round(88 + 8 * wave),
+        "memory_used_mib": gpu.memory_mib * 3 // 5,
+        "power_mw": 250_000 + round(40_000 * wave),
+        "temperature_c": 58 + round(6 * wave),
+        "sm_clock_mhz": 1410,
+    }
 
 
 def pipes(busy: int) -> dict[str, int]:
@@ -92,6 +105,11 @@ def _sample(gpu: Gpu, instance: MigInstance, run: str, told_mib: int, busy_pct: 
     size = int(found[1]) * 1024 if found else 0
     used = min(size, IDLE_INSTANCE_MIB + told_mib) if told_mib or not run else size * 3 // 5
     return GpuSample(
-        uuid=instance.uuid, parent=gpu.uuid, run=run, memory_used_mib=used, memory_free_mib=size - used, memory_reserved_mib=0,
+        uuid=instance.uuid,
+        parent=gpu.uuid,
+        run=run,
+        memory_used_mib=used,
+        memory_free_mib=size - used,
+        memory_reserved_mib=0,
         **pipes(busy_pct if run else 0),
-    )  # fmt: skip
+    )

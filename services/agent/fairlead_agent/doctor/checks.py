@@ -150,7 +150,12 @@ def bus(facts: MachineSetup) -> Iterator[Check]:
         return
     if not facts.bus:
         how = "with this node's own key" if facts.keyed else "with a token"
-        yield Check("bus", "ok" if facts.keyed else "warn", f"{facts.bus_url} answers, {how}", "" if facts.keyed else "a token may do everything: fairlead agent install, fairlead credentials add")  # fmt: skip
+        yield Check(
+            "bus",
+            "ok" if facts.keyed else "warn",
+            f"{facts.bus_url} answers, {how}",
+            "" if facts.keyed else "a token may do everything: fairlead agent install, fairlead credentials add",
+        )
     elif "does not know" in facts.bus:
         name = facts.node.name
         yield Check("bus", "FAIL", facts.bus, f"where the bus is kept: fairlead credentials add {name} --public KEY")
@@ -180,28 +185,68 @@ def engine(facts: MachineSetup) -> Iterator[Check]:
         return
     yield Check("docker", "ok", f"engine {found.version}, cgroup v{found.cgroup}, {'CDI' if found.cdi else 'no CDI'}")
     if not found.live_restore:
-        yield Check("docker live-restore", "warn", "off: a restart of the engine ends every container", 'put "live-restore": true into /etc/docker/daemon.json, then systemctl reload docker')  # fmt: skip
+        yield Check(
+            "docker live-restore",
+            "warn",
+            "off: a restart of the engine ends every container",
+            'put "live-restore": true into /etc/docker/daemon.json, then systemctl reload docker',
+        )
     yield from _gangs(facts.node, found)
     if not found.userns_remap and facts.node.gang_network != "host":
-        yield Check("docker userns", "warn", "no user namespaces: root in a container is root here", 'put "userns-remap": "default" into /etc/docker/daemon.json, and restart docker on the drained node')  # fmt: skip
+        yield Check(
+            "docker userns",
+            "warn",
+            "no user namespaces: root in a container is root here",
+            'put "userns-remap": "default" into /etc/docker/daemon.json, and restart docker on the drained node',
+        )
     if not found.seccomp:
-        yield Check("docker seccomp", "FAIL", "the engine filters no system calls", "start dockerd without --seccomp-profile=unconfined, on a kernel with seccomp")  # fmt: skip
+        yield Check(
+            "docker seccomp",
+            "FAIL",
+            "the engine filters no system calls",
+            "start dockerd without --seccomp-profile=unconfined, on a kernel with seccomp",
+        )
     if found.cgroup == "1":
-        yield Check("cgroup", "warn", "version 1: no pressure figures, and no limits for users", "boot with systemd.unified_cgroup_hierarchy=1")  # fmt: skip
+        yield Check(
+            "cgroup",
+            "warn",
+            "version 1: no pressure figures, and no limits for users",
+            "boot with systemd.unified_cgroup_hierarchy=1",
+        )
     hard = [each for each in found.missing_limits if each != "swap"]
     if hard:
-        yield Check("limits", "FAIL", f"the kernel gives the engine no {', '.join(hard)} limits", "enable these cgroup controllers, on the kernel's command line")  # fmt: skip
+        yield Check(
+            "limits",
+            "FAIL",
+            f"the kernel gives the engine no {', '.join(hard)} limits",
+            "enable these cgroup controllers, on the kernel's command line",
+        )
     if "swap" in found.missing_limits:
-        yield Check("limits", "warn", "swap is not counted in containers' memory limits", "boot with swapaccount=1, or swapoff -a")  # fmt: skip
+        yield Check(
+            "limits",
+            "warn",
+            "swap is not counted in containers' memory limits",
+            "boot with swapaccount=1, or swapoff -a",
+        )
     yield from _floor(facts.node, "runc", found.runc)
 
 
 def _gangs(node: NodeSetup, engine: EngineSetup) -> Iterator[Check]:
     """Check that containers of jobs on several machines can reach each other."""
     if node.gang_network == "host" and engine.userns_remap:
-        yield Check("docker gangs", "FAIL", "FAIRLEAD_GANG_NETWORK is host, and the engine remaps users, which keeps containers off the node's network", 'take "userns-remap" out of /etc/docker/daemon.json, or FAIRLEAD_GANG_NETWORK out of the settings')  # fmt: skip
+        yield Check(
+            "docker gangs",
+            "FAIL",
+            "FAIRLEAD_GANG_NETWORK is host, and the engine remaps users, which keeps containers off the node's network",
+            'take "userns-remap" out of /etc/docker/daemon.json, or FAIRLEAD_GANG_NETWORK out of the settings',
+        )
     elif node.gang_network == "bridge" and not node.address.startswith("127."):
-        yield Check("docker gangs", "warn", f"jobs on several nodes are sent to meet at {node.address}, where no container listens", "set FAIRLEAD_GANG_NETWORK=host (docs/how-to/multi-node.md explains what that opens)")  # fmt: skip
+        yield Check(
+            "docker gangs",
+            "warn",
+            f"jobs on several nodes are sent to meet at {node.address}, where no container listens",
+            "set FAIRLEAD_GANG_NETWORK=host (docs/how-to/multi-node.md explains what that opens)",
+        )
 
 
 def driver(facts: MachineSetup) -> Iterator[Check]:
@@ -211,7 +256,12 @@ def driver(facts: MachineSetup) -> Iterator[Check]:
     wanted, found = facts.node.devices == "nvml", facts.driver
     if not found.version:
         why = found.silent or "there is no NVIDIA driver"
-        yield Check("nvidia driver", "FAIL" if wanted else "ok", f"{why}{'' if wanted else ': the node has no GPUs'}", "install NVIDIA's driver, or --devices none" if wanted else "")  # fmt: skip
+        yield Check(
+            "nvidia driver",
+            "FAIL" if wanted else "ok",
+            f"{why}{'' if wanted else ': the node has no GPUs'}",
+            "install NVIDIA's driver, or --devices none" if wanted else "",
+        )
         return
     if not found.gpus:
         yield Check(
@@ -226,9 +276,19 @@ def driver(facts: MachineSetup) -> Iterator[Check]:
         return
     yield from _floor(facts.node, "toolkit", found.toolkit)
     if found.environment_opens is not False:
-        yield Check("nvidia toolkit", "FAIL", "a container gets any GPU by naming it in its environment", "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false")  # fmt: skip
+        yield Check(
+            "nvidia toolkit",
+            "FAIL",
+            "a container gets any GPU by naming it in its environment",
+            "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false",
+        )
     if found.unlinked and facts.engine is not None and facts.engine.by_systemd:
-        yield Check("nvidia devices", "warn", f"{', '.join(found.unlinked)} have no links in /dev/char: `systemctl daemon-reload` takes their GPUs from running containers", "nvidia-ctk system create-dev-char-symlinks --create-all, now and at each boot (a udev rule)")  # fmt: skip
+        yield Check(
+            "nvidia devices",
+            "warn",
+            f"{', '.join(found.unlinked)} have no links in /dev/char: `systemctl daemon-reload` takes their GPUs from running containers",
+            "nvidia-ctk system create-dev-char-symlinks --create-all, now and at each boot (a udev rule)",
+        )
 
 
 def _floor(node: NodeSetup, key: str, version: str, found: str = "") -> Iterator[Check]:
@@ -280,7 +340,12 @@ def processes(facts: MachineSetup) -> Iterator[Check]:
     elif facts.agent_runs:
         yield Check("agent", "ok", "runs")
     if facts.guard_runs is False:
-        yield Check("guard", "warn", "does not run: nothing ends this node's work when its agent is dead", "systemctl start fairlead-guard")  # fmt: skip
+        yield Check(
+            "guard",
+            "warn",
+            "does not run: nothing ends this node's work when its agent is dead",
+            "systemctl start fairlead-guard",
+        )
     elif facts.guard_runs:
         yield Check("guard", "ok", "runs")
     if facts.node.runtime == "process" and facts.agent_runs and facts.spawner_runs is False:
@@ -294,9 +359,23 @@ def kernel(facts: MachineSetup) -> Iterator[Check]:
     for name, (least, why) in KERNEL_LEAST.items():
         found = facts.kernel.get(name)
         if found is not None and found < least:
-            yield Check("kernel", "warn", f"{name} is {found}: {why}", f"echo '{name} = {least}' >> /etc/sysctl.d/60-fairlead.conf; sysctl --system")  # fmt: skip
+            yield Check(
+                "kernel",
+                "warn",
+                f"{name} is {found}: {why}",
+                f"echo '{name} = {least}' >> /etc/sysctl.d/60-fairlead.conf; sysctl --system",
+            )
 
 
 CHECKS: tuple[Judgement, ...] = (
-    python, settings, bus, modes, processes, engine, driver, disks, clock, kernel,
-)  # fmt: skip
+    python,
+    settings,
+    bus,
+    modes,
+    processes,
+    engine,
+    driver,
+    disks,
+    clock,
+    kernel,
+)

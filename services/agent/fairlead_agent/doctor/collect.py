@@ -40,17 +40,22 @@ def read(root: Path = Path("/")) -> MachineSetup:
     url = env.get("FAIRLEAD_NATS", DEFAULT_NATS)
     return MachineSetup(
         python=sys.version_info[:3],
-        settings_from=str(env_file), node=_node(settings, env), bad_setting=bad,
+        settings_from=str(env_file),
+        node=_node(settings, env),
+        bad_setting=bad,
         engine=engine() if settings is not None and settings.runtime == "docker" else None,
         driver=_driver() if settings is not None and settings.devices in ("nvml", "auto") else DriverSetup(),
-        disks=_disks(settings), clock_synchronised=_clock(),
-        bus=_bus(root, url, env) if settings is not None else "", bus_url=_shown(url),
-        keyed=bool(env.get(nkey.SETTING)), modes=_modes(root),
+        disks=_disks(settings),
+        clock_synchronised=_clock(),
+        bus=_bus(root, url, env) if settings is not None else "",
+        bus_url=_shown(url),
+        keyed=bool(env.get(nkey.SETTING)),
+        modes=_modes(root),
         agent_runs=_held(settings.directory / "lock") if settings else None,
         guard_runs=_held(settings.data / "guard.lock") if settings else None,
         spawner_runs=_held(settings.directory / "spawner.lock") if settings else None,
         kernel=_kernel(),
-    )  # fmt: skip
+    )
 
 
 def _settings(path: Path) -> tuple[Settings | None, str, dict[str, str]]:
@@ -71,9 +76,13 @@ def _node(settings: Settings | None, env: Mapping[str, str]) -> NodeSetup | None
     if settings is None:
         return None
     return NodeSetup(
-        settings.node, settings.runtime, settings.devices, env.get("FAIRLEAD_FLOORS", "").lower() == "note",
-        settings.address, settings.gang_network,
-    )  # fmt: skip
+        settings.node,
+        settings.runtime,
+        settings.devices,
+        env.get("FAIRLEAD_FLOORS", "").lower() == "note",
+        settings.address,
+        settings.gang_network,
+    )
 
 
 def _shown(url: str) -> str:

@@ -47,8 +47,10 @@ class Processes:
         self._found = {}
         spawned = _spawned(self._directory / SPAWNED)
         for process in [
-            *tagged(tag_prefix(lease.node, lease.incarnation)), *self._children(spawned), *_marked(spawned)
-        ]:  # fmt: skip
+            *tagged(tag_prefix(lease.node, lease.incarnation)),
+            *self._children(spawned),
+            *_marked(spawned),
+        ]:
             known = self._found.setdefault(process.run, [])
             if all(process.pid != each.pid for each in known):
                 known.append(process)

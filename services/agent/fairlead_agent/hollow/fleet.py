@@ -76,9 +76,11 @@ class HollowFleet:
         """Numbers for people who look at a running fleet."""
         nodes = self.nodes.values()
         return {
-            "nodes": len(nodes), "gpus": sum(node.shape.gpus for node in nodes),
-            "reported": sum(node.reported for node in nodes), "resends": sum(node.outbox.resends for node in nodes),
-        }  # fmt: skip
+            "nodes": len(nodes),
+            "gpus": sum(node.shape.gpus for node in nodes),
+            "reported": sum(node.reported for node in nodes),
+            "resends": sum(node.outbox.resends for node in nodes),
+        }
 
     async def open(self) -> None:
         """Subscribe, introduce every node, start playing."""
@@ -219,9 +221,13 @@ class HollowFleet:
                 for name in names[step::steps]:
                     node = self.nodes[name]
                     beat = Heartbeat(
-                        node=name, incarnation=node.incarnation, desired=node.desired, reported=node.reported,
-                        at=time.monotonic_ns(), wall_ns=time.time_ns(),
-                    )  # fmt: skip
+                        node=name,
+                        incarnation=node.incarnation,
+                        desired=node.desired,
+                        reported=node.reported,
+                        at=time.monotonic_ns(),
+                        wall_ns=time.time_ns(),
+                    )
                     await self.bus.publish(subjects.beat(name), encode(beat))
                 await asyncio.sleep(BEAT_STEP_S)
 

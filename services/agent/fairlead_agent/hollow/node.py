@@ -81,9 +81,10 @@ class HollowNode:
         return {
             order.spec_hash
             for order in desired.runs
-            if order.spec_hash and (order.job, order.attempt, order.rank) not in self.runs
+            if order.spec_hash
+            and (order.job, order.attempt, order.rank) not in self.runs
             and commands.named(order.spec_hash) is None
-        }  # fmt: skip
+        }
 
     def _is_news(self, desired: PlayedDesired) -> bool:
         return desired.incarnation == self.incarnation and desired.sequence > self.desired
@@ -130,8 +131,14 @@ class HollowNode:
         )
 
     def _start(
-        self, key: Key, order: PlayedOrder, commands: PlayedCommands, speed: float, at_ns: int, going: list[tuple[float, Key]]
-    ) -> None:  # fmt: skip
+        self,
+        key: Key,
+        order: PlayedOrder,
+        commands: PlayedCommands,
+        speed: float,
+        at_ns: int,
+        going: list[tuple[float, Key]],
+    ) -> None:
         job, attempt, rank = key
         if order.stop:
             self.runs[key] = 0
@@ -173,10 +180,18 @@ class HollowNode:
             self.held = {uuid: holder for uuid, holder in self.held.items() if holder != run}
         self.outbox.add(
             ExitSeen(
-                n=self._next(), job=job, attempt=attempt, rank=rank, outcome=outcome, exit_code=code, signal=signal,
-                message=message, clean=True, at_ns=at_ns,
+                n=self._next(),
+                job=job,
+                attempt=attempt,
+                rank=rank,
+                outcome=outcome,
+                exit_code=code,
+                signal=signal,
+                message=message,
+                clean=True,
+                at_ns=at_ns,
             )
-        )  # fmt: skip
+        )
 
     def _next(self) -> int:
         self.reported += 1
@@ -208,6 +223,11 @@ class HollowSamples:
             gpus += instance_samples(gpu, held, {}, fields["utilization_pct"])
         return encode_samples(
             SampleBatch(
-                node=self._node.name, incarnation=self._node.incarnation, n=self._n, at_ns=at_ns, gpus=gpus, simulated=True,
+                node=self._node.name,
+                incarnation=self._node.incarnation,
+                n=self._n,
+                at_ns=at_ns,
+                gpus=gpus,
+                simulated=True,
             )
-        )  # fmt: skip
+        )

@@ -88,9 +88,16 @@ def inventory(shape: Shape) -> Inventory:
     gpus, found, inside = _of_profile(shape) if shape.profile else _of_model(shape)
     labels = {**found, **shape.labels, **pool_labels(shape.pool), "fairlead/runtime": "hollow"}
     return Inventory(
-        gpus=gpus, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, labels=labels, runtime="hollow",
-        simulated=True, hostname=shape.node, inside=inside, taints=shape.taints,
-    )  # fmt: skip
+        gpus=gpus,
+        cpu_milli=shape.cpu_milli,
+        memory_mib=shape.memory_mib,
+        labels=labels,
+        runtime="hollow",
+        simulated=True,
+        hostname=shape.node,
+        inside=inside,
+        taints=shape.taints,
+    )
 
 
 def counted(before: Inventory, gpus: tuple[Gpu, ...]) -> Inventory:
@@ -112,11 +119,14 @@ def _of_model(shape: Shape) -> tuple[tuple[Gpu, ...], dict[str, str], NodeTopolo
     model = MODELS.get(shape.model, GpuModel(shape.model, 0, 0))
     gpus = tuple(
         Gpu(
-            uuid=simulated_uuid(shape.node, index), index=index, model=model.product, memory_mib=model.memory_mib,
+            uuid=simulated_uuid(shape.node, index),
+            index=index,
+            model=model.product,
+            memory_mib=model.memory_mib,
             compute_capability=model.compute_capability,
         )
         for index in range(shape.gpus)
-    )  # fmt: skip
+    )
     labels = {**gpu_labels(gpus, "hollow"), "fairlead/simulated": "true"}
     if shape.model:
         labels["fairlead/gpu-model"] = shape.model

@@ -174,8 +174,14 @@ class Daemons:
                 self._spawn(self._start(line, number, value, line.pieces.pop(number, "")))
             case "ended" if line.order.rank and number in line.seen and value.isdecimal():
                 order = line.order
-                call = DaemonEnded(job=order.job, attempt=order.attempt, epoch=order.epoch, rank=order.rank, id=number,
-                                   code=int(value) % 256)  # fmt: skip
+                call = DaemonEnded(
+                    job=order.job,
+                    attempt=order.attempt,
+                    epoch=order.epoch,
+                    rank=order.rank,
+                    id=number,
+                    code=int(value) % 256,
+                )
                 self._spawn(self._tell_end(line, call))
             case _:
                 pass

@@ -129,9 +129,13 @@ def _network(order: RunOrder, interface: str) -> dict[str, str]:
 
 def _torchrun(ranks: Ranks, order: RunOrder, address: str, port: str) -> dict[str, str]:
     return {
-        "PET_NNODES": str(len(ranks.slots)), "PET_NPROC_PER_NODE": str(ranks.here), "PET_NODE_RANK": str(ranks.node_rank),
-        "PET_MASTER_ADDR": address, "PET_MASTER_PORT": port, "PET_RDZV_ID": f"{order.job}.{order.attempt}",
-    }  # fmt: skip
+        "PET_NNODES": str(len(ranks.slots)),
+        "PET_NPROC_PER_NODE": str(ranks.here),
+        "PET_NODE_RANK": str(ranks.node_rank),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+        "PET_RDZV_ID": f"{order.job}.{order.attempt}",
+    }
 
 
 def _mpi(box: str, interface: str) -> dict[str, str]:
@@ -139,12 +143,20 @@ def _mpi(box: str, interface: str) -> dict[str, str]:
     that makes a session of its own would outlive its run. It may be root: the run's limits are Fairlead's to set."""
     agent, hosts = f"{box}/daemon.sh", f"{box}/hostfile"
     env = {
-        "OMPI_MCA_plm_rsh_agent": agent, "OMPI_MCA_plm_rsh_no_tree_spawn": "1", "OMPI_MCA_orte_leave_session_attached": "1",
-        "OMPI_MCA_orte_default_hostfile": hosts, "OMPI_MCA_orte_tag_output": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_MCA_plm_ssh_agent": agent, "PRTE_MCA_plm_ssh_no_tree_spawn": "1", "PRTE_MCA_prte_leave_session_attached": "1",
-        "PRTE_MCA_prte_default_hostfile": hosts, "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    }  # fmt: skip
+        "OMPI_MCA_plm_rsh_agent": agent,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "OMPI_MCA_orte_default_hostfile": hosts,
+        "OMPI_MCA_orte_tag_output": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_plm_ssh_agent": agent,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
+        "PRTE_MCA_prte_default_hostfile": hosts,
+        "PRTE_ALLOW_RUN_AS_ROOT": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
     if interface:
         env |= {f"OMPI_MCA_{layer}_tcp_if_include": interface for layer in ("oob", "btl")}
         env["PRTE_MCA_prte_if_include"] = interface

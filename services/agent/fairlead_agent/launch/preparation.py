@@ -47,9 +47,14 @@ class LaunchPreparation:
     """
 
     def __init__(
-        self, bus: Bus, node: str, directory: Path, *, may_start: Callable[[RunKey], bool],
+        self,
+        bus: Bus,
+        node: str,
+        directory: Path,
+        *,
+        may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._bus, self._node, self._directory = bus, node, directory / "launch"
         self._rendezvous = Rendezvous(bus, node, may_start)
         self._daemons = Daemons(bus, node, spawn)

@@ -19,9 +19,13 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
     """Everything that a placement may use, as it is now. Raises BadSetting where more CPUs are reserved than there are."""
     played = getattr(devices, "profile", None)  # a played machine has the profile's CPUs and memory
     labels = {
-        **devices.labels(), "kubernetes.io/hostname": machine.hostname(), **settings.admin.labels,
-        **pool_labels(settings.pool), "fairlead/runtime": runtime.name, "fairlead/devices": devices.name,
-    }  # fmt: skip
+        **devices.labels(),
+        "kubernetes.io/hostname": machine.hostname(),
+        **settings.admin.labels,
+        **pool_labels(settings.pool),
+        "fairlead/runtime": runtime.name,
+        "fairlead/devices": devices.name,
+    }
     gpus = devices.gpus()
     if injection := runtime.injection([gpu.uuid for gpu in gpus]):
         labels["fairlead/gpu-injection"] = injection
@@ -29,10 +33,14 @@ def inventory_of(settings: Settings, devices: Devices, runtime: Runtime) -> Inve
         gpus=gpus,
         cpu_milli=played.cpu_milli if played is not None else machine.cpu_milli(),
         memory_mib=played.node_memory_mib if played is not None else machine.memory_mib(),
-        labels=labels, runtime=runtime.name, simulated=devices.simulated,
-        address=settings.address, hostname=machine.hostname(), inside=devices.inside(),
+        labels=labels,
+        runtime=runtime.name,
+        simulated=devices.simulated,
+        address=settings.address,
+        hostname=machine.hostname(),
+        inside=devices.inside(),
         taints=settings.admin.taints,
-    )  # fmt: skip
+    )
     try:
         return without_reserved(inventory, settings.reserved)
     except BadReservation as error:
@@ -45,6 +53,12 @@ def place_of(settings: Settings, environment: Mapping[str, str], *, contained: b
     # Only ranks of gangs receive the interface: their containers may be on the node's network.
     theirs = contained and settings.gang_network == "bridge"
     return NodePlace(
-        settings.node, settings.address, environment, simulated, contained,
-        "" if theirs else interface_of(settings.address), boxes, BOX_IN_CONTAINER if contained else boxes,
-    )  # fmt: skip
+        settings.node,
+        settings.address,
+        environment,
+        simulated,
+        contained,
+        "" if theirs else interface_of(settings.address),
+        boxes,
+        BOX_IN_CONTAINER if contained else boxes,
+    )

@@ -72,9 +72,11 @@ class DrainedHook:
         self._keep(began)
         _exit_file(settings).unlink(missing_ok=True)
         env = {
-            "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "FAIRLEAD_NODE": settings.node,
-            "FAIRLEAD_DRAINED_BY": drained.setter, "FAIRLEAD_DRAINED_FOR": drained.reason,
-        }  # fmt: skip
+            "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            "FAIRLEAD_NODE": settings.node,
+            "FAIRLEAD_DRAINED_BY": drained.setter,
+            "FAIRLEAD_DRAINED_FOR": drained.reason,
+        }
         words = ["/bin/sh", "-c", WRAPPER, "sh", str(program), str(log_file(settings)), str(_exit_file(settings))]
         try:
             child = subprocess.Popen(words, env=env, cwd=directory, start_new_session=True, stdin=subprocess.DEVNULL)
@@ -84,9 +86,11 @@ class DrainedHook:
         identity = stat_identity(child.pid)
         self._keep(msgspec.structs.replace(began, process=(child.pid, identity[0] if identity else 0)))
         _log.warning(
-            "the node is drained: its program runs, and this agent ends until it is over", program=str(program),
-            drained_for=drained.reason, log=str(log_file(settings)),
-        )  # fmt: skip
+            "the node is drained: its program runs, and this agent ends until it is over",
+            program=str(program),
+            drained_for=drained.reason,
+            log=str(log_file(settings)),
+        )
 
     def _keep(self, now: Round) -> None:
         self.round = now

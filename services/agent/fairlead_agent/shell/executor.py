@@ -56,9 +56,19 @@ class StepExecutor:
     """
 
     def __init__(
-        self, core: Reconciler, journal: Journal, outbox: Outbox, link: PlacerLink, runtime: Runtime, devices: Devices,
-        starter: RunStarter, checkpoints: CheckpointWatcher, monitor: HealthMonitor, tasks: Tasks, results: InstructionResults,
-    ) -> None:  # fmt: skip
+        self,
+        core: Reconciler,
+        journal: Journal,
+        outbox: Outbox,
+        link: PlacerLink,
+        runtime: Runtime,
+        devices: Devices,
+        starter: RunStarter,
+        checkpoints: CheckpointWatcher,
+        monitor: HealthMonitor,
+        tasks: Tasks,
+        results: InstructionResults,
+    ) -> None:
         self._core, self._journal, self._outbox, self._link = core, journal, outbox, link
         self._runtime, self._devices, self._results, self._tasks = runtime, devices, results, tasks
         self._starter, self._checkpoints, self._monitor = starter, checkpoints, monitor

@@ -37,9 +37,15 @@ class GpuUseWatcher:
     """Watcher of the GPUs of one node, and of the runs on them. Emits RunOverShare for a run that uses more than its share."""
 
     def __init__(
-        self, core: Reconciler, runtime: Runtime, devices: Devices, *,
-        grace_ns: int, every_s: float, emit: Emit,
-    ) -> None:  # fmt: skip
+        self,
+        core: Reconciler,
+        runtime: Runtime,
+        devices: Devices,
+        *,
+        grace_ns: int,
+        every_s: float,
+        emit: Emit,
+    ) -> None:
         self._core, self._runtime, self._devices = core, runtime, devices
         self._guard = Guard(grace_ns)
         self._every_s = every_s
@@ -70,9 +76,15 @@ class GpuUseWatcher:
     def _tell(self, finding: ShareFinding) -> None:
         key = finding.share.key
         _log.warning(
-            "a run uses more GPU memory than its share", what=finding.what, job=key.job, attempt=key.attempt,
-            rank=key.rank, gpu=finding.share.gpu, used_mib=finding.used_mib, share_mib=finding.share.memory_mib,
-        )  # fmt: skip
+            "a run uses more GPU memory than its share",
+            what=finding.what,
+            job=key.job,
+            attempt=key.attempt,
+            rank=key.rank,
+            gpu=finding.share.gpu,
+            used_mib=finding.used_mib,
+            share_mib=finding.share.memory_mib,
+        )
         word = "stopped: it " if finding.what == "stop" else "warning: this run "
         write_note(self._runtime.output(key)[1], word + finding.message)
         if finding.what == "stop":
@@ -173,9 +185,15 @@ class GpuSampler:
                 continue
             self.batches += 1
             batch = SampleBatch(
-                node=self._node, incarnation=self._incarnation, n=self.batches, at_ns=time.time_ns(),
-                gpus=gpus, uses=self.uses(), resources=self.resources, simulated=self._devices.simulated,
-            )  # fmt: skip
+                node=self._node,
+                incarnation=self._incarnation,
+                n=self.batches,
+                at_ns=time.time_ns(),
+                gpus=gpus,
+                uses=self.uses(),
+                resources=self.resources,
+                simulated=self._devices.simulated,
+            )
             payload, whole = encode_fitting(batch)
             if not whole and not self.cut:
                 log.warning("sample is too large for the stream, sent without runs", bytes_max=PAYLOAD_BYTES_MAX)
@@ -186,11 +204,14 @@ class GpuSampler:
         """Return the GPU use of runs' processes as the driver reported it at the last look."""
         return [
             RunUse(
-                uuid=uuid, run=f"{key.job}.{key.attempt}", rank=key.rank, memory_mib=use.memory_mib,
+                uuid=uuid,
+                run=f"{key.job}.{key.attempt}",
+                rank=key.rank,
+                memory_mib=use.memory_mib,
                 utilization_pct=use.utilization_pct,
             )
             for (key, uuid), use in self._gpu_use.uses.items()
-        ]  # fmt: skip
+        ]
 
     async def _resources(self) -> list[RunResources]:
         programs = self._runtime.programs()

@@ -36,14 +36,25 @@ class MetricsFacts(NamedTuple):
         devices, sampler, monitor, ledger = self.devices, self.sampler, self.monitor, self.core.ledger
         taken = sampler.taken_s
         return NodeFacts(
-            node=self.settings.node, devices=devices.name, simulated=devices.simulated,
-            driver_version=devices.labels().get("nvidia.com/cuda.driver-version.full", ""), gpus=devices.gpus(),
-            samples=sampler.newest, age_s=None if taken is None else time.monotonic() - taken,
-            health={each.uuid: each for each in monitor.gpus}, xids=monitor.xids, holders=self._holders(),
-            uses=sampler.uses(), resources=sampler.resources, owners=self._owners(),
-            runs=Counter(run.phase for run in ledger.runs.values()), unconfirmed=ledger.reported - self.outbox.confirmed,
-            gate_closed=monitor.gate.closed, disk_full=self.journal.reserve.short, batches=sampler.batches,
-        )  # fmt: skip
+            node=self.settings.node,
+            devices=devices.name,
+            simulated=devices.simulated,
+            driver_version=devices.labels().get("nvidia.com/cuda.driver-version.full", ""),
+            gpus=devices.gpus(),
+            samples=sampler.newest,
+            age_s=None if taken is None else time.monotonic() - taken,
+            health={each.uuid: each for each in monitor.gpus},
+            xids=monitor.xids,
+            holders=self._holders(),
+            uses=sampler.uses(),
+            resources=sampler.resources,
+            owners=self._owners(),
+            runs=Counter(run.phase for run in ledger.runs.values()),
+            unconfirmed=ledger.reported - self.outbox.confirmed,
+            gate_closed=monitor.gate.closed,
+            disk_full=self.journal.reserve.short,
+            batches=sampler.batches,
+        )
 
     def _holders(self) -> dict[str, list[Owner]]:
         """Return {UUID: runs that hold it, oldest first}. GPUs that an ended run may still occupy are its own until it is clean."""

@@ -160,9 +160,15 @@ class OutputShipper:
     async def _send(self, run: _Run, file: _File, data: bytes, *, last: bool) -> None:
         key = run.key
         piece = OutputPiece(
-            job=key.job, attempt=key.attempt, rank=key.rank, stream=file.stream, offset=file.offset, data=data,
-            at_ns=time.time_ns(), last=last,
-        )  # fmt: skip
+            job=key.job,
+            attempt=key.attempt,
+            rank=key.rank,
+            stream=file.stream,
+            offset=file.offset,
+            data=data,
+            at_ns=time.time_ns(),
+            last=last,
+        )
         self.bytes_sent += len(data)
         await self._publish(run.subject, encode(piece))
 

@@ -76,9 +76,13 @@ class PlacerLink:
         ledger = self._core.ledger
         while True:
             beat = Heartbeat(
-                node=ledger.node, incarnation=ledger.incarnation, desired=self._core.taken, reported=ledger.reported,
-                at=boottime_ns(), wall_ns=time.time_ns(),
-            )  # fmt: skip
+                node=ledger.node,
+                incarnation=ledger.incarnation,
+                desired=self._core.taken,
+                reported=ledger.reported,
+                at=boottime_ns(),
+                wall_ns=time.time_ns(),
+            )
             await self._bus.publish(subjects.beat(ledger.node), encode(beat))
             await asyncio.sleep(self._settings.beat_s)
 

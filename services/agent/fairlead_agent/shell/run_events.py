@@ -42,11 +42,21 @@ class RunEventHandler:
     """Handler of all events of one node's runs. `directory`: the agent's own; `do` executes a step of the core."""
 
     def __init__(
-        self, core: Reconciler, journal: Journal, runtime: Runtime, output: OutputShipper, *,
-        sampler: GpuSampler, checkpoints: CheckpointWatcher, monitor: HealthMonitor, preparation: LaunchPreparation,
-        ender: RunEnder, directory: Path, do: Callable[[Step], None],
+        self,
+        core: Reconciler,
+        journal: Journal,
+        runtime: Runtime,
+        output: OutputShipper,
+        *,
+        sampler: GpuSampler,
+        checkpoints: CheckpointWatcher,
+        monitor: HealthMonitor,
+        preparation: LaunchPreparation,
+        ender: RunEnder,
+        directory: Path,
+        do: Callable[[Step], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._core, self._journal, self._runtime, self._output = core, journal, runtime, output
         self._sampler, self._checkpoints, self._monitor = sampler, checkpoints, monitor
         self._preparation, self._ender, self._do, self._spawn = preparation, ender, do, spawn

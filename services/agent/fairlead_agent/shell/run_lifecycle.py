@@ -49,10 +49,18 @@ class RunStarter:
     """
 
     def __init__(
-        self, bus: Bus, runtime: Runtime, devices: Devices, place: NodePlace, preparation: LaunchPreparation,
-        checks: Checks, *, emit: Emit, may_start: Callable[[RunKey], bool],
+        self,
+        bus: Bus,
+        runtime: Runtime,
+        devices: Devices,
+        place: NodePlace,
+        preparation: LaunchPreparation,
+        checks: Checks,
+        *,
+        emit: Emit,
+        may_start: Callable[[RunKey], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._preparation = preparation
         self._checks = checks
         #: Parts of gangs that may start: their node was looked at.
@@ -171,9 +179,17 @@ class RunEnder:
     """Observer of the ends of one node's runs: output, GPUs and the node's health after them."""
 
     def __init__(
-        self, core: Reconciler, output: OutputShipper, devices: Devices, gpu_use: GpuUseWatcher, monitor: HealthMonitor,
-        guard_reports: GuardReports, *, emit: Emit, spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:  # fmt: skip
+        self,
+        core: Reconciler,
+        output: OutputShipper,
+        devices: Devices,
+        gpu_use: GpuUseWatcher,
+        monitor: HealthMonitor,
+        guard_reports: GuardReports,
+        *,
+        emit: Emit,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
         self._core, self._output, self._devices = core, output, devices
         self._gpu_use, self._monitor, self._guard_reports = gpu_use, monitor, guard_reports
         self._emit, self._spawn = emit, spawn

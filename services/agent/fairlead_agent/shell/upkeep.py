@@ -37,10 +37,18 @@ class LeaseKept:
         """Put it where the guard and the next agent look."""
         if self._renewed != renewed_ns:
             self._renewed, settings = renewed_ns, self._settings
-            self._file.write(Lease(
-                self._boot_id, settings.node, self._incarnation, self._runtime, renewed_ns,
-                settings.fence_ns, settings.fence_grace_ns, settings.fence_margin_ns,
-            ))  # fmt: skip
+            self._file.write(
+                Lease(
+                    self._boot_id,
+                    settings.node,
+                    self._incarnation,
+                    self._runtime,
+                    renewed_ns,
+                    settings.fence_ns,
+                    settings.fence_grace_ns,
+                    settings.fence_margin_ns,
+                )
+            )
 
     def close(self) -> None:
         """The file stays."""
@@ -51,8 +59,13 @@ class Upkeep:
     """Upkeep of the journal and of what runs write."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, output: OutputShipper, checkpoints: CheckpointWatcher, runtime: Runtime
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings,
+        journal: Journal,
+        output: OutputShipper,
+        checkpoints: CheckpointWatcher,
+        runtime: Runtime,
+    ) -> None:
         self._directory = str(settings.directory)
         self._journal, self._output, self._checkpoints = journal, output, checkpoints
         self._runtime = runtime

@@ -35,8 +35,18 @@ NS, MILLI = 1e9, 1000
 NODES_AT_ONCE = 32
 MINUTE_S, HOUR_S = 60.0, 3600.0
 _WAITS = (
-    1.0, 5.0, 15.0, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 4 * HOUR_S, 12 * HOUR_S, 24 * HOUR_S, 72 * HOUR_S,
-)  # fmt: skip
+    1.0,
+    5.0,
+    15.0,
+    MINUTE_S,
+    5 * MINUTE_S,
+    15 * MINUTE_S,
+    HOUR_S,
+    4 * HOUR_S,
+    12 * HOUR_S,
+    24 * HOUR_S,
+    72 * HOUR_S,
+)
 
 
 class EventCounters:
@@ -45,9 +55,12 @@ class EventCounters:
     def __init__(self, registry: CollectorRegistry, views: Views) -> None:
         self._views = views
         self._waits = Histogram(
-            "fairlead_admission_wait_seconds", "From a job's submit to the placement of its first attempt.", ["queue"],
-            buckets=_WAITS, registry=registry,
-        )  # fmt: skip
+            "fairlead_admission_wait_seconds",
+            "From a job's submit to the placement of its first attempt.",
+            ["queue"],
+            buckets=_WAITS,
+            registry=registry,
+        )
         self._preempted = Counter(
             "fairlead_preempted",
             "Attempts that ended by yielding, by the rule.",
@@ -130,21 +143,36 @@ def _queues(views: Views, rooms: list[PoolRoom]) -> Iterator[Metric]:
         "borrowed": ("used beyond the guarantee, where there is one", {d.path: d.borrowed.get("gpu", 0) for d in documents}),
     }  # fmt: skip
     for name, (words, milli) in amounts.items():
-        yield _gauge(f"fairlead_queue_{name}_gpus", f"GPUs {words}.", ["queue", "pool"], (
-            ((d.path, d.pool), milli[d.path] / MILLI) for d in documents
-        ))  # fmt: skip
-    yield _gauge("fairlead_queue_maximum_gpus", "GPUs that the queue may hold at most, where it sets a maximum.", ["queue", "pool"], (
-        ((d.path, d.pool), d.gpu_quota_milli / MILLI) for d in documents if d.gpu_quota_milli is not None
-    ))  # fmt: skip
-    yield _gauge("fairlead_pending_jobs", "Jobs and elements that wait, of the queue and those below.", ["queue", "pool"], (
-        ((d.path, d.pool), d.waiting) for d in documents
-    ))  # fmt: skip
-    yield _gauge("fairlead_running_jobs", "Jobs and elements that have a place, of the queue and those below.", ["queue", "pool"], (
-        ((d.path, d.pool), d.running) for d in documents
-    ))  # fmt: skip
-    yield _gauge("fairlead_queue_budget_used_ratio", "Part of the budget that was used when the queue last reported it.", ["queue", "pool"], (
-        ((d.path, d.pool), d.budget.percent_reached / 100) for d in documents if d.budget is not None
-    ))  # fmt: skip
+        yield _gauge(
+            f"fairlead_queue_{name}_gpus",
+            f"GPUs {words}.",
+            ["queue", "pool"],
+            (((d.path, d.pool), milli[d.path] / MILLI) for d in documents),
+        )
+    yield _gauge(
+        "fairlead_queue_maximum_gpus",
+        "GPUs that the queue may hold at most, where it sets a maximum.",
+        ["queue", "pool"],
+        (((d.path, d.pool), d.gpu_quota_milli / MILLI) for d in documents if d.gpu_quota_milli is not None),
+    )
+    yield _gauge(
+        "fairlead_pending_jobs",
+        "Jobs and elements that wait, of the queue and those below.",
+        ["queue", "pool"],
+        (((d.path, d.pool), d.waiting) for d in documents),
+    )
+    yield _gauge(
+        "fairlead_running_jobs",
+        "Jobs and elements that have a place, of the queue and those below.",
+        ["queue", "pool"],
+        (((d.path, d.pool), d.running) for d in documents),
+    )
+    yield _gauge(
+        "fairlead_queue_budget_used_ratio",
+        "Part of the budget that was used when the queue last reported it.",
+        ["queue", "pool"],
+        (((d.path, d.pool), d.budget.percent_reached / 100) for d in documents if d.budget is not None),
+    )
 
 
 def _idle(views: Views) -> Iterator[Metric]:
@@ -166,15 +194,24 @@ def _idle(views: Views) -> Iterator[Metric]:
 
 def _rooms(rooms: list[PoolRoom], nodes: Counts[tuple[str, ...]]) -> Iterator[Metric]:
     """`nodes`: {(pool, state): how many}."""
-    yield _gauge("fairlead_gpus", "GPUs by what may be done with them.", ["pool", "state"], (
-        ((room.pool, state), room.states[state]) for room in rooms for state in GPU_STATES
-    ))  # fmt: skip
-    yield _gauge("fairlead_gpus_fragmented", "Free GPUs on nodes that are not wholly free.", ["pool"], (
-        ((room.pool,), room.gpus_fragmented) for room in rooms
-    ))  # fmt: skip
-    yield _gauge("fairlead_gpus_largest_startable", "GPUs of the largest job that could start on one node now.", ["pool"], (
-        ((room.pool,), room.largest_on_one_node.gpus if room.largest_on_one_node else 0) for room in rooms
-    ))  # fmt: skip
+    yield _gauge(
+        "fairlead_gpus",
+        "GPUs by what may be done with them.",
+        ["pool", "state"],
+        (((room.pool, state), room.states[state]) for room in rooms for state in GPU_STATES),
+    )
+    yield _gauge(
+        "fairlead_gpus_fragmented",
+        "Free GPUs on nodes that are not wholly free.",
+        ["pool"],
+        (((room.pool,), room.gpus_fragmented) for room in rooms),
+    )
+    yield _gauge(
+        "fairlead_gpus_largest_startable",
+        "GPUs of the largest job that could start on one node now.",
+        ["pool"],
+        (((room.pool,), room.largest_on_one_node.gpus if room.largest_on_one_node else 0) for room in rooms),
+    )
     yield _gauge("fairlead_nodes", "Nodes by state.", ["pool", "state"], nodes.items())
 
 
@@ -215,9 +252,11 @@ class TelemetryCollector(Collector):
             "fairlead_samples_lost", "Batches of samples that never arrived.", [], [((), state.samples_lost)]
         )
         yield _counter(
-            "fairlead_samples_refused", "Batches of samples that telemetry has refused since its start.", ["reason"],
+            "fairlead_samples_refused",
+            "Batches of samples that telemetry has refused since its start.",
+            ["reason"],
             [((reason,), count) for reason, count in state.samples_refused.items()],
-        )  # fmt: skip
+        )
         # The library's own summaries have no quantiles, which are of no other type.
         name = "fairlead_sample_delay_seconds"
         delay = Metric(name, "From a node's clock into the warehouse, since telemetry's start.", "summary")
@@ -250,19 +289,25 @@ class Metrics:
     def __init__(self, views: Views, bus: Bus, readiness: Callable[[], Readiness]) -> None:
         self.registry = CollectorRegistry()
         self.decision_seconds = Histogram(
-            "fairlead_gateway_decision_seconds", "From a command's arrival to its decision in the log.",
-            buckets=_BUCKETS, registry=self.registry,
-        )  # fmt: skip
+            "fairlead_gateway_decision_seconds",
+            "From a command's arrival to its decision in the log.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
         self.commands = Gauge(
-            "fairlead_gateway_commands", "Commands by service: published, pending, waiting for a decision.",
-            ["service", "what"], registry=self.registry,
-        )  # fmt: skip
+            "fairlead_gateway_commands",
+            "Commands by service: published, pending, waiting for a decision.",
+            ["service", "what"],
+            registry=self.registry,
+        )
         folded = Gauge("fairlead_gateway_folded_sequence", "Log sequence of the views.", registry=self.registry)
         folded.set_function(lambda: views.sequence)
         self.refusals = Counter(
-            "fairlead_gateway_refusals", "Requests refused before a route saw them, by reason.",
-            ["reason"], registry=self.registry,
-        )  # fmt: skip
+            "fairlead_gateway_refusals",
+            "Requests refused before a route saw them, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.lag = Gauge(
             "fairlead_gateway_lag", "Commits that the views are behind the log's end.", registry=self.registry
         )

@@ -19,8 +19,11 @@ OTHERS = ("telemetry", "explainer")
 CLOCKED = ("queue", "placer", "telemetry")
 CLOCK_LAG_MS = 5_000
 _SILENT: dict[str, ConditionCode] = {
-    "queue": "queue_silent", "placer": "placer_silent", "telemetry": "telemetry_silent", "explainer": "explainer_silent",
-}  # fmt: skip
+    "queue": "queue_silent",
+    "placer": "placer_silent",
+    "telemetry": "telemetry_silent",
+    "explainer": "explainer_silent",
+}
 _STALLED: dict[str, ConditionCode] = {"queue": "queue_stalled", "placer": "placer_stalled"}
 
 

@@ -74,31 +74,60 @@ def job_document(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = 
     """Return one job as clients see it, its reason included."""
     used_ns = used(row, views.at_ns)
     return api.Job(
-        id=row.id, name=row.name, kind=row.kind, queue=row.queue, user=row.user, project=row.project, state=row.state,
-        attempt=row.attempt, priority=row.priority, reason=reason_of(views, row, now_ns, count_ahead=count_ahead),
-        nodes=[part.node for part in row.parts], gpus={part.node: list(part.gpus) for part in row.parts if part.gpus},
-        exit_code=_exit_code(row), submitted_at=rfc3339(row.submitted_ns), started_at=rfc3339_or_none(row.started_ns),
-        ended_at=rfc3339_or_none(row.ended_ns), sequence=views.sequence, spec=msgspec.Raw(views.jobs.spec_of(row)),
-        signal=row.signal, message=row.message, array=dict(row.elements) if row.elements is not None else None,
-        deadline=rfc3339_or_none(row.deadline_ns), deadline_missed=row.deadline_missed,
-        slice_seconds=row.slice_ns // SECOND_NS if row.slice_ns else None, used_seconds=used_ns // SECOND_NS,
+        id=row.id,
+        name=row.name,
+        kind=row.kind,
+        queue=row.queue,
+        user=row.user,
+        project=row.project,
+        state=row.state,
+        attempt=row.attempt,
+        priority=row.priority,
+        reason=reason_of(views, row, now_ns, count_ahead=count_ahead),
+        nodes=[part.node for part in row.parts],
+        gpus={part.node: list(part.gpus) for part in row.parts if part.gpus},
+        exit_code=_exit_code(row),
+        submitted_at=rfc3339(row.submitted_ns),
+        started_at=rfc3339_or_none(row.started_ns),
+        ended_at=rfc3339_or_none(row.ended_ns),
+        sequence=views.sequence,
+        spec=msgspec.Raw(views.jobs.spec_of(row)),
+        signal=row.signal,
+        message=row.message,
+        array=dict(row.elements) if row.elements is not None else None,
+        deadline=rfc3339_or_none(row.deadline_ns),
+        deadline_missed=row.deadline_missed,
+        slice_seconds=row.slice_ns // SECOND_NS if row.slice_ns else None,
+        used_seconds=used_ns // SECOND_NS,
         left_seconds=max(0, row.total_ns - used_ns) // SECOND_NS if row.total_ns else None,
-        after=[{"job": one.job, "state": one.state} for one in row.after], preempted=row.preempted,
-        preempted_for=_preempted_for(row), saved_at=rfc3339_or_none(row.saved_ns), saved_note=row.saved_note,
-        lost_seconds=row.lost_ns // SECOND_NS, idle=job_idle(row), extended_until=rfc3339_or_none(row.extended_until_ns), attempts=attempts_of(row),
-    )  # fmt: skip
+        after=[{"job": one.job, "state": one.state} for one in row.after],
+        preempted=row.preempted,
+        preempted_for=_preempted_for(row),
+        saved_at=rfc3339_or_none(row.saved_ns),
+        saved_note=row.saved_note,
+        lost_seconds=row.lost_ns // SECOND_NS,
+        idle=job_idle(row),
+        extended_until=rfc3339_or_none(row.extended_until_ns),
+        attempts=attempts_of(row),
+    )
 
 
 def attempts_of(row: JobRow) -> list[api.Attempt]:
     """Return the attempts before the newest one."""
     return [
         api.Attempt(
-            attempt=each.attempt, nodes=list(each.nodes), started_at=rfc3339_or_none(each.started_ns),
-            ended_at=rfc3339_or_none(each.ended_ns), reason=each.reason, exit_code=each.exit_code, signal=each.signal,
-            gpu_fault=each.gpu_fault, message=each.message,
+            attempt=each.attempt,
+            nodes=list(each.nodes),
+            started_at=rfc3339_or_none(each.started_ns),
+            ended_at=rfc3339_or_none(each.ended_ns),
+            reason=each.reason,
+            exit_code=each.exit_code,
+            signal=each.signal,
+            gpu_fault=each.gpu_fault,
+            message=each.message,
         )
         for each in row.attempts
-    ]  # fmt: skip
+    ]
 
 
 def used(row: JobRow, now_ns: int) -> int:
@@ -133,16 +162,33 @@ def _node(views: Views, row: NodeRow, keeper: str) -> api.Node:
     silent_s = views.silent_s(row.id)
     states = Counter(gpu_states(row, views.jobs, node_access(row, silent=silent_s > 0, keeper=keeper)))
     return api.Node(
-        id=row.id, state=node_state(row, silent=silent_s > 0), reason=row.reason or row.quarantine_reason or _rest(row), runtime=inventory.runtime, simulated=inventory.simulated,
-        address=inventory.address, hostname=inventory.hostname,
-        gpu_model=inventory.gpus[0].model if inventory.gpus else "", gpus=len(inventory.gpus),
-        gpus_free=states["free"], gpu_states=dict(states), cpu_milli=inventory.cpu_milli, cpu_milli_free=inventory.cpu_milli - cpu_milli,
-        memory_mib=inventory.memory_mib, memory_mib_free=inventory.memory_mib - memory_mib, labels=inventory.labels,
-        jobs=[run.rpartition(".")[0] for run in row.held], sequence=views.sequence, setter=row.setter,
-        taints=taints_of(row), faulted=dict(sorted(row.faulted.items())),
-        inside=topology_summary(inventory.inside), mig=mig_summary(inventory.gpus),
-        health=[_ailment(each) for each in row.ailments], blamed_by=list(row.blamed_by), silent_seconds=silent_s,
-    )  # fmt: skip
+        id=row.id,
+        state=node_state(row, silent=silent_s > 0),
+        reason=row.reason or row.quarantine_reason or _rest(row),
+        runtime=inventory.runtime,
+        simulated=inventory.simulated,
+        address=inventory.address,
+        hostname=inventory.hostname,
+        gpu_model=inventory.gpus[0].model if inventory.gpus else "",
+        gpus=len(inventory.gpus),
+        gpus_free=states["free"],
+        gpu_states=dict(states),
+        cpu_milli=inventory.cpu_milli,
+        cpu_milli_free=inventory.cpu_milli - cpu_milli,
+        memory_mib=inventory.memory_mib,
+        memory_mib_free=inventory.memory_mib - memory_mib,
+        labels=inventory.labels,
+        jobs=[run.rpartition(".")[0] for run in row.held],
+        sequence=views.sequence,
+        setter=row.setter,
+        taints=taints_of(row),
+        faulted=dict(sorted(row.faulted.items())),
+        inside=topology_summary(inventory.inside),
+        mig=mig_summary(inventory.gpus),
+        health=[_ailment(each) for each in row.ailments],
+        blamed_by=list(row.blamed_by),
+        silent_seconds=silent_s,
+    )
 
 
 def _rest(row: NodeRow) -> str:
@@ -154,18 +200,29 @@ def _rest(row: NodeRow) -> str:
 def _ailment(seen: HealthIssueRow) -> api.HealthIssue:
     meaning = meaning_of(seen.gpu, seen.code)
     return api.HealthIssue(
-        gpu=seen.gpu, code=seen.code, severity=meaning.severity, words=meaning.words, evidence=seen.evidence,
-        since=rfc3339(seen.since_ns), returns=meaning.returns,
-    )  # fmt: skip
+        gpu=seen.gpu,
+        code=seen.code,
+        severity=meaning.severity,
+        words=meaning.words,
+        evidence=seen.evidence,
+        since=rfc3339(seen.since_ns),
+        returns=meaning.returns,
+    )
 
 
 def window_document(views: Views, row: WindowRow) -> api.Maintenance:
     """Return the document of one maintenance window."""
     return api.Maintenance(
-        name=row.name, state="started" if row.started else "scheduled", nodes=list(row.nodes),
-        starts_at=rfc3339(row.starts_ns), ends_at=rfc3339(row.ends_ns), notice_seconds=row.notice_ns // SECOND_NS,
-        by=row.by, reason=row.reason, sequence=views.sequence,
-    )  # fmt: skip
+        name=row.name,
+        state="started" if row.started else "scheduled",
+        nodes=list(row.nodes),
+        starts_at=rfc3339(row.starts_ns),
+        ends_at=rfc3339(row.ends_ns),
+        notice_seconds=row.notice_ns // SECOND_NS,
+        by=row.by,
+        reason=row.reason,
+        sequence=views.sequence,
+    )
 
 
 def rollout_document(views: Views, row: RolloutRow) -> api.Rollout:
@@ -174,11 +231,20 @@ def rollout_document(views: Views, row: RolloutRow) -> api.Rollout:
     for node, step in sorted(row.nodes.items()):
         by_step.setdefault(step or "waiting", []).append(node)
     return api.Rollout(
-        name=row.name, state=row.state, nodes=by_step, budget_gpus=row.budget_gpus,
-        gpus_away=_gpus_away(views, row), nodes_max=row.nodes_max, want=list(row.want),
-        deadline_seconds=row.deadline_ns // SECOND_NS, stop_long=row.stop_long, started_at=rfc3339(row.started_ns),
-        by=row.by, reason=row.reason, sequence=views.sequence,
-    )  # fmt: skip
+        name=row.name,
+        state=row.state,
+        nodes=by_step,
+        budget_gpus=row.budget_gpus,
+        gpus_away=_gpus_away(views, row),
+        nodes_max=row.nodes_max,
+        want=list(row.want),
+        deadline_seconds=row.deadline_ns // SECOND_NS,
+        stop_long=row.stop_long,
+        started_at=rfc3339(row.started_ns),
+        by=row.by,
+        reason=row.reason,
+        sequence=views.sequence,
+    )
 
 
 def _gpus_away(views: Views, row: RolloutRow) -> int:

@@ -85,10 +85,17 @@ def render(sequence: int, envelope: Envelope) -> list[RenderedEvent]:
     for index, raw in enumerate(envelope.events):
         about = _about.decode(raw)
         out = ce.CloudEventOut(
-            specversion=ce.SPECVERSION, id=f"{sequence}.{index}", source=f"{ce.SOURCE_OUT}/{envelope.writer}",
-            type=ce.type_of(about.type), time=time, datacontenttype="application/json", sequence=str(sequence),
-            data=raw, cause=about.cause, subject=_subject(about),
-        )  # fmt: skip
+            specversion=ce.SPECVERSION,
+            id=f"{sequence}.{index}",
+            source=f"{ce.SOURCE_OUT}/{envelope.writer}",
+            type=ce.type_of(about.type),
+            time=time,
+            datacontenttype="application/json",
+            sequence=str(sequence),
+            data=raw,
+            cause=about.cause,
+            subject=_subject(about),
+        )
         rendered.append(RenderedEvent(index, about.job, encode(out)))
     return rendered
 
@@ -326,21 +333,40 @@ def routes(feed: EventFeed) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/events", summary="Events of the log as CloudEvents: a page, or with follow=1 a watch",
-        responses={200: {
-            "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}},
-                "text/event-stream": {"schema": {"type": "string"}},
-            },
-        }},
-    )  # fmt: skip
+        "/v1/events",
+        summary="Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        responses={
+            200: {
+                "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
+                "content": {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}},
+                    "text/event-stream": {"schema": {"type": "string"}},
+                },
+            }
+        },
+    )
     async def list_events(
         request: Request,
-        start: Annotated[str, Query(alias="from", json_schema_extra={"pattern": PLACE_PATTERN}, description="First sequence (page: default 1; watch: default now).")] = "",
-        follow: bool = False, job: str = "", limit: Limit = 100,
-        next: Annotated[str, Query(alias="continue", json_schema_extra={"pattern": PLACE_PATTERN}, description="The `next` of the page before.")] = "",
-    ) -> Response:  # fmt: skip
+        start: Annotated[
+            str,
+            Query(
+                alias="from",
+                json_schema_extra={"pattern": PLACE_PATTERN},
+                description="First sequence (page: default 1; watch: default now).",
+            ),
+        ] = "",
+        follow: bool = False,
+        job: str = "",
+        limit: Limit = 100,
+        next: Annotated[
+            str,
+            Query(
+                alias="continue",
+                json_schema_extra={"pattern": PLACE_PATTERN},
+                description="The `next` of the page before.",
+            ),
+        ] = "",
+    ) -> Response:
         if job and not is_job_id(job):
             raise bad_parameter("job", f'expected a job id such as "812", found "{job[:40]}"')
         resumed = request.headers.get("last-event-id", "") or next

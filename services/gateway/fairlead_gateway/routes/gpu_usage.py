@@ -38,9 +38,10 @@ def job_metrics_routes(bus: Bus, identities: Identities) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/jobs/{job}/metrics", summary="A job's GPUs over time, in equal steps; null where nothing was measured",
+        "/v1/jobs/{job}/metrics",
+        summary="A job's GPUs over time, in equal steps; null where nothing was measured",
         responses=answers_with("JobMetrics"),
-    )  # fmt: skip
+    )
     async def get_job_metrics(
         job: str, request: Request, begin: From = "", to: To = "", step: Step = "", attempt: Attempt = 0
     ) -> Response:
@@ -48,8 +49,13 @@ def job_metrics_routes(bus: Bus, identities: Identities) -> APIRouter:
         if not is_job_id(job):
             raise not_found("job", job[:80])
         wish = JobMetricsRequest(
-            caller=caller, job=job, attempt=attempt, from_ns=_moment("from", begin), to_ns=_moment("to", to), step_s=_step(step)
-        )  # fmt: skip
+            caller=caller,
+            job=job,
+            attempt=attempt,
+            from_ns=_moment("from", begin),
+            to_ns=_moment("to", to),
+            step_s=_step(step),
+        )
         return JsonResponse(msgspec.Raw(_checked_metrics(job, await query_telemetry(bus, "metrics", encode(wish)))))
 
     return router
@@ -95,9 +101,10 @@ def current_use_routes(bus: Bus, identities: Identities) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/use", summary="Current use of running jobs' GPUs, by the newest samples; null where unknown",
+        "/v1/use",
+        summary="Current use of running jobs' GPUs, by the newest samples; null where unknown",
         responses=answers_with("JobUses"),
-    )  # fmt: skip
+    )
     async def get_use(request: Request, jobs: Jobs) -> Response:
         caller = caller_of(identities, request)
         asked = encode(JobUseRequest(caller=caller, jobs=_ids(jobs)))
@@ -129,9 +136,10 @@ def usage_routes(bus: Bus) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/usage", summary="Who had how many GPU-hours of which model in a month, and what they cost",
+        "/v1/usage",
+        summary="Who had how many GPU-hours of which model in a month, and what they cost",
         responses=answers_with("UsageStatement"),
-    )  # fmt: skip
+    )
     async def get_usage(month: Month = "", by: By = "user") -> Response:
         if by not in BYS:
             raise bad_parameter("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')

@@ -123,9 +123,12 @@ def routes(verbs: IdleRoutes, views: Views) -> APIRouter:
     router = APIRouter()
 
     @router.post(
-        "/v1/jobs/{job}:extend", summary="Extend an idle job", operation_id="extend_job",
-        responses=answers_with("Job", "SubmitResult"), openapi_extra=body_schema("ExtendRequest", required=False),
-    )  # fmt: skip
+        "/v1/jobs/{job}:extend",
+        summary="Extend an idle job",
+        operation_id="extend_job",
+        responses=answers_with("Job", "SubmitResult"),
+        openapi_extra=body_schema("ExtendRequest", required=False),
+    )
     async def extend(job: str, request: Request) -> Response:
         return await verbs.extend(request, job)
 
@@ -138,16 +141,20 @@ def routes(verbs: IdleRoutes, views: Views) -> APIRouter:
         return JsonResponse(idle_document(views))
 
     @router.post(
-        "/v1/idle:apply", summary="Set the idle policies of several scopes, all or none", openapi_extra=body_schema("IdleFileWords"),
+        "/v1/idle:apply",
+        summary="Set the idle policies of several scopes, all or none",
+        openapi_extra=body_schema("IdleFileWords"),
         responses=answers_with("IdleApplied"),
-    )  # fmt: skip
+    )
     async def apply_idle(request: Request) -> Response:
         return await verbs.apply(request)
 
     @router.put(
-        "/v1/idle/{scope}", summary="Set the idle policies of a scope", responses=answers_with("IdleScope"),
+        "/v1/idle/{scope}",
+        summary="Set the idle policies of a scope",
+        responses=answers_with("IdleScope"),
         openapi_extra=body_schema("IdleScopeWords"),
-    )  # fmt: skip
+    )
     async def put_idle(scope: str, request: Request) -> Response:
         return await verbs.put(request, scope)
 

@@ -296,9 +296,13 @@ class OutputReader:
         if self._is_silent(lane):
             return None
         output_source = ReadOutput(
-            job=self._source.job, attempt=self._source.attempt, rank=lane.rank, stream=lane.stream, offset=offset,
+            job=self._source.job,
+            attempt=self._source.attempt,
+            rank=lane.rank,
+            stream=lane.stream,
+            offset=offset,
             bytes_max=min(size, 65536),
-        )  # fmt: skip
+        )
         subject = subjects.rpc_node(self._source.nodes[lane.rank], "output")
         try:
             return _piece.decode(await self._bus.request(subject, encode(output_source), timeout_s=AGENT_TIMEOUT_S))
@@ -357,15 +361,28 @@ def routes(views: Views, bus: Bus) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/jobs/{job}/logs", summary="A job's output", response_class=Response,
-        responses={200: {"description": "Lines as they were printed", "content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )  # fmt: skip
+        "/v1/jobs/{job}/logs",
+        summary="A job's output",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "Lines as they were printed",
+                "content": {"text/plain": {"schema": {"type": "string"}}},
+            }
+        },
+    )
     async def get_job_logs(
-        job: str, follow: bool = False, rank: Annotated[int | None, Query(ge=0)] = None,
-        stream: Annotated[str, Query(json_schema_extra={"enum": ["", *STREAMS]}, description="stdout or stderr; default both.")] = "",
+        job: str,
+        follow: bool = False,
+        rank: Annotated[int | None, Query(ge=0)] = None,
+        stream: Annotated[
+            str, Query(json_schema_extra={"enum": ["", *STREAMS]}, description="stdout or stderr; default both.")
+        ] = "",
         attempt: Annotated[int | None, Query(ge=1)] = None,
-        tail: Annotated[int, Query(ge=0, le=TAIL_LINES_MAX, description="Only so many last lines (and what follows).")] = 0,
-    ) -> Response:  # fmt: skip
+        tail: Annotated[
+            int, Query(ge=0, le=TAIL_LINES_MAX, description="Only so many last lines (and what follows).")
+        ] = 0,
+    ) -> Response:
         if stream and stream not in STREAMS:
             raise bad_parameter("stream", f'expected stdout or stderr, found "{stream[:20]}"')
         row = views.jobs.rows.get(job)

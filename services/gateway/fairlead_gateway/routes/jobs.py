@@ -129,17 +129,23 @@ def routes(verbs: JobRoutes) -> APIRouter:
         body = body_schema("CancelRequest" if verb == "cancel" else "EmptyRequest", required=False)
 
         @router.post(
-            f"/v1/jobs/{{job}}:{verb}", summary=f"{verb.capitalize()} a job", operation_id=f"{verb}_job",
-            responses=answers_with("Job", "SubmitResult"), openapi_extra=body,
-        )  # fmt: skip
+            f"/v1/jobs/{{job}}:{verb}",
+            summary=f"{verb.capitalize()} a job",
+            operation_id=f"{verb}_job",
+            responses=answers_with("Job", "SubmitResult"),
+            openapi_extra=body,
+        )
         async def act(job: str, request: Request) -> Response:
             return await verbs.job(request, job, verb)
 
     def add_node_verb(verb: str) -> None:
         @router.post(
-            f"/v1/nodes/{{node}}:{verb}", summary=f"{verb.capitalize()} a node", operation_id=f"{verb}_node",
-            responses=answers_with("Node", "SubmitResult"), openapi_extra=body_schema("NodeRequest", required=False),
-        )  # fmt: skip
+            f"/v1/nodes/{{node}}:{verb}",
+            summary=f"{verb.capitalize()} a node",
+            operation_id=f"{verb}_node",
+            responses=answers_with("Node", "SubmitResult"),
+            openapi_extra=body_schema("NodeRequest", required=False),
+        )
         async def act(node: str, request: Request) -> Response:
             return await verbs.node(request, node, verb)
 
@@ -149,9 +155,11 @@ def routes(verbs: JobRoutes) -> APIRouter:
         add_node_verb(verb)
 
     @router.post(
-        "/v1/jobs/{job}:move", summary="Move a waiting job to another queue",
-        responses=answers_with("Job", "SubmitResult"), openapi_extra=body_schema("MoveRequest"),
-    )  # fmt: skip
+        "/v1/jobs/{job}:move",
+        summary="Move a waiting job to another queue",
+        responses=answers_with("Job", "SubmitResult"),
+        openapi_extra=body_schema("MoveRequest"),
+    )
     async def move_job(job: str, request: Request) -> Response:
         return await verbs.move(request, job)
 

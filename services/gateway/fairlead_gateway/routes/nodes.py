@@ -171,16 +171,23 @@ def _add_verbs(router: APIRouter, verbs: NodeRoutes) -> None:
 
 
 def _add_verb(
-    router: APIRouter, of: str, verb: str, kind: str, title: str, wish: type[msgspec.Struct],
+    router: APIRouter,
+    of: str,
+    verb: str,
+    kind: str,
+    title: str,
+    wish: type[msgspec.Struct],
     act: Callable[[Request, str, str], Awaitable[Response]],
-) -> None:  # fmt: skip
+) -> None:
     parameter = of.partition("{")[2].rstrip("}")
 
     @router.post(
-        f"/v1/{of}:{verb}", summary=title, operation_id=f"{verb}_{kind}".replace("-", "_"),
+        f"/v1/{of}:{verb}",
+        summary=title,
+        operation_id=f"{verb}_{kind}".replace("-", "_"),
         responses=answers_with(kind.capitalize(), "SubmitResult"),
         openapi_extra=body_schema(wish.__name__, required=wish is not ReasonRequest),
-    )  # fmt: skip
+    )
     async def on_verb(name: Annotated[str, Path(alias=parameter)], request: Request) -> Response:
         return await _or_202(act(request, name, verb))
 
@@ -202,9 +209,11 @@ def _add_plans(router: APIRouter, verbs: NodeRoutes, views: Views) -> None:
         return JsonResponse(rollout_document(views, row))
 
     @router.post(
-        "/v1/rollouts", summary="Start a rollout", responses=answers_with("Rollout", "SubmitResult"),
+        "/v1/rollouts",
+        summary="Start a rollout",
+        responses=answers_with("Rollout", "SubmitResult"),
         openapi_extra=body_schema("RolloutRequest"),
-    )  # fmt: skip
+    )
     async def start_rollout(request: Request) -> Response:
         return await _or_202(verbs.start_rollout(request))
 
@@ -215,16 +224,20 @@ def _add_plans(router: APIRouter, verbs: NodeRoutes, views: Views) -> None:
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
     @router.post(
-        "/v1/maintenance", summary="Schedule a maintenance window", responses=answers_with("Maintenance", "SubmitResult"),
+        "/v1/maintenance",
+        summary="Schedule a maintenance window",
+        responses=answers_with("Maintenance", "SubmitResult"),
         openapi_extra=body_schema("MaintenanceRequest"),
-    )  # fmt: skip
+    )
     async def schedule_maintenance(request: Request) -> Response:
         return await _or_202(verbs.schedule(request))
 
     @router.post(
-        "/v1/maintenance/{name}:cancel", summary="Cancel a maintenance window", operation_id="cancel_maintenance",
+        "/v1/maintenance/{name}:cancel",
+        summary="Cancel a maintenance window",
+        operation_id="cancel_maintenance",
         openapi_extra=body_schema("ReasonRequest", required=False),
-    )  # fmt: skip
+    )
     async def cancel_window(name: str, request: Request) -> Response:
         return await _or_202(verbs.cancel_window(request, name))
 
@@ -233,8 +246,10 @@ def _add_plans(router: APIRouter, verbs: NodeRoutes, views: Views) -> None:
         return JsonResponse(breaker_document(views))
 
     @router.post(
-        "/v1/breaker:reset", summary="Reset the breaker", responses=answers_with("Breaker"),
+        "/v1/breaker:reset",
+        summary="Reset the breaker",
+        responses=answers_with("Breaker"),
         openapi_extra=body_schema("ReasonRequest", required=False),
-    )  # fmt: skip
+    )
     async def reset_breaker(request: Request) -> Response:
         return await _or_202(verbs.reset_breaker(request))

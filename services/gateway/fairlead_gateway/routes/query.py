@@ -131,8 +131,9 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
         queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
         user: Annotated[str, Query(description="One user or several, joined by commas.")] = "",
-        limit: Limit = LIMIT_DEFAULT, next: Continue = "",
-    ) -> Response:  # fmt: skip
+        limit: Limit = LIMIT_DEFAULT,
+        next: Continue = "",
+    ) -> Response:
         wanted = job_filter(views, state=state, queue=queue, user=user)
         before = _born(next)
         found = list(islice(_matching(views, wanted, before), limit + 1))
@@ -165,9 +166,10 @@ def _add_cluster(router: APIRouter, views: Views, past: HistoricalViews) -> None
         return JsonResponse(cluster_document(await past.views_at(at) if at else views))
 
     @router.get(
-        "/v1/map", summary="Every GPU and who holds it, and what pools have left; now or at a past moment",
+        "/v1/map",
+        summary="Every GPU and who holds it, and what pools have left; now or at a past moment",
         responses=answers_with("ClusterMap"),
-    )  # fmt: skip
+    )
     async def get_map(at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
         seen = await past.views_at(at) if at else views
         pools, racks = known_places(seen)
@@ -217,10 +219,14 @@ def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
                 "command", command, hint="not decided yet, never stored, or too old to be remembered; ask again"
             )
         found = api.CommandOutcome(
-            id=command, outcome="rejected" if outcome.code else "repeated" if outcome.repeated else "done",
-            job=outcome.job or None, code=outcome.code or None, message=outcome.message,
-            decided_at=outcome.sequence, sequence=views.sequence,
-        )  # fmt: skip
+            id=command,
+            outcome="rejected" if outcome.code else "repeated" if outcome.repeated else "done",
+            job=outcome.job or None,
+            code=outcome.code or None,
+            message=outcome.message,
+            decided_at=outcome.sequence,
+            sequence=views.sequence,
+        )
         return JsonResponse(found)
 
 
@@ -297,8 +303,11 @@ def cluster_document(views: Views) -> api.Cluster:
     """Return nodes, queues and job counts as of the views."""
     nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
     return api.Cluster(
-        sequence=views.sequence, at=rfc3339(views.at_ns) if views.at_ns else None, jobs=views.job_counts(),
+        sequence=views.sequence,
+        at=rfc3339(views.at_ns) if views.at_ns else None,
+        jobs=views.job_counts(),
         gpus=sum(node.gpus for node in nodes if node.state != "lost"),
-        gpus_free=sum(node.gpus_free for node in nodes), nodes=nodes,
+        gpus_free=sum(node.gpus_free for node in nodes),
+        nodes=nodes,
         queues=queue_documents(views, views.queues.existing()),
-    )  # fmt: skip
+    )

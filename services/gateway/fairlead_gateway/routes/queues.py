@@ -78,9 +78,13 @@ class QueueRoutes:
             raise _invalid(error) from None
         wish = body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""
         command = ApplyQueues(
-            id=self._asking.command_id(self._gate, head, "apply", *wish), user=head.user, pools=file.pools,
-            queues=file.queues, prune=prune, reclaim=reclaim,
-        )  # fmt: skip
+            id=self._asking.command_id(self._gate, head, "apply", *wish),
+            user=head.user,
+            pools=file.pools,
+            queues=file.queues,
+            prune=prune,
+            reclaim=reclaim,
+        )
         outcome = await self._send(command)
         if outcome is None:
             return self._asking.undecided(command)
@@ -88,10 +92,13 @@ class QueueRoutes:
         configured, removed, unchanged = outcome.applied or (0, 0, 0)
         return JsonResponse(
             QueueFileResult(
-                configured=configured, removed=removed, unchanged=unchanged, items=queue_documents(self._views, rows),
+                configured=configured,
+                removed=removed,
+                unchanged=unchanged,
+                items=queue_documents(self._views, rows),
                 sequence=self._views.sequence,
             )
-        )  # fmt: skip
+        )
 
     async def put(self, request: Request, path: str) -> Response:
         """Create one queue or replace its settings."""
@@ -105,9 +112,10 @@ class QueueRoutes:
         except InvalidQueues as error:
             raise _invalid(error) from None
         command = ApplyQueues(
-            id=self._asking.command_id(self._gate, head, "put", path, body.decode("latin-1")), user=head.user,
+            id=self._asking.command_id(self._gate, head, "put", path, body.decode("latin-1")),
+            user=head.user,
             queues=(QueueEntry(path=path, settings=settings),),
-        )  # fmt: skip
+        )
         row = self._views.queues.rows.get(path) if await self._send(command) is not None else None
         return self._asking.undecided(command) if row is None else JsonResponse(queue_document(self._views, row))
 
@@ -119,9 +127,10 @@ class QueueRoutes:
         if move_to and not is_queue_path(move_to):
             raise bad_parameter("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
         command = ApplyQueues(
-            id=self._asking.command_id(self._gate, head, "delete", path, move_to), user=head.user,
+            id=self._asking.command_id(self._gate, head, "delete", path, move_to),
+            user=head.user,
             remove=(QueueRemoval(path=path, move_to=move_to),),
-        )  # fmt: skip
+        )
         try:
             outcome = await self._send(command)
         except HttpError as refused:
@@ -139,9 +148,11 @@ class QueueRoutes:
         size = len(encode_command(command)) + 2
         if size > MESSAGE_BYTES_MAX:
             raise HttpError(
-                413, "too_large", f"the change has {size} bytes, at most {MESSAGE_BYTES_MAX} are taken",
+                413,
+                "too_large",
+                f"the change has {size} bytes, at most {MESSAGE_BYTES_MAX} are taken",
                 hint="apply it in parts, a file may name only some of the queues",
-            )  # fmt: skip
+            )
         return await self._asking.outcome(self._gate, command, refusal=queue_refusal)
 
 
@@ -164,9 +175,11 @@ def queue_routes(verbs: QueueRoutes) -> APIRouter:
     router = APIRouter()
 
     @router.post(
-        "/v1/queues:apply", summary="Apply a queue file", responses=answers_with("QueuesApplied"),
+        "/v1/queues:apply",
+        summary="Apply a queue file",
+        responses=answers_with("QueuesApplied"),
         openapi_extra=body_schema("QueueFileWords"),
-    )  # fmt: skip
+    )
     async def apply_queues(
         request: Request,
         prune: Annotated[bool, Query(description="Remove all queues and pools that the file does not name.")] = False,
@@ -177,9 +190,11 @@ def queue_routes(verbs: QueueRoutes) -> APIRouter:
         return await verbs.apply(request, prune=prune, reclaim=reclaim)
 
     @router.put(
-        "/v1/queues/{path:path}", summary="Create or change a queue", responses=answers_with("Queue"),
+        "/v1/queues/{path:path}",
+        summary="Create or change a queue",
+        responses=answers_with("Queue"),
         openapi_extra=body_schema("QueueWords"),
-    )  # fmt: skip
+    )
     async def put_queue(path: str, request: Request) -> Response:
         return await verbs.put(request, path)
 
@@ -210,9 +225,10 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         return answer
 
     @router.get(
-        "/v1/pools/{pool}/defrag", summary="Which runs would be moved so that big jobs start; nothing is done",
+        "/v1/pools/{pool}/defrag",
+        summary="Which runs would be moved so that big jobs start; nothing is done",
         responses=answers_with("Defrag"),
-    )  # fmt: skip
+    )
     async def get_pool_defrag(pool: str) -> Response:
         return JsonResponse((await ask(live, pool, AskDefrag(pool=pool))).defrag)
 
@@ -221,7 +237,7 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         summary="By which policy nodes are chosen, what is free and of use, and the largest jobs that could start; "
         "now or at a past moment",
         responses=answers_with("PoolPacking"),
-    )  # fmt: skip
+    )
     async def get_pool_packing(pool: str, at: At = "") -> Response:
         if not at:
             silent = tuple(node for node in live.nodes.rows if live.silent_s(node))

@@ -91,18 +91,34 @@ def maintenance_command(wish: MaintenanceRequest, command_id: str, user: str) ->
         raise invalid([FieldError(field="ends", message="expected either ends or duration")])
     ends_ns = _moment("ends", wish.ends) if wish.ends else starts_ns + duration("duration", wish.duration)
     return ScheduleMaintenance(
-        id=command_id, user=user, name=wish.name, starts_ns=starts_ns, ends_ns=ends_ns, nodes=tuple(wish.nodes),
-        selector=_selector(wish.selector), notice_ns=duration("notice", wish.notice), reason=wish.reason,
-    )  # fmt: skip
+        id=command_id,
+        user=user,
+        name=wish.name,
+        starts_ns=starts_ns,
+        ends_ns=ends_ns,
+        nodes=tuple(wish.nodes),
+        selector=_selector(wish.selector),
+        notice_ns=duration("notice", wish.notice),
+        reason=wish.reason,
+    )
 
 
 def rollout_command(wish: RolloutRequest, command_id: str, user: str) -> StartRollout:
     """Raises Refused (422) naming the field."""
     return StartRollout(
-        id=command_id, user=user, name=wish.name, budget_gpus=wish.budgetGpus, nodes=tuple(wish.nodes),
-        selector=_selector(wish.selector), every=wish.all, nodes_max=wish.nodesMax, want=_selector(wish.want),
-        deadline_ns=duration("deadline", wish.deadline), stop_long=wish.stopLong, reason=wish.reason,
-    )  # fmt: skip
+        id=command_id,
+        user=user,
+        name=wish.name,
+        budget_gpus=wish.budgetGpus,
+        nodes=tuple(wish.nodes),
+        selector=_selector(wish.selector),
+        every=wish.all,
+        nodes_max=wish.nodesMax,
+        want=_selector(wish.want),
+        deadline_ns=duration("deadline", wish.deadline),
+        stop_long=wish.stopLong,
+        reason=wish.reason,
+    )
 
 
 def _selector(labels: dict[str, str]) -> tuple[str, ...]:

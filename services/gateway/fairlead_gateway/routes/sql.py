@@ -156,10 +156,16 @@ def routes(sql: SqlRoutes) -> APIRouter:
     }
 
     @router.post(
-        "/v1/sql", summary="Query the warehouse: one statement that reads, over what the caller may see",
+        "/v1/sql",
+        summary="Query the warehouse: one statement that reads, over what the caller may see",
         openapi_extra=body_schema("SqlQueryRequest"),
-        responses={200: {"description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut, X-Fairlead-Left-Out where the tables lack some of the caller's", "content": contents}},
-    )  # fmt: skip
+        responses={
+            200: {
+                "description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut, X-Fairlead-Left-Out where the tables lack some of the caller's",
+                "content": contents,
+            }
+        },
+    )
     async def query_sql(
         request: Request, format: Annotated[str, Query(json_schema_extra={"enum": ["", *SQL_FORMATS]})] = ""
     ) -> Response:

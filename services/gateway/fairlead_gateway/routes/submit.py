@@ -300,9 +300,13 @@ class DryRunRoutes:
     """Answers the route. `clock` is wall time in ns."""
 
     def __init__(
-        self, views: Views, decisions: ResultWaiter, explaining: ExplainerClient, clock: Callable[[], int] = time.time_ns,
+        self,
+        views: Views,
+        decisions: ResultWaiter,
+        explaining: ExplainerClient,
+        clock: Callable[[], int] = time.time_ns,
         registries: Registries | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._views = views
         self._decisions = decisions
         self._explaining = explaining

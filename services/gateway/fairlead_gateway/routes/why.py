@@ -142,11 +142,17 @@ def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: ExplainerAnsw
     if told is not None:
         reason = with_explanation(reason, row, told, changes)
     return Why(
-        id=job, state=row.state, attempt=row.attempt, reason=reason if job == row.id else element_reason(row, reason), changes=changes,
+        id=job,
+        state=row.state,
+        attempt=row.attempt,
+        reason=reason if job == row.id else element_reason(row, reason),
+        changes=changes,
         note=f"what would change it is not known: {answer.message}" if answer.error and row.state in WAITING else "",
-        attempts=attempts_of(row), at=rfc3339(views.at_ns), changed_at=row.changed_seq,
+        attempts=attempts_of(row),
+        at=rfc3339(views.at_ns),
+        changed_at=row.changed_seq,
         sequence=views.sequence if told is None else answer.sequence,
-    )  # fmt: skip
+    )
 
 
 def _retired(found: bytes) -> dict[str, Any]:

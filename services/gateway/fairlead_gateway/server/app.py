@@ -39,11 +39,19 @@ table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;paddi
 td.n,th.n{text-align:right}code{background:#8882;padding:.1rem .3rem;border-radius:.2rem}"""
 
 _LINKS = (
-    ("/v1/jobs", "jobs"), ("/v1/nodes", "nodes"), ("/v1/queues", "queues"), ("/v1/pools", "pools"), ("/v1/cluster", "the whole cluster"),
+    ("/v1/jobs", "jobs"),
+    ("/v1/nodes", "nodes"),
+    ("/v1/queues", "queues"),
+    ("/v1/pools", "pools"),
+    ("/v1/cluster", "the whole cluster"),
     ("/v1/map", "every GPU and who holds it"),
-    ("/v1/events?from=1", "events"), ("/v1/schemas/job", "JSON Schema of a job file"), ("/openapi.json", "OpenAPI"),
-    ("/asyncapi.json", "AsyncAPI"), ("/metrics", "metrics"), ("/readyz", "readiness"),
-)  # fmt: skip
+    ("/v1/events?from=1", "events"),
+    ("/v1/schemas/job", "JSON Schema of a job file"),
+    ("/openapi.json", "OpenAPI"),
+    ("/asyncapi.json", "AsyncAPI"),
+    ("/metrics", "metrics"),
+    ("/readyz", "readiness"),
+)
 
 
 def render_index(views: Views) -> str:
@@ -96,9 +104,13 @@ def build_app(
     """The application behind the door. `hot`: (method, path) that the door answers itself. `readiness` returns the
     body of `/readyz`."""
     app = FastAPI(
-        title="Fairlead", version="1", docs_url=None, redoc_url=None, openapi_url=None,
+        title="Fairlead",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
         generate_unique_id_function=lambda route: route.name,
-    )  # fmt: skip
+    )
     routers = [_own_routes(folding, numbers, readiness), *routers]
     for router in routers:
         app.include_router(router, dependencies=[Depends(_only_known_parameters)])
@@ -132,17 +144,22 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
     ready = answers_with("Readiness")
 
     @router.get(
-        "/readyz", summary="Jobs are accepted and run; otherwise the conditions that hold",
+        "/readyz",
+        summary="Jobs are accepted and run; otherwise the conditions that hold",
         responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
-    )  # fmt: skip
+    )
     async def readyz() -> Response:
         body = readiness()
         return JsonResponse(body, status_code=200 if body.ready else 503)
 
     @router.get(
-        "/metrics", summary="Prometheus metrics", response_class=Response,
-        responses={200: {"description": "Prometheus text format", "content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )  # fmt: skip
+        "/metrics",
+        summary="Prometheus metrics",
+        response_class=Response,
+        responses={
+            200: {"description": "Prometheus text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        },
+    )
     async def get_metrics() -> Response:
         numbers.lag.set(max(0, folding.log_end - views.sequence))
         await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())

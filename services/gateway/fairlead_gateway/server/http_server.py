@@ -197,10 +197,21 @@ def make_server(app: Any, settings: HttpSettings, on_refusal: Callable[[str], No
     # uvicorn makes a protocol object per connection and gives it no way to reach its server, hence a class of its own.
     protocol = cast(type[_Connection], type("Connection", (_Connection,), {}))
     config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, loop="none", http=protocol, ws="none", lifespan="off",
-        access_log=False, log_config=None, server_header=False, date_header=False, timeout_graceful_shutdown=DRAIN_S,
-        timeout_keep_alive=KEEP_ALIVE_S, backlog=BACKLOG,
-    )  # fmt: skip
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="none",
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=DRAIN_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        backlog=BACKLOG,
+    )
     server = HttpServer(config, request_s=settings.request_s, connections_max=connections_max, on_refusal=on_refusal)
     protocol.owner = server
     return server
@@ -236,10 +247,13 @@ def _whole_answer(refused: HttpError) -> bytes:
 
 _OVER_BOUND = _whole_answer(
     HttpError(
-        503, "too_many_connections", "the gateway has as many connections as it takes", retry_after_s=5,
+        503,
+        "too_many_connections",
+        "the gateway has as many connections as it takes",
+        retry_after_s=5,
         hint="close connections that are not used; FAIRLEAD_HTTP_CONNECTIONS of the gateway sets the bound",
     )
-)  # fmt: skip
+)
 _TOO_LATE = _whole_answer(
     HttpError(408, "request_timeout", "the rest of the request did not arrive in time", hint="send the request again")
 )

@@ -42,10 +42,23 @@ _PUBLISHED: dict[str, Any] = {
 
 #: {first part of a path behind /v1: the tag of its operations}; of the rest it is "service".
 _TAGS = {
-    "jobs": "jobs", "use": "jobs", "events": "events", "nodes": "nodes", "rollouts": "nodes", "maintenance": "nodes",
-    "breaker": "nodes", "queues": "queues", "pools": "queues", "idle": "idle", "cluster": "cluster", "map": "cluster",
-    "usage": "usage", "sql": "usage", "commands": "service", "schemas": "service",
-}  # fmt: skip
+    "jobs": "jobs",
+    "use": "jobs",
+    "events": "events",
+    "nodes": "nodes",
+    "rollouts": "nodes",
+    "maintenance": "nodes",
+    "breaker": "nodes",
+    "queues": "queues",
+    "pools": "queues",
+    "idle": "idle",
+    "cluster": "cluster",
+    "map": "cluster",
+    "usage": "usage",
+    "sql": "usage",
+    "commands": "service",
+    "schemas": "service",
+}
 #: Operations that show a caller what is theirs; the others ask for no identity.
 _WITH_IDENTITY = frozenset({"query_sql", "cancel_sql", "get_job_metrics", "get_use"})
 
@@ -83,14 +96,18 @@ def install(app: FastAPI) -> None:
 
 def _document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
-        title=app.title, version=app.version, routes=app.routes, servers=[{"url": "/", "description": "This gateway"}],
+        title=app.title,
+        version=app.version,
+        routes=app.routes,
+        servers=[{"url": "/", "description": "This gateway"}],
         tags=[{"name": name} for name in dict.fromkeys(_TAGS.values())],
         description="Submit jobs, ask why. Every answer states the log sequence that it is true for. "
         "X-Fairlead-User names the caller and is believed; FAIRLEAD_IDENTITIES may ask for tokens where rows are shown.",
-    )  # fmt: skip
+    )
     document["components"] = {
-        "schemas": _schemas(), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-    }  # fmt: skip
+        "schemas": _schemas(),
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }
     document["paths"].setdefault("/v1/jobs", {})["post"] = _post_jobs()
     document["paths"].setdefault("/v1/jobs:dryrun", {})["post"] = _post_dryrun()
     document["paths"].setdefault("/v1/events", {})["post"] = _post_events()
@@ -154,11 +171,12 @@ def _header(name: str, description: str, bounds: dict[str, Any]) -> dict[str, An
 
 _HEADERS = [
     _header(
-        "Idempotency-Key", "Repeating a request under one key changes nothing more; bound to the user.",
+        "Idempotency-Key",
+        "Repeating a request under one key changes nothing more; bound to the user.",
         {"minLength": 1, "maxLength": KEY_CHARS_MAX, "pattern": r"^[!-~]([ -~]*[!-~])?$"},
     ),
     _header("X-Fairlead-User", f"Name of the caller; none: {DEFAULT_USER}.", {"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"}),
-]  # fmt: skip
+]
 
 
 def _one_or_list(schema: dict[str, Any], most: int) -> dict[str, Any]:
@@ -183,9 +201,12 @@ def _results(one: int) -> dict[str, Any]:
 def _post_jobs() -> dict[str, Any]:
     body = _one_or_list(_ref("JobSpec"), LIST_JOBS_MAX)
     return {
-        "summary": "Submit one job or a list of jobs", "operationId": "submit_jobs", "parameters": _HEADERS,
-        "requestBody": {"required": True, "content": _json(body)}, "responses": _results(201),
-    }  # fmt: skip
+        "summary": "Submit one job or a list of jobs",
+        "operationId": "submit_jobs",
+        "parameters": _HEADERS,
+        "requestBody": {"required": True, "content": _json(body)},
+        "responses": _results(201),
+    }
 
 
 def _post_dryrun() -> dict[str, Any]:
@@ -193,10 +214,12 @@ def _post_dryrun() -> dict[str, Any]:
     result = {"oneOf": [_ref("DryRun"), {"type": "array", "items": _ref("DryRun")}]}
     told = "What would become of them; one that would be refused is a problem (of a list: its entry is not valid)"
     return {
-        "summary": "Say what would become of one job or a list of jobs; nothing is sent", "operationId": "dryrun_job",
-        "parameters": _HEADERS[1:], "requestBody": {"required": True, "content": _json(body)},
+        "summary": "Say what would become of one job or a list of jobs; nothing is sent",
+        "operationId": "dryrun_job",
+        "parameters": _HEADERS[1:],
+        "requestBody": {"required": True, "content": _json(body)},
         "responses": {"200": {"description": told, "content": _json(result)}},
-    }  # fmt: skip
+    }
 
 
 def _post_events() -> dict[str, Any]:
@@ -205,6 +228,9 @@ def _post_events() -> dict[str, Any]:
         {"type": "array", "items": one, "minItems": 1, "maxItems": LIST_JOBS_MAX}, "application/cloudevents-batch+json"
     )
     return {
-        "summary": "Send CloudEvents: " + ", ".join(cloudevents.TYPES_IN), "operationId": "send_events",
-        "parameters": _HEADERS[1:], "requestBody": {"required": True, "content": content}, "responses": _results(201),
-    }  # fmt: skip
+        "summary": "Send CloudEvents: " + ", ".join(cloudevents.TYPES_IN),
+        "operationId": "send_events",
+        "parameters": _HEADERS[1:],
+        "requestBody": {"required": True, "content": content},
+        "responses": _results(201),
+    }

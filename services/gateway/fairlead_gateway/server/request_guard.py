@@ -67,22 +67,28 @@ class RequestGuard:
             return refused
         if upgrades and _loses_body(headers):
             return HttpError(
-                400, "upgrade_with_body", "expected no Upgrade header with a body: the body would be lost",
+                400,
+                "upgrade_with_body",
+                "expected no Upgrade header with a body: the body would be lost",
                 errors=[FieldError(field="Upgrade", message="expected none with a body")],
                 hint="send plain HTTP/1.1 (curl: --http1.1)",
-            )  # fmt: skip
+            )
         if scope["method"] in CHANGING and _is_foreign(origins, sites, host):
             return HttpError(
-                403, "foreign_page", "a page of another origin may not change anything here",
+                403,
+                "foreign_page",
+                "a page of another origin may not change anything here",
                 hint="call the gateway from its own pages, from a program, or without an Origin header",
-            )  # fmt: skip
+            )
         if encodings and any(one.strip().lower() not in (b"", b"identity") for one in encodings):
             found = b", ".join(encodings)[:40].decode("latin-1")
             return HttpError(
-                415, "content_encoding", f"expected a body without Content-Encoding, found {found}",
+                415,
+                "content_encoding",
+                f"expected a body without Content-Encoding, found {found}",
                 errors=[FieldError(field="Content-Encoding", message=f"expected none, found {found}")],
                 hint="send the body uncompressed",
-            )  # fmt: skip
+            )
         return None
 
     def _check_host(self, host: bytes, scope: Mapping[str, Any]) -> HttpError | None:
@@ -113,10 +119,12 @@ class RequestGuard:
         if name in self._names or _is_own_address(name, local):
             return None
         return HttpError(
-            421, "unknown_host", f"this gateway does not answer to the name {name[:80]}",
+            421,
+            "unknown_host",
+            f"this gateway does not answer to the name {name[:80]}",
             errors=[FieldError(field="Host", message="expected a name that the gateway answers to")],
             hint=f"use localhost or the gateway's address, or add the name to {SETTING} of the gateway",
-        )  # fmt: skip
+        )
 
 
 def host_name(host: bytes) -> str | None:
@@ -198,9 +206,10 @@ def _bad_host(message: str) -> HttpError:
 
 def _head_too_large(size: int, count: int) -> HttpError:
     return HttpError(
-        431, "head_too_large",
+        431,
+        "head_too_large",
         f"expected at most {HEADERS_MAX} headers of {HEAD_BYTES_MAX} bytes together, found {count} of {size} bytes",
-    )  # fmt: skip
+    )
 
 
 #: Clients that are remembered; with more, those with the fewest refusals are forgotten.
@@ -237,10 +246,12 @@ class RefusalLimit:
             if over > 0:
                 wait_s = int(over / most * 60) + 1
                 return HttpError(
-                    429, "too_many_refusals",
+                    429,
+                    "too_many_refusals",
                     f"over {most:.0f} changes of this client or address were refused within a minute; further ones wait",
-                    hint="correct what the refusals name before sending more; reads are still served", retry_after_s=wait_s,
-                )  # fmt: skip
+                    hint="correct what the refusals name before sending more; reads are still served",
+                    retry_after_s=wait_s,
+                )
         return None
 
     def count(self, client: tuple[str, str], refusals: int, now_s: float) -> None:

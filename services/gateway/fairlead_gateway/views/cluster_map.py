@@ -98,10 +98,15 @@ def gpu_states(row: NodeRow, jobs: JobsView, access: Access) -> list[GpuState]:
     if not used and not faulted:
         return [cut if gpu.mig else unheld for gpu in gpus]
     return [
-        ("held" if used[gpu.uuid] else "cleaning") if gpu.uuid in used
-        else "unhealthy" if gpu.uuid in faulted else cut if gpu.mig else unheld
+        ("held" if used[gpu.uuid] else "cleaning")
+        if gpu.uuid in used
+        else "unhealthy"
+        if gpu.uuid in faulted
+        else cut
+        if gpu.mig
+        else unheld
         for gpu in gpus
-    ]  # fmt: skip
+    ]
 
 
 def held_gpus(row: NodeRow, jobs: JobsView) -> dict[str, bool]:
@@ -170,11 +175,16 @@ class _PoolCount:
         free, node = self.most or (0, "")
         levels = [level for level in (*DOMAIN_LABELS, POOL_LEVEL) if level in self.levels]
         return PoolRoom(
-            pool=pool, nodes=self.nodes, nodes_simulated=self.simulated, gpus=self.states.total(),
-            states={state: self.states[state] for state in GPU_STATES}, gpus_fragmented=self.fragmented,
-            shares_free_milli=self.shares_milli, largest_on_one_node=OneNode(node=node, gpus=-free) if free else None,
+            pool=pool,
+            nodes=self.nodes,
+            nodes_simulated=self.simulated,
+            gpus=self.states.total(),
+            states={state: self.states[state] for state in GPU_STATES},
+            gpus_fragmented=self.fragmented,
+            shares_free_milli=self.shares_milli,
+            largest_on_one_node=OneNode(node=node, gpus=-free) if free else None,
             largest_of_whole_nodes={level: _largest_gang(self.whole[level]) for level in levels},
-        )  # fmt: skip
+        )
 
 
 def free_gpus(node: MapNode) -> int:
@@ -209,13 +219,17 @@ def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
     keepers = views.waiting.keepers()
     rows = (row for _, row in sorted(views.nodes.rows.items()))
     nodes = [
-        map_node(views, row, keepers.get(row.id, "")) for row in rows
+        map_node(views, row, keepers.get(row.id, ""))
+        for row in rows
         if pool in ("", _pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
-    ]  # fmt: skip
+    ]
     return ClusterMap(
-        sequence=views.sequence, at=rfc3339_or_none(views.at_ns), pools=pool_rooms(nodes), nodes=nodes,
+        sequence=views.sequence,
+        at=rfc3339_or_none(views.at_ns),
+        pools=pool_rooms(nodes),
+        nodes=nodes,
         jobs=_jobs(views, nodes),
-    )  # fmt: skip
+    )
 
 
 def known_places(views: Views) -> tuple[set[str], set[str]]:
@@ -246,11 +260,19 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
         for gpu, state in sorted(zip(row.inventory.gpus, states, strict=True), key=lambda each: each[0].index)
     ]  # fmt: skip
     return MapNode(
-        id=row.id, pool=_pool_of(row), domains=domains, state=node_state(row, silent=silent_s > 0), reason=row.reason,
-        simulated=row.inventory.simulated, reserved_for=keeper, gpus=gpus,
+        id=row.id,
+        pool=_pool_of(row),
+        domains=domains,
+        state=node_state(row, silent=silent_s > 0),
+        reason=row.reason,
+        simulated=row.inventory.simulated,
+        reserved_for=keeper,
+        gpus=gpus,
         reserved_from=rfc3339_or_none(views.waiting.kept_from_ns(keeper)) if keeper else None,
-        access=access, taints=taints_of(row), silent_seconds=silent_s,
-    )  # fmt: skip
+        access=access,
+        taints=taints_of(row),
+        silent_seconds=silent_s,
+    )
 
 
 def _holders(views: Views, row: NodeRow) -> dict[str, list[GpuHolder]]:

@@ -120,16 +120,26 @@ class Views:
         old, young = self.outcomes.rows()
         return _encoder.encode(
             _Snapshot(
-                schema=SCHEMA, sequence=self.sequence, at_ns=self.at_ns, born=self.jobs.born,
-                jobs=list(self.jobs.rows.values()), refusals=list(self.waiting.refusals.values()),
+                schema=SCHEMA,
+                sequence=self.sequence,
+                at_ns=self.at_ns,
+                born=self.jobs.born,
+                jobs=list(self.jobs.rows.values()),
+                refusals=list(self.waiting.refusals.values()),
                 deferrals=[(*like, deferral) for like, deferral in self.waiting.deferrals.items()],
-                queues=list(self.queues.rows.values()), pools=list(self.queues.pools.values()),
+                queues=list(self.queues.rows.values()),
+                pools=list(self.queues.pools.values()),
                 nodes=list(self.nodes.rows.values()),
-                gangs=self.nodes.gangs, windows=list(self.plans.windows.values()),
-                rollouts=list(self.plans.rollouts.values()), tripped=list(self.plans.tripped.values()),
-                idle_policies=list(self.idle.policies.values()), savings=list(self.idle.savings.values()), outcomes_old=old, outcomes_young=young,
+                gangs=self.nodes.gangs,
+                windows=list(self.plans.windows.values()),
+                rollouts=list(self.plans.rollouts.values()),
+                tripped=list(self.plans.tripped.values()),
+                idle_policies=list(self.idle.policies.values()),
+                savings=list(self.idle.savings.values()),
+                outcomes_old=old,
+                outcomes_young=young,
             )
-        )  # fmt: skip
+        )
 
     @classmethod
     def restore(cls, data: bytes) -> Self | None:

@@ -14,18 +14,23 @@ def idle_document(views: Views) -> api.IdleOverview:
     rows = [row for job in views.idle.idle if (row := views.jobs.rows.get(job)) is not None and row.idle]
     items = [idle_run(row) for row in sorted(rows, key=lambda row: row.born)]
     return api.IdleOverview(
-        policies=[scope_document(views, scope) for scope in sorted(views.idle.policies)], items=items,
-        savings=_savings(views), sequence=views.sequence,
-    )  # fmt: skip
+        policies=[scope_document(views, scope) for scope in sorted(views.idle.policies)],
+        items=items,
+        savings=_savings(views),
+        sequence=views.sequence,
+    )
 
 
 def scope_document(views: Views, scope: str) -> api.IdleScope:
     """The policies of one scope; none: it has no say."""
     found = views.idle.policies.get(scope)
     return api.IdleScope(
-        scope=scope, policies=[policy_words(policy) for policy in found.policies] if found else [],
-        by=found.by if found else "", set_at=rfc3339(found.at_ns) if found else None, sequence=views.sequence,
-    )  # fmt: skip
+        scope=scope,
+        policies=[policy_words(policy) for policy in found.policies] if found else [],
+        by=found.by if found else "",
+        set_at=rfc3339(found.at_ns) if found else None,
+        sequence=views.sequence,
+    )
 
 
 def idle_run(row: JobRow) -> api.IdleRun:
@@ -33,9 +38,16 @@ def idle_run(row: JobRow) -> api.IdleRun:
     standing = job_idle(row)
     assert standing is not None, f"job {row.id} is listed as idle"
     return api.IdleRun(
-        job=row.id, name=row.name, kind=row.kind, queue=row.queue, user=row.user, project=row.project,
-        gpu_milli=row.holds.gpu_milli_total, nodes=[part.node for part in row.parts], idle=standing,
-    )  # fmt: skip
+        job=row.id,
+        name=row.name,
+        kind=row.kind,
+        queue=row.queue,
+        user=row.user,
+        project=row.project,
+        gpu_milli=row.holds.gpu_milli_total,
+        nodes=[part.node for part in row.parts],
+        idle=standing,
+    )
 
 
 def job_idle(row: JobRow) -> api.IdleStatus | None:
@@ -46,10 +58,17 @@ def job_idle(row: JobRow) -> api.IdleStatus | None:
 
 def _standing(seen: IdleReport, row: JobRow) -> api.IdleStatus:
     return api.IdleStatus(
-        rule=seen.rule, scope=seen.scope, action=seen.action, mode=seen.mode, since=rfc3339(seen.since_ns),
-        reclaim_at=rfc3339_or_none(seen.reclaim_at_ns), asked=bool(seen.asked_ns), words=words(seen),
-        evidence=list(seen.evidence), extended_until=rfc3339_or_none(row.extended_until_ns),
-    )  # fmt: skip
+        rule=seen.rule,
+        scope=seen.scope,
+        action=seen.action,
+        mode=seen.mode,
+        since=rfc3339(seen.since_ns),
+        reclaim_at=rfc3339_or_none(seen.reclaim_at_ns),
+        asked=bool(seen.asked_ns),
+        words=words(seen),
+        evidence=list(seen.evidence),
+        extended_until=rfc3339_or_none(row.extended_until_ns),
+    )
 
 
 def words(seen: IdleReport) -> str:
@@ -69,6 +88,10 @@ def _savings(views: Views) -> list[api.IdleSaving]:
 def _saving(saved: DryRunSavings, running_milli_s: int) -> api.IdleSaving:
     hours = (saved.gpu_milli_s + running_milli_s) / (1000 * 3600)
     return api.IdleSaving(
-        scope=saved.scope, rule=saved.rule, action=saved.action, runs=saved.runs, gpu_hours=round(hours, 3),
+        scope=saved.scope,
+        rule=saved.rule,
+        action=saved.action,
+        runs=saved.runs,
+        gpu_hours=round(hours, 3),
         came_alive=saved.came_alive,
-    )  # fmt: skip
+    )

@@ -283,9 +283,16 @@ class JobsView:
 def _ended(row: JobRow, reason: str) -> EndedAttempt:
     """The row's attempt, which is over."""
     return EndedAttempt(
-        row.attempt, tuple([part.node for part in row.parts]), row.started_ns, row.run_ended_ns, reason, row.exit_code,
-        row.signal, row.gpu_fault, row.message[:ATTEMPT_MESSAGE_CHARS_MAX],
-    )  # fmt: skip
+        row.attempt,
+        tuple([part.node for part in row.parts]),
+        row.started_ns,
+        row.run_ended_ns,
+        reason,
+        row.exit_code,
+        row.signal,
+        row.gpu_fault,
+        row.message[:ATTEMPT_MESSAGE_CHARS_MAX],
+    )
 
 
 class RunsView:

@@ -263,9 +263,17 @@ class PlansView:
     def _rollout(self, e: ev.RolloutStarted, _seq: int, at_ns: int) -> None:
         self.rollouts.pop(e.name, None)  # an earlier one of that name; the newest comes last
         self.rollouts[e.name] = RolloutRow(
-            e.name, dict.fromkeys(e.nodes, ""), e.budget_gpus, e.nodes_max, e.want, e.deadline_ns, e.stop_long, e.by,
-            e.reason, at_ns,
-        )  # fmt: skip
+            e.name,
+            dict.fromkeys(e.nodes, ""),
+            e.budget_gpus,
+            e.nodes_max,
+            e.want,
+            e.deadline_ns,
+            e.stop_long,
+            e.by,
+            e.reason,
+            at_ns,
+        )
 
     def _advanced(self, e: ev.RolloutAdvanced, _seq: int, _at_ns: int) -> None:
         self.rollouts[e.name].nodes[e.node] = e.step

@@ -64,13 +64,23 @@ def _document(views: Views, row: QueueRow, total: _Sum) -> api.Queue:
     settings = row.settings or QueueSettings()
     charged, used, guaranteed = row.charged, row.used, views.queues.guaranteed(row.path)
     return api.Queue(
-        path=row.path, pool=views.queues.pool_of(row.path), settings=queue_words(settings), guaranteed=dict(guaranteed),
-        maximum=settings.maximum, charged=dict(charged), used=dict(used), gpu_milli_charged=charged.get("gpu", 0),
+        path=row.path,
+        pool=views.queues.pool_of(row.path),
+        settings=queue_words(settings),
+        guaranteed=dict(guaranteed),
+        maximum=settings.maximum,
+        charged=dict(charged),
+        used=dict(used),
+        gpu_milli_charged=charged.get("gpu", 0),
         borrowed={resource: max(0, used.get(resource, 0) - amount) for resource, amount in guaranteed.items()},
-        gpu_quota_milli=settings.maximum.get("gpu"), waiting=total.waiting, running=total.running,
-        users=dict(sorted(total.users.items())), preempted=total.preempted,
-        budget=None if settings.budget is None else _budget(row, settings.budget, views.at_ns), sequence=views.sequence,
-    )  # fmt: skip
+        gpu_quota_milli=settings.maximum.get("gpu"),
+        waiting=total.waiting,
+        running=total.running,
+        users=dict(sorted(total.users.items())),
+        preempted=total.preempted,
+        budget=None if settings.budget is None else _budget(row, settings.budget, views.at_ns),
+        sequence=views.sequence,
+    )
 
 
 def _budget(row: QueueRow, budget: Budget, now_ns: int) -> api.QueueBudget:
@@ -94,15 +104,19 @@ def period_end(began_ns: int, period: str) -> int:
 def pool_document(views: Views, row: PoolRow) -> api.Pool:
     """Return one pool as clients see it."""
     nodes = [
-        node for node in views.nodes.rows.values()
+        node
+        for node in views.nodes.rows.values()
         if (node.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL) == row.name
-    ]  # fmt: skip
+    ]
     tops = [queue.path for queue in views.queues.existing() if "/" not in queue.path]
     return api.Pool(
-        name=row.name, settings=pool_words(row.settings),
-        queues=[path for path in tops if views.queues.pool_of(path) == row.name], nodes=len(nodes),
-        gpus=sum(len(node.inventory.gpus) for node in nodes), sequence=views.sequence,
-    )  # fmt: skip
+        name=row.name,
+        settings=pool_words(row.settings),
+        queues=[path for path in tops if views.queues.pool_of(path) == row.name],
+        nodes=len(nodes),
+        gpus=sum(len(node.inventory.gpus) for node in nodes),
+        sequence=views.sequence,
+    )
 
 
 _NONE = QueueSettings()

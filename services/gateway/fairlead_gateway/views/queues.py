@@ -24,8 +24,10 @@ def charge_of(request: Request) -> tuple[tuple[str, int], ...]:
     counts under the model, too.
     """
     amounts = {
-        "gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total, "memory": request.memory_mib_total,
-    }  # fmt: skip
+        "gpu": request.gpu_milli_total,
+        "cpu": request.cpu_milli_total,
+        "memory": request.memory_mib_total,
+    }
     for kind in request.kinds:
         for label in kind.selector:
             if label.startswith(_MODEL):

@@ -93,9 +93,21 @@ class WaitingView:
         request = self._jobs.rows[e.job].request
         self.refusals.pop(request, None)
         self.refusals[request] = PlacementRefusal(
-            request, e.job, e.attempt, seq, at_ns, e.reasons, e.nodes, e.fitting, e.gpu_milli_free, e.gpu_milli_total,
-            e.near, e.level, e.best, e.windows,
-        )  # fmt: skip
+            request,
+            e.job,
+            e.attempt,
+            seq,
+            at_ns,
+            e.reasons,
+            e.nodes,
+            e.fitting,
+            e.gpu_milli_free,
+            e.gpu_milli_total,
+            e.near,
+            e.level,
+            e.best,
+            e.windows,
+        )
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
 
@@ -167,9 +179,17 @@ class WaitingView:
         resource = "gpu" if row.request.gpu_milli_total else "cpu"
         queue, over = self.over(row.queue, other.queue if other is not None else "", resource)
         row.yielding = PreemptionRow(
-            e.attempt, seq, e.beneficiary, e.rule, row.priority, other.priority if other is not None else 0, queue, over,
-            resource, other.queue if other is not None else "",
-        )  # fmt: skip
+            e.attempt,
+            seq,
+            e.beneficiary,
+            e.rule,
+            row.priority,
+            other.priority if other is not None else 0,
+            queue,
+            over,
+            resource,
+            other.queue if other is not None else "",
+        )
 
     def _run_ended(self, e: ev.RunEnded, _seq: int, _at_ns: int) -> None:
         """Remove an ended run from the rooms: no job waits any more for a run that has yielded, and a guest has gone."""

@@ -155,9 +155,11 @@ def _wait(request: Request, short: Set[str], any_node: bool) -> SuggestedChange:
     domain = next((level for level in DOMAIN_LABELS if level in request.require), "")
     where = places(request, tasks=request.tasks) + (f" of one {domain}" if domain and request.nodes > 1 else "")
     return SuggestedChange(
-        kind="wait", message=f"starts when {told} {verb} free {where}{'' if any_node else ' that may take it'}",
-        resource=named[0], amount=amounts[named[0]] * request.nodes,
-    )  # fmt: skip
+        kind="wait",
+        message=f"starts when {told} {verb} free {where}{'' if any_node else ' that may take it'}",
+        resource=named[0],
+        amount=amounts[named[0]] * request.nodes,
+    )
 
 
 #: Jobs ahead that the evidence names.
@@ -198,9 +200,13 @@ def dry_run_of_file(command: msgspec.Raw, why_not: str, sequence: int) -> api.Dr
 def refused_dry_run(command: msgspec.Raw, outcome: DryRunOutcome, sequence: int) -> api.DryRun:
     """Return the answer for a job that would be refused."""
     return api.DryRun(
-        valid=False, message=f"would be refused: {outcome.message}", command=command, code=outcome.code,
-        errors=[{"field": outcome.field, "message": outcome.message}], sequence=sequence,
-    )  # fmt: skip
+        valid=False,
+        message=f"would be refused: {outcome.message}",
+        command=command,
+        code=outcome.code,
+        errors=[{"field": outcome.field, "message": outcome.message}],
+        sequence=sequence,
+    )
 
 
 def accepted_dry_run(
@@ -213,28 +219,54 @@ def accepted_dry_run(
     reason = _held_back(views, row, told, changes, now_ns)
     first = "its first element " if submit.array else ""
     return api.DryRun(
-        message=f"would be accepted, but {reason.message}" if reason else f"would be accepted, and {first}offered at once",
-        command=command, pool=outcome.pool, quota=[_quota(one) for one in outcome.quota], borrows=outcome.borrows,
-        borrows_words=amount_words(outcome.borrows), reason=reason, changes=changes, ahead=told.ahead,
-        first_ahead=list(told.first_ahead), displaces=[
+        message=f"would be accepted, but {reason.message}"
+        if reason
+        else f"would be accepted, and {first}offered at once",
+        command=command,
+        pool=outcome.pool,
+        quota=[_quota(one) for one in outcome.quota],
+        borrows=outcome.borrows,
+        borrows_words=amount_words(outcome.borrows),
+        reason=reason,
+        changes=changes,
+        ahead=told.ahead,
+        first_ahead=list(told.first_ahead),
+        displaces=[
             api.Displaced(
-                job=one.job, rule=one.rule, gpu_seconds=one.gpu_s,
+                job=one.job,
+                rule=one.rule,
+                gpu_seconds=one.gpu_s,
                 message=preemption.might_yield(views, one, submit.queue, submit.priority),
-            ) for one in outcome.displaces
+            )
+            for one in outcome.displaces
         ],
         estimate=_estimate(
             outcome.estimate, now_ns, _unknown(views, row, reason), may_be_sooner=bool(outcome.displaces)
-        ), sequence=sequence,
-    )  # fmt: skip
+        ),
+        sequence=sequence,
+    )
 
 
 def _row(submit: SubmitJob, pool: str, now_ns: int) -> JobRow:
     """The job as it would be, were it there: its request is of the pool that its queue is in."""
     request = msgspec.structs.replace(submit.request, pool="" if pool == DEFAULT_POOL else pool)
     return JobRow(
-        "", submit.name, submit.queue, submit.user, submit.project, submit.kind, submit.priority, request, submit.spec,
-        "queued", 0, now_ns, 0, submit.start_at_ns, after=submit.after,
-    )  # fmt: skip
+        "",
+        submit.name,
+        submit.queue,
+        submit.user,
+        submit.project,
+        submit.kind,
+        submit.priority,
+        request,
+        submit.spec,
+        "queued",
+        0,
+        now_ns,
+        0,
+        submit.start_at_ns,
+        after=submit.after,
+    )
 
 
 def _held_back(
@@ -259,15 +291,24 @@ def _without_next(reason: api.Reason) -> api.Reason:
 
 def _quota(one: DryRunQuota) -> api.QuotaAfter:
     amounts: dict[str, int | None] = {
-        "used": one.used, "after": one.after, "guaranteed": one.guaranteed, "maximum": one.maximum,
-    }  # fmt: skip
+        "used": one.used,
+        "after": one.after,
+        "guaranteed": one.guaranteed,
+        "maximum": one.maximum,
+    }
     words: dict[str, str | int | None] = {"resource": resource_word(one.resource)}
     for name, amount in amounts.items():
         words[name] = None if amount is None else amount_word(one.resource, amount)
     return api.QuotaAfter(
-        queue=one.queue, resource=one.resource, used=one.used, after=one.after, guaranteed=one.guaranteed,
-        maximum=one.maximum, user=one.user, words=words,
-    )  # fmt: skip
+        queue=one.queue,
+        resource=one.resource,
+        used=one.used,
+        after=one.after,
+        guaranteed=one.guaranteed,
+        maximum=one.maximum,
+        user=one.user,
+        words=words,
+    )
 
 
 def _unknown(views: Views, row: JobRow, reason: api.Reason | None) -> tuple[str, str]:

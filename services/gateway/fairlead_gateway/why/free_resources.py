@@ -59,11 +59,14 @@ def free_gpu_shares(row: NodeRow, request: Request, held: Mapping[str, Part]) ->
             milli[uuid] = milli.get(uuid, 0) + (part.gpu_milli or MILLI)
             memory_mib[uuid] = memory_mib.get(uuid, 0) + part.gpu_memory_mib
     return {
-        at: FreeGpu(max(0, MILLI - milli.get(gpu.uuid, 0)), gpu.memory_mib - memory_mib.get(gpu.uuid, 0), gpu.memory_mib)
+        at: FreeGpu(
+            max(0, MILLI - milli.get(gpu.uuid, 0)), gpu.memory_mib - memory_mib.get(gpu.uuid, 0), gpu.memory_mib
+        )
         for at, gpu in enumerate(row.inventory.gpus)
-        if is_whole_gpu(row, gpu) and gpu.memory_mib >= request.gpu_memory_mib
+        if is_whole_gpu(row, gpu)
+        and gpu.memory_mib >= request.gpu_memory_mib
         and gpu.compute_capability >= request.compute_capability
-    }  # fmt: skip
+    }
 
 
 def free_gpus(row: NodeRow, request: Request) -> list[int]:
@@ -94,9 +97,7 @@ def fitting(request: Request, rooms: Iterable[NodeFreeResources]) -> int:
 
 def scarce_resources(request: Request, rooms: Iterable[NodeFreeResources]) -> set[str]:
     """The resources of which some node has too little left for a unit."""
-    return {
-        resource for left in rooms for resource, (free, amount) in _amounts(left, request).items() if free < amount
-    }  # fmt: skip
+    return {resource for left in rooms for resource, (free, amount) in _amounts(left, request).items() if free < amount}
 
 
 def _units(left: NodeFreeResources, request: Request) -> int:
@@ -110,8 +111,9 @@ def _amounts(left: NodeFreeResources, request: Request) -> dict[str, tuple[int, 
     """{resource: (what is left for a unit, what it asks for)}: GPUs that would do, milli-CPU, MiB."""
     return {
         "gpu": (_gpus_that_do(left, request), request.gpu_parts or request.gpu_milli // MILLI),
-        "cpu": (left.cpu_milli, request.cpu_milli), "memory": (left.memory_mib, request.memory_mib),
-    }  # fmt: skip
+        "cpu": (left.cpu_milli, request.cpu_milli),
+        "memory": (left.memory_mib, request.memory_mib),
+    }
 
 
 def _gpus_that_do(left: NodeFreeResources, request: Request) -> int:
@@ -134,10 +136,13 @@ def eligible_nodes(views: Views, request: Request, job: str) -> list[NodeRow]:
     """Return the nodes that take work of this job, judged by state, selectors, taints and reservations only."""
     kept = views.waiting.kept_nodes(job)
     return [
-        row for row in pool_nodes(views, request)
-        if is_open(row) and row.id not in kept and suits(row.inventory.labels, request.selector)
+        row
+        for row in pool_nodes(views, request)
+        if is_open(row)
+        and row.id not in kept
+        and suits(row.inventory.labels, request.selector)
         and not untolerated_taints(row, request)
-    ]  # fmt: skip
+    ]
 
 
 def untolerated_taints(row: NodeRow, request: Request) -> list[str]:

@@ -46,12 +46,21 @@ def explained(views: Views, row: JobRow, told: Explanation) -> Reason | None:
         return None
     text, whole = _texts(told.numbers), _wholes(told.numbers)
     return tell(
-        views, row,
+        views,
+        row,
         DeferralRow(
-            row.id, 0, 0, told.reason, text.get("queue", ""), text.get("resource", ""), whole.get("held", 0),
-            whole.get("needed", 0), whole.get("ceiling", 0), text.get("holder", ""),
+            row.id,
+            0,
+            0,
+            told.reason,
+            text.get("queue", ""),
+            text.get("resource", ""),
+            whole.get("held", 0),
+            whole.get("needed", 0),
+            whole.get("ceiling", 0),
+            text.get("holder", ""),
         ),
-    )  # fmt: skip
+    )
 
 
 def _texts(numbers: Detail) -> dict[str, str]:
@@ -170,9 +179,10 @@ def _reserved(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
     if not d.resource:
         return Reason(
-            code="reserved", message=f"what {whose} has left is kept for queues that do not lend it",
+            code="reserved",
+            message=f"what {whose} has left is kept for queues that do not lend it",
             detail=_detail(d, next="wait, or let them lend more of it"),
-        )  # fmt: skip
+        )
     over = d.held + d.needed - d.ceiling
     then = f"{given_back(d.resource, over, d.queue or whose)} or lent" if over > 0 else "starts when it is lent"
     return Reason(
@@ -218,13 +228,19 @@ def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
         code="array_limit",
         message=f"{at_work} of at most {limit} element{'s' if limit > 1 else ''} of array {array.id} {'are' if at_work > 1 else 'is'} at work",
         detail={
-            "array": array.id, "at_work": at_work, "limit": limit,
+            "array": array.id,
+            "at_work": at_work,
+            "limit": limit,
             "next": "starts when one of them has ended; submitted without %, all may run at once",
         },
-    )  # fmt: skip
+    )
 
 
 _TELL: dict[str, Callable[[Views, JobRow, DeferralRow], Reason]] = {
-    "maximum": _maximum, "user_limit": _user_limit, "reserved": _reserved, "claimed": _claimed, "budget": _budget,
+    "maximum": _maximum,
+    "user_limit": _user_limit,
+    "reserved": _reserved,
+    "claimed": _claimed,
+    "budget": _budget,
     "array_limit": _array_limit,
-}  # fmt: skip
+}

@@ -23,9 +23,11 @@ def gpu_model(views: Views, row: JobRow) -> CauseMessage:
     found = Counter(free_resources.gpu_model(node) or "no" for node in free_resources.pool_nodes(views, row.request))
     has = [f"{count} {'node' if count == 1 else 'nodes'} with {name} GPUs" for name, count in found.most_common()]
     return CauseMessage(
-        f"asks for {wanted}; {where(row.request)} has {name_list(has)}", {f"models.{name}": count for name, count in found.items()},
-        "ask for a model that the pool has, or use a queue of another pool: fairlead nodes", True,
-    )  # fmt: skip
+        f"asks for {wanted}; {where(row.request)} has {name_list(has)}",
+        {f"models.{name}": count for name, count in found.items()},
+        "ask for a model that the pool has, or use a queue of another pool: fairlead nodes",
+        True,
+    )
 
 
 def _wanted(operator: str, values: tuple[str, ...]) -> str:
@@ -41,8 +43,10 @@ def selector(views: Views, row: JobRow) -> CauseMessage:
     told = name_list([f"{value} ({count})" for value, count in has.most_common()])
     return CauseMessage(
         f"asks for {text}, which {lack.get(text, 0)} of {len(nodes)} nodes do not have; of {key_of(text)} there are {told}",
-        {"selector": text, "lack": lack.get(text, 0)}, f"drop {text} from nodeSelector, or label a node so", True,
-    )  # fmt: skip
+        {"selector": text, "lack": lack.get(text, 0)},
+        f"drop {text} from nodeSelector, or label a node so",
+        True,
+    )
 
 
 #: {setter of a taint that goes by itself: when it does}
@@ -63,22 +67,27 @@ def taint(views: Views, row: JobRow) -> CauseMessage:
     setters = {setter for node in nodes for each, setter in node.taints if each == taint}
     mend = next((words for setter, words in _GOES_BY_ITSELF.items() if setter in setters), "")
     return CauseMessage(
-        f"{count} node{'' if count == 1 else 's'} {have} the taint {taint}{more}", {"taint": taint, "tainted": count},
+        f"{count} node{'' if count == 1 else 's'} {have} the taint {taint}{more}",
+        {"taint": taint, "tainted": count},
         mend or f"with --toleration {taint} it may go there (in a job file: tolerations)",
         not mend,
-    )  # fmt: skip
+    )
 
 
 def sharing(_views: Views, row: JobRow) -> CauseMessage:
     if row.request.replicas:
         return CauseMessage(
-            "asks for shared GPUs, and these nodes give theirs out whole", {},
-            "ask for whole GPUs or a share of one (nvidia.com/gpu)", True,
-        )  # fmt: skip
+            "asks for shared GPUs, and these nodes give theirs out whole",
+            {},
+            "ask for whole GPUs or a share of one (nvidia.com/gpu)",
+            True,
+        )
     return CauseMessage(
-        "these nodes slice their GPUs by time and give them out as replicas alone", {},
-        "ask for nvidia.com/gpu.shared, or use a queue of another pool", True,
-    )  # fmt: skip
+        "these nodes slice their GPUs by time and give them out as replicas alone",
+        {},
+        "ask for nvidia.com/gpu.shared, or use a queue of another pool",
+        True,
+    )
 
 
 def topology(views: Views, row: JobRow) -> CauseMessage:
@@ -120,8 +129,10 @@ def largest(
         if most >= wanted:
             return NO_CAUSE
         return CauseMessage(
-            f"asks for {said(wanted)} {what}, the most of {where(row.request)} is {said(most)}", {"largest": most},
-            "ask for less, or use a queue of another pool", True,
-        )  # fmt: skip
+            f"asks for {said(wanted)} {what}, the most of {where(row.request)} is {said(most)}",
+            {"largest": most},
+            "ask for less, or use a queue of another pool",
+            True,
+        )
 
     return tell

@@ -33,9 +33,10 @@ def idle_reason(row: JobRow, where: str) -> Reason | None:
         return _extended(row, where)
     keep = f"fairlead extend {row.id}, or use it"
     return Reason(
-        code="idle", message=f"{where}; {_lies(seen)}; {_then(seen)}",
+        code="idle",
+        message=f"{where}; {_lies(seen)}; {_then(seen)}",
         detail=_detail(seen) | ({"next": keep} if seen.reclaim_at_ns else {}),
-    )  # fmt: skip
+    )
 
 
 def _lies(seen: IdleReport) -> str:
@@ -61,9 +62,10 @@ def _extended(row: JobRow, where: str) -> Reason | None:
         return None
     until, times = rfc3339(row.extended_until_ns), "once" if row.extensions == 1 else f"{row.extensions} times"
     return Reason(
-        code="extended", message=f"{where}; extended {times}: no idle policy acts on it before {until}",
+        code="extended",
+        message=f"{where}; extended {times}: no idle policy acts on it before {until}",
         detail={"until": until, "extensions": row.extensions, "next": f"fairlead logs -f {row.id}"},
-    )  # fmt: skip
+    )
 
 
 def idle_stop(row: JobRow) -> str:
@@ -99,9 +101,10 @@ def next_after_end(row: JobRow) -> str:
 def after_idle_reclaim(row: JobRow, now: Reason) -> Reason:
     """The reason of a job that waits because its run lay idle: the policy's evidence, then what keeps it waiting."""
     return Reason(
-        code="reclaimed", message=f"reclaimed: {reclaim_cause(row)}; now {now.message}",
+        code="reclaimed",
+        message=f"reclaimed: {reclaim_cause(row)}; now {now.message}",
         detail={**idle_evidence(row), "now": now.code} | now.detail,
-    )  # fmt: skip
+    )
 
 
 def reclaimed_for_it(views: Views, row: JobRow) -> str:
@@ -130,9 +133,13 @@ def _by(seen: IdleReport) -> str:
 
 def _detail(seen: IdleReport) -> dict[str, int | str]:
     detail: dict[str, int | str] = {
-        "rule": seen.rule, "scope": seen.scope, "action": seen.action, "mode": seen.mode, "since": rfc3339(seen.since_ns),
+        "rule": seen.rule,
+        "scope": seen.scope,
+        "action": seen.action,
+        "mode": seen.mode,
+        "since": rfc3339(seen.since_ns),
         "decided_at_sequence": seen.sequence,
-    }  # fmt: skip
+    }
     if seen.reclaim_at_ns:
         detail["reclaim_at"] = rfc3339(seen.reclaim_at_ns)
     return detail
@@ -208,10 +215,13 @@ def preemption_reason(row: JobRow, where: str) -> Reason:
         code="yielding",
         message=f"{where}; is asked to yield {_to_whom(row, row.yielding)} and ends within its grace{grace}",
         detail={
-            "preempted_for": row.yielding.beneficiary, "rule": row.yielding.rule,
-            "next": next_after_end(row) if row.yielding.rule == "idle" else "nothing: it is queued again and continues with the rest of its time",
+            "preempted_for": row.yielding.beneficiary,
+            "rule": row.yielding.rule,
+            "next": next_after_end(row)
+            if row.yielding.rule == "idle"
+            else "nothing: it is queued again and continues with the rest of its time",
         },
-    )  # fmt: skip
+    )
 
 
 def after_preemption(row: JobRow, now: Reason) -> Reason:

@@ -35,9 +35,10 @@ def _silent(views: Views, row: JobRow, node: NodeRow) -> Reason:
     policy, since = row.on_partition, rfc3339(node.heard_ns)
     told, then = _what_follows(views, policy, node)
     return Reason(
-        code="node_silent", message=f"its node {node.id} is silent since {since}; {told}",
+        code="node_silent",
+        message=f"its node {node.id} is silent since {since}; {told}",
         detail={"node": node.id, "silent_since": since, "strict": int(policy.strict), "next": then},
-    )  # fmt: skip
+    )
 
 
 def _what_follows(views: Views, policy: OnPartition, node: NodeRow) -> tuple[str, str]:
@@ -104,10 +105,14 @@ def reason_of(
 def request_class(row: JobRow) -> tuple[str, str, int, Request] | None:
     """Return a key that queued jobs with one common reason share. None: this job has a history or conditions of its own."""
     plain = (
-        row.state == "queued" and row.attempt == 1 and row.elements is None
+        row.state == "queued"
+        and row.attempt == 1
+        and row.elements is None
         and not (row.array_id or row.after or row.start_at_ns or row.not_before_ns)
-        and row.deferral is None and row.room is None and row.yielding is None
-    )  # fmt: skip
+        and row.deferral is None
+        and row.room is None
+        and row.yielding is None
+    )
     return (row.queue, row.user, row.priority, row.request) if plain else None
 
 
@@ -117,9 +122,10 @@ def request_class(row: JobRow) -> tuple[str, str, int, Request] | None:
 def _held(row: JobRow) -> Reason:
     by = f" by {row.by}" if row.by else ""
     return Reason(
-        code="held", message=f"held{by} until it is released",
+        code="held",
+        message=f"held{by} until it is released",
         detail=_only(by=row.by, next=f"fairlead release {row.id}"),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------- placed and after
@@ -135,9 +141,10 @@ def _placed(row: JobRow) -> Reason:
     if preemption.is_asked_to_yield(row):
         return preemption.preemption_reason(row, where)
     return Reason(
-        code="placed", message=f"{where}; starting",
+        code="placed",
+        message=f"{where}; starting",
         detail={"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"},
-    )  # fmt: skip
+    )
 
 
 def _running(views: Views, row: JobRow) -> Reason:
@@ -148,9 +155,10 @@ def _running(views: Views, row: JobRow) -> Reason:
     if (lying := preemption.idle_reason(row, where)) is not None:
         return lying
     return Reason(
-        code="running", message=where,
+        code="running",
+        message=where,
         detail={"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"},
-    )  # fmt: skip
+    )
 
 
 def _stopping(row: JobRow) -> Reason:

@@ -12,8 +12,11 @@ from fairlead_schemas.wire.resources import Request
 Detail = dict[str, int | str]
 #: Inside a node: how a sentence says it.
 TOGETHER = {
-    "nvlink": "connected by NVLink", "switch": "under one PCIe switch", "numa": "on one NUMA node", "socket": "on one socket",
-}  # fmt: skip
+    "nvlink": "connected by NVLink",
+    "switch": "under one PCIe switch",
+    "numa": "on one NUMA node",
+    "socket": "on one socket",
+}
 
 
 class CauseMessage(NamedTuple):

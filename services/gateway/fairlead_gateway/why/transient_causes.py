@@ -110,8 +110,9 @@ def not_empty(views: Views, row: JobRow) -> CauseMessage:
     named = name_list([f"{name} {runs[name]} run{'' if runs[name] == 1 else 's'}" for name in fewest])
     return CauseMessage(
         f"asks for nodes to itself; {len(nodes) - len(runs)} of {len(nodes)} are empty: {named}",
-        {"empty": len(nodes) - len(runs)}, "it starts when nodes have become empty; without exclusive it may share them",
-    )  # fmt: skip
+        {"empty": len(nodes) - len(runs)},
+        "it starts when nodes have become empty; without exclusive it may share them",
+    )
 
 
 def in_state(*states: str, then: str) -> Callable[[Views, JobRow], CauseMessage]:

@@ -31,10 +31,24 @@ from fairlead_schemas.wire.events import Dependency
 from fairlead_schemas.wire.resource_requests import needs
 
 #: Causes that no end of any run mends.
-LASTING = frozenset({
-    "taint", "gpu_model", "selector", "sharing", "mig_profile", "mig_mode", "gpus", "gpu_memory", "compute_capability",
-    "topology", "nics", "cpu", "memory", "pool",
-})  # fmt: skip
+LASTING = frozenset(
+    {
+        "taint",
+        "gpu_model",
+        "selector",
+        "sharing",
+        "mig_profile",
+        "mig_mode",
+        "gpus",
+        "gpu_memory",
+        "compute_capability",
+        "topology",
+        "nics",
+        "cpu",
+        "memory",
+        "pool",
+    }
+)
 
 
 def dominant(views: Views, row: JobRow, refusal: PlacementRefusal) -> CauseMessage:
@@ -69,8 +83,9 @@ def no_domain(views: Views, refusal: PlacementRefusal) -> CauseMessage:
     return CauseMessage(
         f"no {level} takes {units} {unit}s: the {f'largest has {most}' if too_small else f'best takes {most}'}",
         {"level": level, "needed": units, "best": refusal.best},
-        f"ask for {most} {unit}{'' if most == 1 else 's'}, or {prefer}" if most else prefer, too_small,
-    )  # fmt: skip
+        f"ask for {most} {unit}{'' if most == 1 else 's'}, or {prefer}" if most else prefer,
+        too_small,
+    )
 
 
 _WAIT_FOR_IT = "it is tried when they take work again: fairlead nodes"
@@ -135,9 +150,10 @@ def _start_time(row: JobRow, now_ns: int) -> Reason:
     when = rfc3339(row.start_at_ns)
     left_s = max(0, row.start_at_ns - now_ns) // 1_000_000_000
     return Reason(
-        code="scheduled", message=f"not to start before {when}",
+        code="scheduled",
+        message=f"not to start before {when}",
         detail={"start_at": when, "seconds_left": left_s, "next": "wait, or submit again without startAt"},
-    )  # fmt: skip
+    )
 
 
 def queued(
@@ -189,22 +205,29 @@ def _no_place(views: Views, row: JobRow, at_length: bool) -> Reason | None:
 def _backoff(row: JobRow, now_ns: int) -> Reason:
     when = rfc3339(row.not_before_ns)
     return Reason(
-        code="backoff", message=f"attempt {row.attempt} not before {when} (the one before ended: {row.reason})",
+        code="backoff",
+        message=f"attempt {row.attempt} not before {when} (the one before ended: {row.reason})",
         detail={
-            "attempt": row.attempt, "not_before": when, "cause": row.reason,
+            "attempt": row.attempt,
+            "not_before": when,
+            "cause": row.reason,
             "seconds_left": (row.not_before_ns - now_ns) // 1_000_000_000,
             "next": f"wait, or see the last attempt: fairlead logs {row.id}",
         },
-    )  # fmt: skip
+    )
 
 
 def _refused(views: Views, refusal: PlacementRefusal, row: JobRow) -> Reason:
     """The placer's refusal of this job or of one that asks for exactly the same."""
     numbers: dict[str, int | str] = {
         **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},
-        "nodes": refusal.nodes, "fitting": refusal.fitting, "gpu_milli_free": refusal.gpu_milli_free,
-        "gpu_milli_total": refusal.gpu_milli_total, "decided_at_sequence": refusal.sequence, "decided_for": refusal.job,
-    }  # fmt: skip
+        "nodes": refusal.nodes,
+        "fitting": refusal.fitting,
+        "gpu_milli_free": refusal.gpu_milli_free,
+        "gpu_milli_total": refusal.gpu_milli_total,
+        "decided_at_sequence": refusal.sequence,
+        "decided_for": refusal.job,
+    }
     wanted = row.request.gpu_milli_total
     if wanted > refusal.gpu_milli_total:
         told = f"asks for {counted('gpu', wanted)} in all; {where(row.request)} has {number('gpu', refusal.gpu_milli_total)}"
@@ -213,12 +236,14 @@ def _refused(views: Views, refusal: PlacementRefusal, row: JobRow) -> Reason:
     apart = no_domain(views, refusal)
     first = f"{apart.message}; " if apart.message else ""
     return Reason(
-        code="no_place", message=f"needs {needs(row.request)}; {first}{over_nodes(refusal, row.request)}",
+        code="no_place",
+        message=f"needs {needs(row.request)}; {first}{over_nodes(refusal, row.request)}",
         detail={
-            **numbers, **apart.detail,
+            **numbers,
+            **apart.detail,
             "next": apart.next or "it is tried again when nodes or GPUs become free: fairlead nodes",
         },
-    )  # fmt: skip
+    )
 
 
 def _waiting_turn(views: Views, row: JobRow, count_ahead: bool, told: Explanation | None) -> Reason:
@@ -228,9 +253,10 @@ def _waiting_turn(views: Views, row: JobRow, count_ahead: bool, told: Explanatio
         return Reason(code="waiting_turn", message=waits, detail={"next": then})
     ahead = jobs_ahead(views, row) if told is None else told.ahead
     return Reason(
-        code="waiting_turn", message=f"{waits}; {_ahead(ahead)}",
+        code="waiting_turn",
+        message=f"{waits}; {_ahead(ahead)}",
         detail={"ahead": ahead, "priority": row.priority, "next": then},
-    )  # fmt: skip
+    )
 
 
 def _ahead(jobs: int) -> str:

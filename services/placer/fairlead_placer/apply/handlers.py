@@ -14,10 +14,16 @@ from fairlead_schemas.wire.commit import Commit
 REPORT_CURSOR = "report."
 
 HANDLERS = {
-    **jobs.HANDLERS, **nodes.HANDLERS, **jobs.RESERVATION_HANDLERS, **runs.HANDLERS,
-    **nodes.NODE_HEALTH_HANDLERS, **plans.HANDLERS, **cutfolding.REPARTITION_HANDLERS, **nodes.POOL_HANDLERS,
+    **jobs.HANDLERS,
+    **nodes.HANDLERS,
+    **jobs.RESERVATION_HANDLERS,
+    **runs.HANDLERS,
+    **nodes.NODE_HEALTH_HANDLERS,
+    **plans.HANDLERS,
+    **cutfolding.REPARTITION_HANDLERS,
+    **nodes.POOL_HANDLERS,
     **runs.IDLE_HANDLERS,
-}  # fmt: skip
+}
 
 
 def fold(state: ClusterState, seq: int, commit: Commit) -> None:

@@ -34,10 +34,18 @@ def _maintenance_ended(state: ClusterState, seq: int, index: int, at_ns: int, ev
 
 def _rollout_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RolloutStarted) -> None:
     rollout = RolloutPlan(
-        name=event.name, cause=event.cause, by=event.by, reason=event.reason, nodes=event.nodes,
-        budget_gpus=event.budget_gpus, nodes_max=event.nodes_max, want=event.want, deadline_ns=event.deadline_ns,
-        stop_long=event.stop_long, pending=event.nodes,
-    )  # fmt: skip
+        name=event.name,
+        cause=event.cause,
+        by=event.by,
+        reason=event.reason,
+        nodes=event.nodes,
+        budget_gpus=event.budget_gpus,
+        nodes_max=event.nodes_max,
+        want=event.want,
+        deadline_ns=event.deadline_ns,
+        stop_long=event.stop_long,
+        pending=event.nodes,
+    )
     state.put(state.rollouts, event.name, rollout)
     state.pools.stir_offers()
 
@@ -85,9 +93,10 @@ def strike_out(state: ClusterState, name: str) -> None:
     for rollout in [state.rollouts[each] for each in sorted(state.rollouts)]:
         if name in rollout.nodes:
             rest = rollout._replace(
-                nodes=_without(rollout.nodes, name), pending=_without(rollout.pending, name),
+                nodes=_without(rollout.nodes, name),
+                pending=_without(rollout.pending, name),
                 in_hand=tuple([each for each in rollout.in_hand if each.node != name]),
-            )  # fmt: skip
+            )
             state.put(state.rollouts, rollout.name, rest)
 
 

@@ -26,9 +26,17 @@ def _job_placed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
     job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
     run = PlacedRun(
-        event.job, event.attempt, seq, event.parts, hosts, "", event.master_address, event.master_port, at_ns,
+        event.job,
+        event.attempt,
+        seq,
+        event.parts,
+        hosts,
+        "",
+        event.master_address,
+        event.master_port,
+        at_ns,
         gang=job.gang if job is not None else "",
-    )  # fmt: skip
+    )
     if state.requeued:
         run.restarted = state.drop(state.requeued, event.job) or ""
     if state.withdrawals:

@@ -53,7 +53,7 @@ class ClusterNode:
         "suspect",
         "tainted",
         "taints",
-    )  # fmt: skip
+    )
 
     #: Free capacity of the node (derived; set by the state, which knows the runs).
     left: FreeResources
@@ -177,10 +177,19 @@ class JobRecord:
     )
 
     def __init__(
-        self, name: str, queue: str, user: str, grace_ns: int, request: Request, spec: msgspec.Raw, total_ns: int = 0,
-        slice_ns: int = 0, on_partition: OnPartition = AS_THE_CLUSTER, checkpoint: Checkpoint | None = None,
+        self,
+        name: str,
+        queue: str,
+        user: str,
+        grace_ns: int,
+        request: Request,
+        spec: msgspec.Raw,
+        total_ns: int = 0,
+        slice_ns: int = 0,
+        on_partition: OnPartition = AS_THE_CLUSTER,
+        checkpoint: Checkpoint | None = None,
         gang: GangRule = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.queue = queue
         self.user = user

@@ -76,12 +76,17 @@ def record_ending(state: ClusterState, run: PlacedRun, ending: RankEnding, at_ns
 
 def _failed_fast(
     state: ClusterState, run: PlacedRun, ending: RankEnding, node: str, others: tuple[JobFailure, ...], at_ns: int
-) -> None:  # fmt: skip
+) -> None:
     """Note it on the node. `others`: where else the job has failed."""
     fail = FastFail(
-        at_ns, array_of(run.job) or run.job, _user_of(state, run), run.key, ending.way, _kind_of(state, run),
+        at_ns,
+        array_of(run.job) or run.job,
+        _user_of(state, run),
+        run.key,
+        ending.way,
+        _kind_of(state, run),
         "node" if ending.outcome == "preflight" or ending.fault == "node" else "",
-    )  # fmt: skip
+    )
     if not fail.blame:
         alike = _failed_alike_elsewhere(state, fail, node) or any(each.way == ending.way for each in others)
         fail = fail._replace(blame="job" if alike or len(others) >= BLAMED_AFTER else "")

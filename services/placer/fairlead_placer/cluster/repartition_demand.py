@@ -54,8 +54,9 @@ def waiting_offers(state: ClusterState) -> list[WaitingOffer]:
     heads.sort(key=lambda head: head[:2])
     return [
         WaitingOffer(job, state.offers[job].cause, group, unit_requests(group.request)[0])
-        for _, job, group in heads[:WAITING_OFFERS_MAX] if job not in served
-    ]  # fmt: skip
+        for _, job, group in heads[:WAITING_OFFERS_MAX]
+        if job not in served
+    ]
 
 
 def demand_seen(state: ClusterState, request: Request) -> dict[str, int]:

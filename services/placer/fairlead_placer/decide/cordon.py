@@ -47,11 +47,9 @@ def begin(
     """The node drains, up to a Unix time (0: without end)."""
     reason = reason[:MESSAGE_CHARS_MAX]
     draft.emit(
-        ev.NodeDraining(
-            cause=cause, node=node.name, by=by, reason=reason, deadline_ns=deadline_ns, setter=setter
-        ),
+        ev.NodeDraining(cause=cause, node=node.name, by=by, reason=reason, deadline_ns=deadline_ns, setter=setter),
         EVENT_BYTES + encoded_bytes(reason),
-    )  # fmt: skip
+    )
 
 
 def give_back(draft: CommitDraft, node: ClusterNode, setter: ev.Setter, cause: str, by: str = "") -> None:

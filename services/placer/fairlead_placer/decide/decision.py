@@ -36,7 +36,7 @@ class PreparedDecision(NamedTuple):
 
 def decide(
     state: ClusterState, inputs: Sequence[Input], now_ns: int, *, roomy: bool = False, look_for_moves: bool = False
-) -> PreparedDecision:  # fmt: skip
+) -> PreparedDecision:
     """Return the next commit, tried on the state.
 
     `roomy`: the last draft was crowded. `look_for_moves`: it is time to look for runs to move. If `decide` raises, no events

@@ -39,7 +39,7 @@ def seen(draft: CommitDraft, node: ClusterNode, report: HealthSeen, cause: str) 
                 cause=cause, node=node.name, gpu=report.gpu, code=report.code, reason=reason, stop=meaning.stop
             ),
             EVENT_BYTES + encoded_bytes(reason),
-        )  # fmt: skip
+        )
     return None
 
 

@@ -34,11 +34,17 @@ def schedule(draft: CommitDraft, asked: ScheduleMaintenance, cause: str) -> Comm
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.MaintenanceScheduled(
-            cause=cause, name=asked.name, nodes=nodes, starts_ns=asked.starts_ns, ends_ns=asked.ends_ns,
-            notice_ns=asked.notice_ns, by=asked.user, reason=reason,
+            cause=cause,
+            name=asked.name,
+            nodes=nodes,
+            starts_ns=asked.starts_ns,
+            ends_ns=asked.ends_ns,
+            notice_ns=asked.notice_ns,
+            by=asked.user,
+            reason=reason,
         ),
         EVENT_BYTES + encoded_bytes(reason) + sum(len(name) + 3 for name in nodes),
-    )  # fmt: skip
+    )
     return None
 
 

@@ -176,9 +176,12 @@ def passed_over(state: ClusterState, body: ReportBatch, error: str, now_ns: int)
     if node is None or node.incarnation != body.incarnation or report.n != node.reported + 1:
         return NOTHING
     event = ev.ReportRejected(
-        cause=f"report:{body.node}:{report.n}", node=body.node, code="not_decidable", message=error[:MESSAGE_CHARS_MAX],
+        cause=f"report:{body.node}:{report.n}",
+        node=body.node,
+        code="not_decidable",
+        message=error[:MESSAGE_CHARS_MAX],
         digest=digest_of(encode(body)),
-    )  # fmt: skip
+    )
     return Decision([event], {REPORT_CURSOR + body.node: report.n})
 
 

@@ -42,11 +42,19 @@ def start(draft: CommitDraft, asked: StartRollout, cause: str) -> CommandRefusal
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.RolloutStarted(
-            cause=cause, name=asked.name, nodes=nodes, budget_gpus=asked.budget_gpus, nodes_max=asked.nodes_max,
-            want=asked.want, deadline_ns=asked.deadline_ns, stop_long=asked.stop_long, by=asked.user, reason=reason,
+            cause=cause,
+            name=asked.name,
+            nodes=nodes,
+            budget_gpus=asked.budget_gpus,
+            nodes_max=asked.nodes_max,
+            want=asked.want,
+            deadline_ns=asked.deadline_ns,
+            stop_long=asked.stop_long,
+            by=asked.user,
+            reason=reason,
         ),
         2 * EVENT_BYTES + encoded_bytes(reason) + sum(len(name) + 3 for name in nodes),
-    )  # fmt: skip
+    )
     return None
 
 

@@ -56,12 +56,21 @@ def rank_ended(draft: CommitDraft, run: PlacedRun, verdict: RankVerdict, clean: 
         return
     draft.emit(
         ev.RankEnded(
-            cause=cause, job=run.job, attempt=run.attempt, rank=rank, outcome=verdict.outcome,
-            exit_code=verdict.exit_code, signal=verdict.signal, message=verdict.message, fault=verdict.fault,
-            released=clean, blames=verdict.blames, ran_ns=verdict.ran_ns,
+            cause=cause,
+            job=run.job,
+            attempt=run.attempt,
+            rank=rank,
+            outcome=verdict.outcome,
+            exit_code=verdict.exit_code,
+            signal=verdict.signal,
+            message=verdict.message,
+            fault=verdict.fault,
+            released=clean,
+            blames=verdict.blames,
+            ran_ns=verdict.ran_ns,
         ),
         size,
-    )  # fmt: skip
+    )
 
 
 def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bool, cause: str) -> ev.RunEnded:
@@ -72,15 +81,27 @@ def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bo
         verdict = verdict._replace(rank=0, message="")
     way = way_of(verdict.outcome, verdict.exit_code, verdict.signal)
     return ev.RunEnded(
-        cause=cause, job=run.job, attempt=run.attempt, outcome=verdict.outcome, exit_code=verdict.exit_code,
-        signal=verdict.signal, rank=verdict.rank, message=verdict.message if well else _told(run, verdict, way),
-        fault=verdict.fault, blames=verdict.blames, ran_ns=verdict.ran_ns, drained=run.stop == "drained" and verdict.outcome == "stopped",
-        noticed_ns=run.noticed_ns, saved_ns=run.saved_ns,
+        cause=cause,
+        job=run.job,
+        attempt=run.attempt,
+        outcome=verdict.outcome,
+        exit_code=verdict.exit_code,
+        signal=verdict.signal,
+        rank=verdict.rank,
+        message=verdict.message if well else _told(run, verdict, way),
+        fault=verdict.fault,
+        blames=verdict.blames,
+        ran_ns=verdict.ran_ns,
+        drained=run.stop == "drained" and verdict.outcome == "stopped",
+        noticed_ns=run.noticed_ns,
+        saved_ns=run.saved_ns,
         preempted=run.stop == "preempted" and verdict.outcome == "stopped",
-        gpu_fault=run.gpu_fault if run.stop == "gpu_fault" and not well and verdict.outcome in ("stopped", "exited") else "",
+        gpu_fault=run.gpu_fault
+        if run.stop == "gpu_fault" and not well and verdict.outcome in ("stopped", "exited")
+        else "",
         released=(run.parts[last.rank].node,) if clean else (),
         alike=failed_alike(state, run, RankEnding(verdict.outcome, well, verdict.rank, way)),
-    )  # fmt: skip
+    )
 
 
 def _told(run: PlacedRun, verdict: RankVerdict, way: str) -> str:

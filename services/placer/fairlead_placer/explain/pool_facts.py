@@ -76,21 +76,25 @@ def pool_facts(pool: str, index: PoolIndex, work: Arrivals[Request], away: Colle
         sum(index.rows.free_of(node.row) for node in shut),
     )
     return PoolFacts(
-        nodes=len(index.members), gpus=sum(_gpus_of(node.left) for node in index.members.values()),
-        free_milli=found.free_milli, aside_milli=sum(node.left.free_milli for node in (*index.aside.values(), *shut)),
-        unusable_milli=found.unusable_milli, arrived=work.arrived,
+        nodes=len(index.members),
+        gpus=sum(_gpus_of(node.left) for node in index.members.values()),
+        free_milli=found.free_milli,
+        aside_milli=sum(node.left.free_milli for node in (*index.aside.values(), *shut)),
+        unusable_milli=found.unusable_milli,
+        arrived=work.arrived,
         on_one_node=None if best is None else (names[best], int(gpus[best])),
         gangs={**gangs, POOL_LEVEL: _largest(gpus, np.zeros(last, np.int64), [pool])},
-    )  # fmt: skip
+    )
 
 
 def _shut(index: PoolIndex, away: Collection[str]) -> list[ClusterNode]:
     """Return the nodes in rows that do not take anybody's work: their taints keep out what does not tolerate them."""
     tainted = {number for number in index.rows.builds if not tolerates(index.builds[number].taints, ())}
     return [
-        node for node in index.members.values()
+        node
+        for node in index.members.values()
         if node.row >= 0 and (node.left.build.number in tainted or node.name in away)
-    ]  # fmt: skip
+    ]
 
 
 def _gpus_of(left: FreeResources) -> int:

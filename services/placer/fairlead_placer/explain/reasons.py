@@ -111,8 +111,13 @@ def _closed(node: ClusterNode) -> str:
 
 
 def refusal(
-    state: ClusterState, request: Request, job: str, short: Shortfall | None = None, now_ns: int = 0, then: Mapping[str, FreeResources] = NONE
-) -> FitRefusal:  # fmt: skip
+    state: ClusterState,
+    request: Request,
+    job: str,
+    short: Shortfall | None = None,
+    now_ns: int = 0,
+    then: Mapping[str, FreeResources] = NONE,
+) -> FitRefusal:
     """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
     several kinds of units, for the one that the fewest nodes take. `now_ns` 0: whatever windows are ahead. `then`: what some
     nodes that take work of the job would have; the causes are counted as if they had."""
@@ -130,12 +135,14 @@ def refusal(
             spared.add(name)
     return FitRefusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
-        nodes=len(index.members), fitting=fitting,
+        nodes=len(index.members),
+        fitting=fitting,
         gpu_milli_free=_free_milli(index, asks[0], job),
         gpu_milli_total=1000 * index.gpus,
-        level=short.level if short else "", best=short.best if short else 0,
+        level=short.level if short else "",
+        best=short.best if short else 0,
         windows=_named(met, spared - failed),
-    )  # fmt: skip
+    )
 
 
 def _named(windows: Sequence[Window], nodes: AbstractSet[str]) -> tuple[str, ...]:
@@ -245,9 +252,14 @@ def _on(state: ClusterState, node: ClusterNode, ask: UnitRequest, now_ns: int) -
         if isinstance(seat(left, ask), NodeAllocation):
             end = end_of(state, run, rank, now_ns)
             yield NearMiss(
-                node=node.name, job=run.job, at_ns=end.at_ns, basis=end.basis, gpu_milli=_milli(part),
-                cpu_milli=part.cpu_milli, memory_mib=part.memory_mib,
-            )  # fmt: skip
+                node=node.name,
+                job=run.job,
+                at_ns=end.at_ns,
+                basis=end.basis,
+                gpu_milli=_milli(part),
+                cpu_milli=part.cpu_milli,
+                memory_mib=part.memory_mib,
+            )
 
 
 def _milli(part: Part) -> int:

@@ -143,8 +143,20 @@ class RowCosts:
     """Costs of one kind of request: cost per row, and extra points per build."""
 
     __slots__ = (
-        "_builds", "_room", "asked", "burdens", "choice", "cost", "move", "order", "parts", "priced", "stamp", "version", "wish",
-    )  # fmt: skip
+        "_builds",
+        "_room",
+        "asked",
+        "burdens",
+        "choice",
+        "cost",
+        "move",
+        "order",
+        "parts",
+        "priced",
+        "stamp",
+        "version",
+        "wish",
+    )
 
     def __init__(self, wish: CostRequest, move: SizeMoves) -> None:
         self.wish, self.move = wish, move

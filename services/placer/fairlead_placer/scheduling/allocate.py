@@ -123,9 +123,7 @@ def _head(group: RequestClass, picky: Mapping[str, frozenset[str]]) -> tuple[int
     return next((head for head in group.offers if head[1] not in picky), group.offers[0])
 
 
-def _place_own(
-    draft: CommitDraft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]
-) -> bool:  # fmt: skip
+def _place_own(draft: CommitDraft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]) -> bool:
     """Place a job on nodes kept for it, or on nodes other than those that it avoids, if there is room by now. A job that
     avoids no nodes is placed elsewhere with its class. Return False as for `_placed`.
     """
@@ -161,9 +159,15 @@ def _placed(draft: CommitDraft, offer: Offer, found: NodeSelection, host: str = 
     if len(parts) > 1:
         address, port = found.nodes[0].inventory.address, master_port(offer.job, offer.attempt)
     event = ev.JobPlaced(
-        cause=offer.cause, job=offer.job, attempt=offer.attempt, parts=parts, master_address=address,
-        master_port=port, score=found.score, guest_of=host,
-    )  # fmt: skip
+        cause=offer.cause,
+        job=offer.job,
+        attempt=offer.attempt,
+        parts=parts,
+        master_address=address,
+        master_port=port,
+        score=found.score,
+        guest_of=host,
+    )
     draft.emit(event, size)
     return True
 
@@ -182,12 +186,21 @@ def _report_unplaceable(draft: CommitDraft, group: RequestClass, offer: Offer, s
         near = near_misses(draft.state, group.request, offer.job, draft.now_ns)
         draft.emit(
             ev.JobUnplaceable(
-                cause=offer.cause, job=offer.job, attempt=offer.attempt, reasons=found.reasons, nodes=found.nodes,
-                fitting=found.fitting, gpu_milli_free=found.gpu_milli_free, gpu_milli_total=found.gpu_milli_total,
-                level=found.level, best=found.best, near=near, windows=found.windows,
+                cause=offer.cause,
+                job=offer.job,
+                attempt=offer.attempt,
+                reasons=found.reasons,
+                nodes=found.nodes,
+                fitting=found.fitting,
+                gpu_milli_free=found.gpu_milli_free,
+                gpu_milli_total=found.gpu_milli_total,
+                level=found.level,
+                best=found.best,
+                near=near,
+                windows=found.windows,
             ),
             (2 + len(near)) * EVENT_BYTES,
-        )  # fmt: skip
+        )
 
 
 def is_news(group: RequestClass, found: FitRefusal, now_ns: int) -> bool:

@@ -254,9 +254,12 @@ def _begin(draft: CommitDraft, plan: DefragmentationPlan) -> bool:
         return False
     for move in plan.moves:
         event = ev.PreemptionStarted(
-            cause="clock", job=move.victim.job, attempt=move.victim.attempt, beneficiary=plan.offer.job,
+            cause="clock",
+            job=move.victim.job,
+            attempt=move.victim.attempt,
+            beneficiary=plan.offer.job,
             rule="defragmentation",
-        )  # fmt: skip
+        )
         draft.emit(event, VICTIM_BYTES)
     make(draft, plan.offer, nodes, "clock")
     return True

@@ -110,8 +110,11 @@ def found_on(index: PoolIndex, chosen: Sequence[NodeChoice]) -> NodeSelection:
             links += place.link_score
             numa_nodes += place.numa_nodes
     score = {
-        "unusable_milli": unusable, "scarce_milli": scarce, "cpu_left_milli": cpu_left, "gpus_left": gpus_left,
-    }  # fmt: skip
+        "unusable_milli": unusable,
+        "scarce_milli": scarce,
+        "cpu_left_milli": cpu_left,
+        "gpus_left": gpus_left,
+    }
     if links:
         score["links"], score["numa_nodes"] = links, numa_nodes
     if len(nodes) > 1:

@@ -67,9 +67,15 @@ def _may_help(draft: CommitDraft, group: RequestClass) -> bool:
 
 def _emit(draft: CommitDraft, want: WaitingOffer, repartition: GpuRepartition) -> bool:
     event = ev.MigLayoutPlanned(
-        cause=want.cause, node=repartition.node.name, gpu=repartition.gpu, jobs=repartition.jobs, mode=repartition.mode, destroy=repartition.destroy,
-        create=repartition.create, score=repartition.score,
-    )  # fmt: skip
+        cause=want.cause,
+        node=repartition.node.name,
+        gpu=repartition.gpu,
+        jobs=repartition.jobs,
+        mode=repartition.mode,
+        destroy=repartition.destroy,
+        create=repartition.create,
+        score=repartition.score,
+    )
     size = EVENT_BYTES + len(msgspec.json.encode(event))
     if not draft.has_room(size):
         return False

@@ -73,9 +73,10 @@ def idle_gpus(state: ClusterState, node: ClusterNode, suits: int, now_ns: int) -
     if not left.build.switches or left.cuts is None:
         return []
     return [
-        place for place in members_of(left.cuttable & left.cuts.legal & suits)
+        place
+        for place in members_of(left.cuttable & left.cuts.legal & suits)
         if not left.cuts.layout(place).busy and not is_backing_off(state, left.uuids[place], now_ns)
-    ]  # fmt: skip
+    ]
 
 
 def is_backing_off(state: ClusterState, uuid: str, now_ns: int) -> bool:
@@ -91,9 +92,10 @@ def repartition_for(
     if plan is None:
         return None
     new = sorted(set(plan.served_after) - set(plan.served_before))
-    jobs, create = tuple(served[position].job for position in new), tuple(
-        MigPlace(profile=each.profile, start=each.start) for each in plan.create
-    )  # fmt: skip
+    jobs, create = (
+        tuple(served[position].job for position in new),
+        tuple(MigPlace(profile=each.profile, start=each.start) for each in plan.create),
+    )
     return GpuRepartition(
         node, gpu.uuid, "" if gpu.enabled else "on", _named(node, gpu.uuid, plan.destroy), create, jobs, plan.reason
     )
@@ -115,8 +117,9 @@ def _named(node: ClusterNode, gpu: str, instances: Collection[Instance]) -> tupl
     cells = [] if cuts is None else [(uuid, cell) for uuid, cell in cuts.cells.items() if cell.place == place]
     return tuple(
         MigInstance(uuid=uuid, profile=cell.instance.profile, start=cell.instance.start)
-        for uuid, cell in cells if cell.instance in instances
-    )  # fmt: skip
+        for uuid, cell in cells
+        if cell.instance in instances
+    )
 
 
 class Supply(NamedTuple):
@@ -146,8 +149,9 @@ def share_out(supplies: Sequence[Supply], wanted: int, each: int) -> list[Repart
     # (pieces that the next unit lacks, more units with their sign turned, place); of one that is cut, less than of any other
     heads = [
         (_lacks(one, one.ready + 1, each), one.ready - one.most, place)
-        for place, one in enumerate(supplies) if one.most > one.ready
-    ]  # fmt: skip
+        for place, one in enumerate(supplies)
+        if one.most > one.ready
+    ]
     heapify(heads)
     units: dict[int, int] = {}
     while short > 0 and heads:

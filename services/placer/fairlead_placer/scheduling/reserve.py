@@ -155,7 +155,12 @@ def make(draft: CommitDraft, offer: Offer, nodes: Sequence[str], cause: str) -> 
 
 def _emit(draft: CommitDraft, offer: Offer, start: EarliestStart, cause: str) -> None:
     event = ev.ReservationMade(
-        cause=cause, job=offer.job, attempt=offer.attempt, nodes=start.nodes, start_ns=start.start_ns,
-        basis=start.basis, waits_for=start.waits_for,
-    )  # fmt: skip
+        cause=cause,
+        job=offer.job,
+        attempt=offer.attempt,
+        nodes=start.nodes,
+        start_ns=start.start_ns,
+        basis=start.basis,
+        waits_for=start.waits_for,
+    )
     draft.emit(event, made_bytes(start.nodes))

@@ -82,9 +82,12 @@ class ReportSource:
     """`fairlead_bus.input_source.Source` for everything that agents say."""
 
     def __init__(
-        self, actor: DesiredStatePublisher, lease_ns: int = DEFAULT_LEASE_NS, monotonic_ns: Callable[[], int] | None = None,
+        self,
+        actor: DesiredStatePublisher,
+        lease_ns: int = DEFAULT_LEASE_NS,
+        monotonic_ns: Callable[[], int] | None = None,
         quiet_ns: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`monotonic_ns`: by what silence is measured: a wall clock that is set is no silence. None: by the time of `take`."""
         self._actor = actor
         self._monotonic_ns = monotonic_ns

@@ -173,8 +173,13 @@ class DesiredStatePublisher:
         desired = state.sequence if due else self._written.get(name, (0, 0.0))[0]
         beat = 0 if name in self.losing else self._beats.get(name, 0)
         return ReportAck(
-            node=name, incarnation=node.incarnation, through=node.reported, beat=beat, wall_ns=self._wall(), desired=desired
-        )  # fmt: skip
+            node=name,
+            incarnation=node.incarnation,
+            through=node.reported,
+            beat=beat,
+            wall_ns=self._wall(),
+            desired=desired,
+        )
 
     async def _keep_up(self) -> None:
         """Answers go out by themselves: an agent's lease must not hang on our next commit."""

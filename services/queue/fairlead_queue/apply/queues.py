@@ -268,9 +268,12 @@ def shape_of(inventory: Inventory) -> NodeCapacity:
     """Return a node's resources, in integers, with its pool and model."""
     labels = inventory.labels
     return NodeCapacity(
-        1000 * len(inventory.gpus), inventory.cpu_milli, inventory.memory_mib,
-        labels.get(POOL_LABEL, DEFAULT_POOL), labels.get(MODEL_LABEL, ""),
-    )  # fmt: skip
+        1000 * len(inventory.gpus),
+        inventory.cpu_milli,
+        inventory.memory_mib,
+        labels.get(POOL_LABEL, DEFAULT_POOL),
+        labels.get(MODEL_LABEL, ""),
+    )
 
 
 def _capacity(state: QueueState, event: Any, id_: str, at_ns: int) -> None:

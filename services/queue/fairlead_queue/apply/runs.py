@@ -120,9 +120,17 @@ def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> N
         job.started_ns = job.saved_ns = 0
     _give_back(state, job, at_ns)
     end = AttemptEnd(
-        id_, event.outcome, event.exit_code, event.signal, event.message, event.drained, event.preempted, event.alike,
-        event.fault, bool(event.gpu_fault),
-    )  # fmt: skip
+        id_,
+        event.outcome,
+        event.exit_code,
+        event.signal,
+        event.message,
+        event.drained,
+        event.preempted,
+        event.alike,
+        event.fault,
+        bool(event.gpu_fault),
+    )
     state.settled(job, end)
 
 

@@ -40,9 +40,13 @@ def _submit(plan: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEve
     refused = submit_refusal(plan, command)
     if refused is not None:
         return ev.JobRejected(
-            cause=cause, command=command.id, code=refused.code, message=refused.message, field=refused.field,
+            cause=cause,
+            command=command.id,
+            code=refused.code,
+            message=refused.message,
+            field=refused.field,
             user=command.user,
-        )  # fmt: skip
+        )
     number = plan.next_number
     plan.next_number = number + 1
     job = str(number)
@@ -56,12 +60,31 @@ def _submit(plan: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEve
         plan.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
     plan.next_place += 1
     return ev.JobSubmitted(
-        cause=cause, job=job, name=command.name, queue=command.queue, user=command.user, request=request,
-        spec=command.spec, project=command.project, kind=command.kind, priority=command.priority, array=command.array,
-        retries=command.retries, total_ns=command.total_ns, grace_ns=command.grace_ns, start_at_ns=command.start_at_ns,
-        deadline_ns=command.deadline_ns, slice_ns=command.slice_ns, after=command.after,
-        array_limit=command.array_limit, on_partition=command.on_partition, checkpoint=command.checkpoint, key=command.key, digest=command.digest, gang=command.gang,
-    )  # fmt: skip
+        cause=cause,
+        job=job,
+        name=command.name,
+        queue=command.queue,
+        user=command.user,
+        request=request,
+        spec=command.spec,
+        project=command.project,
+        kind=command.kind,
+        priority=command.priority,
+        array=command.array,
+        retries=command.retries,
+        total_ns=command.total_ns,
+        grace_ns=command.grace_ns,
+        start_at_ns=command.start_at_ns,
+        deadline_ns=command.deadline_ns,
+        slice_ns=command.slice_ns,
+        after=command.after,
+        array_limit=command.array_limit,
+        on_partition=command.on_partition,
+        checkpoint=command.checkpoint,
+        key=command.key,
+        digest=command.digest,
+        gang=command.gang,
+    )
 
 
 def request_in_pool(plan: QueueDraft, command: cmd.SubmitJob) -> Request:
@@ -201,9 +224,14 @@ def _apply(plan: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEv
         each.path not in names for each in command.queues
     )
     return ev.QueuesApplied(
-        cause=cause, command=command.id, configured=len(changed), removed=len(after.removed) + len(after.dropped_pools),
-        unchanged=unchanged, by=command.user, reclaim=command.reclaim,
-    )  # fmt: skip
+        cause=cause,
+        command=command.id,
+        configured=len(changed),
+        removed=len(after.removed) + len(after.dropped_pools),
+        unchanged=unchanged,
+        by=command.user,
+        reclaim=command.reclaim,
+    )
 
 
 def _in_use(plan: QueueDraft, after: configuration.ProposedConfiguration) -> str:
@@ -216,9 +244,12 @@ def _in_use(plan: QueueDraft, after: configuration.ProposedConfiguration) -> str
 
 def _undecodable(plan: QueueDraft, command: cmd.Undecodable, cause: str) -> ev.QueueEvent:
     return ev.CommandRejected(
-        cause=cause if command.id else f"cmd:{command.digest[:DIGEST_CHARS]}", command=command.id, code="undecodable",
-        message=command.message[:UNDECODABLE_CHARS_MAX], digest=command.digest,
-    )  # fmt: skip
+        cause=cause if command.id else f"cmd:{command.digest[:DIGEST_CHARS]}",
+        command=command.id,
+        code="undecodable",
+        message=command.message[:UNDECODABLE_CHARS_MAX],
+        digest=command.digest,
+    )
 
 
 def _find(plan: QueueDraft, id_: str) -> tuple[LiveJob | None, str]:

@@ -170,9 +170,14 @@ def _retry(job: LiveJob, end: AttemptEnd) -> tuple[RequeueReason, bool, int, Fai
 
 def _fail(job: LiveJob, end: AttemptEnd, reason: FailReason, why: str = "") -> JobFailed:
     return JobFailed(
-        cause=end.cause, job=job.id, reason=reason, attempt=job.attempt, exit_code=end.exit_code, signal=end.signal,
+        cause=end.cause,
+        job=job.id,
+        reason=reason,
+        attempt=job.attempt,
+        exit_code=end.exit_code,
+        signal=end.signal,
         message="; ".join(filter(None, (why, _message(job, end))))[:MESSAGE_CHARS_MAX],
-    )  # fmt: skip
+    )
 
 
 def _message(job: LiveJob, end: AttemptEnd) -> str:

@@ -29,10 +29,16 @@ def emit_array_reasons(plan: QueueDraft) -> None:
         if array.id not in plan.states:
             plan.emit(
                 JobDeferred(
-                    cause=array.cause, job=array.id, attempt=1, reason="array_limit", queue=array.lane.leaf.queue.path,
-                    held=len(array.live), needed=1, ceiling=array.limit,
+                    cause=array.cause,
+                    job=array.id,
+                    attempt=1,
+                    reason="array_limit",
+                    queue=array.lane.leaf.queue.path,
+                    held=len(array.live),
+                    needed=1,
+                    ceiling=array.limit,
                 )
-            )  # fmt: skip
+            )
 
 
 def emit_changed_reasons(plan: QueueDraft, turns: Turns) -> int | None:
@@ -79,8 +85,13 @@ def _defer(plan: QueueDraft, turns: Turns, lane: Lane, closed: ClosedGate) -> No
         numbers = {"held": refusal.held, "needed": refusal.needed, "ceiling": refusal.ceiling}
     plan.emit(
         JobDeferred(
-            cause=job.cause, job=job.id, attempt=max(1, job.attempt), reason=closed.reason, queue=closed.queue,
+            cause=job.cause,
+            job=job.id,
+            attempt=max(1, job.attempt),
+            reason=closed.reason,
+            queue=closed.queue,
             resource=refusal.resource if refusal is not None else "",
-            holder=refusal.holder if refusal is not None else "", **numbers,
+            holder=refusal.holder if refusal is not None else "",
+            **numbers,
         )
-    )  # fmt: skip
+    )

@@ -216,11 +216,15 @@ def idle_on_demand(state: QueueState, pool: PoolState) -> list[LiveJob]:
 def _ask(plan: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) -> None:
     plan.emit(
         PreemptionRequested(
-            cause=starving.job.cause, job=starving.job.id, attempt=max(1, starving.job.attempt), victims=victims,
-            queue=starving.under.path, amounts=starving.missing,
+            cause=starving.job.cause,
+            job=starving.job.id,
+            attempt=max(1, starving.job.attempt),
+            victims=victims,
+            queue=starving.under.path,
+            amounts=starving.missing,
         ),
         extra_bytes=VICTIM_BYTES * len(victims),
-    )  # fmt: skip
+    )
 
 
 def _may_claim(pool: PoolState, starving: StarvingJob) -> bool:
@@ -232,7 +236,10 @@ def _keep(plan: QueueDraft, starving: StarvingJob) -> None:
     job: LiveJob = starving.job
     plan.emit(
         ReservationRequested(
-            cause=job.cause, job=job.id, attempt=max(1, job.attempt), waited_ns=plan.now_ns - job.since_ns,
+            cause=job.cause,
+            job=job.id,
+            attempt=max(1, job.attempt),
+            waited_ns=plan.now_ns - job.since_ns,
             queue="" if starving.charged else starving.under.path,
         )
-    )  # fmt: skip
+    )

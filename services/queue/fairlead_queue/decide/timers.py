@@ -83,10 +83,14 @@ def _budgets(plan: QueueDraft) -> None:
         plan.reshaped = True
         plan.emit(
             BudgetReached(
-                cause="clock", queue=path, percent=mark, spent=used // UNIT, budget=account.budget.gpu_milli_s,
+                cause="clock",
+                queue=path,
+                percent=mark,
+                spent=used // UNIT,
+                budget=account.budget.gpu_milli_s,
                 period_ns=begin_ns,
             )
-        )  # fmt: skip
+        )
 
 
 def _age(plan: QueueDraft) -> None:

@@ -36,9 +36,13 @@ def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome
         job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
         state.try_in_line(job, set())
         return DryRunOutcome(
-            pool=queue.pool.name, quota=tuple(_quota(job)), borrows=_borrows(job), waits=_waits(state, job),
-            displaces=_displaces(state, job, now_ns), estimate=estimate(state, job, command, now_ns),
-        )  # fmt: skip
+            pool=queue.pool.name,
+            quota=tuple(_quota(job)),
+            borrows=_borrows(job),
+            waits=_waits(state, job),
+            displaces=_displaces(state, job, now_ns),
+            estimate=estimate(state, job, command, now_ns),
+        )
 
 
 def _waits(state: QueueState, job: LiveJob) -> Explanation:
@@ -70,10 +74,15 @@ def _quota(job: LiveJob) -> list[DryRunQuota]:
                 used = node.usage[at]
                 found.append(
                     DryRunQuota(
-                        queue=queue_of(node), user=user_of(node), resource=resource, used=used, after=used + more,
-                        guaranteed=node.guaranteed[at], maximum=ceiling,
+                        queue=queue_of(node),
+                        user=user_of(node),
+                        resource=resource,
+                        used=used,
+                        after=used + more,
+                        guaranteed=node.guaranteed[at],
+                        maximum=ceiling,
                     )
-                )  # fmt: skip
+                )
     return found
 
 

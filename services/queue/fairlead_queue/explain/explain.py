@@ -57,9 +57,13 @@ def explain(state: QueueState, job: LiveJob) -> Explanation:
         elif reason == "turn":
             message = f"the placer has as many offers as it looks ahead over; {_jobs(len(ahead))} before it"
     return Explanation(
-        reason=reason, message=message, numbers=numbers, changes=tuple(changes), ahead=len(ahead),
+        reason=reason,
+        message=message,
+        numbers=numbers,
+        changes=tuple(changes),
+        ahead=len(ahead),
         first_ahead=_first(ahead),
-    )  # fmt: skip
+    )
 
 
 def closed_gate(state: QueueState, lane: Lane) -> ClosedGate | None:
@@ -79,9 +83,13 @@ def _offered(state: QueueState, job: LiveJob) -> Explanation:
         asked = "1 job was" if job.yielders == 1 else f"{job.yielders} jobs were"
         message += f"; {asked} asked to yield to it"
     return Explanation(
-        reason="place", message=message, numbers=numbers, changes=tuple(changes), ahead=len(ahead),
+        reason="place",
+        message=message,
+        numbers=numbers,
+        changes=tuple(changes),
+        ahead=len(ahead),
         first_ahead=_first(ahead),
-    )  # fmt: skip
+    )
 
 
 def _first(ahead: Sequence[LiveJob]) -> tuple[str, ...]:
@@ -124,9 +132,12 @@ def _numbers(closed: ClosedGate) -> dict[str, int | str]:
     if refusal is None:
         return {"queue": closed.queue} if closed.queue else {}
     numbers: dict[str, int | str] = {
-        "queue": closed.queue, "resource": refusal.resource, "held": refusal.held, "needed": refusal.needed,
+        "queue": closed.queue,
+        "resource": refusal.resource,
+        "held": refusal.held,
+        "needed": refusal.needed,
         "ceiling": refusal.ceiling,
-    }  # fmt: skip
+    }
     if refusal.holder:
         numbers["holder"] = refusal.holder
     return numbers

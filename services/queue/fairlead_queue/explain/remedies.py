@@ -117,9 +117,12 @@ def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) 
         verb = is_are(first.resource, first.needed) if len(lacks) == 1 else "are"
         then = f" {verb} left by {_before(before)}"
     return SuggestedChange(
-        kind="wait", message=f"starts when {' and '.join(clauses)}{then}", queue=queue_of(first.node),
-        resource=first.resource, amount=_missing(first, before),
-    )  # fmt: skip
+        kind="wait",
+        message=f"starts when {' and '.join(clauses)}{then}",
+        queue=queue_of(first.node),
+        resource=first.resource,
+        amount=_missing(first, before),
+    )
 
 
 def _missing(lack: LimitRefusal, before: int) -> int:
@@ -166,9 +169,12 @@ def _quota(state: QueueState, lacks: Sequence[LimitRefusal], before: int) -> Sug
     told = " and ".join(_raised(state, lack) for lack in lacks) + (f", with {_before(before)}" if before else "")
     first = lacks[0]
     return SuggestedChange(
-        kind="quota", message=f"could start now if {told}", queue=queue_of(first.node), resource=first.resource,
+        kind="quota",
+        message=f"could start now if {told}",
+        queue=queue_of(first.node),
+        resource=first.resource,
         amount=first.held + first.needed,
-    )  # fmt: skip
+    )
 
 
 def _raised(state: QueueState, lack: LimitRefusal) -> str:

@@ -82,9 +82,27 @@ class QueueNode:
     """Queue in the tree, or the root of a pool."""
 
     __slots__ = (
-        "bounded", "ceiling", "children", "claim", "closed", "front", "guaranteed", "held", "keeps", "kept", "leaf",
-        "name", "parent", "path", "priority", "promised", "usage", "waiters", "wants", "weight",
-    )  # fmt: skip
+        "bounded",
+        "ceiling",
+        "children",
+        "claim",
+        "closed",
+        "front",
+        "guaranteed",
+        "held",
+        "keeps",
+        "kept",
+        "leaf",
+        "name",
+        "parent",
+        "path",
+        "priority",
+        "promised",
+        "usage",
+        "waiters",
+        "wants",
+        "weight",
+    )
 
     def __init__(self, path: str, parent: "QueueNode | None", width: int) -> None:
         self.path = path

@@ -100,9 +100,16 @@ class CustomSequencer:
         tree = self.tree
         past = tuple(self.past.value(node)) if self.past is not None else (0,) * tree.width
         return QueueView(
-            node.path, tree.resources, tuple(tree.capacity), tuple(node.usage), tuple(node.guaranteed), past,
-            node.weight, node.priority, front,
-        )  # fmt: skip
+            node.path,
+            tree.resources,
+            tuple(tree.capacity),
+            tuple(node.usage),
+            tuple(node.guaranteed),
+            past,
+            node.weight,
+            node.priority,
+            front,
+        )
 
 
 class LinePlaces:

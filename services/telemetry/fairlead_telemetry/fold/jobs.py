@@ -15,10 +15,18 @@ DEPENDENT = "born behind others"
 #: {event: the state that it sets}. Not covered: JobOffered, which may come too late, and JobSubmitted of a
 #: job that has to wait for something.
 _STATES = {
-    "JobSubmitted": "queued", "JobQueued": "queued", "OfferReturned": "queued", "JobReleased": "queued", "JobRequeued": "queued",
-    "JobHeld": "held", "JobPlaced": "placed", "RunStarted": "running", "JobSucceeded": "succeeded", "JobFailed": "failed",
+    "JobSubmitted": "queued",
+    "JobQueued": "queued",
+    "OfferReturned": "queued",
+    "JobReleased": "queued",
+    "JobRequeued": "queued",
+    "JobHeld": "held",
+    "JobPlaced": "placed",
+    "RunStarted": "running",
+    "JobSucceeded": "succeeded",
+    "JobFailed": "failed",
     "JobCancelled": "cancelled",
-}  # fmt: skip
+}
 #: Types as small numbers, those of _STATES first: the many conditions of `_DELTA` would take a third longer over their names.
 _KINDS = {event: number for number, event in enumerate((*_STATES, "JobOffered", "JobStopRequested", "RunEnded"), 1)}
 _KIND = f"CASE type {' '.join(f"WHEN '{event}' THEN {number}" for event, number in _KINDS.items())} END::UTINYINT"

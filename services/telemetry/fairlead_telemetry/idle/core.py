@@ -77,9 +77,15 @@ class IdleCore:
         for rule, found in self._resolve(run).items():
             if rule != "lifetime":
                 yield ActivityQuestion(
-                    run.job, run.attempt, rule, run.parts, run.started_ns, asked_signals(found), found.policy.after_ns,
+                    run.job,
+                    run.attempt,
+                    rule,
+                    run.parts,
+                    run.started_ns,
+                    asked_signals(found),
+                    found.policy.after_ns,
                     rule in run.idle,
-                )  # fmt: skip
+                )
 
     def _resolve(self, run: TrackedRun) -> Mapping[IdleRule, PolicyInForce]:
         known = self._in_force.get(run.job)

@@ -74,11 +74,16 @@ def _use(job: str, attempt: int, parts: Sequence[HeldDevices], batches: dict[str
     busy = _known([one.utilization_pct for one in seen])
     memory, power = _known([one.memory_used_mib for one in seen]), _known([one.power_mw for one in seen])
     return JobUse(
-        job=job, attempt=attempt, gpus=sum(len(part.gpus) for part in parts), measured=len(seen),
+        job=job,
+        attempt=attempt,
+        gpus=sum(len(part.gpus) for part in parts),
+        measured=len(seen),
         utilization_pct=round(sum(busy) / len(busy), 1) if busy else None,
-        memory_used_mib=sum(memory) if memory else None, power_mw=sum(power) if power else None,
-        at_ns=min((one.at_ns for one in seen), default=None), simulated=any(batch.simulated for batch in there),
-    )  # fmt: skip
+        memory_used_mib=sum(memory) if memory else None,
+        power_mw=sum(power) if power else None,
+        at_ns=min((one.at_ns for one in seen), default=None),
+        simulated=any(batch.simulated for batch in there),
+    )
 
 
 def _of_part(part: HeldDevices, batch: SampleBatch) -> list[MeasuredGpu]:

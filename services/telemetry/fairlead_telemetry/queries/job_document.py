@@ -129,13 +129,19 @@ def ended_attempts(happened: Sequence[LoggedEvent]) -> list[api.Attempt]:
 
 def _attempt(
     placed: ev.JobPlaced, started: str | None, ended: str | None, how: ev.RunEnded | None, reason: str
-) -> api.Attempt:  # fmt: skip
+) -> api.Attempt:
     told = how or ev.RunEnded(cause="", job=placed.job, attempt=placed.attempt, outcome="exited")
     return api.Attempt(
-        attempt=placed.attempt, nodes=[part.node for part in placed.parts], started_at=started, ended_at=ended,
-        reason=reason, exit_code=told.exit_code, signal=told.signal, gpu_fault=told.gpu_fault,
+        attempt=placed.attempt,
+        nodes=[part.node for part in placed.parts],
+        started_at=started,
+        ended_at=ended,
+        reason=reason,
+        exit_code=told.exit_code,
+        signal=told.signal,
+        gpu_fault=told.gpu_fault,
         message=told.message[: api.ATTEMPT_MESSAGE_CHARS_MAX],
-    )  # fmt: skip
+    )
 
 
 def _apply(job: api.Job, happened: LoggedEvent) -> None:

@@ -95,10 +95,17 @@ def job_metrics_of(warehouse: Warehouse, wish: JobMetricsRequest, now_ns: int) -
     cells = _cells(warehouse, f"{wish.job}.{attempt}", steps)
     found = series(gpus, steps, (MetricCell(*row[:-1]) for row in cells))
     return JobMetrics(
-        job=wish.job, attempt=attempt, sequence=warehouse.cursor.sequence, from_ns=steps.from_ns, step_s=steps.step_s,
-        steps=steps.total, source=steps.source, measured_pct=measured_pct(found),
-        simulated=any(row[-1] for row in cells), gpus=found,
-    )  # fmt: skip
+        job=wish.job,
+        attempt=attempt,
+        sequence=warehouse.cursor.sequence,
+        from_ns=steps.from_ns,
+        step_s=steps.step_s,
+        steps=steps.total,
+        source=steps.source,
+        measured_pct=measured_pct(found),
+        simulated=any(row[-1] for row in cells),
+        gpus=found,
+    )
 
 
 def _sees(warehouse: Warehouse, caller: Caller, job: str) -> bool:

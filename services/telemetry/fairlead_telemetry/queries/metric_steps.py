@@ -104,9 +104,14 @@ def series(gpus: Sequence[tuple[str, str]], steps: Steps, cells: Iterable[Metric
 
 def _empty(node: str, uuid: str, count: int) -> GpuSeries:
     return GpuSeries(
-        node=node, uuid=uuid, samples=[0] * count, utilization_pct=[None] * count, utilization_pct_max=[None] * count,
-        memory_used_mib=[None] * count, power_mw=[None] * count,
-    )  # fmt: skip
+        node=node,
+        uuid=uuid,
+        samples=[0] * count,
+        utilization_pct=[None] * count,
+        utilization_pct_max=[None] * count,
+        memory_used_mib=[None] * count,
+        power_mw=[None] * count,
+    )
 
 
 def measured_pct(gpus: Sequence[GpuSeries]) -> float:

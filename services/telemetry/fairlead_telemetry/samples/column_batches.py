@@ -46,9 +46,12 @@ def column_arrays(batches: Iterable[SampleColumns], kind: str) -> Arrays:
     if not nodes:
         return {}
     head: Arrays = {
-        "time": np.array(times, dtype="datetime64[ms]"), "node": _texts(nodes), "incarnation": _texts(incarnations),
-        "n": np.array(numbers, dtype=np.int64), "simulated": np.array(simulated, dtype=np.bool_),
-    }  # fmt: skip
+        "time": np.array(times, dtype="datetime64[ms]"),
+        "node": _texts(nodes),
+        "incarnation": _texts(incarnations),
+        "n": np.array(numbers, dtype=np.int64),
+        "simulated": np.array(simulated, dtype=np.bool_),
+    }
     arrays = ((name, _array(name, values)) for name, values in zip(names, joined, strict=True))
     return head | {name: array for name, array in arrays if array is not None}
 
@@ -56,12 +59,13 @@ def column_arrays(batches: Iterable[SampleColumns], kind: str) -> Arrays:
 def heads_arrays(heads: Mapping[tuple[str, str], SampleHead]) -> Arrays:
     """The rows of `sample_heads`."""
     return {
-        "node": _texts([node for node, _ in heads]), "incarnation": _texts([incarnation for _, incarnation in heads]),
+        "node": _texts([node for node, _ in heads]),
+        "incarnation": _texts([incarnation for _, incarnation in heads]),
         **{
             name: np.array([getattr(head, name) for head in heads.values()], dtype=np.int64)
             for name in SampleHead._fields
         },
-    }  # fmt: skip
+    }
 
 
 def coarse(arrays: Arrays) -> Arrays:

@@ -116,9 +116,12 @@ def mismatch(folder: Path, file: DayFile) -> str:
 #: long runs of like values. A row group is what DuckDB reads at once.
 _FORMAT = "FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL 12, ROW_GROUP_SIZE 122880"
 _ORDER = {
-    "samples": "uuid, time", "uses": "uuid, run, rank, time", "resources": "run, rank, node, time",
-    "minutes": "uuid, run, slot", "hours": "uuid, run, slot",
-}  # fmt: skip
+    "samples": "uuid, time",
+    "uses": "uuid, run, rank, time",
+    "resources": "run, rank, node, time",
+    "minutes": "uuid, run, slot",
+    "hours": "uuid, run, slot",
+}
 _SLOTS_NS = {"minutes": 60 * 10**9, "hours": 3600 * 10**9}
 _STORED = {relation.name: stored_columns(relation) for relation in MEASURED}
 
@@ -167,9 +170,16 @@ def describe_file(
     covered = span or DaySpan(first_ns, last_ns + 1)
     path = folder / name
     return DayFile(
-        name=name, kind=kind, from_ns=covered.from_ns, to_ns=covered.to_ns, rows=rows, first_ns=first_ns, last_ns=last_ns,
-        bytes=path.stat().st_size, sha256=sha256_of(path),
-    )  # fmt: skip
+        name=name,
+        kind=kind,
+        from_ns=covered.from_ns,
+        to_ns=covered.to_ns,
+        rows=rows,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        bytes=path.stat().st_size,
+        sha256=sha256_of(path),
+    )
 
 
 def _columns(kind: str) -> str:

@@ -65,7 +65,12 @@ class SampleStore:
         kind = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'main' AND table_name = 'samples' AND table_type = 'BASE TABLE'"
         if not self._number(kind):
             return
-        old = {name for (name,) in self._rows("SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' AND table_name = 'samples'")}  # fmt: skip
+        old = {
+            name
+            for (name,) in self._rows(
+                "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' AND table_name = 'samples'"
+            )
+        }
         columns = [column.name for column in stored_columns(SAMPLES) if column.name in old and column.name != "time"]
         names = ", ".join(f'"{name}"' for name in columns)
         self._db.execute(

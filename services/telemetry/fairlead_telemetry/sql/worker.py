@@ -143,9 +143,13 @@ class QueryWorker:
         db, started = self._open(question.path), time.perf_counter()
         columns, body, cut = format_rows(db, question.query, question.limit, question.format)
         head = SqlHead(
-            columns=columns, sequence=self._sequence, truncated=bool(cut), cut=cut, left_out=self._missing(question.query),
+            columns=columns,
+            sequence=self._sequence,
+            truncated=bool(cut),
+            cut=cut,
+            left_out=self._missing(question.query),
             elapsed_ms=round((time.perf_counter() - started) * 1000, 1),
-        )  # fmt: skip
+        )
         told = msgspec.json.encode(head)
         return b'%b,"rows":[%b]}' % (told[:-1], body) if question.format == "json" else told + b"\n" + body
 

@@ -96,10 +96,14 @@ class WorkerProcess:
         if self._worker is not None and self._worker.returncode is None:
             return self._worker
         self._worker = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "fairlead_telemetry.sql.worker",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            cwd=self._directory, env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "fairlead_telemetry.sql.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=self._directory,
+            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
         async with asyncio.timeout(START_S):
             await _receive(self._worker)
         return self._worker

@@ -25,10 +25,22 @@ from fairlead_schemas.wire.resources import Inventory, Request
 PRICE = 1000
 
 type Metered = (
-    ev.PoolConfigured | ev.PoolRemoved | ev.QueueConfigured | ev.QueueRemoved | ev.JobSubmitted | ev.JobMoved
-    | ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.NodeJoined | ev.NodeChanged | ev.JobPlaced
-    | ev.RankEnded | ev.RunEnded | ev.AllocationReleased
-)  # fmt: skip
+    ev.PoolConfigured
+    | ev.PoolRemoved
+    | ev.QueueConfigured
+    | ev.QueueRemoved
+    | ev.JobSubmitted
+    | ev.JobMoved
+    | ev.JobSucceeded
+    | ev.JobFailed
+    | ev.JobCancelled
+    | ev.NodeJoined
+    | ev.NodeChanged
+    | ev.JobPlaced
+    | ev.RankEnded
+    | ev.RunEnded
+    | ev.AllocationReleased
+)
 #: The events that a meter takes; it passes over all others.
 METERED: Final[tuple[type[ev.EventBase], ...]] = Metered.__value__.__args__
 
@@ -162,11 +174,21 @@ class Meter:
             machine = state.machines.get(part.node, MeteredNode())
             stays.append(
                 Stay(
-                    job=event.job, attempt=event.attempt, rank=rank, node=part.node, model=_model(machine, part),
-                    user=birth.user, project=birth.project, queue=birth.queue, pool=pool, charged_milli=milli,
-                    held_milli=given, weight=weights.get(machine.label, PRICE), begin_ns=state.at_ns,
+                    job=event.job,
+                    attempt=event.attempt,
+                    rank=rank,
+                    node=part.node,
+                    model=_model(machine, part),
+                    user=birth.user,
+                    project=birth.project,
+                    queue=birth.queue,
+                    pool=pool,
+                    charged_milli=milli,
+                    held_milli=given,
+                    weight=weights.get(machine.label, PRICE),
+                    begin_ns=state.at_ns,
                 )
-            )  # fmt: skip
+            )
         if stays:
             state.stays[f"{event.job}.{event.attempt}"] = stays
 
@@ -208,9 +230,12 @@ def charged(birth: MeteredJob, parts: Iterable[ev.Part]) -> list[int]:
 def _birth(event: ev.JobSubmitted) -> MeteredJob:
     request: Request = event.request
     return MeteredJob(
-        user=event.user, project=event.project, queue=event.queue,
-        kinds=tuple((kind.nodes, kind.gpu_milli) for kind in request.kinds), is_elastic=bool(request.nodes_min),
-    )  # fmt: skip
+        user=event.user,
+        project=event.project,
+        queue=event.queue,
+        kinds=tuple((kind.nodes, kind.gpu_milli) for kind in request.kinds),
+        is_elastic=bool(request.nodes_min),
+    )
 
 
 def _machine(inventory: Inventory) -> MeteredNode:

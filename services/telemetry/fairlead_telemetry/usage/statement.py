@@ -96,20 +96,33 @@ def price_periods(month: Month, models: Iterable[str], prices: Prices) -> list[P
 
 
 def statement(
-    month: Month, by: By, pieces: Sequence[PricePeriod], sums: Iterable[UsageSum], *, sequence: int, as_of_ns: int,
+    month: Month,
+    by: By,
+    pieces: Sequence[PricePeriod],
+    sums: Iterable[UsageSum],
+    *,
+    sequence: int,
+    as_of_ns: int,
     measures: Measures | None = None,
-) -> UsageStatement:  # fmt: skip
+) -> UsageStatement:
     """Return the bill; lines by key, then by model, the oldest price first. `measures` None: samples were not examined."""
     lines = [_line(each, pieces[each.piece], measures) for each in sorted(sums)]
     charged = sum(line.charged for line in lines)
     return UsageStatement(
-        month=month.name, by=by, sequence=sequence, as_of_ns=as_of_ns, is_final=as_of_ns >= month.end_ns, lines=lines,
-        gpu_hours=hours(charged), charged=charged, held=sum(line.held for line in lines),
+        month=month.name,
+        by=by,
+        sequence=sequence,
+        as_of_ns=as_of_ns,
+        is_final=as_of_ns >= month.end_ns,
+        lines=lines,
+        gpu_hours=hours(charged),
+        charged=charged,
+        held=sum(line.held for line in lines),
         totals=_totals(lines),
         unpriced=sorted({line.model for line in lines if line.amount is None and line.charged}),
         measured=None if measures is None else sum(line.measured or 0 for line in lines),
         used=None if measures is None else sum(line.used or 0 for line in lines),
-    )  # fmt: skip
+    )
 
 
 def estimate(pieces: Sequence[PricePeriod], sums: Iterable[UsageSum], at_ns: int) -> UsageEstimate:
@@ -117,14 +130,17 @@ def estimate(pieces: Sequence[PricePeriod], sums: Iterable[UsageSum], at_ns: int
     lines = [_line(each, pieces[each.piece], None) for each in sorted(sums)]
     charged = sum(line.charged for line in lines)
     return UsageEstimate(
-        at_ns=at_ns, gpu_hours=hours(charged), charged=charged, totals=_totals(lines),
+        at_ns=at_ns,
+        gpu_hours=hours(charged),
+        charged=charged,
+        totals=_totals(lines),
         lines=[
             UsageEstimateLine(
                 key=line.key, model=line.model, from_ns=line.from_ns, gpu_hours=line.gpu_hours, charged=line.charged
             )
             for line in lines
         ],
-    )  # fmt: skip
+    )
 
 
 def _totals(lines: Iterable[UsageLine]) -> dict[str, str]:
@@ -137,9 +153,15 @@ def _totals(lines: Iterable[UsageLine]) -> dict[str, str]:
 
 def _line(each: UsageSum, piece: PricePeriod, measures: Measures | None) -> UsageLine:
     line = UsageLine(
-        key=each.key, model=piece.model, from_ns=piece.begin_ns, runs=each.runs, gpu_hours=hours(each.charged), charged=each.charged,
-        held=each.held, weighted=each.weighted,
-    )  # fmt: skip
+        key=each.key,
+        model=piece.model,
+        from_ns=piece.begin_ns,
+        runs=each.runs,
+        gpu_hours=hours(each.charged),
+        charged=each.charged,
+        held=each.held,
+        weighted=each.weighted,
+    )
     if measures is not None:
         line.measured, line.used = measures.get((each.key, each.piece), MeasuredUse(0, 0))
     if piece.price is not None:

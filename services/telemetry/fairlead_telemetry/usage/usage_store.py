@@ -95,9 +95,14 @@ WITH piece AS (SELECT unnest($1::VARCHAR[]) AS model, unnest($2::BIGINT[]) AS fr
 SELECT key, n, count(DISTINCT (job, attempt)), sum(charged), sum(held), sum(charged * weight)
 FROM overlap WHERE charged > 0 OR held > 0 GROUP BY key, n"""
 _KEYS: dict[By, str] = {
-    "user": '"user"', "queue": "queue", "project": "project", "job": "job", "model": "model", "pool": "pool",
+    "user": '"user"',
+    "queue": "queue",
+    "project": "project",
+    "job": "job",
+    "model": "model",
+    "pool": "pool",
     "attempt": "job || '.' || attempt",
-}  # fmt: skip
+}
 
 
 class UsageStore:

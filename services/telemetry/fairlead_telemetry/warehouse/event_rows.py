@@ -149,17 +149,20 @@ def _arriving(commits: Sequence[CommitBytes], lengths: NDArray[np.int32], joined
     counts = np.array([len(commit.bodies) for commit in commits])
     starts = np.cumsum(counts) - counts
     writers = [commit.writer.encode() for commit in commits]
-    return _stream({
-        "sequence": _numbers(na.uint64(), np.repeat([commit.sequence for commit in commits], counts), np.uint64),
-        "idx": _numbers(na.uint16(), np.arange(len(lengths)) - np.repeat(starts, counts), np.uint16),
-        "at_ns": _numbers(na.int64(), np.repeat([commit.at_ns for commit in commits], counts), np.int64),
-        "writer": _texts(
-            na.string(),
-            np.repeat([len(writer) for writer in writers], counts),
-            b"".join(writer * count for writer, count in zip(writers, counts.tolist(), strict=True)),
-        ),
-        "body": _texts(_JSON, lengths, joined),
-    }, len(lengths))  # fmt: skip
+    return _stream(
+        {
+            "sequence": _numbers(na.uint64(), np.repeat([commit.sequence for commit in commits], counts), np.uint64),
+            "idx": _numbers(na.uint16(), np.arange(len(lengths)) - np.repeat(starts, counts), np.uint16),
+            "at_ns": _numbers(na.int64(), np.repeat([commit.at_ns for commit in commits], counts), np.int64),
+            "writer": _texts(
+                na.string(),
+                np.repeat([len(writer) for writer in writers], counts),
+                b"".join(writer * count for writer, count in zip(writers, counts.tolist(), strict=True)),
+            ),
+            "body": _texts(_JSON, lengths, joined),
+        },
+        len(lengths),
+    )
 
 
 def _births(bodies: Sequence[bytes], lengths: NDArray[np.int32], joined: bytes) -> na.ArrayStream:

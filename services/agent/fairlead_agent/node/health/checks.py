@@ -93,9 +93,12 @@ KILLED_NS, ZOMBIE_NS = MINUTE_NS, 5 * MINUTE_NS
 
 _HOT: frozenset[Slowdown] = frozenset({"hw_slowdown", "hw_thermal", "sw_thermal"})
 _ASKS: dict[Recovery, str] = {
-    "gpu_reset": "a reset of the GPU", "node_reboot": "a reboot", "drain_p2p": "its peers to be drained",
-    "drain_and_reset": "to be drained and reset", "other": "something that this version does not know",
-}  # fmt: skip
+    "gpu_reset": "a reset of the GPU",
+    "node_reboot": "a reboot",
+    "drain_p2p": "its peers to be drained",
+    "drain_and_reset": "to be drained and reset",
+    "other": "something that this version does not know",
+}
 
 
 class HealthFinding(NamedTuple):
@@ -253,8 +256,18 @@ def spawner(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFi
 
 
 CHECKS: tuple[Check, ...] = (
-    lost, memory, recovery, slowed, bus, links, zombies, disks, clock, engine, spawner,
-)  # fmt: skip
+    lost,
+    memory,
+    recovery,
+    slowed,
+    bus,
+    links,
+    zombies,
+    disks,
+    clock,
+    engine,
+    spawner,
+)
 
 
 def _named(texts: list[str]) -> str:

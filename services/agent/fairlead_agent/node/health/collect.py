@@ -35,9 +35,12 @@ class FactCollector:
     """Reader of one machine's facts. `engine_info` queries the container engine (tests simulate it); None: there is no engine."""
 
     def __init__(
-        self, settings: Settings, devices: Devices, runtime: Runtime,
+        self,
+        settings: Settings,
+        devices: Devices,
+        runtime: Runtime,
         engine_info: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings, self._devices, self._runtime = settings, devices, runtime
         self._engine_info = engine_info or (_docker_info() if runtime.name == "docker" else None)
         #: Directories whose file systems count. The engine's own directory is added once the engine has reported it.
@@ -159,6 +162,10 @@ def with_health(samples: Iterable[GpuSample], gpus: Iterable[GpuHealth], xids: M
 def _told(sample: GpuSample, health: GpuHealth, xids: Xids) -> GpuSample:
     held = health.slowdowns
     return msgspec.structs.replace(
-        sample, ecc_correctable=health.ecc_volatile_correctable, ecc_uncorrectable=health.ecc_volatile_uncorrectable,
-        slowdowns=None if held is None else sum(SLOWDOWNS[each] for each in held), xid=xids.newest, xids=xids.total,
-    )  # fmt: skip
+        sample,
+        ecc_correctable=health.ecc_volatile_correctable,
+        ecc_uncorrectable=health.ecc_volatile_uncorrectable,
+        slowdowns=None if held is None else sum(SLOWDOWNS[each] for each in held),
+        xid=xids.newest,
+        xids=xids.total,
+    )

@@ -91,9 +91,13 @@ class LibCuda:
         values = [kind(value) for kind, value in zip(kinds, arguments, strict=False)]
         blocks = max(1, min(4096, words // 256))
         self._call(
-            "cuLaunchKernel", self._kernels[(self._current, kernel)], *map(c_uint, (blocks, 1, 1, 256, 1, 1, 0)), c_void_p(),
-            _pointers(values), c_void_p(),
-        )  # fmt: skip
+            "cuLaunchKernel",
+            self._kernels[(self._current, kernel)],
+            *map(c_uint, (blocks, 1, 1, 256, 1, 1, 0)),
+            c_void_p(),
+            _pointers(values),
+            c_void_p(),
+        )
         self._call("cuCtxSynchronize")
 
     def read_word(self, pointer: int) -> int:

@@ -57,9 +57,17 @@ class HealthMonitor:
     """Health monitoring of one node."""
 
     def __init__(
-        self, settings: Settings, devices: Devices, runtime: Runtime, ledger: Ledger, boot_id: str, events: HealthEvents,
-        *, collector: FactCollector | None = None, loads: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings,
+        devices: Devices,
+        runtime: Runtime,
+        ledger: Ledger,
+        boot_id: str,
+        events: HealthEvents,
+        *,
+        collector: FactCollector | None = None,
+        loads: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         self._settings, self._devices, self._ledger, self._events = settings, devices, ledger, events
         self._collector = collector or FactCollector(settings, devices, runtime)
         self._loads = loads
@@ -280,10 +288,14 @@ class HealthMonitor:
             self._changes += changes
         elif changes:
             at_ns = time.time_ns()
-            self._events.ailed([
-                HealthSeen(n=0, gpu=each.gpu, code=each.code, evidence=each.evidence[:500], over=each.over, at_ns=at_ns)
-                for each in changes
-            ])  # fmt: skip
+            self._events.ailed(
+                [
+                    HealthSeen(
+                        n=0, gpu=each.gpu, code=each.code, evidence=each.evidence[:500], over=each.over, at_ns=at_ns
+                    )
+                    for each in changes
+                ]
+            )
 
     def _seconds(self, wanted: float) -> float:
         return min(wanted, self._settings.preflight_s)

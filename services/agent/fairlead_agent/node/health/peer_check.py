@@ -99,9 +99,12 @@ class _Meeting:
         own = self._order.hosts[self._order.rank]
         with contextlib.suppress(OSError):  # a port that is taken: the others will say so
             self._server = await asyncio.start_server(
-                self._answer, own if _is_loopback(own) else None, self._port(self._order.rank), limit=LINE_BYTES_MAX,
+                self._answer,
+                own if _is_loopback(own) else None,
+                self._port(self._order.rank),
+                limit=LINE_BYTES_MAX,
                 reuse_address=True,
-            )  # fmt: skip
+            )
         at_once = asyncio.Semaphore(AT_ONCE)
         mine: dict[int, int] = {}
         await asyncio.gather(*(self._try(peer, mine, at_once) for peer in self._partners))

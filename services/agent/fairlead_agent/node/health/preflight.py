@@ -25,17 +25,24 @@ class Floor(NamedTuple):
 
 FLOORS: dict[str, Floor] = {
     "toolkit": Floor(
-        "NVIDIA container toolkit", ("1.17.8",), "CVE-2025-23266, CVE-2025-23267: a container takes over the host",
+        "NVIDIA container toolkit",
+        ("1.17.8",),
+        "CVE-2025-23266, CVE-2025-23267: a container takes over the host",
         "install nvidia-container-toolkit 1.17.8 or newer",
     ),
     "runc": Floor(
-        "runc", ("1.2.8", "1.3.3", "1.4.0"), "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881: a container takes over the host",
+        "runc",
+        ("1.2.8", "1.3.3", "1.4.0"),
+        "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881: a container takes over the host",
         "install runc 1.2.8, 1.3.3 or newer; a distribution's older one may be mended, then set FAIRLEAD_FLOORS=note",
     ),
     "driver": Floor(
-        "NVIDIA driver", ("525.60.13",), "older ones do not run CUDA 12", "install a driver of 525.60.13 or newer",
+        "NVIDIA driver",
+        ("525.60.13",),
+        "older ones do not run CUDA 12",
+        "install a driver of 525.60.13 or newer",
     ),
-}  # fmt: skip
+}
 
 
 def below(floor: Floor, version: str) -> bool:

@@ -62,9 +62,17 @@ def _failure(answer: _Answer, gpus: Collection[_Gpu]) -> str:
 async def _run(visible: str, seconds: float, *more: str) -> _Answer:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", MODULE, "--seconds", str(seconds), *more, env=environment,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        MODULE,
+        "--seconds",
+        str(seconds),
+        *more,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     return await _answered(process, seconds + PATIENCE_S)
 
 

@@ -34,9 +34,11 @@ class MetricsServer:
             self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
         except OSError as error:
             _log.warning(
-                "no metrics are served here", address=f"{host}:{port}", reason=str(error),
+                "no metrics are served here",
+                address=f"{host}:{port}",
+                reason=str(error),
                 hint="set FAIRLEAD_METRICS to an address that is free, or to off",
-            )  # fmt: skip
+            )
             return
         found: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         self.address = found

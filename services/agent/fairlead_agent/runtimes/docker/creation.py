@@ -37,20 +37,31 @@ class NotAsAsked(ValueError):
 
 
 def create(
-    api: docker.APIClient, launch: Launch, engine: ContainerEngine, whose: Installation, holdings: Holdings, *,
-    name: str, image: str, files: Sequence[Bind], labels: Mapping[str, str],
-) -> str:  # fmt: skip
+    api: docker.APIClient,
+    launch: Launch,
+    engine: ContainerEngine,
+    whose: Installation,
+    holdings: Holdings,
+    *,
+    name: str,
+    image: str,
+    files: Sequence[Bind],
+    labels: Mapping[str, str],
+) -> str:
     """The new container's id. `files`: the run's own, of this machine. Whatever is raised, a container of that name may
     be there, and what the run holds is the caller's to drop. Raises NotAsAsked, NotGranted, Unpinnable, ValueError, and
     what the SDK raises."""
     path = template.gpu_path(devices_of(launch.order), engine)
     binds = [*holdings.hold(launch), *files]
     config = {
-        "Image": image, "Cmd": launch.argv, "Entrypoint": [], "WorkingDir": launch.workdir,
+        "Image": image,
+        "Cmd": launch.argv,
+        "Entrypoint": [],
+        "WorkingDir": launch.workdir,
         "Env": template.environment(launch, engine, path),
         "Labels": {**template.labels(launch, engine, whose.node, whose.incarnation, whose.directory, path), **labels},
         "HostConfig": template.host_config(launch, engine, path, binds),
-    }  # fmt: skip
+    }
     inspected = _created(api, config, name)
     if declared := template.image_volumes(config["HostConfig"], inspected):
         # Only now is it known what the image declares. Of the volumes that the engine has made for it nothing is left.

@@ -13,9 +13,23 @@ SIGNALLED = 128
 KILL, TERM = 9, 15
 #: Names of signals by which programs end (Linux, signal(7)). Other signals are shown by number only.
 _NAMES = {
-    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", KILL: "SIGKILL",
-    10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", TERM: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS",
-}  # fmt: skip
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    KILL: "SIGKILL",
+    10: "SIGUSR1",
+    11: "SIGSEGV",
+    12: "SIGUSR2",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    TERM: "SIGTERM",
+    24: "SIGXCPU",
+    31: "SIGSYS",
+}
 SIGNALS_MAX = 64
 OVER_MEMORY = "killed: over its memory limit"
 GONE = Exit(message="its container was removed from outside Fairlead")

@@ -207,9 +207,12 @@ class EngineNews:
     """Events of the containers that a label names. `heard(container id, action, attributes)`; `compare` lists them."""
 
     def __init__(
-        self, engine: EngineLink, label: str,
-        heard: Callable[[str, str, dict[str, str]], None], compare: Callable[[], Awaitable[None]],
-    ) -> None:  # fmt: skip
+        self,
+        engine: EngineLink,
+        label: str,
+        heard: Callable[[str, str, dict[str, str]], None],
+        compare: Callable[[], Awaitable[None]],
+    ) -> None:
         self._engine = engine
         self._query = {
             "filters": json.dumps({"type": ["container"], "label": [label], "event": ["die", "oom", "kill"]})

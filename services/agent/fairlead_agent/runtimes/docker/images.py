@@ -56,8 +56,13 @@ class Images:
     """The images of one engine."""
 
     def __init__(
-        self, engine: EngineLink, registries: Registries = PUBLIC_ONLY, *, stall_s: float = STALL_S, patience: float = 1.0
-    ) -> None:  # fmt: skip
+        self,
+        engine: EngineLink,
+        registries: Registries = PUBLIC_ONLY,
+        *,
+        stall_s: float = STALL_S,
+        patience: float = 1.0,
+    ) -> None:
         """`patience`: what waits between tries are multiplied by (tests have less)."""
         self._engine = engine
         self._registries = registries

@@ -10,7 +10,7 @@ from fairlead_schemas.wire.events import StartFault
 
 Kind = Literal[
     "reference", "not_allowed", "not_found", "denied", "rate_limit", "registry", "no_host", "network", "disk", "unknown"
-]  # fmt: skip
+]
 
 
 #: A registry that is away is asked again after 10 s, 20 s, 40 s …, at most five times in all.
@@ -36,8 +36,13 @@ _WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
                   "unexpected commit digest", "error parsing http")),
 )  # fmt: skip
 FAULTS: dict[Kind, StartFault] = {
-    "reference": "job", "not_allowed": "job", "not_found": "job", "denied": "job", "no_host": "job", "disk": "node",
-}  # fmt: skip
+    "reference": "job",
+    "not_allowed": "job",
+    "not_found": "job",
+    "denied": "job",
+    "no_host": "job",
+    "disk": "node",
+}
 _AGAIN: tuple[Kind, ...] = ("rate_limit", "registry", "no_host", "network", "unknown")
 MEANS: dict[Kind, str] = {
     "reference": "is not the name of an image; correct `image` in the job file",

@@ -61,11 +61,22 @@ class DockerRuntime:
     name = "docker"
 
     def __init__(
-        self, base: Path, node: str, incarnation: str, *, simulated: bool, network: str = "", keep: int | Keep = KEEP_ENDED,
-        socket: str = DOCKER_SOCKET, patience: Patience = Patience(),  # noqa: B008 -- immutable
-        limits: HostLimits = HostLimits(), grants: Grants = Grants(), require_userns: bool = False,  # noqa: B008 -- immutable
-        gang_network: GangNetwork = "bridge", registries: Registries = PUBLIC_ONLY,
-    ) -> None:  # fmt: skip
+        self,
+        base: Path,
+        node: str,
+        incarnation: str,
+        *,
+        simulated: bool,
+        network: str = "",
+        keep: int | Keep = KEEP_ENDED,
+        socket: str = DOCKER_SOCKET,
+        patience: Patience = Patience(),  # noqa: B008 -- immutable
+        limits: HostLimits = HostLimits(),  # noqa: B008 -- immutable
+        grants: Grants = Grants(),  # noqa: B008 -- immutable
+        require_userns: bool = False,
+        gang_network: GangNetwork = "bridge",
+        registries: Registries = PUBLIC_ONLY,
+    ) -> None:
         self.holdings = Holdings(base, grants)
         self._limits = limits
         self._require_userns = require_userns
@@ -100,9 +111,14 @@ class DockerRuntime:
         # An engine without its bridge (CI) can still run containers without a network.
         network = self._network or ("default" if "bridge" in self.engine.networks else "none")
         return engine_of(
-            info, self.engine.facts.api, network=network, cdi_devices=cdi_devices(), limits=self._limits,
-            gang_network="host" if self._gang_network == "host" else network, simulated=self._simulated,
-        )  # fmt: skip
+            info,
+            self.engine.facts.api,
+            network=network,
+            cdi_devices=cdi_devices(),
+            limits=self._limits,
+            gang_network="host" if self._gang_network == "host" else network,
+            simulated=self._simulated,
+        )
 
     # ------------------------------------------------------------------ one run
 
@@ -181,9 +197,16 @@ class DockerRuntime:
         (directory / PULLING).unlink(missing_ok=True)
         try:
             run.container = create(
-                api, launch, self._engine_now(), self._whose, self.holdings,
-                name=run.name, image=image, files=own_files(launch, directory), labels=labels,
-            )  # fmt: skip
+                api,
+                launch,
+                self._engine_now(),
+                self._whose,
+                self.holdings,
+                name=run.name,
+                image=image,
+                files=own_files(launch, directory),
+                labels=labels,
+            )
             if run.is_unwanted:
                 raise ValueError(UNWANTED)
             api.start(run.container)

@@ -48,9 +48,16 @@ NOFILE_SOFT_MAX = 65536
 #: Names that make a device runtime's hook give more than was granted, or load something into it; an image's own are
 #: taken out where hooks run. (The engine takes out a variable that is named without "=".)
 IMAGE_ENV_REMOVED = (
-    "LD_AUDIT", "LD_PRELOAD", "NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES",
-    "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_MOFED", "NVIDIA_NVSWITCH",
-)  # fmt: skip
+    "LD_AUDIT",
+    "LD_PRELOAD",
+    "NVIDIA_GDRCOPY",
+    "NVIDIA_GDS",
+    "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
+    "NVIDIA_MOFED",
+    "NVIDIA_NVSWITCH",
+)
 
 
 class ContainerEngine(NamedTuple):
@@ -119,11 +126,16 @@ def labels(
 ) -> dict[str, str]:
     """By which a later agent process finds its containers, and people what was done."""
     return {
-        LABEL_NODE: node, LABEL_INCARNATION: incarnation, LABEL_DIRECTORY: directory,
-        LABEL_JOB: launch.key.job, LABEL_ATTEMPT: str(launch.key.attempt),
-        LABEL_RANK: str(launch.key.rank), LABEL_EPOCH: str(launch.order.epoch), LABEL_GPU_PATH: path,
+        LABEL_NODE: node,
+        LABEL_INCARNATION: incarnation,
+        LABEL_DIRECTORY: directory,
+        LABEL_JOB: launch.key.job,
+        LABEL_ATTEMPT: str(launch.key.attempt),
+        LABEL_RANK: str(launch.key.rank),
+        LABEL_EPOCH: str(launch.order.epoch),
+        LABEL_GPU_PATH: path,
         LABEL_CPUS: pinning(launch, engine).said,
-    }  # fmt: skip
+    }
 
 
 def environment(launch: Launch, engine: ContainerEngine, path: GpuPath) -> list[str]:
@@ -245,8 +257,11 @@ _UNORDERED = ("Ulimits", "Mounts", "DeviceRequests", "Devices")
 def differences(wanted: Mapping[str, Any], inspected: Mapping[str, Any], engine: ContainerEngine) -> list[str]:
     """Return the differences between a created container and the template, as "<field>: expected …, found …"."""
     found: Mapping[str, Any] = inspected["HostConfig"]
-    wrong = [f"{name}: expected {value!r}, found {found.get(name)!r}" for name, value in wanted.items()
-             if not _same(name, value, found.get(name))]  # fmt: skip
+    wrong = [
+        f"{name}: expected {value!r}, found {found.get(name)!r}"
+        for name, value in wanted.items()
+        if not _same(name, value, found.get(name))
+    ]
     for name, value in found.items():
         if name in wanted or _is_nothing(value):
             continue
@@ -304,8 +319,10 @@ def _same(name: str, wanted: Any, found: Any) -> bool:
 
 def _told(entries: Sequence[Mapping[str, Any]] | None) -> list[list[tuple[str, str]]]:
     """Entries with what says nothing left out: engines fill in zeros and empty maps. Order says nothing."""
-    return sorted(sorted((key, repr(value)) for key, value in each.items() if not _is_nothing(value) or
-                         key in ("Soft", "Hard")) for each in entries or [])  # fmt: skip
+    return sorted(
+        sorted((key, repr(value)) for key, value in each.items() if not _is_nothing(value) or key in ("Soft", "Hard"))
+        for each in entries or []
+    )
 
 
 def _is_nothing(value: Any) -> bool:

@@ -52,9 +52,14 @@ async def run_beside(pid: int, argv: Sequence[str], timeout_s: float, more: Mapp
         env = {os.fsdecode(name): os.fsdecode(value) for name, _, value in variables} | dict(more)
         with tempfile.TemporaryFile() as said:
             child = await asyncio.create_subprocess_exec(
-                *argv, env=env, cwd=f"/proc/{pid}/cwd", stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
+                *argv,
+                env=env,
+                cwd=f"/proc/{pid}/cwd",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             code = await _wait(child, timeout_s)
             said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_BYTES_MAX))
             return Executed(code, said.read().decode(errors="replace").strip())
@@ -156,9 +161,15 @@ class ProcessRuntime:
         if launch.hostfile:
             env["FAIRLEAD_HOSTFILE"] = directory + "/hostfile"
         request: dict[str, object] = {
-            "op": "spawn", "key": name, "argv": launch.argv, "env": env, "cwd": launch.workdir, "dir": directory,
-            "hostfile": launch.hostfile, "spare": "" if launch.hostfile else self.directories.spare(),
-        }  # fmt: skip
+            "op": "spawn",
+            "key": name,
+            "argv": launch.argv,
+            "env": env,
+            "cwd": launch.workdir,
+            "dir": directory,
+            "hostfile": launch.hostfile,
+            "spare": "" if launch.hostfile else self.directories.spare(),
+        }
         if name in self._runs:
             self._emit(RunStartFailed(key, "could not be started: it was started already"))
             return

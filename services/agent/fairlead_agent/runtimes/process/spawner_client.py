@@ -168,9 +168,14 @@ class SpawnerLink(asyncio.Protocol):
             with open(f"{self._base}/{LOG}", "wb") as log:  # noqa: PTH123
                 self._child = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-X", "utf8", PROGRAM, self._base, *map(str, fds)],
-                    pass_fds=fds, cwd="/", env={}, start_new_session=True,
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
-                )  # fmt: skip
+                    pass_fds=fds,
+                    cwd="/",
+                    env={},
+                    start_new_session=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                )
 
     def _connected_socket(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -207,7 +212,7 @@ class Conversation:
 
     def __init__(
         self, home: str, heard: Callable[[Started | Failed | Ended], None], again: Callable[[Listing], None]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._home, self._tell, self._again = home, heard, again
         #: False while the connection is broken: requests wait with their callers.
         self.ready = False

@@ -64,9 +64,10 @@ class MigInstances:
     def idle(self, usable: int) -> dict[str, InstanceSlot]:
         """{UUID: where it is} of the instances that may be given now, on the GPUs of the mask."""
         return {
-            uuid: cell for uuid, cell in self.cells.items()
+            uuid: cell
+            for uuid, cell in self.cells.items()
             if usable >> cell.place & 1 and uuid not in self.held and uuid not in self.going
-        }  # fmt: skip
+        }
 
     def layout(self, place: int) -> Layout:
         """Return the GPU's instances, held and idle; those that a plan destroys count as idle."""

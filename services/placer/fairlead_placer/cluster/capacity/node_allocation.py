@@ -108,10 +108,16 @@ def milli_of_profile(profile: str) -> int:
 
 #: What the inside's shortages are called among the causes (reasons.CAUSES).
 _CAUSES = {
-    "free": "free_gpus", "cpus": "free_cpu", "numa_cpus": "free_numa", "numa_gpus_cpus": "free_numa",
-    "nvlink": "free_links", "switch": "free_links", "numa": "free_numa", "socket": "free_numa",
+    "free": "free_gpus",
+    "cpus": "free_cpu",
+    "numa_cpus": "free_numa",
+    "numa_gpus_cpus": "free_numa",
+    "nvlink": "free_links",
+    "switch": "free_links",
+    "numa": "free_numa",
+    "socket": "free_numa",
     "domains": "free_links",
-}  # fmt: skip
+}
 
 
 #: Answers that are remembered for one inside.
@@ -247,9 +253,15 @@ def _seat_on(inside: NodeDevices, gpus: int, cpus: int, held: int) -> NodeAlloca
     """All of these GPUs, with these CPUs and the network devices nearest to each."""
     nics = tuple([each.nic for each in inside.nics(gpus)])
     return NodeAllocation(
-        members_of(gpus), 0, cpus, nics, *inside.choices.facts(gpus), held=held,
-        cpu_list=cpu_list(cpus), nic_names=_names_of(inside, nics),
-    )  # fmt: skip
+        members_of(gpus),
+        0,
+        cpus,
+        nics,
+        *inside.choices.facts(gpus),
+        held=held,
+        cpu_list=cpu_list(cpus),
+        nic_names=_names_of(inside, nics),
+    )
 
 
 def _names_of(inside: NodeDevices, nics: tuple[int, ...]) -> tuple[str, ...]:
@@ -313,9 +325,15 @@ def _beside(left: FreeResources, ask: UnitRequest, taken: InstanceAllocation) ->
     near = {each.gpu: each.nic for each in inside.nics(chosen)}  # empty where their distance is not known
     nics = tuple(near[at] for at in taken.gpus) if near else ()
     return NodeAllocation(
-        taken.gpus, milli, cpus, nics, numa_nodes=inside.choices.facts(chosen)[1], instances=taken.instances,
-        cpu_list=cpu_list(cpus), nic_names=_names_of(inside, nics),
-    )  # fmt: skip
+        taken.gpus,
+        milli,
+        cpus,
+        nics,
+        numa_nodes=inside.choices.facts(chosen)[1],
+        instances=taken.instances,
+        cpu_list=cpu_list(cpus),
+        nic_names=_names_of(inside, nics),
+    )
 
 
 def _gpu_cause(left: FreeResources, ask: UnitRequest, suits: int) -> str:
@@ -330,7 +348,14 @@ def part_of(name: str, left: FreeResources, ask: UnitRequest, found: NodeAllocat
     cap = min([cap_of(left, ask, at) for at in gpus]) if milli and not instances else 0
     whole = len(gpus) == len(uuids) and not instances
     return Part(
-        node=name, gpus=uuids if whole else tuple([uuids[at] for at in gpus]), cpu_milli=wants.cpu_milli,
-        memory_mib=wants.memory_mib, gpu_milli=milli, gpu_memory_mib=cap, cpus=cpus, instances=instances,
-        nics=found.nic_names, tasks=tasks,
-    )  # fmt: skip
+        node=name,
+        gpus=uuids if whole else tuple([uuids[at] for at in gpus]),
+        cpu_milli=wants.cpu_milli,
+        memory_mib=wants.memory_mib,
+        gpu_milli=milli,
+        gpu_memory_mib=cap,
+        cpus=cpus,
+        instances=instances,
+        nics=found.nic_names,
+        tasks=tasks,
+    )

@@ -43,10 +43,26 @@ class NodeShape:
     """
 
     __slots__ = (
-        "__weakref__", "all_gpus", "cpu_milli", "cut", "gpus", "grain", "inside", "labels", "memory_mib",
-        "mig_models", "model", "nics", "number", "recuts", "replicas", "single", "switches", "taints",
+        "__weakref__",
+        "all_gpus",
+        "cpu_milli",
+        "cut",
+        "gpus",
+        "grain",
+        "inside",
+        "labels",
+        "memory_mib",
+        "mig_models",
+        "model",
+        "nics",
+        "number",
+        "recuts",
+        "replicas",
+        "single",
+        "switches",
+        "taints",
         "telling",
-    )  # fmt: skip
+    )
 
     def __init__(self, number: int, inventory: Inventory, inside: NodeDevices, taints: tuple[str, ...]) -> None:
         self.number = number

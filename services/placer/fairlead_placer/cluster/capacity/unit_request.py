@@ -47,8 +47,18 @@ class UnitRequest:
     """Ask for one unit. `request` is its kind, with the settings of the whole job (tolerations, topology) included."""
 
     __slots__ = (
-        "_links", "_verdicts", "cpus", "gpus", "inside", "level", "milli", "near", "request", "stands", "whole",
-    )  # fmt: skip
+        "_links",
+        "_verdicts",
+        "cpus",
+        "gpus",
+        "inside",
+        "level",
+        "milli",
+        "near",
+        "request",
+        "stands",
+        "whole",
+    )
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -114,10 +124,13 @@ def several(ask: UnitRequest, units: int) -> UnitRequest:
     request = ask.request
     return UnitRequest(
         msgspec.structs.replace(
-            request, gpu_milli=units * request.gpu_milli, gpu_parts=units * request.gpu_parts,
-            cpu_milli=units * request.cpu_milli, memory_mib=units * request.memory_mib,
+            request,
+            gpu_milli=units * request.gpu_milli,
+            gpu_parts=units * request.gpu_parts,
+            cpu_milli=units * request.cpu_milli,
+            memory_mib=units * request.memory_mib,
         )
-    )  # fmt: skip
+    )
 
 
 def _suiting(build: NodeShape, ask: UnitRequest) -> int:
@@ -136,9 +149,10 @@ def _cuttable(build: NodeShape, ask: UnitRequest) -> int:
     able = build.all_gpus if build.switches else build.cut
     models = enumerate(build.mig_models)
     return sum(
-        1 << at for at, model in models
+        1 << at
+        for at, model in models
         if able >> at & 1 and (build.cut >> at & 1 if model is None else model.cut_number(profile) is not None)
-    )  # fmt: skip
+    )
 
 
 def gpu_suits(gpu: Gpu, request: Request) -> bool:

@@ -265,7 +265,7 @@ def _clear(
 
 def _able(
     state: ClusterState, ask: UnitRequest, job: str, nodes: list[ClusterNode], kept: Reservation | None, now_ns: int
-) -> list[_Picked]:  # fmt: skip
+) -> list[_Picked]:
     """The nodes that open for a unit at some time."""
     found: list[_Picked] = []
     for node in nodes:
@@ -299,8 +299,10 @@ def _units(node: ClusterNode, ask: UnitRequest) -> int:
     """Return the number of tasks that the empty node takes, judged by amounts only."""
     build, request = node.left.build, ask.request
     amounts = (
-        (len(build.gpus), ask.gpus), (build.cpu_milli, request.cpu_milli), (build.memory_mib, request.memory_mib)
-    )  # fmt: skip
+        (len(build.gpus), ask.gpus),
+        (build.cpu_milli, request.cpu_milli),
+        (build.memory_mib, request.memory_mib),
+    )
     return min([has // wants for has, wants in amounts if wants], default=request.nodes)
 
 

@@ -156,9 +156,15 @@ class VictimSearch:
     """
 
     def __init__(
-        self, ask: UnitRequest, units: int, candidates: Sequence[VictimCandidate], rooms: Sequence[NodeWhatIf], free: dict[int, int],
-        groups: Sequence[DomainGroup], patience: SearchBudget,
-    ) -> None:  # fmt: skip
+        self,
+        ask: UnitRequest,
+        units: int,
+        candidates: Sequence[VictimCandidate],
+        rooms: Sequence[NodeWhatIf],
+        free: dict[int, int],
+        groups: Sequence[DomainGroup],
+        patience: SearchBudget,
+    ) -> None:
         self.ask, self.units = ask, units
         self.rooms, self.groups, self.patience = rooms, groups, patience
         self.free = {place: _menu(units_) for place, units_ in free.items()}

@@ -22,9 +22,12 @@ from fairlead_schemas.wire.events import Victim
 
 
 def search_kinds(
-    asks: Sequence[UnitRequest], candidates: Sequence[VictimCandidate], rooms: Sequence[NodeWhatIf], free: Sequence[FreeResources],
+    asks: Sequence[UnitRequest],
+    candidates: Sequence[VictimCandidate],
+    rooms: Sequence[NodeWhatIf],
+    free: Sequence[FreeResources],
     groups: Sequence[DomainGroup],
-) -> VictimAnswer | None:  # fmt: skip
+) -> VictimAnswer | None:
     """A minimal set, and the first domain's nodes that then take all units; None where there is none."""
     kinds = _Kinds(asks, rooms, free)
     runs = frozenset(range(len(candidates)))

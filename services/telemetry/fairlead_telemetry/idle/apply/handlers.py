@@ -80,9 +80,13 @@ def _idle(state: IdleState, event: ev.JobIdle, at_ns: int) -> str | None:
     if run is None or policy is None:
         return None
     run.idle[event.rule] = IdlePeriod(
-        scope=event.scope, policy=policy, since_ns=event.since_ns, said_ns=at_ns, reclaim_at_ns=event.reclaim_at_ns,
+        scope=event.scope,
+        policy=policy,
+        since_ns=event.since_ns,
+        said_ns=at_ns,
+        reclaim_at_ns=event.reclaim_at_ns,
         evidence=event.evidence,
-    )  # fmt: skip
+    )
     return run.job
 
 

@@ -59,9 +59,17 @@ def _becomes_idle(
         evidence = _evidence(found, answer)
     acts = policy.mode != "dry_run" and policy.action not in SAID_ONLY
     yield ev.JobIdle(
-        cause=CAUSE, job=run.job, attempt=run.attempt, scope=found.scope, rule=policy.rule, action=policy.action,
-        mode=policy.mode, since_ns=since_ns, reclaim_at_ns=now_ns + policy.notice_ns if acts else 0, evidence=evidence,
-    )  # fmt: skip
+        cause=CAUSE,
+        job=run.job,
+        attempt=run.attempt,
+        scope=found.scope,
+        rule=policy.rule,
+        action=policy.action,
+        mode=policy.mode,
+        since_ns=since_ns,
+        reclaim_at_ns=now_ns + policy.notice_ns if acts else 0,
+        evidence=evidence,
+    )
 
 
 def _goes_on(
@@ -93,23 +101,40 @@ def _act(run: TrackedRun, idle: IdlePeriod, evidence: tuple[IdleEvidence, ...], 
     policy = idle.policy
     if policy.mode == "dry_run":
         return ev.ReclaimSimulated(
-            cause=CAUSE, job=run.job, attempt=run.attempt, scope=idle.scope, rule=policy.rule, action=policy.action,
-            since_ns=idle.since_ns, evidence=evidence,
-        )  # fmt: skip
+            cause=CAUSE,
+            job=run.job,
+            attempt=run.attempt,
+            scope=idle.scope,
+            rule=policy.rule,
+            action=policy.action,
+            since_ns=idle.since_ns,
+            evidence=evidence,
+        )
     if policy.action == "shrink":
         return ev.LeaseShrunk(
-            cause=CAUSE, job=run.job, attempt=run.attempt, until_ns=now_ns + policy.shrink_ns, scope=idle.scope,
+            cause=CAUSE,
+            job=run.job,
+            attempt=run.attempt,
+            until_ns=now_ns + policy.shrink_ns,
+            scope=idle.scope,
             rule=policy.rule,
-        )  # fmt: skip
+        )
     return _reclaim(run, idle, evidence)
 
 
 def _reclaim(run: TrackedRun, idle: IdlePeriod, evidence: tuple[IdleEvidence, ...]) -> ev.ReclaimRequested:
     policy = idle.policy
     return ev.ReclaimRequested(
-        cause=CAUSE, job=run.job, attempt=run.attempt, scope=idle.scope, rule=policy.rule, action=policy.action,
-        on_demand=policy.mode == "on_demand", since_ns=idle.since_ns, evidence=evidence,
-    )  # fmt: skip
+        cause=CAUSE,
+        job=run.job,
+        attempt=run.attempt,
+        scope=idle.scope,
+        rule=policy.rule,
+        action=policy.action,
+        on_demand=policy.mode == "on_demand",
+        since_ns=idle.since_ns,
+        evidence=evidence,
+    )
 
 
 def _active(

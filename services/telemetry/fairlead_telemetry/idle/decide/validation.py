@@ -61,9 +61,11 @@ def _problems(policy: IdlePolicy) -> Iterator[str]:
     if not AFTER_LEAST_NS <= policy.after_ns <= DURATION_MOST_NS:
         yield f"after_ns: expected {AFTER_LEAST_NS} to {DURATION_MOST_NS}, found {policy.after_ns}"
     times = {
-        "notice_ns": policy.notice_ns, "extend_ns": policy.extend_ns, "shrink_ns": policy.shrink_ns,
+        "notice_ns": policy.notice_ns,
+        "extend_ns": policy.extend_ns,
+        "shrink_ns": policy.shrink_ns,
         "after_max_ns": policy.after_max_ns,
-    }  # fmt: skip
+    }
     for field, found in times.items():
         if not 0 <= found <= DURATION_MOST_NS:
             yield f"{field}: expected 0 to {DURATION_MOST_NS}, found {found}"
