@@ -162,6 +162,11 @@ def record(name: str, core: type[Any], injector: Injector, seed: int, **parts: A
     return [recording for recording in into if recording.steps]
 
 
+def folded(core: Any) -> object:
+    """Return the core's state as folded from the log; the placer may have a pending decision on it."""
+    return core.rollback() if isinstance(core, PlacerCore) else core.state
+
+
 class Replay:
     """Decisions made again, each interrupted first, beside a twin that is not; with counts of them and of the faults.
 
@@ -188,9 +193,9 @@ class Replay:
             if self.decisions >= decisions_max:
                 return
             self.decisions += 1
-            before, state = core.snapshot(), core.state
+            before, state = core.snapshot(), folded(core)
             own = self._interrupted(core, step, before, seq)
-            if core.state is not state:
+            if folded(core) is not state:
                 twin = self._core_type.restore(before)
             others = twin.decide(step.inputs, step.now_ns)
             assert encoded(own) == encoded(others), (
