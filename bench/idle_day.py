@@ -1,18 +1,13 @@
-"""`python -m fairlead_replay.sim.idle_day [--seed N] [--profiles DIR]`: a day of scripted runs under idle policies, as a table.
+"""Simulated day of idle policies: `python -m bench.idle_day [--seed N] [--profiles DIR]` prints a table.
 
-Played twice: under policies that look at several signals, at three scopes, and under one that looks at the GPU alone. Exits with 1
-where the first asked a run back that was alive. Nothing in it is measured.
+The same scripted runs are simulated twice: under policies that look at several signals, at three scopes, and under a policy that looks
+at the GPU alone. The table counts reclaimed runs, runs that were active when they were reclaimed, and idle time that remained. The
+exit code is 1 if the policies with several signals reclaimed an active run.
 
-Scripted devices: a run's samples over time and the times when it is alive, from tables (tests/data/README.md).
-
-A table's row holds from its second to the next row's. The last row ends the table, and playback starts over.
-
-Day of runs on scripted devices under idle policies: reclaimed runs, runs that were alive then, and idle time
-that remained.
-
-The telemetry service's own core and watch decide (virtual/telemetry.py). This module plays the queue (a reclaimed run
-ends, on demand when other work waits) and the owners (some extend once), and keeps the books. Everything is
-drawn from a seed, nothing is measured.
+Nothing is measured. Devices are scripted: a table (tests/data/README.md) gives a run's samples over time and the times at which it is
+active; a row holds until the next row's second, and after the last row playback starts over. The idle core and watch of the telemetry
+service decide (virtual/telemetry.py). This module simulates the queue, which ends a reclaimed run, on demand if other work waits, and
+the owners, of whom some extend once. All random numbers come from the seed.
 """
 
 import argparse
@@ -28,12 +23,12 @@ import msgspec
 
 from fairlead_replay.virtual.telemetry import VirtualTelemetry
 from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.units.quantities import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies
 from fairlead_schemas.wire.resources import Request
 from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch
 
-SECOND_NS = 1_000_000_000
 #: Numbers are not as smooth as a table.
 JITTER = 0.15
 
@@ -161,27 +156,27 @@ class ScriptedRun(NamedTuple):
 class DayRow(msgspec.Struct, kw_only=True):
     """Outcome of one run."""
 
-    wish: ScriptedRun
+    script: ScriptedRun
     held_ns: int = 0
-    idle_ns: int = 0  # held, and not alive
-    told: int = 0
+    idle_ns: int = 0  # allocated, and not active
+    notified: int = 0
     extended: int = 0
     foreseen: int = 0
-    #: The rule and scope that ended it; of the rest of the day, how long it would have lain idle, and been alive.
+    #: Rule and scope that ended the run; for the rest of the day, the idle and the active time without it.
     reclaimed_by: str = ""
     saved_ns: int = 0
     cut_off_ns: int = 0
-    #: It was alive between the beginning of what counted as idle and its end.
-    was_alive: bool = False
+    #: True if the run was active between the start of its idle time and its end.
+    was_active: bool = False
 
 
 class Day:
     """Day under one set of policies."""
 
-    def __init__(self, wishes: list[ScriptedRun], policies: Policies, seed: int) -> None:
-        self.wishes, self.policies = sorted(wishes, key=lambda wish: wish.starts_ns), policies
-        self.rows = {wish.job: DayRow(wish=wish) for wish in wishes}
-        self._rng = Random(f"idle day {seed}")  # noqa: S311 -- repeatable is what it must be
+    def __init__(self, runs: list[ScriptedRun], policies: Policies, seed: int) -> None:
+        self.runs, self.policies = sorted(runs, key=lambda script: script.starts_ns), policies
+        self.rows = {script.job: DayRow(script=script) for script in runs}
+        self._rng = Random(f"idle day {seed}")
         self._cell = VirtualTelemetry(EPOCH_NS, self._hear, is_careful=False)
         self._players: dict[str, ProfilePlayer] = {}
         self._asked: list[ev.ReclaimRequested] = []
@@ -192,7 +187,7 @@ class Day:
         for scope, policies in self.policies.items():
             [answer] = self._cell.ask(SetIdlePolicies(id=scope, user="root", scope=scope, policies=policies))
             assert isinstance(answer, ev.IdlePoliciesSet), answer
-        waiting, demands = list(self.wishes), list(DEMAND_NS)
+        waiting, demands = list(self.runs), list(DEMAND_NS)
         for now_ns in range(EPOCH_NS, EPOCH_NS + DAY_NS, SAMPLE_NS):
             self._cell.advance(now_ns)
             while waiting and EPOCH_NS + waiting[0].starts_ns <= now_ns:
@@ -204,26 +199,26 @@ class Day:
             demands = [each for each in demands if EPOCH_NS + each > now_ns]
         return list(self.rows.values())
 
-    def _start(self, wish: ScriptedRun, now_ns: int) -> None:
-        player = self._players[wish.job] = ProfilePlayer(wish.job, wish.profile, now_ns, self._rng)
+    def _start(self, script: ScriptedRun, now_ns: int) -> None:
+        player = self._players[script.job] = ProfilePlayer(script.job, script.profile, now_ns, self._rng)
         request = Request(nodes=1, gpu_milli=1000, cpu_milli=8000, memory_mib=65536)
         self._cell.fold(
             "queue",
             ev.JobSubmitted(
                 cause="clock",
-                job=wish.job,
-                name=wish.profile.name,
+                job=script.job,
+                name=script.profile.name,
                 queue="day",
-                user=wish.user,
-                project=wish.project,
-                kind=wish.kind,  # type: ignore[arg-type] -- a kind by its name
+                user=script.user,
+                project=script.project,
+                kind=script.kind,  # type: ignore[arg-type] -- a kind by its name
                 request=request,
                 spec=msgspec.Raw(b"{}"),
             ),
         )
         part = ev.Part(node=player.node, gpus=(player.uuid,), cpu_milli=8000, memory_mib=65536)
-        self._cell.fold("placer", ev.JobPlaced(cause="clock", job=wish.job, attempt=1, parts=(part,)))
-        self._cell.fold("placer", ev.RunStarted(cause="clock", job=wish.job, attempt=1))
+        self._cell.fold("placer", ev.JobPlaced(cause="clock", job=script.job, attempt=1, parts=(part,)))
+        self._cell.fold("placer", ev.RunStarted(cause="clock", job=script.job, attempt=1))
 
     def _book(self, player: ProfilePlayer, now_ns: int) -> None:
         row = self.rows[player.job]
@@ -234,8 +229,8 @@ class Day:
         match event:
             case ev.JobIdle():
                 row = self.rows[event.job]
-                row.told += 1
-                if row.wish.extends and not row.extended and event.reclaim_at_ns:
+                row.notified += 1
+                if row.script.extends and not row.extended and event.reclaim_at_ns:
                     self._wants.append(event.job)
             case ev.JobExtended():
                 self.rows[event.job].extended += 1
@@ -252,7 +247,7 @@ class Day:
         """Apply the owners' extensions, then end reclaimed runs; those reclaimed on demand end only with `is_demand`."""
         for job in self._wants:
             row = self.rows[job]
-            self._cell.ask(ExtendJob(id=f"extend-{job}", user=row.wish.user, job=job))
+            self._cell.ask(ExtendJob(id=f"extend-{job}", user=row.script.user, job=job))
         self._wants.clear()
         for event in [each for each in self._asked if is_demand or not each.on_demand]:
             if event.job in self._players:
@@ -267,7 +262,7 @@ class Day:
         row.saved_ns = len(rest) * SAMPLE_NS - row.cut_off_ns
         # Of a lifetime only the end counts: it says nothing of what the run did.
         since_ns = now_ns if event.rule == "lifetime" else event.since_ns + SAMPLE_NS
-        row.was_alive = any(player.at(at_ns).alive for at_ns in range(since_ns, now_ns + 1, SAMPLE_NS))
+        row.was_active = any(player.at(at_ns).alive for at_ns in range(since_ns, now_ns + 1, SAMPLE_NS))
         self._cell.fold("placer", ev.RunEnded(cause="clock", job=event.job, attempt=1, outcome="stopped"))
 
 
@@ -330,19 +325,19 @@ GPU_ALONE: Policies = {
 
 
 def runs_of(profiles: dict[str, DeviceProfile], seed: int) -> list[ScriptedRun]:
-    """Every profile four times, from the night to the forenoon: of ann's, lee's and kim's, and in the classroom."""
-    rng = Random(f"idle wishes {seed}")  # noqa: S311 -- repeatable is what it must be
-    wishes: list[ScriptedRun] = []
+    """Return four runs of every profile, started between midnight and 10:00: by ann, lee and kim, and in teaching."""
+    rng = Random(f"idle runs {seed}")
+    runs: list[ScriptedRun] = []
     for profile in profiles.values():
         for user, project in (("ann", "hep"), ("lee", "hep"), ("kim", "hep"), ("eve", "teaching")):
             if user == "kim" and KINDS.get(profile.name) == "session" and profile.name not in _UNATTENDED:
                 continue
             starts_ns = rng.randrange(0, 10 * 60) * MINUTE_NS
             kind = KINDS.get(profile.name, "batch")
-            wishes.append(
-                ScriptedRun(str(len(wishes) + 1), profile, user, project, kind, starts_ns, extends=rng.random() < 0.5)
+            runs.append(
+                ScriptedRun(str(len(runs) + 1), profile, user, project, kind, starts_ns, extends=rng.random() < 0.5)
             )
-    return wishes
+    return runs
 
 
 class DayResult(NamedTuple):
@@ -359,25 +354,36 @@ def play(profiles: dict[str, DeviceProfile], policies: Policies, seed: int) -> D
     rows = Day(runs_of(profiles, seed), policies, seed).play()
     return DayResult(
         rows,
-        sum(row.was_alive for row in rows),
+        sum(row.was_active for row in rows),
         _hours(row.idle_ns for row in rows),
         _hours(row.saved_ns for row in rows),
     )
 
 
-HEADINGS = ("runs", "held h", "idle h", "told", "extended", "foreseen", "reclaimed", "alive", "saved h", "cut off h")
+HEADINGS = (
+    "runs",
+    "held h",
+    "idle h",
+    "notified",
+    "extended",
+    "foreseen",
+    "reclaimed",
+    "active",
+    "saved h",
+    "cut off h",
+)
 
 
 def table(title: str, result: DayResult) -> str:
-    """The day by profile, and by the policy that ended runs."""
+    """Return the day by profile, and by the policy that ended runs, as lines."""
     lines = [title, f"  {'profile':<30}" + "".join(f"{heading:>10}" for heading in HEADINGS)]
-    for name in sorted({row.wish.profile.name for row in result.rows}):
-        lines.append(_line(name, [row for row in result.rows if row.wish.profile.name == name]))
+    for name in sorted({row.script.profile.name for row in result.rows}):
+        lines.append(_line(name, [row for row in result.rows if row.script.profile.name == name]))
     lines.append(_line("all", result.rows))
     for by in sorted({row.reclaimed_by for row in result.rows if row.reclaimed_by}):
         of = [row for row in result.rows if row.reclaimed_by == by]
-        alive, saved = sum(row.was_alive for row in of), _hours(row.saved_ns for row in of)
-        lines.append(f"  by {by}: {len(of)} reclaimed, {alive} of them alive, {saved:.1f} idle GPU-hours saved")
+        alive, saved = sum(row.was_active for row in of), _hours(row.saved_ns for row in of)
+        lines.append(f"  by {by}: {len(of)} reclaimed, {alive} of them active, {saved:.1f} idle GPU-hours saved")
     idle = result.missed_idle + result.saved
     lines.append(
         f"  false positives: {result.false_positives}; missed idle GPU-hours: {result.missed_idle:.1f} of {idle:.1f}"
@@ -387,9 +393,9 @@ def table(title: str, result: DayResult) -> str:
 
 def _line(name: str, rows: list[DayRow]) -> str:
     cells = (
-        len(rows), _hours(row.held_ns for row in rows), _hours(row.idle_ns for row in rows), sum(row.told for row in rows),
+        len(rows), _hours(row.held_ns for row in rows), _hours(row.idle_ns for row in rows), sum(row.notified for row in rows),
         sum(row.extended for row in rows), sum(row.foreseen for row in rows), sum(bool(row.reclaimed_by) for row in rows),
-        sum(row.was_alive for row in rows), _hours(row.saved_ns for row in rows), _hours(row.cut_off_ns for row in rows),
+        sum(row.was_active for row in rows), _hours(row.saved_ns for row in rows), _hours(row.cut_off_ns for row in rows),
     )  # fmt: skip
     return f"  {name:<30}" + "".join(f"{cell:>10.1f}" if isinstance(cell, float) else f"{cell:>10}" for cell in cells)
 
@@ -399,19 +405,19 @@ def _hours(spans_ns: Iterable[int]) -> float:
 
 
 def main() -> int:
-    """Print the day; 1 where several signals asked back what was alive."""
+    """Print the day and return the exit code: 1 if the policies with several signals reclaimed an active run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--profiles", type=Path, default=PROFILES, help=f"a directory of tables; default: {PROFILES}")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        profiles = load(asked.profiles)
+        profiles = load(options.profiles)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    several = play(profiles, SEVERAL_SIGNALS, asked.seed)
-    sys.stdout.write(table(f"several signals, three scopes (simulated day, seed {asked.seed})", several) + "\n")
-    sys.stdout.write(table("the GPU alone, below 5 % for 10 minutes", play(profiles, GPU_ALONE, asked.seed)) + "\n")
+    several = play(profiles, SEVERAL_SIGNALS, options.seed)
+    sys.stdout.write(table(f"several signals, three scopes (simulated day, seed {options.seed})", several) + "\n")
+    sys.stdout.write(table("the GPU alone, below 5 % for 10 minutes", play(profiles, GPU_ALONE, options.seed)) + "\n")
     return 1 if several.false_positives else 0
 
 

@@ -1,12 +1,12 @@
-"""A seeded day on scripted devices: nothing that is alive is ever asked back, and what lies idle all the same is printed."""
+"""Simulated day of idle policies: no active run is reclaimed, and the idle time that remains is printed."""
 
 from pathlib import Path
 
 import pytest
 
-from fairlead_replay.sim.idle_day import GPU_ALONE, SEVERAL_SIGNALS, DayResult, DeviceProfile, load, play, table
+from bench.idle_day import GPU_ALONE, SEVERAL_SIGNALS, DayResult, DeviceProfile, load, play, table
 
-PROFILES = Path(__file__).parents[2] / "data/idle"
+PROFILES = Path(__file__).parents[1] / "data/idle"
 #: Alive all day, each in a way that its GPU does not show.
 ALIVE = ("badly_coded_simulation", "input_bound_training", "spiky_inference", "typing_session")
 
@@ -16,22 +16,22 @@ def some(*names: str) -> dict[str, DeviceProfile]:
 
 
 def reclaimed(result: DayResult) -> set[str]:
-    return {row.wish.profile.name for row in result.rows if row.reclaimed_by}
+    return {row.script.profile.name for row in result.rows if row.reclaimed_by}
 
 
-def test_what_is_alive_is_never_touched() -> None:
-    """Low GPU but high CPU and network, spikes, somebody who types: told of nothing; the notebook goes when its owner has."""
+def test_an_active_run_is_never_reclaimed() -> None:
+    """Low GPU use with busy CPU and network, spikes or typing: no notice. The notebook is reclaimed after its owner has left."""
     result = play(some(*ALIVE, "notebook_left_in_the_evening"), SEVERAL_SIGNALS, seed=1)
     print(table("several signals", result))
     assert result.false_positives == 0
-    assert [row.told for row in result.rows if row.wish.profile.name in ALIVE] == [0] * 15
+    assert [row.notified for row in result.rows if row.script.profile.name in ALIVE] == [0] * 15
     assert reclaimed(result) == {"notebook_left_in_the_evening"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_day_has_no_false_positives(seed: int) -> None:
-    """At every scope and by every rule; and each rule ends something that the others leave."""
+    """Holds at every scope and for every rule, and each rule reclaims a run that the others do not."""
     result = play(load(PROFILES), SEVERAL_SIGNALS, seed)
     print(table(f"several signals, seed {seed}", result))
     assert result.false_positives == 0
@@ -40,21 +40,21 @@ def test_a_day_has_no_false_positives(seed: int) -> None:
     rules = {row.reclaimed_by.split()[0] for row in result.rows if row.reclaimed_by}
     assert rules == {"utilization", "interaction", "lifetime"}
     assert any(row.extended for row in result.rows)
-    dry = [row for row in result.rows if row.wish.user == "lee"]
+    dry = [row for row in result.rows if row.script.user == "lee"]
     assert any(row.foreseen for row in dry)
     assert not any(row.reclaimed_by for row in dry)
 
 
 @pytest.mark.slow
-def test_the_gpu_alone_would_not_do() -> None:
-    """The same day by "below 5 % for 10 minutes" ends work that is alive: the day can tell."""
+def test_a_policy_by_gpu_use_alone_reclaims_active_runs() -> None:
+    """Under "below 5 % for 10 minutes" the same day reclaims active runs: the day tells the policies apart."""
     result = play(load(PROFILES), GPU_ALONE, seed=1)
     print(table("the GPU alone", result))
-    assert {row.wish.profile.name for row in result.rows if row.was_alive} >= set(ALIVE)
+    assert {row.script.profile.name for row in result.rows if row.was_active} >= set(ALIVE)
 
 
-def test_a_table_that_is_none_is_refused_by_its_name(tmp_path: Path) -> None:
-    """The file, the columns, what to do."""
+def test_a_malformed_profile_is_refused_by_file_and_column(tmp_path: Path) -> None:
+    """The error names the file, the columns and what was expected."""
     with pytest.raises(ValueError, match="expected tables"):
         load(tmp_path)
     (tmp_path / "bad.csv").write_text("second,gpu_pct\n0,x\n")
