@@ -52,25 +52,29 @@ async def live(slow: bool) -> list[table.Row]:
         stack.control_plane()
         stack.agent()
         stack.wait_nodes(1)
-        rows.append(_said(await jobs.idle_latency(stack, goals)))
-        rows.append(_said(await jobs.processes(stack, goals)))
+        rows.append(_printed(await jobs.idle_latency(stack, goals)))
+        rows.append(_printed(await jobs.processes(stack, goals)))
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
-        rows.append(_said(await jobs.single_submits(stack, goals)))
+        rows.append(_printed(await jobs.single_submits(stack, goals)))
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
-        rows.append(_said(await jobs.list_submits(stack, goals)))
+        rows.append(_printed(await jobs.list_submits(stack, goals)))
     with Stack(slow_fsync_ms=delay) as stack:
         stack.control_plane()
         stack.hollow(500)
         stack.wait_nodes(500)
-        rows.append(_said(await jobs.hollow(stack, goals, staggered=False)))
-        rows.append(_said(await jobs.hollow(stack, goals, staggered=True)))
+        rows.append(_printed(await jobs.hollow(stack, goals, staggered=False)))
+        rows.append(_printed(await jobs.hollow(stack, goals, staggered=True)))
     return rows
 
 
-def _said(row: table.Row) -> table.Row:
-    print(f"  {'ok  ' if row.met else 'MISS'} {row.what}: {row.measured} (goal {row.goal}; {row.ceiling})", flush=True)
+def _printed(row: table.Row) -> table.Row:
+    cpu = f" [{row.cpu}]" if row.cpu else ""
+    print(
+        f"  {'ok  ' if row.met else 'MISS'} {row.what}: {row.measured} (goal {row.goal}; {row.ceiling}){cpu}",
+        flush=True,
+    )
     return row
 
 
@@ -85,32 +89,32 @@ async def measure(names: list[str]) -> list[table.Row]:
         else:
             print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
     if "agent" in names:
-        rows += [_said(row) for row in await agent.all_rows()]
+        rows += [_printed(row) for row in await agent.all_rows()]
     if "queue" in names:
-        rows += [_said(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
+        rows += [_printed(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
     if "kueue" in names:
-        rows.append(_said(await kueue_load.measure()))
+        rows.append(_printed(await kueue_load.measure()))
     if "kai" in names:
-        rows += [_said(row) async for row in kai_scale.measure()]
+        rows += [_printed(row) async for row in kai_scale.measure()]
     if "placing" in names:
-        rows += [_said(row) for row in placing.rows()]
+        rows += [_printed(row) for row in placing.rows()]
     if "openb" in names:
-        rows.append(_said(packing.row()))
+        rows.append(_printed(packing.row()))
     if "replay" in names:
-        rows.append(_said(await history.replay(10, 200_000, 100_000)))
-        rows.append(_said(await history.replay(1, 80_000, 20_000)))
+        rows.append(_printed(await history.replay(10, 200_000, 100_000)))
+        rows.append(_printed(await history.replay(1, 80_000, 20_000)))
     if "restart" in names:
-        rows += [_said(row) for row in await history.restart()]
+        rows += [_printed(row) for row in await history.restart()]
     if "memory" in names:
-        rows.append(_said(await history.placer_memory()))
+        rows.append(_printed(await history.placer_memory()))
     if "growth" in names:
-        rows.append(_said(await history.growth()))
+        rows.append(_printed(await history.growth()))
     if "warehouse" in names:
-        rows += [_said(row) for row in asking.rows()]
+        rows += [_printed(row) for row in asking.rows()]
     if "measured" in names:
-        rows += [_said(row) for row in measured.rows()]
+        rows += [_printed(row) for row in measured.rows()]
     if "telemetry" in names:
-        rows += [_said(row) for row in await telemetry.all_rows()]
+        rows += [_printed(row) for row in await telemetry.all_rows()]
     return rows
 
 

@@ -33,6 +33,7 @@ PACKAGES = (
 #: Rows that need neither Docker nor minutes.
 USUAL = ("live", "queue", "placing", "replay")
 _LINE = re.compile(r"^  (?:ok  |MISS) (?P<what>.+?): (?P<measured>[^(]+) \(goal ")
+_CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a job: [^\]]*\]$")
 _FIGURE = re.compile(r"(?<![\w.,])(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)")
 
 
@@ -56,6 +57,9 @@ def figures(output: str) -> dict[str, Figure]:
         figure = _FIGURE.search(row["measured"]) if row else None
         if row and figure:
             found[row["what"]] = Figure(float(figure["number"].replace(",", "")), "/s" in row["measured"])
+        cpu = _CPU.search(line) if row else None
+        if row and cpu:
+            found[f"{row['what']}: CPU µs a job"] = Figure(float(cpu["us"].replace(",", "")), False)
     return found
 
 

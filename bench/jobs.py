@@ -64,12 +64,15 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
 
 async def single_submits(stack: Stack, goals: Goals, seconds: float = 6.0) -> Row:
     """One job per request from 64 connections, each answered with the queue's decision in the log."""
-    rate = await _storm(stack.port, http.post("/v1/jobs", TRUE), seconds)
+    await http.storm(stack.port, 64, itertools.repeat(http.post("/v1/jobs", TRUE), 2000))
+    meter = stack.cpu_meter()
+    count, rate = await _storm(stack.port, http.post("/v1/jobs", TRUE), seconds)
+    cpu = meter.per_job(count)
     port = stack.port + 1
     echo = ceilings.start_echo(port)
     try:
         await asyncio.sleep(1.5)
-        best = await _storm(port, http.post("/", TRUE), 2.0)
+        _, best = await _storm(port, http.post("/", TRUE), 2.0)
     finally:
         ceilings.stop(echo)
     ceiling = f"an HTTP server that does nothing: {best:,.0f}/s"
@@ -79,32 +82,35 @@ async def single_submits(stack: Stack, goals: Goals, seconds: float = 6.0) -> Ro
         f"≥ {goals.singles:,}/s",
         rate >= goals.singles,
         ceiling,
+        str(cpu),
     )
 
 
-async def _storm(port: int, request: bytes, seconds: float) -> float:
-    await http.storm(port, 64, itertools.repeat(request, 2000))
+async def _storm(port: int, request: bytes, seconds: float) -> tuple[int, float]:
+    """Send one request again and again over 64 connections; return the number of answers and the rate per second."""
     deadline = time.perf_counter() + seconds
     requests = itertools.takewhile(lambda _: time.perf_counter() < deadline, itertools.repeat(request))
     began = time.perf_counter()
     statuses = await http.storm(port, 64, requests)
     if set(statuses) != {201}:
         raise RuntimeError(f"submits answered {set(statuses)}")
-    return len(statuses) / (time.perf_counter() - began)
+    return len(statuses), len(statuses) / (time.perf_counter() - began)
 
 
 async def list_submits(stack: Stack, goals: Goals, lists: int = 150) -> Row:
     """Jobs by the thousand per request, over four connections."""
     request = http.post("/v1/jobs", [TRUE] * LIST)
     await http.storm(stack.port, 2, itertools.repeat(request, 4))
-    began = time.perf_counter()
+    meter, began = stack.cpu_meter(), time.perf_counter()
     statuses = await http.storm(stack.port, 4, itertools.repeat(request, lists))
     rate = lists * LIST / (time.perf_counter() - began)
+    cpu = meter.per_job(lists * LIST)
     if set(statuses) != {200}:
         raise RuntimeError(f"submits answered {set(statuses)}")
     goal = goals.lists or 0
     text = f"≥ {goals.lists:,}/s" if goals.lists else "–"
-    return Row(f"submits by the list of {LIST:,}{goals.suffix}", f"{rate:,.0f} jobs/s", text, rate >= goal, "as above")
+    what = f"submits by the list of {LIST:,}{goals.suffix}"
+    return Row(what, f"{rate:,.0f} jobs/s", text, rate >= goal, "as above", str(cpu))
 
 
 async def run_jobs(stack: Stack, jobs: list[dict[str, object]]) -> float:
@@ -125,10 +131,12 @@ async def run_jobs(stack: Stack, jobs: list[dict[str, object]]) -> float:
 async def processes(stack: Stack, goals: Goals, count: int = 6000) -> Row:
     """Real processes of `true` on one node of eight simulated GPUs, one GPU each."""
     await run_jobs(stack, [TRUE] * 500)
+    meter = stack.cpu_meter()
     rate = await run_jobs(stack, [TRUE] * count)
+    cpu = meter.per_job(count)
     ceiling = f"posix_spawn and wait alone, 8 at a time: {ceilings.spawns_per_s():,.0f}/s"
     what = f"submitted → finished, processes of `true` on one 8-GPU node{goals.suffix}"
-    return Row(what, f"{rate:,.0f}/s", f"≥ {goals.processes:,}/s", rate >= goals.processes, ceiling)
+    return Row(what, f"{rate:,.0f}/s", f"≥ {goals.processes:,}/s", rate >= goals.processes, ceiling, str(cpu))
 
 
 async def hollow(stack: Stack, goals: Goals, *, staggered: bool, count: int = 40_000) -> Row:
@@ -136,7 +144,9 @@ async def hollow(stack: Stack, goals: Goals, *, staggered: bool, count: int = 40
     jobs: list[dict[str, object]] = [TRUE] * count
     if staggered:
         jobs = [{"command": ["sleep", f"{n % 300 / 1000:.3f}"], **ONE_GPU} for n in range(count)]
+    meter = stack.cpu_meter()
     rate = await run_jobs(stack, jobs)
+    cpu = meter.per_job(count)
     kind = "ends staggered by 0.3 s" if staggered else "0 s"
     what = f"submitted → finished, {count:,} jobs of {kind} on 500 × 8 hollow GPUs{goals.suffix}"
     return Row(
@@ -145,4 +155,5 @@ async def hollow(stack: Stack, goals: Goals, *, staggered: bool, count: int = 40
         f"≥ {goals.hollow:,}/s",
         rate >= goals.hollow,
         f"the decisions alone, without bus, disk and agents: {cores.jobs_per_s():,.0f}/s",
+        str(cpu),
     )

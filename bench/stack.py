@@ -18,6 +18,7 @@ from typing import Self
 
 import httpx
 
+from bench.cpu import CpuMeter
 from fairlead.stack import nats_server
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import BusError
@@ -163,6 +164,10 @@ class Stack:
         process = self.processes.pop(name)
         process.terminate()
         process.wait(30)
+
+    def cpu_meter(self) -> CpuMeter:
+        """Return a meter of the CPU time that the stack's processes use from now on."""
+        return CpuMeter({name: process.pid for name, process in self.processes.items()})
 
     def rss_mib(self, name: str) -> float:
         """Resident memory of a process, MiB."""

@@ -4,13 +4,17 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One figure: what was measured, its goal, and what the same machine could do at best in the same run."""
+    """Measured figure, its goal, and the best that the same machine could do in the same run.
+
+    `cpu`: the CPU per job by process, where the row measures one ("" elsewhere).
+    """
 
     what: str
     measured: str
     goal: str
     met: bool
     ceiling: str
+    cpu: str = ""
 
 
 def markdown(rows: list[Row]) -> str:
@@ -31,7 +35,8 @@ def replaced(page: str, rows: list[Row]) -> str:
 
 
 def _line(row: Row) -> str:
-    return f"| {row.what} | {row.measured} | {row.goal} | {'yes' if row.met else '**no**'} | {row.ceiling} |"
+    measured = f"{row.measured}; {row.cpu}" if row.cpu else row.measured
+    return f"| {row.what} | {measured} | {row.goal} | {'yes' if row.met else '**no**'} | {row.ceiling} |"
 
 
 def percentile(values: list[float], share: float) -> float:
