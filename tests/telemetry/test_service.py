@@ -329,16 +329,31 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
         return warehouse.cursor.sequence
 
     async def has_stored() -> bool:
-        return (await ask(bus, "warehouse"))["sequence"] > 0
+        has_read = (await ask(bus, "warehouse"))["sequence"] > 0
+        await ask(bus, "job", id="1")  # everything that was read before a question is stored
+        return has_read
+
+    async def keep_asking() -> None:
+        """Have the service store all the time, so that kills fall into transactions."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(ask_once())
+                await asyncio.sleep(0.05)
+
+    async def ask_once() -> None:
+        with contextlib.suppress(Exception):
+            await ask(bus, "job", id="1")
 
     process = await start()
     await eventually(has_stored)  # so that one kill falls into the middle of the log, however slow the machine
     assert 0 < await killed(process) <= half
     writing = asyncio.create_task(story.append_to(bus, first=half))
+    asking = asyncio.create_task(keep_asking())
     for _ in range(KILLS):
         process = await start()
         await asyncio.sleep(chance.uniform(0.0, 0.8))
         await killed(process)
+    asking.cancel()
     process = await start()
     await writing
     await reaches(bus, len(payloads))
@@ -350,3 +365,28 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
     assert actual(warehouse) == rows
     warehouse.close()
     await bus.close()
+
+
+async def test_commits_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits alone start no transaction; a question finds everything that was read before it; a stop stores the rest."""
+    stored: list[int] = []
+    store = Warehouse.store
+
+    def counting(self: Warehouse, commits, *rest):  # noqa: ANN001, ANN002, ANN202 -- as `store`
+        stored.append(len(commits))
+        return store(self, commits, *rest)
+
+    monkeypatch.setattr(Warehouse, "store", counting)
+    hub, story = MemoryHub(), busy(20)
+    bus = hub.connect()
+    await story.append_to(bus, first=0)
+    telemetry = Telemetry(hub.connect(), tmp_path)
+    running = asyncio.create_task(telemetry.run())
+    await reaches(bus, len(story.commits))
+    await asyncio.sleep(1.5)  # longer than the interval at which samples are stored
+    assert sum(stored) == 0
+    counted = await ask(bus, "sql", query="SELECT count(*) FROM events")
+    assert counted["rows"][0][0] == sum(len(json.loads(payload)["events"]) for *_, payload in story.commits)
+    assert sum(stored) == len(story.commits)
+    await telemetry.stop()
+    assert await running == 0

@@ -1,8 +1,9 @@
 """The log and the samples, read from the bus and stored in batches.
 
-Owns the pace: promptly when idle, at most about once a second when busy, at once when much has
-piled up; reading stops while more than `PENDING_BYTES_MAX` wait. Knows no SQL. One thread owns
-the warehouse; everything that touches it goes through `on_thread`. Start at `run`.
+Owns the pace. Samples are stored once a second. Commits wait in memory until a question needs them (`flush`), many are pending, or
+the oldest has waited 30 s: a transaction costs some 60 ms before its first event, because its statements are planned again, and a
+crash loses nothing, because the log is read again from the cursor. Reading stops while more than `PENDING_BYTES_MAX` wait. Knows no
+SQL. One thread owns the warehouse; everything that touches it goes through `on_thread`, questions through `ask`. Start at `run`.
 """
 
 import asyncio
@@ -26,8 +27,10 @@ from fairlead_telemetry.warehouse.database import is_damage
 from fairlead_telemetry.warehouse.event_rows import CommitBytes
 from fairlead_telemetry.warehouse.warehouse import Cursor, Retention, Warehouse, WarehouseRefused
 
-#: Least time between the starts of two transactions, unless FLUSH_BYTES wait.
+#: Least time between the starts of two transactions, unless FLUSH_BYTES wait or a question needs what is pending.
 INTERVAL_S = 1.0
+#: Longest time that a commit waits to be stored.
+LOG_INTERVAL_S = 30.0
 #: Some 80,000 events: with an eighth of that, planning and committing cost as much again as the rows themselves.
 FLUSH_BYTES = 24 * 2**20
 PENDING_BYTES_MAX = 64 * 2**20
@@ -67,11 +70,15 @@ class Ingest:
         self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
         self._book = SampleBook(warehouse.sample_heads())
         self._commits: list[CommitBytes] = []
-        self._bytes = 0
+        #: time.monotonic() when the oldest of `_commits` was read.
+        self._oldest_at = 0.0
+        self._commit_bytes = self._sample_bytes = 0
         self._arrived = asyncio.Event()
-        self._enough = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
+        #: Callers of `flush` that wait for the next transaction.
+        self._flushes: list[asyncio.Future[None]] = []
+        self._is_storing = False
         self.delays = SampleDelays()
 
     @property
@@ -81,8 +88,36 @@ class Ingest:
 
     @property
     def cursor(self) -> Cursor:
-        """Position up to which the warehouse has read."""
+        """Position up to which commits are stored."""
         return self._warehouse.cursor
+
+    @property
+    def sequence(self) -> int:
+        """Sequence up to which a question is answered: of the newest commit that has been read."""
+        return self._commits[-1].sequence if self._commits else self.cursor.sequence
+
+    @property
+    def events(self) -> int:
+        """Number of events up to `sequence`."""
+        return self.cursor.events + sum(len(commit.bodies) for commit in self._commits)
+
+    @property
+    def version(self) -> int:
+        """Version of the warehouse once what is pending is stored."""
+        return self._warehouse.version + bool(self._commits)
+
+    async def ask[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a question on the warehouse's thread, with everything stored that has been read before."""
+        await self.flush()
+        return await self.on_thread(call, *args, **kwargs)
+
+    async def flush(self) -> None:
+        """Return when the commits that have been read are stored. Does nothing while `run` does not store."""
+        if self._commits and self._is_storing:
+            flushed = asyncio.get_running_loop().create_future()
+            self._flushes.append(flushed)
+            self._arrived.set()
+            await flushed
 
     async def on_thread[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call on the warehouse's thread, in turn with the transactions."""
@@ -130,9 +165,12 @@ class Ingest:
 
     async def _read_log(self) -> None:
         while True:
-            for commit in await self._reader.next_checked():
+            read = await self._reader.next_checked()
+            if not self._commits:
+                self._oldest_at = time.monotonic()
+            for commit in read:
                 self._commits.append(CommitBytes.of(commit.seq, commit.envelope))
-                self._bytes += len(commit.payload)
+                self._commit_bytes += len(commit.payload)
             await self._take_up()
 
     async def _read_samples(self) -> None:
@@ -152,7 +190,7 @@ class Ingest:
                 await tail.close()
 
     def _add_sample(self, subject: str, payload: bytes) -> None:
-        self._bytes += len(payload)
+        self._sample_bytes += len(payload)
         node = subjects.node_of(subject)
         try:
             batch = decode_columns(payload)
@@ -177,35 +215,52 @@ class Ingest:
 
     async def _take_up(self) -> None:
         """Announce what has been read; wait while too much of it is not stored yet."""
-        if self._bytes:
-            self._arrived.set()
-        if self._bytes > FLUSH_BYTES:
-            self._enough.set()
-        if self._bytes > PENDING_BYTES_MAX:
+        self._arrived.set()
+        if self._commit_bytes + self._sample_bytes > PENDING_BYTES_MAX:
             self._room.clear()
             await self._room.wait()
 
     async def _store(self) -> None:
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            self._enough.clear()
-            started = time.monotonic()
-            await self._store_pending()
-            self._room.set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(started + INTERVAL_S - time.monotonic()):
-                    await self._enough.wait()
+        self._is_storing, started = True, time.monotonic()
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._due_in_s(started)):
+                        await self._arrived.wait()
+                self._arrived.clear()
+                if self._due_in_s(started) == 0:
+                    started = time.monotonic()
+                    await self._store_pending()
+                    self._room.set()
+        finally:
+            self._is_storing = False
+            self._answer(self._flushes)
+
+    def _due_in_s(self, started: float) -> float | None:
+        """Return the seconds until the next transaction is due, None while nothing is pending. `started`: start of the last one."""
+        if self._flushes or self._is_much():
+            return 0
+        due = [started + INTERVAL_S] if self._sample_bytes else []
+        due += [max(started + INTERVAL_S, self._oldest_at + LOG_INTERVAL_S)] if self._commits else []
+        return max(0, min(due) - time.monotonic()) if due else None
+
+    def _is_much(self) -> bool:
+        return self._commit_bytes + self._sample_bytes > FLUSH_BYTES
 
     async def _store_pending(self) -> None:
-        commits, self._commits = self._commits, []
-        samples, pending_bytes, self._bytes = self._book.take(), self._bytes, 0
+        """Store the samples, and the commits if a question needs them, much is pending or the oldest has waited long enough."""
+        commits, flushes, started = list[CommitBytes](), self._flushes, time.monotonic()
+        if flushes or self._is_much() or started >= self._oldest_at + LOG_INTERVAL_S:
+            commits, self._commits, self._flushes, self._commit_bytes = self._commits, [], [], 0
+        samples, self._sample_bytes = self._book.take(), 0
         # The chain ends exactly at the last commit taken: both change on the loop only.
         heads = dict(self._reader.chain.heads)
-        started = time.perf_counter()
-        if commits and not self._log_id:  # the log was empty at the start
-            self._log_id = await retry_until_available(lambda: identity(self._bus))
-        cursor = await self.on_thread(self._warehouse.store, commits, heads, self._log_id, samples)
+        try:
+            if commits and not self._log_id:  # the log was empty at the start
+                self._log_id = await retry_until_available(lambda: identity(self._bus))
+            cursor = await self.on_thread(self._warehouse.store, commits, heads, self._log_id, samples)
+        finally:
+            self._answer(flushes)
         self.delays.add((batch.at_ns for batch in samples.batches), self._clock())
         log.debug(
             "stored",
@@ -214,11 +269,16 @@ class Ingest:
             events=sum(len(commit.bodies) for commit in commits),
             sample_batches=len(samples.batches),
             samples_lost=cursor.samples_lost,
-            bytes=pending_bytes,
-            ms=round((time.perf_counter() - started) * 1000, 1),
+            ms=round((time.monotonic() - started) * 1000, 1),
         )
-        if self._bytes < FLUSH_BYTES:  # else it is behind, and larger pieces cost less
+        if not self._is_much():  # else it is behind, and larger pieces cost less
             await self.on_thread(self._warehouse.settle)
+
+    def _answer(self, flushes: list[asyncio.Future[None]]) -> None:
+        """Let callers of `flush` continue; after a fault with what is stored, since the service ends."""
+        for flushed in flushes:
+            if not flushed.done():
+                flushed.set_result(None)
 
     async def _drop_old_samples(self) -> None:
         while True:

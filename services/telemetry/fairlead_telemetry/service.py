@@ -94,10 +94,10 @@ class Telemetry:
         ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock, on_batch=heard)
 
         async def copy_to(target: Path) -> None:
-            await ingest.on_thread(warehouse.copy_to, target)
+            await ingest.ask(warehouse.copy_to, target)
 
         sql = QueryPool(
-            self._directory, copy_to=copy_to, version=lambda: warehouse.version, deadline_s=self._sql_deadline_s
+            self._directory, copy_to=copy_to, version=lambda: ingest.version, deadline_s=self._sql_deadline_s
         )
         usage = UsageQueries(warehouse, ingest, self._prices, self._clock)
         served = await TelemetryQueries(warehouse, ingest, sql, usage, newest).serve(self._bus)
@@ -162,6 +162,8 @@ class Telemetry:
         asked = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((storing, deciding, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not storing.done():
+                await ingest.flush()  # the next start need not read it again
             if storing.done():
                 await storing
             if not deciding.done():

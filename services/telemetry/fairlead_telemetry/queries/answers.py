@@ -151,9 +151,9 @@ class TelemetryQueries:
             job = msgspec.json.decode(request, type=JobRequest).id
         except msgspec.MsgspecError as error:
             return _error("bad_request", str(error), 'send {"id": "812"}')
-        document = await self._ingest.on_thread(find_job, self._warehouse, job)
+        document = await self._ingest.ask(find_job, self._warehouse, job)
         if document is None:
-            where = f"up to log sequence {self._ingest.cursor.sequence}"
+            where = f"up to log sequence {self._ingest.sequence}"
             return _error("not_found", f"no job {job[:80]!r} {where}", "fairlead jobs lists jobs")
         answer = msgspec.json.encode(document)
         if len(answer) > ANSWER_BYTES_MAX:
@@ -168,8 +168,8 @@ class TelemetryQueries:
         cursor = self._ingest.cursor
         return msgspec.json.encode(
             {
-                "sequence": cursor.sequence,
-                "events": cursor.events,
+                "sequence": self._ingest.sequence,
+                "events": self._ingest.events,
                 "samples_lost": cursor.samples_lost,
                 "samples_refused": self._ingest.samples_refused,
                 "sample_delay_ms": {f"p{percent}": self._ingest.delays.within_ms(percent) for percent in (50, 99)},

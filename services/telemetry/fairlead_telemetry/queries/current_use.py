@@ -142,7 +142,7 @@ class CurrentUseQueries:
         except msgspec.MsgspecError as error:
             told = {"code": "bad_request", "message": str(error), "hint": 'send {"caller": {…}, "jobs": ["812"]}'}
             return msgspec.json.encode({"error": told})
-        held = await self._ingest.on_thread(held_by, self._warehouse, wish.caller, wish.jobs)
+        held = await self._ingest.ask(held_by, self._warehouse, wish.caller, wish.jobs)
         uses = self._newest.uses(held, self._clock())
         return msgspec.json.encode(JobUses(sequence=self._ingest.cursor.sequence, items=uses))
 

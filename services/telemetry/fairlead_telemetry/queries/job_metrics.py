@@ -73,7 +73,7 @@ class JobMetricsQueries:
         except msgspec.MsgspecError as error:
             return _error("bad_request", str(error), 'send {"caller": {…}, "job": "812"}')
         try:
-            picture = await self._ingest.on_thread(job_metrics_of, self._warehouse, wish, self._clock())
+            picture = await self._ingest.ask(job_metrics_of, self._warehouse, wish, self._clock())
         except BadSpan as error:
             return _error("bad_request", str(error), "leave it out, and one that suits is taken")
         if picture is None:

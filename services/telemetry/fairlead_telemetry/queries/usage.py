@@ -91,9 +91,10 @@ class UsageQueries:
             ) from None
         try:
             async with asyncio.timeout(PATIENCE_S):
+                await self._ingest.flush()
                 await self._catch_up()
         except TimeoutError:
-            told = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.cursor.sequence}"
+            told = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.sequence}"
             raise UsageRefused("busy", told, "try again") from None
         now_ns = self._usage.now_ns(self._clock())
         month = month_named(asked.month) if asked.month else month_at(now_ns)
