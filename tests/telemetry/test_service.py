@@ -372,7 +372,7 @@ async def test_commits_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.M
     stored: list[int] = []
     store = Warehouse.store
 
-    def counting(self: Warehouse, commits, *rest):  # noqa: ANN001, ANN002, ANN202 -- as `store`
+    def counting(self: Warehouse, commits, *rest):
         stored.append(len(commits))
         return store(self, commits, *rest)
 
