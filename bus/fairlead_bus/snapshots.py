@@ -20,7 +20,7 @@ from fairlead_schemas.wire import subjects
 
 KEPT = 2
 #: A snapshot is due after so many events, and after so long if there were any.
-SNAPSHOT_EVENTS = 50_000
+SNAPSHOT_EVENTS = 200_000
 SNAPSHOT_AGE_S = 300.0
 #: And after no fewer than one event for so many bytes of the last one: a large state is stored less often, so that
 #: storing it takes a small part of the time that folding takes.

@@ -12,10 +12,12 @@ Telemetry's state of samples, on the gateway's page of metrics: what was lost an
 import asyncio
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from fairlead_bus.log import Folded
@@ -24,6 +26,7 @@ from fairlead_gateway.views.cluster_map import PoolCapacity, map_node
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle import decisive
 from fairlead_gateway.views.queue_documents import fair_shares, queue_documents
+from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.queries.cluster_map import GPU_STATES, PoolRoom
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
@@ -72,27 +75,50 @@ class EventCounters:
         )
         self._ended = Counter("fairlead_ended", "Jobs that ended, by how.", ["queue", "state"], registry=registry)
 
+        # By type, and with children that are looked up once: most events count nothing, and `labels` costs more than counting.
+        self._waits_of = _Children(self._waits)
+        self._preempted_of, self._requeued_of = _Children(self._preempted), _Children(self._requeued)
+        self._ended_of = _Children(self._ended)
+        self._handlers: dict[type, Callable[[JobRow, Any, int], None]] = {
+            ev.JobPlaced: self._placed,
+            ev.JobRequeued: self._went_back,
+            ev.JobSucceeded: self._has_ended,
+            ev.JobFailed: self._has_ended,
+            ev.JobCancelled: self._has_ended,
+        }
+
     def take(self, batch: Iterable[Folded]) -> None:
         """Count these commits; the views have folded them already."""
+        handlers, rows = self._handlers, self._views.jobs.rows
         for folded in batch:
             for event in folded.commit.events:
-                self._count(event, folded.commit.at_ns)
+                handle = handlers.get(type(event))
+                if handle is not None and (row := rows.get(event.job)) is not None:  # type: ignore[union-attr] -- each has a job
+                    handle(row, event, folded.commit.at_ns)
 
-    def _count(self, event: ev.Event, at_ns: int) -> None:
-        row = self._views.jobs.rows.get(getattr(event, "job", ""))
-        if row is None:
-            return
-        match event:
-            case ev.JobPlaced(attempt=1):
-                self._waits.labels(row.queue).observe(max(0, at_ns - row.submitted_ns) / NS)
-            case ev.JobRequeued():
-                self._requeued.labels(row.queue, event.reason).inc()
-                if row.has_yielded:
-                    self._preempted.labels(row.queue, row.yielding.rule if row.yielding else "").inc()
-            case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
-                self._ended.labels(row.queue, row.state).inc()
-            case _:
-                pass
+    def _placed(self, row: JobRow, event: ev.JobPlaced, at_ns: int) -> None:
+        if event.attempt == 1:
+            self._waits_of[row.queue,].observe(max(0, at_ns - row.submitted_ns) / NS)
+
+    def _went_back(self, row: JobRow, event: ev.JobRequeued, at_ns: int) -> None:
+        self._requeued_of[row.queue, event.reason].inc()
+        if row.has_yielded:
+            self._preempted_of[row.queue, row.yielding.rule if row.yielding else ""].inc()
+
+    def _has_ended(self, row: JobRow, event: ev.Event, at_ns: int) -> None:
+        self._ended_of[row.queue, row.state].inc()
+
+
+class _Children[M: MetricWrapperBase](dict[tuple[str, ...], M]):
+    """Children of a metric by the values of their labels, each looked up once."""
+
+    def __init__(self, metric: M) -> None:
+        super().__init__()
+        self._metric = metric
+
+    def __missing__(self, values: tuple[str, ...]) -> M:
+        child = self[values] = self._metric.labels(*values)
+        return child
 
 
 class ClusterCollector(Collector):
