@@ -33,6 +33,8 @@ PACKAGES = (
 #: Rows that need neither Docker nor minutes.
 USUAL = ("live", "queue", "placing", "replay")
 _LINE = re.compile(r"^  (?:ok  |MISS) (?P<what>.+?): (?P<measured>[^(]+) \(goal ")
+#: A rate as a multiple of what ran in turn with it, which a busy machine slows down alike.
+_MULTIPLE = re.compile(r"(?P<number>[0-9.]+) naive scans \(goal ")
 _CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a job: [^\]]*\]$")
 _FIGURE = re.compile(r"(?<![\w.,])(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)")
 
@@ -55,7 +57,10 @@ def figures(output: str) -> dict[str, Figure]:
     for line in output.splitlines():
         row = _LINE.match(line)
         figure = _FIGURE.search(row["measured"]) if row else None
-        if row and figure:
+        multiple = _MULTIPLE.search(line) if row else None
+        if row and multiple:
+            found[row["what"]] = Figure(float(multiple["number"]), True)
+        elif row and figure:
             found[row["what"]] = Figure(float(figure["number"].replace(",", "")), "/s" in row["measured"])
         cpu = _CPU.search(line) if row else None
         if row and cpu:
