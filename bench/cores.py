@@ -48,8 +48,8 @@ class Pair:
 
     def _settle(self, commands: list[SubmitJob]) -> None:
         inputs = [Input("CMD", self.sequence + 1, commands)] if commands else []
-        self._fold("queue", self.queue.decide(inputs, NOW_NS))
-        self._fold("placer", self.placer.decide(self._taken(), NOW_NS))
+        self.fold("queue", self.queue.decide(inputs, NOW_NS))
+        self.fold("placer", self.placer.decide(self._taken(), NOW_NS))
 
     def _taken(self) -> list[Input]:
         """Reports of some nodes: as many as are sure to fit one commit."""
@@ -60,7 +60,8 @@ class Pair:
             for node, reports in taken
         ]
 
-    def _fold(self, writer: str, decision: Decision) -> None:
+    def fold(self, writer: str, decision: Decision) -> None:
+        """Fold a decision into both cores, and report for the nodes what they do about it."""
         if not decision.events and not decision.cursors:
             return
         self.sequence += 1
