@@ -9,9 +9,9 @@ The bound on refused changes by one client: a program that sends the same mistak
 Every refused command costs a decision and an event that is kept permanently, and a full log refuses every client.
 So a client whose changes are refused again and again is answered 429 until its rate has fallen; accepted changes
 count nothing. A client is an address with the user that it states: there is no other identity yet. Users can be
-made up, so an address as a whole has a bound, too, wide enough for many people behind one proxy. It counts each client
-up to the client's own bound, so that fewer than ADDRESS_FACTOR clients cannot close their address to others. Pure:
-time is an argument.
+made up, so an address as a whole has a bound, too, wide enough for many people behind one proxy. A client counts there for
+at most twice its own bound at once, and for at most its bound a minute, so that it takes several clients to close their
+address to others. Pure: time is an argument.
 """
 
 from collections.abc import Iterable, Mapping
@@ -263,13 +263,13 @@ class RefusalLimit:
             return
         if len(self._levels) >= CLIENTS_MAX - 1 and client not in self._levels:
             self._forget(now_s)
-        address, most = (client[0], None), self._most
+        address: _Key = (client[0], None)
         before = self._level(client, now_s)
         # Bounded, so that one answer about a long list cannot shut a client out for hours.
-        after = min(before + refusals, 2 * most)
+        after = min(before + refusals, 2 * self._most)
         self._levels[client] = _Level(after, now_s)
-        counted = min(after, most) - min(before, most)
-        self._levels[address] = _Level(min(self._level(address, now_s) + counted, 2 * self._bound(address)), now_s)
+        level = min(self._level(address, now_s) + after - before, 2 * self._bound(address))
+        self._levels[address] = _Level(level, now_s)
 
     def _bound(self, key: _Key) -> float:
         return self._most if key[1] is not None else ADDRESS_FACTOR * self._most
