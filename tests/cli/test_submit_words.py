@@ -73,7 +73,11 @@ def test_options_that_make_no_word_are_refused(given: dict[str, Any], says: str)
         ({"tasks": 8, "gpusPerTask": 1}, {"nodes": 2}, {"nodes": 2, "resources": {GPU: 1}}),
         ({"tasks": 8, "gpusPerTask": 1}, {"resources": {GPU: "0.5"}}, {"tasks": 8, "resources": {GPU: "0.5"}}),
         ({"nodes": 4}, {"nodes": "2-8"}, {"nodes": "2-8"}),
-        ({"output": {"keep": "1h", "max": "1Gi"}}, {"output": {"keep": "2d"}}, {"output": {"keep": "2d", "max": "1Gi"}}),
+        (
+            {"output": {"keep": "1h", "max": "1Gi"}},
+            {"output": {"keep": "2d"}},
+            {"output": {"keep": "2d", "max": "1Gi"}},
+        ),
         ({"gpu": {"memory": "40Gi"}}, {"gpu": {"model": "A100"}}, {"gpu": {"memory": "40Gi", "model": "A100"}}),
     ],
     ids=repr,

@@ -66,7 +66,9 @@ PIPE_COLUMNS = 80
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[describe NODE | remove NODE…]", help="All about one node; forget nodes.", show_default=False),
+    typer.Argument(
+        metavar="[describe NODE | remove NODE…]", help="All about one node; forget nodes.", show_default=False
+    ),
 ]
 
 

@@ -100,7 +100,8 @@ Workdir = Annotated[
 ]
 Project = Annotated[str, typer.Option("--project", help="Whom it is counted for.")]
 OutputKeep = Annotated[
-    str, typer.Option("--output-keep", help='How long its output is kept after its end: "1h", 7d; else as the node has it.')
+    str,
+    typer.Option("--output-keep", help='How long its output is kept after its end: "1h", 7d; else as the node has it.'),
 ]
 OutputMax = Annotated[
     str, typer.Option("--output-max", help="The most that is kept of stdout and of stderr, their last part: 64Mi, 1Gi.")
