@@ -102,3 +102,16 @@ async def test_the_output_of_an_attempt_that_never_began_is_the_reason() -> None
         why = await world.why(job)
         assert "it could not be started" in why["reason"]["message"] and "no image" in why["reason"]["message"]
         assert not why.get("output")
+
+
+async def test_a_job_that_left_the_views_has_the_reason_of_its_failed_start() -> None:
+    """As telemetry knows it."""
+    async with World() as world:
+        reason = b'"reason":{"code":"failed","message":"","detail":{"reason":"start_failed","attempt":2}}'
+
+        async def answer(_message: Message) -> bytes:
+            return b'{"id":"77","state":"failed","attempt":2,"nodes":["n1"],"message":"no image",%b}' % reason
+
+        await world.hub.connect().serve(subjects.rpc("telemetry", "job"), answer)
+        told = (await world.http.get("/v1/jobs/77/logs")).text
+        assert told.startswith("[fairlead: attempt 2 never began: no image]\n")

@@ -154,8 +154,8 @@ class OutputReader:
         """
         async for chunk in self.text(tail):
             yield chunk
-        if self._source.failed_start:
-            yield f"[fairlead: attempt {self._source.attempt} never began: {self._source.failed_start}]\n".encode()
+        if reason := " ".join(self._source.failed_start.split()):
+            yield f"[fairlead: attempt {self._source.attempt} never began: {reason}]\n".encode()
         for lane in self._cut.values():
             yield _silent(self._source, lane, self._lanes[lane].offset)
 
@@ -436,7 +436,7 @@ def failed_start(row: JobRow, attempt: int) -> str:
         ended = next((each for each in row.attempts if each.attempt == attempt), None)
     if ended is None or ended.started_ns or ended.reason not in _NEVER_BEGAN:
         return ""
-    return " ".join(ended.message.split()) if ended.exit_code is None and ended.signal is None else ""
+    return ended.message if ended.exit_code is None and ended.signal is None else ""
 
 
 def _tagged(views: Views, row: JobRow) -> int | None:
@@ -471,7 +471,9 @@ async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: i
     last = document.get("attempt", 1)
     if attempt not in (None, last):
         raise not_found("attempt", str(attempt), hint=f"of a retired job the last attempt's output is found: {last}")
-    return output_source(job, last, nodes, rank, stream)
+    detail = (document.get("reason") or {}).get("detail") or {}
+    failed = document.get("message", "") if detail.get("reason") == "start_failed" else ""
+    return output_source(job, last, nodes, rank, stream)._replace(failed_start=failed)
 
 
 def output_source(
