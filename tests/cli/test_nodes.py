@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.cli.conftest import Run
@@ -67,6 +68,39 @@ def test_a_refused_verb_says_why(gateway: GatewayStub, run: Run) -> None:
     gateway.answers[("POST", "/v1/nodes/n1:unquarantine")] = problem(409, "n1 is neither")
     ran = run("unquarantine", "n1")
     assert ran.code != 0 and ran.out == "" and "n1 is neither" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "verb", "done"),
+    [
+        (("cordon", "n1", "n2", "n3", "--reason", "fan"), "cordon", "cordoned"),
+        (("uncordon", "n1", "n2", "n3"), "uncordon", "takes work again"),
+        (("drain", "n1", "n2", "n3", "--deadline", "5m"), "drain", "draining"),
+        (("taint", "n1", "n2", "n3", "a=b:NoSchedule"), "taint", "tainted"),
+        (("untaint", "n1", "n2", "n3", "a"), "untaint", "untainted"),
+        (("quarantine", "n1", "n2", "n3"), "quarantine", "in quarantine"),
+        (("unquarantine", "n1", "n2", "n3"), "unquarantine", "released"),
+        (("declare-dead", "n1", "n2", "n3"), "declare-dead", "declared dead"),
+        (("nodes", "remove", "n1", "n2", "n3"), "remove", "removed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_verb_takes_several_nodes(
+    gateway: GatewayStub, run: Run, words: tuple[str, ...], verb: str, done: str
+) -> None:
+    """One request and one line for each. A refused node hides no other, and makes the exit code 1."""
+    for node in ("n1", "n3"):
+        gateway.on("POST", f"/v1/nodes/{node}:{verb}", {"id": node, "sequence": 41})
+    gateway.answers[("POST", f"/v1/nodes/n2:{verb}")] = problem(409, "it is\nbusy")
+    ran = run(*words)
+    assert (ran.code, ran.out, ran.err) == (1, f"n1 {done}\nn3 {done}\n", "error: n2: it is busy\n")
+    assert [request.url.path for request in gateway.requests] == [f"/v1/nodes/{n}:{verb}" for n in ("n1", "n2", "n3")]
+    assert len({str(body) for body in gateway.bodies()}) == 1
+    gateway.on("POST", f"/v1/nodes/n2:{verb}", {"id": "n2", "sequence": 41})
+    ran = run(*words, "-o", "name")
+    assert (ran.code, ran.out, ran.err) == (0, "node/n1\nnode/n2\nnode/n3\n", "")
+    answers = [{"id": node, "sequence": 41} for node in ("n1", "n2", "n3")]
+    assert msgspec.json.decode(run(*words, "-o", "json").out) == answers
 
 
 def test_a_rollout_is_started_with_what_was_said_only(gateway: GatewayStub, run: Run) -> None:

@@ -36,6 +36,8 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-3g.20gb"
         ),
         ({"toleration": ["spot:NoSchedule"]}, {"tolerations": ["spot:NoSchedule"]}),
         ({"exclusive": True}, {"exclusive": True}),
+        ({"output_keep": "1h"}, {"output": {"keep": "1h"}}),
+        ({"output_keep": "7d", "output_max": "64Mi"}, {"output": {"keep": "7d", "max": "64Mi"}}),
     ],
     ids=repr,
 )
@@ -71,6 +73,11 @@ def test_options_that_make_no_word_are_refused(given: dict[str, Any], says: str)
         ({"tasks": 8, "gpusPerTask": 1}, {"nodes": 2}, {"nodes": 2, "resources": {GPU: 1}}),
         ({"tasks": 8, "gpusPerTask": 1}, {"resources": {GPU: "0.5"}}, {"tasks": 8, "resources": {GPU: "0.5"}}),
         ({"nodes": 4}, {"nodes": "2-8"}, {"nodes": "2-8"}),
+        (
+            {"output": {"keep": "1h", "max": "1Gi"}},
+            {"output": {"keep": "2d"}},
+            {"output": {"keep": "2d", "max": "1Gi"}},
+        ),
         ({"gpu": {"memory": "40Gi"}}, {"gpu": {"model": "A100"}}, {"gpu": {"memory": "40Gi", "model": "A100"}}),
     ],
     ids=repr,
@@ -105,6 +112,10 @@ def test_the_command_line_has_them_all(gateway: GatewayStub, run: Run) -> None:
         "--toleration",
         "spot",
         "--exclusive",
+        "--output-keep",
+        "7d",
+        "--output-max",
+        "64Mi",
         "--workdir",
         "/d",
         "--",
@@ -120,6 +131,7 @@ def test_the_command_line_has_them_all(gateway: GatewayStub, run: Run) -> None:
             "topology": {"require": ["rack"], "prefer": ["numa"]},
             "tolerations": ["spot"],
             "exclusive": True,
+            "output": {"keep": "7d", "max": "64Mi"},
             "workdir": "/d",
         }
     ]

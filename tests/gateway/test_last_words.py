@@ -3,8 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from fairlead_bus.port import Message
 from fairlead_gateway.routes.job_logs import last_lines
 from fairlead_gateway.routes.why import FAILED_LINES
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.reports import OutputPiece, encode
+from tests.gateway.gatehouse import until
 from tests.gateway.test_logs import TEXT, pieces, running, send
 from tests.gateway.world import World, gpus
 
@@ -71,3 +75,43 @@ async def test_why_a_job_has_not_started_says_what_its_node_waits_for() -> None:
         await node.start(job)
         await world.in_state(job, "running")
         assert not (await world.why(job)).get("output")
+
+
+async def test_the_output_of_an_attempt_that_never_began_is_the_reason() -> None:
+    """Its node has no files of it, and says that it keeps few: that explains nothing. `why` has the reason in its sentence, so it
+    has no output there."""
+    async with World() as world:
+        nodes = {name: await world.node(name) for name in ("n1", "n2")}
+
+        async def removed(message: Message) -> bytes:
+            return encode(OutputPiece(stream="stdout", offset=0, data=b"", last=True, gone="it keeps 2 runs"))
+
+        for name in nodes:
+            await world.hub.connect().serve(subjects.rpc_node(name, "output"), removed)
+        job = await world.submit(resources=gpus(1))
+        for attempt in (1, 2):
+            await world.in_state(job, "placed")
+            row = world.gateway.views.jobs.rows[job]
+            assert row.attempt == attempt
+            await nodes[row.parts[0].node].fail_start(job, f"no image\nx:{attempt}", attempt)
+            await until(lambda row=row, attempt=attempt: row.attempt > attempt or row.state == "failed")
+        await world.in_state(job, "failed")
+        for query, attempt in (("", 2), ("?attempt=1", 1), ("?attempt=2&tail=5", 2)):
+            told = (await world.http.get(f"/v1/jobs/{job}/logs{query}")).text
+            assert told == f"[fairlead: attempt {attempt} never began: no image x:{attempt}]\n"
+        why = await world.why(job)
+        assert "it could not be started" in why["reason"]["message"] and "no image" in why["reason"]["message"]
+        assert not why.get("output")
+
+
+async def test_a_job_that_left_the_views_has_the_reason_of_its_failed_start() -> None:
+    """As telemetry knows it."""
+    async with World() as world:
+        reason = b'"reason":{"code":"failed","message":"","detail":{"reason":"start_failed","attempt":2}}'
+
+        async def answer(_message: Message) -> bytes:
+            return b'{"id":"77","state":"failed","attempt":2,"nodes":["n1"],"message":"no image",%b}' % reason
+
+        await world.hub.connect().serve(subjects.rpc("telemetry", "job"), answer)
+        told = (await world.http.get("/v1/jobs/77/logs")).text
+        assert told.startswith("[fairlead: attempt 2 never began: no image]\n")

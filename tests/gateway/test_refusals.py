@@ -195,6 +195,24 @@ def test_made_up_users_do_not_lift_the_bound() -> None:
     assert limit.check(("10.0.0.3", "new"), 0.0) is None
 
 
+def test_a_client_over_its_bound_does_not_close_its_address_to_others() -> None:
+    """Many people share the address of a proxy. Requests that were sent at once count before the first is answered, and a
+    client that goes on for an hour counts for no more than one client."""
+    limit = RefusalLimit(60)
+    for _ in range(100):
+        limit.count(ADA, 1000, now_s=0.0)
+    assert limit.check(ADA, 0.0) is not None and limit.check(BOB, 0.0) is None
+    for second in range(3600):
+        limit.count(ADA, 10, now_s=float(second))
+        assert limit.check(BOB, float(second)) is None
+    for number in range(5):
+        assert limit.check(BOB, 3600.0) is None
+        limit.count(("10.0.0.1", f"u{number}"), 1000, now_s=3600.0)
+    refused = limit.check(BOB, 3600.0)
+    assert refused is not None and "over 600 changes of all clients of this address together" in refused.detail
+    assert limit.check(BOB, 3608.0) is None
+
+
 def test_no_bound_and_no_refusals_cost_nothing() -> None:
     """0 switches it off."""
     limit = RefusalLimit(0)

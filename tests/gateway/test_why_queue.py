@@ -115,6 +115,16 @@ TABLE: list[tuple[str, list[ev.Event], str, str, str, dict[str, int | str]]] = [
         "starts when 4 GPUs of research are given back or lent, or ask for 4 instead of 8", {},
     ),
     (
+        "reserved for queues that are named with their limits",
+        [RESEARCH, VISION, configured("research/speech", guaranteed={"gpu": 4000}, lending={"gpu": 2000}),
+         configured("research/web", guaranteed={"gpu": 6000}, lending={"gpu": 0}), submitted("9", gpus=1, queue="research/web"), offered("9"),
+         configured("research/all", guaranteed={"gpu": 6000}, lending={"gpu": 6000}), configured("other", guaranteed={"gpu": 8000}, lending={"gpu": 0}),
+         submitted(gpus=8, queue="research/vision"), deferred("1", "reserved", "research", resource="gpu", held=60_000, needed=8000, ceiling=64_000)],
+        "reserved", ("needs 8 GPUs; of queue research, 60 of 64 GPUs are used, or kept for queues that do not lend them: "
+                     "research/web keeps 5 (guaranteed 6, lending 0), research/speech keeps 2 (guaranteed 4, lending 2)"),
+        "starts when 4 GPUs of research are given back or lent, or ask for 4 instead of 8", {},
+    ),
+    (
         "reserved, without numbers", [submitted(), deferred("1", "reserved", "research")], "reserved",
         "what queue research has left is kept for queues that do not lend it", "wait, or let them lend more of it", {"queue": "research"},
     ),

@@ -52,6 +52,14 @@ class PlayedNode:
         """A rank runs."""
         await self._report(lambda n: rp.StartSeen(n=n, job=job, attempt=attempt, rank=rank))
 
+    async def fail_start(self, job: str, message: str, attempt: int = 1) -> None:
+        """A run could not be started; it left no files."""
+        await self._report(
+            lambda n: rp.ExitSeen(
+                n=n, job=job, attempt=attempt, rank=0, outcome="start_failed", message=message, clean=True
+            )
+        )
+
     async def exit(self, job: str, code: int = 0, rank: int = 0, attempt: int = 1) -> None:
         """A rank has ended, its devices clean."""
         await self._report(

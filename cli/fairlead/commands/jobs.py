@@ -9,9 +9,8 @@ import msgspec
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import Id, Ids, Output, Timeout, connect, pick
+from fairlead.commands.options import Id, Ids, Output, Timeout, carry_out, connect, pick
 from fairlead.commands.submit import exit_code
-from fairlead.errors import FairleadError
 from fairlead.render import columns, explanation, terminal
 from fairlead.render import plot as picture
 from fairlead.render.terminal import Format, TerminalFilter
@@ -285,22 +284,11 @@ def release(ids: Ids, output: Output = Format.table) -> None:
 
 def each(words: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
     """Carry a verb out on every job, even when one refuses; the first refusal decides the exit code."""
-    answers: list[dict[str, Any]] = []
-    failures: list[FairleadError] = []
     with connect() as client:
         chosen = pick(client, words)
         if not chosen:
             terminal.note(f"none of your jobs is open; nothing {done}")
-        for job_id in chosen:
-            try:
-                answers.append(verb(client, job_id))
-            except FairleadError as error:
-                failures.append(error)
-                continue
-            if output in (Format.table, Format.wide, Format.names):
-                terminal.write(f"job/{job_id}\n" if output is Format.names else f"{job_id} {done}\n")
-    if output in (Format.json, Format.yaml) and answers:
-        terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
+        failures = list(carry_out(client, chosen, verb, kind="job", done=done, output=output).values())
     for failure in failures[1:]:
         terminal.note(f"error: {failure}")
     if failures:

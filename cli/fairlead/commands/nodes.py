@@ -1,15 +1,16 @@
-"""`nodes`, and what is asked of one: describe, remove, cordon, uncordon, drain, taint, untaint, quarantine, restore.
+"""`nodes`, and what is asked of them: describe, remove, cordon, uncordon, drain, taint, untaint, quarantine, restore.
 
 All about one node as text: its state and why, what is not well about it, and the labels that jobs may select by.
 """
 
 import shutil
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import NodeName, Output, connect
+from fairlead.commands.options import NodeName, NodeNames, Output, carry_out, connect
 from fairlead.errors import InputRefused
 from fairlead.render import columns, terminal
 from fairlead.render.cluster_map import By, draw
@@ -65,7 +66,9 @@ PIPE_COLUMNS = 80
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[describe NODE | remove NODE]", help="All about one node; forget it.", show_default=False),
+    typer.Argument(
+        metavar="[describe NODE | remove NODE…]", help="All about one node; forget nodes.", show_default=False
+    ),
 ]
 
 
@@ -87,7 +90,7 @@ def nodes(
         str, typer.Option("--reason", help="With remove: why; it stays in the log.", show_default=False)
     ] = "",
 ) -> None:
-    """List nodes with their free resources, draw them, describe one in detail, or remove one permanently.
+    """List nodes with their free resources, draw them, describe one in detail, or remove some permanently.
 
     fairlead nodes -o wide
 
@@ -108,7 +111,7 @@ def nodes(
     --dry-run.
     """
     if words:
-        _about_one(words, output, reason)
+        _about_named(words, output, reason)
         return
     if reason:
         raise InputRefused("--reason is of remove", hint='fairlead nodes remove sim-1 --reason "sold"')
@@ -140,18 +143,18 @@ def _clocks(client: Client) -> str:
     return "".join(f"clock: {each.message}\n" for each in found if each.code in ("clock_differs", "clock_stepped"))
 
 
-def _about_one(words: list[str], output: Format, reason: str) -> None:
-    if len(words) != 2 or words[0] not in ("describe", "remove"):
+def _about_named(words: list[str], output: Format, reason: str) -> None:
+    verb, names = words[0], words[1:]
+    if verb == "remove" and names:
+        _each(names, lambda client, node: client.ask_node(node, "remove", reason=reason), "removed", output)
+        return
+    if verb != "describe" or len(names) != 1:
         raise InputRefused(
-            f'expected "describe NODE" or "remove NODE", found "{" ".join(words)}"',
+            f'expected "describe NODE" or "remove NODE…", found "{" ".join(words)}"',
             hint="fairlead nodes describe sim-1",
         )
-    verb, name = words
     with connect() as client:
-        if verb == "remove":
-            _done(client.ask_node(name, "remove", reason=reason), name, "removed", output)
-            return
-        node = client.node(name)
+        node = client.node(names[0])
         for_people = output in (Format.table, Format.wide)
         footer = _breaker(client) if for_people else ""
     terminal.write(f"{node_description(node)}{footer}" if for_people else terminal.document(node, output))
@@ -172,99 +175,93 @@ def _draw(output: Format, by: By, pool: str, rack: str, at: str) -> None:
         terminal.write_picture(draw(facts, by, width, each=output is Format.wide))
 
 
-def cordon(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
-    """Give a node no new work; its present runs continue.
+def cordon(nodes: NodeNames, reason: Reason = "", output: Output = Format.table) -> None:
+    """Give nodes no new work; their present runs continue.
 
     fairlead cordon sim-1 --reason "fan is loud"
+
+    fairlead cordon sim-1 sim-2     (one request and one line for each; exit code 1 if one of them is refused)
     """
-    with connect() as client:
-        _done(client.cordon(node, reason), node, "cordoned", output)
+    _each(nodes, lambda client, node: client.cordon(node, reason), "cordoned", output)
 
 
-def uncordon(node: NodeName, output: Output = Format.table) -> None:
-    """Give a node work again (ends a drain, too).
+def uncordon(nodes: NodeNames, output: Output = Format.table) -> None:
+    """Give nodes work again (ends a drain, too).
 
-    fairlead uncordon sim-1
+    fairlead uncordon sim-1 sim-2
     """
-    with connect() as client:
-        _done(client.uncordon(node), node, "takes work again", output)
+    _each(nodes, Client.uncordon, "takes work again", output)
 
 
 def drain(
-    node: NodeName,
+    nodes: NodeNames,
     reason: Reason = "",
     deadline: Annotated[
         str, typer.Option("--deadline", help='Move what still runs there after this long ("30m"); without it: wait.')
     ] = "",
     output: Output = Format.table,
 ) -> None:
-    """Empty a node: no new work, and at the deadline its jobs go elsewhere.
+    """Empty nodes: no new work, and at the deadline their jobs go elsewhere.
 
     fairlead drain sim-1 --reason "new driver" --deadline 30m
     """
     if deadline:
         quantities.parse_duration(deadline)
-    with connect() as client:
-        _done(client.drain(node, reason, deadline), node, "draining", output)
+    _each(nodes, lambda client, node: client.drain(node, reason, deadline), "draining", output)
 
 
 Taint = Annotated[str, typer.Argument(metavar="TAINT", help="key=value:Effect.", show_default=False)]
 
 
-def taint(node: NodeName, taint: Taint, reason: Reason = "", output: Output = Format.table) -> None:
-    """Keep work from a node that does not tolerate the taint.
+def taint(nodes: NodeNames, taint: Taint, reason: Reason = "", output: Output = Format.table) -> None:
+    """Keep work that does not tolerate the taint from nodes.
 
-    fairlead taint sim-1 team=vision:NoSchedule
+    fairlead taint sim-1 sim-2 team=vision:NoSchedule
 
     Effects: NoSchedule (nothing new), PreferNoSchedule (only where nothing else has room), NoExecute (what runs there
     leaves, too).
     """
-    with connect() as client:
-        _done(client.ask_node(node, "taint", taint=taint, reason=reason), node, "tainted", output)
+    _each(nodes, lambda client, node: client.ask_node(node, "taint", taint=taint, reason=reason), "tainted", output)
 
 
 def untaint(
-    node: NodeName,
+    nodes: NodeNames,
     taint: Annotated[
         str, typer.Argument(metavar="TAINT", help="key, key:Effect or key=value:Effect.", show_default=False)
     ],
     output: Output = Format.table,
 ) -> None:
-    """Remove a node's taints that match, but those that health or the node itself has set.
+    """Remove nodes' taints that match, but those that health or the node itself has set.
 
     fairlead untaint sim-1 team
     """
-    with connect() as client:
-        _done(client.ask_node(node, "untaint", taint=taint), node, "untainted", output)
+    _each(nodes, lambda client, node: client.ask_node(node, "untaint", taint=taint), "untainted", output)
 
 
-def quarantine(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
-    """Give a node no work until it is released; its present runs continue.
+def quarantine(nodes: NodeNames, reason: Reason = "", output: Output = Format.table) -> None:
+    """Give nodes no work until they are released; their present runs continue.
 
     fairlead quarantine sim-1 --reason "smells"
     """
-    with connect() as client:
-        _done(client.ask_node(node, "quarantine", reason=reason), node, "in quarantine", output)
+    _each(nodes, lambda client, node: client.ask_node(node, "quarantine", reason=reason), "in quarantine", output)
 
 
-def unquarantine(node: NodeName, output: Output = Format.table) -> None:
-    """End a node's quarantine, or the suspicion against it.
+def unquarantine(nodes: NodeNames, output: Output = Format.table) -> None:
+    """End nodes' quarantine, or the suspicion against them.
 
     fairlead unquarantine sim-1
     """
-    with connect() as client:
-        _done(client.ask_node(node, "unquarantine"), node, "released", output)
+    _each(nodes, lambda client, node: client.ask_node(node, "unquarantine"), "released", output)
 
 
-def declare_dead(node: NodeName, reason: Reason = "", output: Output = Format.table) -> None:
-    """Say that nothing runs on a lost node any more, so that its jobs may start elsewhere, strict ones, too.
+def declare_dead(nodes: NodeNames, reason: Reason = "", output: Output = Format.table) -> None:
+    """Say that nothing runs on lost nodes any more, so that their jobs may start elsewhere, strict ones, too.
 
     fairlead declare-dead n7 --reason "switched off at the rack"
 
-    Only what you have seen: if the node still runs a job, the job will run twice.
+    Only what you have seen: if a node still runs a job, the job will run twice.
     """
-    with connect() as client:
-        _done(client.ask_node(node, "declare-dead", reason=reason), node, "declared dead", output)
+    _each(nodes, lambda client, node: client.ask_node(node, "declare-dead", reason=reason), "declared dead", output)
 
 
 def restore(
@@ -278,13 +275,23 @@ def restore(
 
     fairlead restore sim-1 GPU-52c1bb0e-…
     """
+    _each(
+        [node],
+        lambda client, name: client.ask_node(name, "restore", gpu=gpu),
+        f"uses {gpu} again" if gpu else "is well again",
+        output,
+    )
+
+
+def _each(names: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
+    """Carry a verb out on every node. The refusal of a single node decides the exit code; of several, each refusal is one
+    line and the exit code is 1.
+    """
     with connect() as client:
-        answer = client.ask_node(node, "restore", **({"gpu": gpu} if gpu else {}))
-    _done(answer, node, f"uses {gpu} again" if gpu else "is well again", output)
-
-
-def _done(answer: dict[str, object], node: str, done: str, output: Format) -> None:
-    if output in (Format.json, Format.yaml):
-        terminal.write(terminal.document(answer, output))
-    else:
-        terminal.write(f"node/{node}\n" if output is Format.names else f"{node} {done}\n")
+        refusals = carry_out(client, dict.fromkeys(names), verb, kind="node", done=done, output=output)
+    for node, refusal in refusals.items():
+        if len(set(names)) == 1:
+            raise refusal
+        terminal.note(f"error: {node}: {' '.join(str(refusal).split())}")
+    if refusals:
+        raise typer.Exit(1)

@@ -10,12 +10,13 @@ Pure: the meanings of `last` and `all` are passed in. Start at `expand`.
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fairlead.client import Client
 from fairlead.errors import FairleadError, InputRefused, NotFound, Unreachable
+from fairlead.render import terminal
 from fairlead.render.terminal import Format
 from fairlead.stack import state
 from fairlead_schemas.units.ids import is_job_id
@@ -160,6 +161,31 @@ def pick(client: Client, words: list[str]) -> list[str]:
     return expand_ids(words, last=newest, everything=mine)
 
 
+def carry_out(
+    client: Client,
+    names: Iterable[str],
+    verb: Callable[[Client, str], dict[str, Any]],
+    *,
+    kind: str,
+    done: str,
+    output: Format,
+) -> dict[str, FairleadError]:
+    """Send one request for each name, even after a refusal, and print each answer. Return the refusals by name."""
+    answers: list[dict[str, Any]] = []
+    refusals: dict[str, FairleadError] = {}
+    for name in names:
+        try:
+            answers.append(verb(client, name))
+        except FairleadError as error:
+            refusals[name] = error
+            continue
+        if output in (Format.table, Format.wide, Format.names):
+            terminal.write(f"{kind}/{name}\n" if output is Format.names else f"{name} {done}\n")
+    if output in (Format.json, Format.yaml) and answers:
+        terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
+    return refusals
+
+
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="table, wide, json, yaml or name; JSON is the API's own shape.")
 ]
@@ -173,6 +199,7 @@ Id = Annotated[
     str, typer.Argument(metavar="ID", help="812, 812_3 or last.", autocompletion=complete_job, show_default=False)
 ]
 NodeName = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_node, show_default=False)]
+NodeNames = Annotated[list[str], typer.Argument(metavar="NODE…", autocompletion=complete_node, show_default=False)]
 Timeout = Annotated[
     str,
     typer.Option(

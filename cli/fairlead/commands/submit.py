@@ -99,6 +99,13 @@ Workdir = Annotated[
     str | None, typer.Option("--workdir", help="Where it runs; a command or script: here.", show_default=False)
 ]
 Project = Annotated[str, typer.Option("--project", help="Whom it is counted for.")]
+OutputKeep = Annotated[
+    str,
+    typer.Option("--output-keep", help='How long its output is kept after its end: "1h", 7d; else as the node has it.'),
+]
+OutputMax = Annotated[
+    str, typer.Option("--output-max", help="The most that is kept of stdout and of stderr, their last part: 64Mi, 1Gi.")
+]
 Key = Annotated[str, typer.Option("--key", help="Idempotency key: repeating the submit gives the same job.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit with the job's own code.")]
 DryRunFlag = Annotated[
@@ -273,6 +280,8 @@ def submit(
     env: Env = None,
     workdir: Workdir = None,
     project: Project = "",
+    output_keep: OutputKeep = "",
+    output_max: OutputMax = "",
     key: Key = "",
     wait: Wait = False,
     timeout: Timeout = "",
@@ -317,6 +326,8 @@ def submit(
         time=time,
         slice=slice_,
         deadline=moment(deadline),
+        output_keep=output_keep,
+        output_max=output_max,
     )
     loaded, here = source(words or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
     for note in [*loaded.notes, *require_kept(loaded.unkept, ignore or ())]:

@@ -38,6 +38,8 @@ class SubmitOptions(NamedTuple):
     time: str = ""
     slice: str = ""
     deadline: str = ""
+    output_keep: str = ""
+    output_max: str = ""
 
 
 def jobfile_words(given: SubmitOptions) -> dict[str, Any]:
@@ -52,6 +54,8 @@ def jobfile_words(given: SubmitOptions) -> dict[str, Any]:
         words["resources"] = resources
     if times := {key: value for key, value in (("total", given.time), ("slice", given.slice)) if value}:
         words["time"] = times
+    if output := {key: value for key, value in (("keep", given.output_keep), ("max", given.output_max)) if value}:
+        words["output"] = output
     if given.nodes:
         if given.tasks is not None:
             raise InputRefused(

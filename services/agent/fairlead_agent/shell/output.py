@@ -138,10 +138,10 @@ class OutputShipper:
         until = min(size, file.offset + POLL_BYTES_MAX)
         if until > file.offset:
             self._mark(file)
-            with open(file.path, "rb") as source:
-                source.seek(file.offset)
+            with open(file.path, "rb", buffering=0) as source:
                 while file.offset < until:
-                    data = source.read(min(PIECE_BYTES_MAX, until - file.offset))
+                    count = min(PIECE_BYTES_MAX, until - file.offset)
+                    file.offset, data = _read_kept(source.fileno(), file.offset, count)
                     if not data:
                         break
                     last = run.ended and file.offset + len(data) >= size
@@ -176,13 +176,26 @@ class OutputShipper:
 def read_piece(path: Path, stream: str, offset: int, bytes_max: int, ended: bool) -> OutputPiece:
     """A piece from the file itself, for those who ask for what the bus no longer has."""
     try:
-        with open(path, "rb") as file:
-            offset = file.seek(first_data(file.fileno(), max(0, offset)))  # its head may have been cut
-            data = file.read(max(0, min(bytes_max, 8 * PIECE_BYTES_MAX)))
-            last = ended and file.tell() >= os.fstat(file.fileno()).st_size
+        with open(path, "rb", buffering=0) as file:
+            count = max(0, min(bytes_max, 8 * PIECE_BYTES_MAX))
+            offset, data = _read_kept(file.fileno(), max(0, offset), count)
+            last = ended and offset + len(data) >= os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         data, last = b"", ended
     return OutputPiece(stream=stream, offset=max(0, offset), data=data, last=last)
+
+
+def _read_kept(fd: int, offset: int, count: int) -> tuple[int, bytes]:
+    """Read up to `count` bytes from the first kept byte at or after `offset`. Return that byte's offset and the bytes.
+
+    The job's `output.max` frees the head of the file, at any time, and freed bytes read as NUL. So the bytes are used only if
+    they are still kept after the read. A reader of pieces sees the gap between their offsets and reports its length.
+    """
+    while True:
+        offset = first_data(fd, offset)
+        data = os.pread(fd, count, offset)
+        if first_data(fd, offset) == offset:
+            return offset, data
 
 
 def _size(path: str) -> int:

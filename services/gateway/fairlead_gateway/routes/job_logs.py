@@ -19,7 +19,7 @@ from fairlead_gateway.errors import bad_parameter, not_found
 from fairlead_gateway.routes import rank_tags
 from fairlead_gateway.routes.query import retired_job
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.views.rows import EndedAttempt, JobRow
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.lifecycle import END_STATES
 from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
@@ -37,6 +37,8 @@ HELD_PIECES_MAX = 4096
 TAIL_LINES_MAX, TAIL_BYTES_MAX = 10_000, 2**20
 #: How often a follower looks whether the job has got its place.
 PLACE_LOOK_S = 0.1
+#: Reasons of an end or a requeue after an attempt that may have had no program.
+_NEVER_BEGAN = frozenset({"start_failed", "retry", "preflight"})
 
 _piece = msgspec.json.Decoder(OutputPiece)
 
@@ -116,6 +118,8 @@ class OutputSource(NamedTuple):
     #: Lines carry their rank (rank_tags.py): only this rank's are wanted, or all.
     tagged: bool = False
     only: int | None = None
+    #: Reason why the attempt ended before its program began; "": it began, or may still begin.
+    failed_start: str = ""
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -145,9 +149,13 @@ class OutputReader:
         self._prefixed = len(source.nodes) > 1 and len({lane.rank for lane in source.lanes}) > 1
 
     async def text_with_notes(self, tail: int = 0) -> AsyncIterator[bytes]:
-        """Yield the text, then a line for each node that has not answered: its output may continue there."""
+        """Yield the text, then the reason of a failed start, and a line for each node that has not answered: its output may
+        continue there.
+        """
         async for chunk in self.text(tail):
             yield chunk
+        if reason := " ".join(self._source.failed_start.split()):
+            yield f"[fairlead: attempt {self._source.attempt} never began: {reason}]\n".encode()
         for lane in self._cut.values():
             yield _silent(self._source, lane, self._lanes[lane].offset)
 
@@ -264,7 +272,7 @@ class OutputReader:
         while not assembly.ended:
             piece = await self._ask(lane, assembly.offset, 65536)
             if piece is not None and piece.gone:
-                if not self._told:
+                if not self._told and not self._source.failed_start:
                     yield _gone(self._source, lane, assembly.offset, piece.gone)
                 self._told = True
                 return
@@ -416,8 +424,19 @@ async def _live(bus: Bus, views: Views, row: JobRow, asked: _Asked) -> AsyncIter
     nodes = row.past.get(str(attempt), ()) if earlier else tuple(part.node for part in row.parts)
     tagged = None if earlier else _tagged(views, row)
     source = output_source(row.id, attempt or row.attempt, nodes, asked.rank, asked.stream, tagged is not None)
+    source = source._replace(failed_start=failed_start(row, source.attempt))
     async for chunk in OutputReader(bus, views, source, asked.follow).text_with_notes(asked.tail):
         yield chunk
+
+
+def failed_start(row: JobRow, attempt: int) -> str:
+    """Return the reason why an ended attempt never began; "" for an attempt that began, or has not ended."""
+    ended: JobRow | EndedAttempt | None = row if row.state == "failed" else None
+    if attempt != row.attempt:
+        ended = next((each for each in row.attempts if each.attempt == attempt), None)
+    if ended is None or ended.started_ns or ended.reason not in _NEVER_BEGAN:
+        return ""
+    return ended.message if ended.exit_code is None and ended.signal is None else ""
 
 
 def _tagged(views: Views, row: JobRow) -> int | None:
@@ -452,7 +471,9 @@ async def _retired(bus: Bus, job: str, rank: int | None, stream: str, attempt: i
     last = document.get("attempt", 1)
     if attempt not in (None, last):
         raise not_found("attempt", str(attempt), hint=f"of a retired job the last attempt's output is found: {last}")
-    return output_source(job, last, nodes, rank, stream)
+    detail = (document.get("reason") or {}).get("detail") or {}
+    failed = document.get("message", "") if detail.get("reason") == "start_failed" else ""
+    return output_source(job, last, nodes, rank, stream)._replace(failed_start=failed)
 
 
 def output_source(

@@ -22,7 +22,7 @@ from fastapi import APIRouter, Response
 from fairlead_bus.port import Bus, BusError
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.routes.documents import attempts_of
-from fairlead_gateway.routes.job_logs import OutputReader, output_source
+from fairlead_gateway.routes.job_logs import OutputReader, failed_start, output_source
 from fairlead_gateway.routes.query import At, JsonResponse, answers_with, retired_job
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
@@ -51,6 +51,7 @@ async def log_tail(bus: Bus, views: Views, row: JobRow) -> list[str]:
         return []
     rank = row.end_rank if row.end_rank < len(row.parts) else 0
     source = output_source(row.id, row.attempt, tuple(part.node for part in row.parts), rank, "")
+    source = source._replace(failed_start=failed_start(row, row.attempt))
     text = b""
     with contextlib.suppress(TimeoutError, BusError):
         async with asyncio.timeout(WAIT_S):

@@ -9,8 +9,9 @@ The bound on refused changes by one client: a program that sends the same mistak
 Every refused command costs a decision and an event that is kept permanently, and a full log refuses every client.
 So a client whose changes are refused again and again is answered 429 until its rate has fallen; accepted changes
 count nothing. A client is an address with the user that it states: there is no other identity yet. Users can be
-made up, so an address as a whole has a bound, too, wide enough for many people behind one proxy. Pure: time is an
-argument.
+made up, so an address as a whole has a bound, too, wide enough for many people behind one proxy. A client counts there for
+at most twice its own bound at once, and for at most its bound a minute, so that it takes several clients to close their
+address to others. Pure: time is an argument.
 """
 
 from collections.abc import Iterable, Mapping
@@ -241,14 +242,16 @@ class RefusalLimit:
         if not self._levels:
             return None
         address, _ = client
-        for key, most in ((client, self._most), ((address, None), ADDRESS_FACTOR * self._most)):
+        bounds = (client, "this client"), ((address, None), "all clients of this address together")
+        for key, whose in bounds:
+            most = self._bound(key)
             over = self._level(key, now_s) - (most - 1)
             if over > 0:
                 wait_s = int(over / most * 60) + 1
                 return HttpError(
                     429,
                     "too_many_refusals",
-                    f"over {most:.0f} changes of this client or address were refused within a minute; further ones wait",
+                    f"over {most:.0f} changes of {whose} were refused within a minute; further ones wait",
                     hint="correct what the refusals name before sending more; reads are still served",
                     retry_after_s=wait_s,
                 )
@@ -260,17 +263,22 @@ class RefusalLimit:
             return
         if len(self._levels) >= CLIENTS_MAX - 1 and client not in self._levels:
             self._forget(now_s)
-        address, _ = client
-        for key, most in ((client, self._most), ((address, None), ADDRESS_FACTOR * self._most)):
-            # Bounded, so that one answer about a long list cannot shut a client out for hours.
-            self._levels[key] = _Level(min(self._level(key, now_s) + refusals, 2 * most), now_s)
+        address: _Key = (client[0], None)
+        before = self._level(client, now_s)
+        # Bounded, so that one answer about a long list cannot shut a client out for hours.
+        after = min(before + refusals, 2 * self._most)
+        self._levels[client] = _Level(after, now_s)
+        level = min(self._level(address, now_s) + after - before, 2 * self._bound(address))
+        self._levels[address] = _Level(level, now_s)
+
+    def _bound(self, key: _Key) -> float:
+        return self._most if key[1] is not None else ADDRESS_FACTOR * self._most
 
     def _level(self, key: _Key, now_s: float) -> float:
         found = self._levels.get(key)
         if found is None:
             return 0.0
-        most = self._most if key[1] is not None else ADDRESS_FACTOR * self._most
-        return max(0.0, found.refusals - (now_s - found.at_s) * most / 60)
+        return max(0.0, found.refusals - (now_s - found.at_s) * self._bound(key) / 60)
 
     def _forget(self, now_s: float) -> None:
         kept = sorted(self._levels, key=lambda key: self._level(key, now_s))[CLIENTS_MAX // 2 :]

@@ -11,7 +11,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import period_end
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import DeferralRow, JobRow, QueueRow
-from fairlead_gateway.why.sentences import given_back, numbers
+from fairlead_gateway.why.sentences import given_back, name_list, numbers
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
@@ -20,6 +20,8 @@ from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
 Detail = dict[str, int | str]
+#: Queues that a sentence names as keeping what they do not lend.
+KEEPERS_MAX = 3
 
 
 def deferred(views: Views, row: JobRow) -> Reason | None:
@@ -188,9 +190,28 @@ def _reserved(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     return Reason(
         code="reserved",
         message=f"needs {counted(d.resource, d.needed)}; of {whose}, {number(d.resource, d.held)} of "
-        f"{counted(d.resource, d.ceiling)} are used, or kept for queues that do not lend them",
+        f"{counted(d.resource, d.ceiling)} are used, or kept for queues that do not lend them{_keepers(views, row, d)}",
         detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
     )
+
+
+def _keepers(views: Views, row: JobRow, d: DeferralRow) -> str:
+    """Return the queues (below `d.queue`, or of the pool) that keep idle amounts of the resource, and the limits by which they do,
+    the largest amount first; "" where none does now.
+    """
+    found: list[tuple[int, str, str]] = []
+    pool = views.queues.pool_of(row.queue)
+    for queue in views.queues.existing():
+        lent = queue.settings.lending.get(d.resource) if queue.settings is not None else None
+        below = queue.path.startswith(f"{d.queue}/") if d.queue else views.queues.pool_of(queue.path) == pool
+        if lent is None or not below:
+            continue
+        guaranteed = views.queues.guaranteed(queue.path).get(d.resource, 0)
+        idle = guaranteed - lent - queue.charged.get(d.resource, 0)
+        limits = f"guaranteed {number(d.resource, guaranteed)}, lending {number(d.resource, lent)}"
+        if idle > 0:
+            found.append((-idle, queue.path, f"{queue.path} keeps {number(d.resource, idle)} ({limits})"))
+    return f": {name_list([words for *_, words in sorted(found)], KEEPERS_MAX)}" if found else ""
 
 
 def _claimed(_views: Views, _row: JobRow, d: DeferralRow) -> Reason:

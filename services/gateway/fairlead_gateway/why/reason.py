@@ -164,7 +164,7 @@ def _running(views: Views, row: JobRow) -> Reason:
 def _stopping(row: JobRow) -> Reason:
     numbers = preemption.idle_evidence(row) if row.reason == "idle" else {}
     if row.reason == "time_limit":
-        message = "its time is up; it is being stopped"
+        message = "its time is up; its nodes stop it as soon as it has run that long by their clocks"
     elif row.reason == "idle":
         message = preemption.idle_stop(row)
     elif row.reason == "reclaimed":
