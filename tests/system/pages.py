@@ -1,6 +1,7 @@
-"""A page of the documentation, typed into a cluster as it stands: every command prints what the page says.
+"""Replay of a page of the documentation on a real stack: every command prints what the page shows.
 
-Times, durations, sequences and ids of commands differ from run to run and are not compared. Start at `play`.
+A yaml or bash block is the file that the text before it names ("This is `job.yaml`:"). Times, durations, sequences and ids of
+commands differ from run to run and are not compared. Start at `play`.
 """
 
 import contextlib
@@ -16,16 +17,17 @@ import pytest
 
 from fairlead.main import main
 
-_BLOCK = re.compile(r"```(yaml|console)\n(.*?)```", re.DOTALL)
-#: What changes nothing is asked again until it says what the page says.
-READS = {"why", "jobs", "events", "queues"}
+_BLOCK = re.compile(r"```(yaml|bash|console)\n(.*?)```", re.DOTALL)
+_FILE = re.compile(r"This is `([\w.-]+)`")
+#: Verbs that change nothing: they are repeated until they print what the page shows.
+READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct"}
 SETTLE_S = 20.0
 _VARIES = (
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"\b\d+(?:ms|[dhms])(?: \d+[hms])?\b", "LONG"),
     (r"cmd:[0-9a-z-]+", "cmd"),
     (r"\[\d+\.\d+\]|<- \d+\.\d+", "EVENT"),
-    (r"sequence \d+", "sequence N"),
+    (r"sequence +\d+", "sequence N"),
     (r"(report:[a-z0-9-]+):\d+", r"\1"),
     (r'"gpu_s":\d+', "gpu_s"),
     (r"lost seconds \d+", "lost seconds"),
@@ -88,12 +90,14 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def started(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, update: bool) -> Iterator[Terminal]:
-    """A cluster as the page starts it, on free ports."""
+def started(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, update: bool, user: str = "root"
+) -> Iterator[Terminal]:
+    """Start the cluster of the page on free ports, for a user who types; end it afterwards."""
     for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FAIRLEAD_DATA", str(folder / "data"))
-    monkeypatch.setenv("FAIRLEAD_USER", "root")
+    monkeypatch.setenv("FAIRLEAD_USER", user)
     there = Terminal(folder, monkeypatch.setenv, update=update)
     (up,) = re.findall(r"^    (fairlead up .*)$", page.read_text(), re.MULTILINE)
     assert "url" in there.run(f"{up} --port 0")
@@ -113,19 +117,15 @@ def _commands(block: str) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _applied(rest: str) -> str:
-    """The file that the next command reads."""
-    name = re.search(r"apply -f (\S+\.yaml)", rest)
-    return name[1] if name else "queues.yaml"
-
-
 def play(terminal: Terminal, page: Path) -> None:
-    """From the first command to the last; what is yaml is the file that is applied next. With `update` the page is written anew."""
+    """Type the page from the first command to the last. With `update`, write the page with what was printed."""
     written = text = page.read_text()
+    read_to = 0
     for part in _BLOCK.finditer(text):
         kind, block = part.groups()
-        if kind == "yaml":
-            (terminal.folder / _applied(text[part.end() :])).write_text(block)
+        before, read_to = text[read_to : part.start()], part.end()
+        if kind != "console":
+            (terminal.folder / _FILE.findall(before)[-1]).write_text(block)
             continue
         printed = ""
         for line, expected in _commands(block):
