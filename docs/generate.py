@@ -126,13 +126,13 @@ def _arrows() -> Iterator[str]:
 
 
 def health_page(written: str) -> str:
-    """The page with its tables as they are now; what stands around them is written by hand."""
+    """Return the page with its tables as they are now; the text around them is written by hand."""
     tables = {"gpus": _codes(health.OF_GPUS), "node": _codes(health.OF_NODES), "xids": _xids(), "disputed": _disputed()}
     return filled("health.md", written, tables)
 
 
 def filled(page: str, written: str, tables: dict[str, list[str]]) -> str:
-    """The page with its tables as they are now; what stands around them is written by hand."""
+    """Return the page with its tables as they are now; the text around them is written by hand."""
     for name, rows in tables.items():
         table = "\n".join([f"<!-- generated: {name} -->", *rows, "<!-- end -->"])
         written, found = re.subn(

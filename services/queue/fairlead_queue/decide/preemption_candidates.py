@@ -39,8 +39,9 @@ OFFERS AND DEPARTURES. Open offers hold quota, but no place. They never make a q
 guarantee. Offers of the starving job's own queue that come after the job are not counted. Runs that were asked to end
 count as gone: otherwise two jobs that request one after the other would together take more than each of them may.
 
-HEURISTIC. For a place, more runs are named than are needed, because the placer knows which of them make room. The list is still bounded, so a set that would make room may be missing from it: a declined job requests again,
-with the largest runs first. The order by nodes looks at the named runs alone, without what else is free there.
+HEURISTIC. For a place, more runs are named than are needed, because the placer knows which of them make room. The list
+is still bounded, so a set that would make room may be missing from it: a declined job requests again, with the largest
+runs first. The order by nodes looks at the named runs alone, without what else is free there.
 
 The module reads the state. Start at `CandidateFinder.find`.
 """
