@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,9 @@ _FILE = re.compile(r"This is `([\w.-]+)`")
 #: Verbs that change nothing: they are repeated until they print what the page shows.
 READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct"}
 SETTLE_S = 20.0
-_VARIES = (
+#: Patterns, and the word that is compared instead of what they match.
+type Varies = tuple[tuple[str, str], ...]
+_VARIES: Varies = (
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"\b\d+(?:ms|[dhms])(?: \d+[hms])?\b", "LONG"),
     (r"cmd:[0-9a-z-]+", "cmd"),
@@ -35,9 +38,9 @@ _VARIES = (
 )
 
 
-def plain(text: str) -> str:
-    """Without what varies; the width of columns does with it."""
-    for pattern, word in _VARIES:
+def plain(text: str, more: Varies = ()) -> str:
+    """Return the text without the parts that vary; the width of columns varies with them."""
+    for pattern, word in (*more, *_VARIES):
         text = re.sub(pattern, word, text)
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
@@ -48,6 +51,8 @@ class Terminal:
     def __init__(self, folder: Path, setenv: Callable[[str, str], None], *, update: bool) -> None:
         self.folder = folder
         self.update = update
+        #: What varies on this page beyond the usual.
+        self.varies: Varies = ()
         #: Between two changes that are typed.
         self.pause_s = 0.0
         self._setenv = setenv
@@ -55,17 +60,24 @@ class Terminal:
         self.sequences: dict[str, str] = {}
 
     def run(self, line: str) -> str:
-        """What one line prints, remarks included."""
-        words = shlex.split(line)
+        """Return the output of one line, remarks included. A cluster that it starts gets a free port."""
+        words = shlex.split(line, comments=True)
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             self._setenv(name, value)
             return ""
-        assert words[0] == "fairlead", line
+        if words[0] != "fairlead":
+            return subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+        if words[1] == "up":
+            words += ["--port", "0"]
         screen = io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
             main(words[1:])
         return screen.getvalue()
+
+    def agrees(self, found: str, expected: str) -> bool:
+        """Return True if the output is the page's."""
+        return plain(found, self.varies) == plain(expected, self.varies)
 
     def as_of_here(self, line: str) -> str:
         """A line with the sequence that it names as it was here."""
@@ -79,7 +91,7 @@ class Terminal:
             time.sleep(12 if "--dry-run" in words else 3 if reads else self.pause_s)
         deadline = time.monotonic() + SETTLE_S
         found = self.run(line)
-        while reads and not self.update and plain(found) != plain(expected) and time.monotonic() < deadline:
+        while reads and not self.update and not self.agrees(found, expected) and time.monotonic() < deadline:
             time.sleep(0.3)
             found = self.run(line)
         for page, here in zip(
@@ -100,7 +112,7 @@ def started(
     monkeypatch.setenv("FAIRLEAD_USER", user)
     there = Terminal(folder, monkeypatch.setenv, update=update)
     (up,) = re.findall(r"^    (fairlead up .*)$", page.read_text(), re.MULTILINE)
-    assert "url" in there.run(f"{up} --port 0")
+    assert "url" in there.run(up)
     try:
         yield there
     finally:
@@ -135,7 +147,7 @@ def play(terminal: Terminal, page: Path) -> None:
             found = terminal.typed(here, expected)
             printed += f"$ {here}\n{found}"
             if not terminal.update:
-                assert plain(found) == plain(expected), line
+                assert plain(found, terminal.varies) == plain(expected, terminal.varies), line
         written = written.replace(f"```console\n{block}```", f"```console\n{printed}```", 1)
     if terminal.update:
         page.write_text(written)
