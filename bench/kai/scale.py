@@ -2,8 +2,8 @@
 
 On 500 played nodes of 8 GPUs: one gang on the empty cluster, one-GPU jobs until it is full, a gang that cannot fit, and
 jobs and gangs that take back what their queue is guaranteed. Each figure is what a person sees: it counts from the moment
-the (first) submit is sent until the log has told of the last start, or of the decision. Played runs end as soon as they
-are told to, so no grace is in any figure.
+the (first) submit is sent until the log has the last start, or the decision. Played runs end as soon as they
+are asked to, so no grace is in any figure.
 """
 
 import argparse
@@ -90,7 +90,7 @@ class Bench:
         await _drive(await http.connect(self.port), iter([http.post(path, body)]))
 
     async def _submit(self, jobs: list[dict[str, object]], heard: Started | Refused | Preempting) -> float:
-        """Submit one by one over some connections; seconds until the log has told what is waited for."""
+        """Submit one by one over some connections; return the seconds until the log has the awaited event."""
         requests = iter([http.post("/v1/jobs", job) for job in jobs])
         connections = [await http.connect(self.port) for _ in range(min(CONNECTIONS, len(jobs)))]
         listening = asyncio.create_task(self.ear.until(heard))
