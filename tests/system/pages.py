@@ -70,10 +70,11 @@ class Terminal:
             return subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
         if words[1] == "up":
             words += ["--port", "0"]
-        screen = io.StringIO()
+        printed = io.BytesIO()
+        screen = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)  # output of jobs is bytes
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
             main(words[1:])
-        return screen.getvalue()
+        return printed.getvalue().decode()
 
     def agrees(self, found: str, expected: str) -> bool:
         """Return True if the output is the page's."""
