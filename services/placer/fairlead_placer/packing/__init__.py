@@ -58,8 +58,8 @@ mixes of it that were drawn by rule.
 
 TUNING. Nine constants of `costs.py` say how often worth is computed and how the cheapest row is found. Choices depend on
 the first three, because prices lag; the others change time and memory only. Measured on the openb trace (10,850 pods,
-seed 42): prices at every arrival double the CPU time and allocate the same share of the GPUs; learning every 2,048
-arrivals, or prices every 437, lose 0.04 points of it.
+seed 42): prices at every arrival take 1.7 times the CPU and allocate the same share of the GPUs; learning every 2,048
+arrivals, or prices every 437, lose 0.03 to 0.04 points of it.
 
     LEARNED_EVERY 256      The work and the free GPUs are compared with those that were learned, after 1, 2, 4 … arrivals,
                            then every 256. A new pool learns from its first job. All states are computed again only if
