@@ -3,10 +3,21 @@
 After a wanted change: `make test ARGS="tests/system/test_backup_page.py --update-golden"`, and read the difference.
 """
 
+import asyncio
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from fairlead.main import main
+from fairlead_bus.port import NotAllowed
+from fairlead_replay.archive.restore import restore
+from fairlead_replay.audit import verify_live
+from fairlead_schemas.wire import subjects
+from tests.bus.keyed import Keyed
+from tests.docs.test_archive_page import make_cluster
+from tests.replay.archive.scenes import LOG
 from tests.system.pages import Varies, play, started
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
@@ -42,3 +53,42 @@ def test_the_page_says_what_the_commands_print(
         finally:
             for data in ("cluster", "restored"):
                 terminal.run(f"fairlead down --jobs --data ./{data}")
+
+
+def test_a_restored_store_becomes_that_of_a_server_with_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the page says: restored into a directory, moved, renamed. No key may restore into the server itself."""
+    for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", "")
+    make_cluster(tmp_path / "cluster", LOG)
+    assert main(["audit", "export", str(tmp_path / "export"), "--data", str(tmp_path / "cluster")]) == 0
+    assert main(["audit", "restore", str(tmp_path / "export"), "--data", str(tmp_path / "restored")]) == 0
+    keyed = Keyed("n1")
+    store = keyed.server.store_dir
+
+    async def refused() -> None:
+        await keyed.make_streams()
+        for key in ("recovery", "streams", "queue"):
+            bus = await keyed.connect(key)
+            with pytest.raises(NotAllowed):
+                await restore(bus, tmp_path / "export")
+            await bus.close()
+
+    async def used() -> None:
+        await keyed.make_streams()
+        auditor = await keyed.connect("auditor")
+        verdict = await verify_live(auditor)
+        assert (verdict.ok, verdict.commits) == (True, len(LOG))
+        assert (await auditor.state(subjects.LOG)).last == len(LOG)
+        await auditor.close()
+
+    try:
+        asyncio.run(refused())
+        keyed.server.stop()
+        shutil.rmtree(store / "jetstream")
+        shutil.move(tmp_path / "restored" / "nats" / "store" / "jetstream", store)
+        (store / "jetstream" / "$G").rename(store / "jetstream" / "FAIRLEAD")
+        keyed.server.start()
+        asyncio.run(used())
+    finally:
+        keyed.close()
