@@ -79,8 +79,8 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
         "A version of Fairlead with another log format wrote the log. It is not damaged. An export or an archive of it has its "
         "format, too, and cannot be restored here.",
         (
-            Remedy("pip install WHEEL", "of the version that wrote the log: it reads the log as before"),
             Remedy("fairlead up --data NEW", "starts an empty cluster with the installed version"),
+            Remedy("pip install WHEEL", "of the version that wrote the log: it reads the log as before"),
         ),
     ),
     "commands_lost": ConditionKind(
