@@ -11,8 +11,8 @@ STAMP := $(VENV)/.set-up
 # Parallel test processes; each starts servers of its own, and most of their time they wait.
 WORKERS ?= 3
 
-# Torch stands beside: it has wheels for fewer Pythons than we run on. The first of these for which there is one is taken; a build
-# without CUDA will do, and is a tenth of the size.
+# Torch has a venv of its own: it has wheels for fewer Pythons than we run on. The first of these for which there is one is taken; a
+# build without CUDA is enough, and is a tenth of the size.
 TORCH_VENV := .venv-torch
 TORCH_STAMP := $(TORCH_VENV)/.set-up
 TORCH := torch==2.13.0
@@ -69,7 +69,7 @@ test-quick: $(STAMP) ## the same without the slow ones
 test-gpu: $(STAMP) ## the tests that need an NVIDIA GPU
 	@$(PYTHON) -m pytest -q -rA -m gpu tests/agent $(ARGS)
 
-torch: $(STAMP) ## torch beside, in .venv-torch: its tests are then among those of `make test`; or says why it cannot be set up
+torch: $(STAMP) ## install torch into .venv-torch: its tests are then among those of `make test`; prints why if it cannot be set up
 	@set -euo pipefail; \
 	if [ ! -e $(TORCH_STAMP) ]; then \
 	  found=; pyenv=$${PYENV_ROOT:-$$HOME/.pyenv}/versions; \
@@ -89,7 +89,7 @@ test-torch: torch ## torch.distributed over two played hosts
 
 client-generator: $(GENERATOR_STAMP) ## a generator of clients from OpenAPI, in .venv-openapi: its tests are then among those of `make test`
 
-# It stands beside, since it would hold our own packages at older versions.
+# Has a venv of its own, since it would hold our packages at older versions.
 $(GENERATOR_STAMP): $(GENERATOR_LOCK) | $(STAMP)
 	$(PYTHON) -m venv --clear $(GENERATOR_VENV)
 	$(GENERATOR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(GENERATOR_LOCK)

@@ -1,7 +1,7 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
 Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
-warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling beside each figure, or compare two
+warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling next to each figure, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py).
 """
 

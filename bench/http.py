@@ -1,6 +1,6 @@
 """A lean HTTP/1.1 load client: keep-alive connections, one request in flight on each.
 
-Its own cost must stay small beside the server's, since both share two cores: it knows just enough
+Its own cost must stay small compared with the server's, since both share two cores: it knows just enough
 of HTTP to find the status and the end of an answer with Content-Length.
 """
 

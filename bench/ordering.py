@@ -1,4 +1,4 @@
-"""How many turns a second the order of queues gives, beside a plain heap over the same queues.
+"""How many turns a second the order of queues gives, compared with a plain heap over the same queues.
 
 One turn is what the queue does for every offer: whose turn is it, does its job fit under every limit above it, charge
 it, and note the change. The heap knows no tree, no limits and no hierarchy: it is what the arithmetic of shares

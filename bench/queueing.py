@@ -210,7 +210,7 @@ def _submits(cluster: Cluster) -> float:
 
 
 def _releases(cluster: Cluster, running: list[str]) -> float:
-    """A run ends, and whoever goes next is offered; placed outside the measure."""
+    """A run ends, and the next job is offered; placed outside the measure."""
     took = 0.0
     for job in running[:EVENTS]:
         began = time.perf_counter()

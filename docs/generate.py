@@ -84,8 +84,8 @@ def lifecycle_page() -> str:
             "|---|---|---|",
             *states,
             "\n## Picture\n",
-            "```mermaid",
-            "stateDiagram-v2",
+            "Every arrow from each state, with the events that lead along it:\n",
+            "```text",
             *_arrows(),
             "```",
             "\n## Moves\n",
@@ -106,26 +106,33 @@ def _counts(state: str) -> str:
 
 
 def _arrows() -> Iterator[str]:
-    """One arrow per pair of states, with the events that lead along it."""
-    along: dict[tuple[str, str], list[str]] = {}
+    """One branch per pair of states, drawn in text: a page must not need a program from elsewhere."""
+    along: dict[str, dict[str, list[str]]] = {}
     for move in lifecycle.MOVES:
         if move.source != move.target:
-            along.setdefault((move.source or "[*]", move.target), []).append(move.event)
-    for (source, target), names in along.items():
-        yield f"    {source} --> {target}: {', '.join(dict.fromkeys(names))}"
-    for state in lifecycle.STATES:
-        if state in lifecycle.END_STATES:
-            yield f"    {state} --> [*]"
+            along.setdefault(move.source or "(birth)", {}).setdefault(move.target, []).append(move.event)
+    names = {
+        (source, target): ", ".join(dict.fromkeys(events))
+        for source, targets in along.items()
+        for target, events in targets.items()
+    }
+    left, wide = max(map(len, along)), max(map(len, names.values()))
+    for source, targets in along.items():
+        for at, target in enumerate(targets):
+            first, last = at == 0, at == len(targets) - 1
+            fork = "─" if first and last else "┬" if first else "└" if last else "├"
+            stem = f"{source} {'─' * (left - len(source))}" if first else " " * (left + 1)
+            yield f"{stem}{fork}─ {f'{names[source, target]} ':─<{wide + 1}}─> {target}"
 
 
 def health_page(written: str) -> str:
-    """The page with its tables as they are now; what stands around them is written by hand."""
+    """Return the page with its tables as they are now; the text around them is written by hand."""
     tables = {"gpus": _codes(health.OF_GPUS), "node": _codes(health.OF_NODES), "xids": _xids(), "disputed": _disputed()}
     return filled("health.md", written, tables)
 
 
 def filled(page: str, written: str, tables: dict[str, list[str]]) -> str:
-    """The page with its tables as they are now; what stands around them is written by hand."""
+    """Return the page with its tables as they are now; the text around them is written by hand."""
     for name, rows in tables.items():
         table = "\n".join([f"<!-- generated: {name} -->", *rows, "<!-- end -->"])
         written, found = re.subn(

@@ -25,7 +25,7 @@ class Pairs:
 
 
 async def in_pairs(bare: Measured, ours: Measured, count: int, *, warm: int = 0) -> Pairs:
-    """`warm`: so many pairs come before, and do not count. Each measurement is told its number, counted from 0."""
+    """`warm`: so many pairs come before, and do not count. Each measurement receives its number, counted from 0."""
     pairs = Pairs()
     for at in range(warm + count):
         first = await bare(at) if at % 2 else None

@@ -1,7 +1,7 @@
 """The agent on one node: how much later a program starts than without it, many containers at once, a restart, and rest.
 
-Containers beside `docker run` of the same image with the same limits, processes beside a bare spawn, in pairs (`pairs.py`). Without
-an engine the container rows are left out, and said so.
+Containers compared with `docker run` of the same image with the same limits, processes with a bare spawn, in pairs (`pairs.py`). Without
+an engine the container rows are left out, which is printed.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ async def container_start() -> Row:
 
 
 async def many_containers() -> list[Row]:
-    """64 ordered at once: do beats go on; and then the agent is replaced under them."""
+    """Order 64 at once and check that heartbeats continue; then replace the agent under them."""
     jobs = [str(at + 1) for at in range(CONTAINERS)]
     with tempfile.TemporaryDirectory() as base:
         node = await LoneNode(Path(base), devices="none", beat_s=BEAT_S, **DOCKER).open()

@@ -15,7 +15,7 @@ from fairlead_schemas.units.quantities import SECOND_NS
 #: Clusters of so many nodes of 8 GPUs.
 NODES = (64, 48)
 GPUS = 8
-#: What every start costs; who was asked to yield goes on from there.
+#: What every start costs; a preempted job continues from there.
 RESTART_NS = 60 * SECOND_NS
 #: Jobs whose work is less are left out of one column: a second of waiting is nothing to anybody else.
 LONG_NS = 600 * SECOND_NS

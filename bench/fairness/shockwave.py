@@ -1,4 +1,4 @@
-"""Shockwave's 120 jobs on 32 GPUs, in slices of two minutes with restarts at ten seconds, beside the published table."""
+"""Shockwave's 120 jobs on 32 GPUs, in slices of two minutes with restarts at ten seconds, with the published table."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean

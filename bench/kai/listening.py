@@ -86,7 +86,7 @@ class Refused:
 
 
 class Preempting:
-    """Somebody is told to yield to the next job that is submitted."""
+    """Preemption of a run for the next job that is submitted."""
 
     types: tuple[bytes, ...] = (b'"JobSubmitted"', b'"PreemptionStarted"')
 
@@ -100,7 +100,7 @@ class Preempting:
 
 
 class Ear:
-    """Follows the log, commit by commit: nothing is missed between two waits, and nothing is heard twice."""
+    """Follows the log, commit by commit: nothing is missed between two waits, and nothing is received twice."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
@@ -112,7 +112,7 @@ class Ear:
         return cls(await bus.tail(subjects.LOG, after=(await bus.state(subjects.LOG)).last))
 
     async def until(self, awaited: Awaited) -> float:
-        """The time.perf_counter() at which it was told. Raises TimeoutError when the log stands still."""
+        """The time.perf_counter() at which it was in the log. Raises TimeoutError when the log does not grow."""
         while True:
             while self._unheard:
                 if _tells(self._unheard.popleft(), awaited):

@@ -1,6 +1,6 @@
 """KAI-Scheduler's scale tests as job files, queue files and figures. Pure.
 
-From test/e2e/scale of NVIDIA/KAI-Scheduler, which plays 500 nodes of 8 GPUs (KWOK), and the figures published beside it.
+From test/e2e/scale of NVIDIA/KAI-Scheduler, which plays 500 nodes of 8 GPUs (KWOK), and the figures published with it.
 A gang that reclaims takes more than half of each of its nodes, so that no two of its pods share one.
 """
 

@@ -1,9 +1,9 @@
-"""KAI-Scheduler's scale tests in real time on the real bus, beside its published figures: `python -m bench.kai`.
+"""KAI-Scheduler's scale tests in real time on the real bus, with its published figures: `python -m bench.kai`.
 
 On 500 played nodes of 8 GPUs: one gang on the empty cluster, one-GPU jobs until it is full, a gang that cannot fit, and
 jobs and gangs that take back what their queue is guaranteed. Each figure is what a person sees: it counts from the moment
-the (first) submit is sent until the log has told of the last start, or of the decision. Played runs end as soon as they
-are told to, so no grace is in any figure.
+the (first) submit is sent until the log has the last start, or the decision. Played runs end as soon as they
+are asked to, so no grace is in any figure.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Bench:
             heard = Refused()
             took.append(await self._submit([kai_load.too_large(self.size)], heard))
             await self._cancel(heard.job)
-        what = f"a gang of {self.size.large} GPUs that cannot fit: submit → told why {_most(took)}"
+        what = f"a gang of {self.size.large} GPUs that cannot fit: submit → reason reported {_most(took)}"
         return row(what, sum(took) / len(took), kai_load.JUDGED)
 
     async def reclaim_one(self) -> table.Row:
@@ -90,7 +90,7 @@ class Bench:
         await _drive(await http.connect(self.port), iter([http.post(path, body)]))
 
     async def _submit(self, jobs: list[dict[str, object]], heard: Started | Refused | Preempting) -> float:
-        """Submit one by one over some connections; seconds until the log has told what is waited for."""
+        """Submit one by one over some connections; return the seconds until the log has the awaited event."""
         requests = iter([http.post("/v1/jobs", job) for job in jobs])
         connections = [await http.connect(self.port) for _ in range(min(CONNECTIONS, len(jobs)))]
         listening = asyncio.create_task(self.ear.until(heard))
@@ -113,10 +113,10 @@ async def _drive(connection: http.Connection, requests: Iterator[bytes]) -> None
 
 
 def row(what: str, took: float, figure: Figure) -> table.Row:
-    """One row, KAI's own figure beside it."""
+    """One row, with KAI's own figure."""
     measured = f"{took:.2f} s" if took >= 1 else f"{took * 1000:.0f} ms"
     baseline = f"KAI-Scheduler's own figure: {figure.published:g} s"
-    return table.Row(f"beside KAI: {what}", measured, f"< {figure.goal:g} s", took < figure.goal, baseline)
+    return table.Row(f"KAI's load: {what}", measured, f"< {figure.goal:g} s", took < figure.goal, baseline)
 
 
 def _most(took: list[float]) -> str:

@@ -2,7 +2,7 @@
 
 `kueue_schedule` says who submits what and when, hollow nodes play each job for as long as its class says, and
 `kueue_tally` reads the log. The nodes hold four times the quotas, so that only the quotas limit. Measured from the
-first submit until the log has told the last job's end.
+first submit until the log has the last job's end.
 """
 
 import argparse
@@ -91,7 +91,7 @@ async def configure(port: int) -> None:
 
 async def play(stack: Stack, arrivals: Sequence[Arrival]) -> tuple[float, float, Tally]:
     """Submit, and wait until all have ended: (seconds from the first submit to the last end, the longest that a
-    submit was late, what the log told). Raises RuntimeError, TimeoutError."""
+    submit was late, the log's events). Raises RuntimeError, TimeoutError."""
     bus = await stack.bus()
     after, pace = (await bus.state(subjects.LOG)).last, Pace(stack.port, arrivals)
     async with asyncio.TaskGroup() as together:

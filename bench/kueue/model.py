@@ -1,7 +1,7 @@
 """One cohort of Kueue's baseline load as a model: the rules alone, exact in milliseconds, nothing else in the way.
 
-`python -m bench.kueue.model` prints what each rule costs. A queue may use its guarantee, and of the cohort whatever
-nobody uses. In a queue the higher priority goes first, then the earlier submit; a job that does not fit is passed by.
+`python -m bench.kueue.model` prints what each rule costs. A queue may use its guarantee, and of the cohort what no
+queue uses. In a queue the higher priority goes first, then the earlier submit; a job that does not fit is passed by.
 Among queues the one that uses least goes first. A run that yields starts again from nothing. Pure but for the print.
 """
 
@@ -29,7 +29,7 @@ class Rules(NamedTuple):
     ask_after_ms: int = 1000
     #: So long a run is safe.
     protect_ms: int = 0
-    #: So long a job within the guarantee waits before what is free is kept for it. None: for ever.
+    #: So long a job within the guarantee waits before what is free is kept for it. None: without limit.
     claim_after_ms: int | None = 0
     #: What comes free because a job asked is that job's, before everybody's turn.
     keep: bool = True
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 
 @dataclass(order=True)
 class Job:
-    """One job; compares as it stands in its queue."""
+    """One job; compares by its place in its queue."""
 
     order: tuple[int, int, int] = field(init=False)
     number: int
@@ -215,8 +215,8 @@ def outcome(arrivals: Sequence[Arrival], rules: Rules) -> Outcome:
 
 
 VARIANTS: dict[str, Rules] = {
-    "nobody yields, nothing is kept": Rules(lower=False, reclaim=False, claim_after_ms=None),
-    "nobody yields, claims at once": Rules(lower=False, reclaim=False),
+    "no preemption, nothing is kept": Rules(lower=False, reclaim=False, claim_after_ms=None),
+    "no preemption, claims at once": Rules(lower=False, reclaim=False),
     "reclaim alone, asked at once": Rules(lower=False, ask_after_ms=0),
     "lower priority alone, asked at once": Rules(reclaim=False, ask_after_ms=0),
     "both, asked at once, youngest first": Rules(ask_after_ms=0),
@@ -228,7 +228,7 @@ VARIANTS: dict[str, Rules] = {
     "both, asked after 500 ms": Rules(ask_after_ms=500),
     "both, asked after 1 s": Rules(),
     "both, asked and claimed after 5 s": Rules(ask_after_ms=5000, claim_after_ms=5000),
-    # Without a delay these two would go on for ever: who yields is back before who asked.
+    # Without a delay these two would continue without end: the preempted job is back before the other has started.
     "both, asked at once, nothing kept": Rules(ask_after_ms=0, claim_after_ms=None, keep=False, delay_ms=20),
     "both, asked after 500 ms, nothing kept": Rules(ask_after_ms=500, claim_after_ms=None, keep=False, delay_ms=20),
 }

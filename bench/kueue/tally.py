@@ -48,7 +48,7 @@ class Tally:
 
 async def read(bus: NatsBus, *, after: int, jobs: int) -> Tally:
     """Follow the log behind a sequence until so many jobs have succeeded. Raises RuntimeError when one fails,
-    TimeoutError when the log stands still."""
+    TimeoutError when the log does not grow."""
     tally, kept, found = Tally(), list[bytes](), 0
     tail = await bus.tail(subjects.LOG, after=after)
     while found < jobs:

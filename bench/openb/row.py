@@ -1,4 +1,4 @@
-"""How much of the openb trace's cluster is used, beside the published policy and a plain one in the same run."""
+"""How much of the openb trace's cluster is used, compared with the published policy and a plain one in the same run."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """What placement costs at least: three bare ways to choose a node by best fit, which record nothing and constrain nothing.
 
-They run in turn with what they stand beside, a few choices after each batch of it: a machine that is slow for a while is slow
+They run in turn with the measured placements, a few choices after each batch of it: a machine that is slow for a while is slow
 for both, so that their ratio says more than either figure.
 """
 

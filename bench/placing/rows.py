@@ -4,7 +4,7 @@ A decision is one unit that got its place, or one offer that was refused; its ev
 recorded (GPUs, score, reasons), and tried on the state, as a live placer does. What ends, and what the log folds, is outside
 the measure. Each rate is the median of several processes. CPU time of one thread, with garbage collected as rarely as a service does.
 
-The goals were set beside a naive scan of 17,000/s on one machine. Here a scan runs in turn with the decisions: a goal is met by its
+The goals were set with a naive scan of 17,000/s on one machine. Here a scan runs in turn with the decisions: a goal is met by its
 absolute figure, or by the same multiple of the scans of the same run, and the row says by which.
 """
 
@@ -107,7 +107,7 @@ def measure(
 
 def measured(nodes: int, *, mixed: bool, per_gpu: tuple[tuple[int, int], ...] = PER_GPU) -> Rate:
     """The median of RUNS, each in a process of its own, as a placer is one: what other rows have left in memory would slow it
-    down, and processes differ by some percent in how their memory lies."""
+    down, and processes differ by some percent by the layout of their memory."""
     found: list[Rate] = []
     for _ in range(RUNS):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:

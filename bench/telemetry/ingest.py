@@ -27,7 +27,7 @@ from fairlead_schemas.wire import subjects
 from fairlead_telemetry.warehouse.warehouse import FILE
 
 GPUS = 8
-#: Until all nodes have told, and the first transactions are over.
+#: Until all nodes have reported, and the first transactions are over.
 WARM_UP_S = 10
 STARTED_S = 120.0
 

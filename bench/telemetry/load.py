@@ -57,7 +57,7 @@ class Node:
 
 
 async def publish(count: int) -> None:
-    """For ever, each node in its turn; whoever is late catches up, none is left out."""
+    """Send without end, each node in its turn; a late one catches up, none is left out."""
     days = [[gpu_day(pattern * GPUS + gpu) for gpu in range(GPUS)] for pattern in range(PATTERNS)]
     patterns = [
         (np.array([[told[name] for told, _ in gpus] for name in METRICS]), [runs for _, runs in gpus]) for gpus in days

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 SECONDS = 86_400
 type Numbers = NDArray[np.int64]
-#: The columns of `samples` that are told.
+#: The columns of `samples` that are reported.
 METRICS = (
     "utilization_pct",
     "memory_used_mib",

@@ -79,7 +79,7 @@ class HdrfCase(msgspec.Struct, frozen=True):
 
 
 def fill(capacity: Mapping[str, int], weights: Mapping[str, int], demands: Mapping[str, Demand]) -> dict[str, int]:
-    """Give tasks one by one to the leaf whose turn it is, until nobody's fits: {leaf: tasks given}.
+    """Give tasks one by one to the leaf whose turn it is, until none fits: {leaf: tasks given}.
 
     Raises ValueError when a leaf is none, or its demand is of something that is not there or has no end.
     """

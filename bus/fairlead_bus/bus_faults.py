@@ -16,6 +16,7 @@ from typing import cast
 import structlog
 
 from fairlead_bus.port import CommandsLost, LogDamaged, Unavailable
+from fairlead_schemas.wire.commit import OtherLogFormat
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
 
 RETRY_S = 0.2
@@ -58,7 +59,8 @@ DAMAGES = (LogDamaged, CommandsLost)
 def condition_of(error: BaseException | None) -> Condition | None:
     """Return the condition that corresponds to an error, None for every other error."""
     if isinstance(error, LogDamaged):
-        return Condition(code="log_damaged", message=str(error))
+        foreign = isinstance(error.__cause__, OtherLogFormat)
+        return Condition(code="log_format" if foreign else "log_damaged", message=str(error))
     if isinstance(error, CommandsLost):
         return Condition(code="commands_lost", message=str(error))
     return None
@@ -77,6 +79,10 @@ def end_service(service: str, error: BaseException) -> int:
     condition = condition_of(error)
     if condition is None:
         raise error
-    words = {"log_damaged": "log damaged, stopped", "commands_lost": "commands lost, stopped"}[condition.code]
+    words = {
+        "log_damaged": "log damaged, stopped",
+        "log_format": "log of another format, stopped",
+        "commands_lost": "commands lost, stopped",
+    }[condition.code]
     log.critical(words, service=service, condition=condition.code, reason=condition.message, hint=condition.hint())
-    return EXIT_DAMAGED if condition.code == "log_damaged" else EXIT_COMMANDS_LOST
+    return EXIT_COMMANDS_LOST if condition.code == "commands_lost" else EXIT_DAMAGED

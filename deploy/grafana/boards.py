@@ -1,6 +1,6 @@
-"""The three dashboards, from one short list each: `python deploy/grafana/boards.py` writes the JSON files beside this one.
+"""The three dashboards, from one short list each: `python deploy/grafana/boards.py` writes the JSON files next to this one.
 
-A panel is a title, a unit, and queries with their legends; where it stands follows from its place in the list. Grafana 10 and newer
+A panel is a title, a unit, and queries with their legends; its position follows from its place in the list. Grafana 10 and newer
 import the files as they are, and ask for the Prometheus to read from.
 """
 
@@ -41,11 +41,11 @@ HEALTH = Board("fairlead-gpu-health", "Fairlead: GPU health", (("node", "DCGM_FI
     Panel("Temperature", "celsius", ((f"DCGM_FI_DEV_GPU_TEMP{ON}", GPU),)),
     Panel("Temperature of memory", "celsius", ((f"DCGM_FI_DEV_MEMORY_TEMP{ON}", GPU),)),
     Panel("Power", "watt", ((f"DCGM_FI_DEV_POWER_USAGE{ON}", GPU),)),
-    Panel("Utilisation", "percent", ((f"DCGM_FI_DEV_GPU_UTIL{ON}", GPU),), about="Part of the time in which any kernel ran; SM activity says how much of the GPU."),
+    Panel("Utilisation", "percent", ((f"DCGM_FI_DEV_GPU_UTIL{ON}", GPU),), about="Part of the time in which any kernel ran; SM activity shows how much of the GPU."),
     Panel("SM activity", "percentunit", ((f"DCGM_FI_PROF_SM_ACTIVE{ON}", GPU),), about="Where the GPU has profiling."),
     Panel("Memory in use", "percentunit", ((f"DCGM_FI_DEV_FB_USED{ON} / (DCGM_FI_DEV_FB_USED{ON} + DCGM_FI_DEV_FB_FREE{ON})", GPU),)),
     Panel("Clock of the SMs", "rotmhz", ((f"DCGM_FI_DEV_SM_CLOCK{ON}", GPU),)),
-    Panel("What holds clocks down", "short", (("sum by (reason) (fairlead_gpu_slowdown)", "{{reason}}"),), about="GPUs; a power cap that was set is usual under load."),
+    Panel("Reasons for reduced clocks", "short", (("sum by (reason) (fairlead_gpu_slowdown)", "{{reason}}"),), about="GPUs; a power cap that was set is usual under load."),
     Panel("Newest XID", "none", ((f"DCGM_FI_DEV_XID_ERRORS{ON}", GPU),), about="Since the agent's start; 0: none."),
     Panel("Correctable memory errors", "short", ((f"increase(DCGM_FI_DEV_ECC_SBE_VOL_TOTAL{ON}[1h])", GPU),), about="Per hour."),
     Panel("Remapped rows", "short", (
@@ -70,7 +70,7 @@ QUEUES = Board("fairlead-queues", "Fairlead: queues and fairness", (("pool", "fa
     Panel("Guarantee, fair share, use", "short", (
         (f"fairlead_queue_deserved_gpus{OF}", "{{queue}} guaranteed"), (f"fairlead_queue_fair_share_gpus{OF}", "{{queue}} fair share"),
         (f"fairlead_queue_usage_gpus{OF}", "{{queue}} used"), (f"fairlead_queue_allocated_gpus{OF}", "{{queue}} charged"),
-    ), kind="table", about="docs/how-to/metrics.md says how the fair share is reckoned."),
+    ), kind="table", about="docs/how-to/metrics.md defines the fair share."),
     Panel("Above and below the fair share", "short", ((f"fairlead_queue_usage_gpus{OF} - fairlead_queue_fair_share_gpus{OF}", "{{queue}}"),)),
     Panel("Borrowed", "short", ((f"fairlead_queue_borrowed_gpus{OF}", "{{queue}}"),), about="Beyond the guarantee, where there is one."),
     Panel("Wait for the first placement, median", "s", ((f"histogram_quantile(0.5, sum by (queue, le) (rate(fairlead_admission_wait_seconds_bucket{Q}[1h])))", "{{queue}}"),)),
@@ -79,7 +79,7 @@ QUEUES = Board("fairlead-queues", "Fairlead: queues and fairness", (("pool", "fa
     Panel("Yielded to others, per hour", "short", ((f"sum by (queue, reason) (increase(fairlead_preempted_total{Q}[1h])) or vector(0)", "{{queue}} {{reason}}"),)),
     Panel("Went back to the queue, per hour", "short", ((f"sum by (reason) (increase(fairlead_requeued_total{Q}[1h])) or vector(0)", "{{reason}}"),)),
     Panel("Ended, per hour", "short", ((f"sum by (state) (increase(fairlead_ended_total{Q}[1h]))", "{{state}}"),), stacked=True),
-    Panel("Budget used", "percentunit", ((f"fairlead_queue_budget_used_ratio{OF} or vector(0)", "{{queue}}"),), about="As the queue says it: at 80 and at 100 %."),
+    Panel("Budget used", "percentunit", ((f"fairlead_queue_budget_used_ratio{OF} or vector(0)", "{{queue}}"),), about="As the queue reports it: at 80 and at 100 %."),
 ))  # fmt: skip
 
 P = '{pool=~"$pool"}'
@@ -87,10 +87,10 @@ HELD = '{hpc_job!=""}'
 CAPACITY = Board("fairlead-capacity", "Fairlead: capacity and efficiency", (("pool", "fairlead_gpus", "pool"),), (
     Panel("GPUs held", "percentunit", ((f'sum(fairlead_gpus{{pool=~"$pool", state="held"}}) / sum(fairlead_gpus{P})', "held"),), kind="stat"),
     Panel("Mean utilisation of held GPUs", "percent", ((f"avg(DCGM_FI_DEV_GPU_UTIL{HELD})", "utilisation"),), kind="stat"),
-    Panel("Held, and below 5 %", "short", ((f"sum(DCGM_FI_DEV_GPU_UTIL{HELD} < bool 5)", "GPUs"),), kind="stat", about="One signal says little: a job may work on CPUs or the network."),
+    Panel("Held, and below 5 %", "short", ((f"sum(DCGM_FI_DEV_GPU_UTIL{HELD} < bool 5)", "GPUs"),), kind="stat", about="One signal is not enough: a job may work on CPUs or the network."),
     Panel("GPUs by state", "short", ((f"sum by (state) (fairlead_gpus{P})", "{{state}}"),), stacked=True),
-    Panel("Free, and how they lie", "short", (
-        ('sum(fairlead_gpus{pool=~"$pool", state="free"})', "free"), (f"sum(fairlead_gpus_fragmented{P})", "of these on nodes in use"),
+    Panel("Free GPUs, and how many are together", "short", (
+        ('sum(fairlead_gpus{pool=~"$pool", state="free"})', "free"), (f"sum(fairlead_gpus_fragmented{P})", "free on nodes in use"),
         (f"max(fairlead_gpus_largest_startable{P})", "largest job for one node"),
     )),
     Panel("Nodes by state", "short", ((f"sum by (state) (fairlead_nodes{P})", "{{state}}"),), stacked=True),
@@ -105,7 +105,7 @@ CAPACITY = Board("fairlead-capacity", "Fairlead: capacity and efficiency", (("po
     Panel("Jobs ever, by state", "short", (("fairlead_jobs", "{{state}}"),)),
     Panel("From a command to its decision, 99 %", "s", (("histogram_quantile(0.99, sum by (le) (rate(fairlead_gateway_decision_seconds_bucket[$__rate_interval])))", "decision"),)),
     Panel("Commits that the views are behind", "short", (("fairlead_gateway_lag", "commits"),)),
-    Panel("Reports not confirmed", "short", (("fairlead_node_unconfirmed_reports", "{{instance}}"),)),
+    Panel("Reports not acknowledged", "short", (("fairlead_node_unconfirmed_reports", "{{instance}}"),)),
 ))  # fmt: skip
 BOARDS = {"gpu-health": HEALTH, "queues-and-fairness": QUEUES, "capacity-and-efficiency": CAPACITY}
 

@@ -1,8 +1,8 @@
 """AMD GPUs from what the amdgpu and kfd drivers show in /sys: an example of a device adapter, with the shape of a real one.
 
 Written from the kernel's documentation of these files and tested over a tree that looks like them. NOT tried on an AMD GPU,
-and not part of Fairlead: a start for whoever has one. To use it, put it into a package with this entry point, install that
-beside Fairlead on the node, and set FAIRLEAD_DEVICES=rocm:
+and not part of Fairlead: a start for users who have one. To use it, put it into a package with this entry point, install that
+next to Fairlead on the node, and set FAIRLEAD_DEVICES=rocm:
 
     [project.entry-points."fairlead.devices"]
     rocm = "rocm_devices:open_devices"
@@ -23,7 +23,7 @@ from fairlead_schemas.wire.samples import GpuSample
 
 MIB = 2**20
 AMD = "0x1002"
-#: Memory in use on a GPU that nobody computes on: the driver's own. An assumption, to be set by who knows the model.
+#: Memory that the driver itself uses on an idle GPU. An assumption: set it for your model.
 FREE_MIB = 512
 #: Transfers per second of a PCIe lane, as the kernel writes them, to generations.
 GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}

@@ -5,7 +5,9 @@ import structlog
 
 from fairlead_bus import bus_faults
 from fairlead_bus.port import BusError, CommandsLost, LogDamaged, Unavailable
+from fairlead_schemas.wire.commit import OtherLogFormat, decode_commit, encode_commit
 from fairlead_schemas.wire.conditions import CONDITIONS, EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
+from tests.schemas.examples import COMMIT
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,21 @@ def test_an_end_upon_damage_is_logged_with_its_condition_and_the_commands_to_typ
     assert (line["log_level"], line["service"], line["condition"]) == ("critical", "queue", condition)
     assert line["reason"] == str(error)
     assert "`fairlead audit " in line["hint"]
+
+
+def test_a_log_of_another_format_is_not_called_damaged() -> None:
+    """Neither a verification nor a restore would help: the version that wrote it, or an empty directory does."""
+    payload = encode_commit(COMMIT).replace(b'"v":2', b'"v":1', 1)
+    with pytest.raises(OtherLogFormat) as raised:
+        decode_commit(payload)
+    damaged = LogDamaged(1, str(raised.value))
+    damaged.__cause__ = raised.value
+    with structlog.testing.capture_logs() as lines:
+        assert bus_faults.end_service("queue", damaged) == EXIT_DAMAGED
+    assert lines[0]["condition"] == "log_format"
+    assert "the log has format 1, this version of Fairlead reads format 2 alone" in lines[0]["reason"]
+    assert "`fairlead up --data NEW`" in lines[0]["hint"]
+    assert "audit" not in lines[0]["hint"]
 
 
 def test_other_errors_are_no_damage() -> None:

@@ -11,9 +11,15 @@ import httpx
 import msgspec
 import pytest
 
+from fairlead.commands.audit_options import new_bus
 from fairlead.stack import state
+from fairlead_bus.main import with_bus
+from fairlead_bus.port import Bus
+from fairlead_schemas.wire import subjects
+from fairlead_schemas.wire.commit import encode_commit
 from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.cli.test_local_stack import Cluster
+from tests.schemas.examples import COMMIT
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -146,6 +152,30 @@ def test_up_on_a_damaged_log_names_it_and_a_restore_works(cluster: Cluster, tmp_
         assert restored.ok("audit", "verify").startswith("ok:")
     finally:
         restored.run("down", "--jobs")
+
+
+def test_up_on_a_log_of_another_format_advises_no_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is damaged, and a restore would be refused like the log itself: the version that wrote it, or an empty directory."""
+    # Set by `new_bus` for the server that it starts; undone after the test.
+    monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", "")
+    older = encode_commit(COMMIT).replace(b'"v":2', b'"v":1', 1)
+    there = Cluster(tmp_path / "older")
+
+    async def fill(bus: Bus) -> None:
+        await bus.ensure()
+        await bus.append(subjects.LOG, subjects.log(COMMIT.writer), older)
+
+    with new_bus(there.data, "") as url:
+        with_bus(url, "test", fill)
+    refused = there.run("up", "--detach", "--port", "0", "--nodes", "2")
+    assert refused.returncode == 1
+    assert (
+        "error: log sequence 1: the log has format 1, this version of Fairlead reads format 2 alone" in refused.stderr
+    )
+    assert "`fairlead up --data NEW` starts an empty cluster" in refused.stderr
+    assert "restore" not in refused.stderr
+    found = {one["what"]: one for one in msgspec.json.decode(there.run("doctor", "-o", "json").stdout)}
+    assert (found["log_format"]["verdict"], "log_damaged" in found) == ("bad", False)
 
 
 def test_a_log_with_a_new_creation_time_simply_goes_on(cluster: Cluster) -> None:

@@ -28,6 +28,16 @@ def test_decisions_have_their_titles_in_the_navigation() -> None:
     assert missing == ["0000-template.md"]
 
 
+def test_a_reader_fetches_nothing_from_elsewhere() -> None:
+    """A cluster may have no way to the internet: no fonts, scripts, styles or pictures of other hosts, and no drawing that needs a script."""
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert "  font: false" in config
+    assert re.findall(r"https?://\S+|extra_javascript|mermaid", config) == []
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text()
+        assert re.findall(r"```mermaid|!\[[^\]]*\]\(https?:|<(?:script|img|link|iframe)\b", text) == [], page
+
+
 @pytest.mark.parametrize(
     ("text", "on_the_site"),
     [

@@ -227,7 +227,7 @@ def _streams(stack: Stack) -> Row:
         grown = _resident_mib(stack, "gateway") - before
     if grown > GROWTH_MIB_MAX:
         broken.append(f"the gateway has grown by {grown} MiB")
-    return row("abuse", "event streams that nobody reads", UNREAD_STREAMS, broken)
+    return row("abuse", "event streams that no client reads", UNREAD_STREAMS, broken)
 
 
 def _resident_mib(stack: Stack, part: str) -> int:

@@ -57,7 +57,7 @@ def _one(stack: Stack, jobs: Path, target: Path) -> list[Row]:
         took = stack.wait_ready(AGAIN_S)
         _wait_begun(stack, load)
         load.stop()
-        what = f"disk of {SIZE // 2**20} MB full for {FULL_S:g} s under load, then room made; nobody did more"
+        what = f"disk of {SIZE // 2**20} MB full for {FULL_S:g} s under load, then room made, without further action"
         notes = f"not ready after {noticed_s:.0f} s, ready again {took:.0f} s after room was made"
         return [row("disk", what, 1, broken, notes), *check_load("disk", stack, load)]
     finally:

@@ -98,7 +98,8 @@ def _one(place: Path, behind: int) -> list[Row]:
 
 def log_format(sources: Path) -> int:
     """Return the version of the log's format that these sources read and write."""
-    text = (sources / "schemas" / "fairlead_schemas" / "commit.py").read_text()
+    (path,) = (sources / "schemas" / "fairlead_schemas").rglob("commit.py")  # it was moved once
+    text = path.read_text()
     return int(re.findall(r"^VERSION = (\d+)$", text, re.MULTILINE)[0])
 
 

@@ -1,6 +1,7 @@
-"""A page of the documentation, typed into a cluster as it stands: every command prints what the page says.
+"""Replay of a page of the documentation on a real stack: every command prints what the page shows.
 
-Times, durations, sequences and ids of commands differ from run to run and are not compared. Start at `play`.
+A yaml or bash block is the file that the text before it names ("This is `job.yaml`:"). Times, durations, sequences and ids of
+commands differ from run to run and are not compared. Start at `play`.
 """
 
 import contextlib
@@ -8,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,16 +18,19 @@ import pytest
 
 from fairlead.main import main
 
-_BLOCK = re.compile(r"```(yaml|console)\n(.*?)```", re.DOTALL)
-#: What changes nothing is asked again until it says what the page says.
-READS = {"why", "jobs", "events", "queues"}
+_BLOCK = re.compile(r"```(yaml|bash|console)\n(.*?)```", re.DOTALL)
+_FILE = re.compile(r"This is `([\w.-]+)`")
+#: Verbs that change nothing: they are repeated until they print what the page shows.
+READS = {"why", "jobs", "show", "events", "queues", "logs", "nodes", "squeue", "sinfo", "sacct"}
 SETTLE_S = 20.0
-_VARIES = (
+#: Patterns, and the word that is compared instead of what they match.
+type Varies = tuple[tuple[str, str], ...]
+_VARIES: Varies = (
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"\b\d+(?:ms|[dhms])(?: \d+[hms])?\b", "LONG"),
     (r"cmd:[0-9a-z-]+", "cmd"),
     (r"\[\d+\.\d+\]|<- \d+\.\d+", "EVENT"),
-    (r"sequence \d+", "sequence N"),
+    (r"sequence +\d+", "sequence N"),
     (r"(report:[a-z0-9-]+):\d+", r"\1"),
     (r'"gpu_s":\d+', "gpu_s"),
     (r"lost seconds \d+", "lost seconds"),
@@ -33,9 +38,9 @@ _VARIES = (
 )
 
 
-def plain(text: str) -> str:
-    """Without what varies; the width of columns does with it."""
-    for pattern, word in _VARIES:
+def plain(text: str, more: Varies = ()) -> str:
+    """Return the text without the parts that vary; the width of columns varies with them."""
+    for pattern, word in (*more, *_VARIES):
         text = re.sub(pattern, word, text)
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
@@ -46,6 +51,8 @@ class Terminal:
     def __init__(self, folder: Path, setenv: Callable[[str, str], None], *, update: bool) -> None:
         self.folder = folder
         self.update = update
+        #: What varies on this page beyond the usual.
+        self.varies: Varies = ()
         #: Between two changes that are typed.
         self.pause_s = 0.0
         self._setenv = setenv
@@ -53,17 +60,25 @@ class Terminal:
         self.sequences: dict[str, str] = {}
 
     def run(self, line: str) -> str:
-        """What one line prints, remarks included."""
-        words = shlex.split(line)
+        """Return the output of one line, remarks included. A cluster that it starts gets a free port."""
+        words = shlex.split(line, comments=True)
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             self._setenv(name, value)
             return ""
-        assert words[0] == "fairlead", line
-        screen = io.StringIO()
+        if words[0] != "fairlead":
+            return subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+        if words[1] == "up":
+            words += ["--port", "0"]
+        printed = io.BytesIO()
+        screen = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)  # output of jobs is bytes
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
             main(words[1:])
-        return screen.getvalue()
+        return printed.getvalue().decode()
+
+    def agrees(self, found: str, expected: str) -> bool:
+        """Return True if the output is the page's."""
+        return plain(found, self.varies) == plain(expected, self.varies)
 
     def as_of_here(self, line: str) -> str:
         """A line with the sequence that it names as it was here."""
@@ -77,7 +92,7 @@ class Terminal:
             time.sleep(12 if "--dry-run" in words else 3 if reads else self.pause_s)
         deadline = time.monotonic() + SETTLE_S
         found = self.run(line)
-        while reads and not self.update and plain(found) != plain(expected) and time.monotonic() < deadline:
+        while reads and not self.update and not self.agrees(found, expected) and time.monotonic() < deadline:
             time.sleep(0.3)
             found = self.run(line)
         for page, here in zip(
@@ -88,15 +103,17 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def started(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, update: bool) -> Iterator[Terminal]:
-    """A cluster as the page starts it, on free ports."""
+def started(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, update: bool, user: str = "root"
+) -> Iterator[Terminal]:
+    """Start the cluster of the page on free ports, for a user who types; end it afterwards."""
     for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FAIRLEAD_DATA", str(folder / "data"))
-    monkeypatch.setenv("FAIRLEAD_USER", "root")
+    monkeypatch.setenv("FAIRLEAD_USER", user)
     there = Terminal(folder, monkeypatch.setenv, update=update)
     (up,) = re.findall(r"^    (fairlead up .*)$", page.read_text(), re.MULTILINE)
-    assert "url" in there.run(f"{up} --port 0")
+    assert "url" in there.run(up)
     try:
         yield there
     finally:
@@ -113,19 +130,15 @@ def _commands(block: str) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _applied(rest: str) -> str:
-    """The file that the next command reads."""
-    name = re.search(r"apply -f (\S+\.yaml)", rest)
-    return name[1] if name else "queues.yaml"
-
-
 def play(terminal: Terminal, page: Path) -> None:
-    """From the first command to the last; what is yaml is the file that is applied next. With `update` the page is written anew."""
+    """Type the page from the first command to the last. With `update`, write the page with what was printed."""
     written = text = page.read_text()
+    read_to = 0
     for part in _BLOCK.finditer(text):
         kind, block = part.groups()
-        if kind == "yaml":
-            (terminal.folder / _applied(text[part.end() :])).write_text(block)
+        before, read_to = text[read_to : part.start()], part.end()
+        if kind != "console":
+            (terminal.folder / _FILE.findall(before)[-1]).write_text(block)
             continue
         printed = ""
         for line, expected in _commands(block):
@@ -135,7 +148,7 @@ def play(terminal: Terminal, page: Path) -> None:
             found = terminal.typed(here, expected)
             printed += f"$ {here}\n{found}"
             if not terminal.update:
-                assert plain(found) == plain(expected), line
+                assert plain(found, terminal.varies) == plain(expected, terminal.varies), line
         written = written.replace(f"```console\n{block}```", f"```console\n{printed}```", 1)
     if terminal.update:
         page.write_text(written)

@@ -42,7 +42,7 @@ SERVICES = {
 }
 
 #: Conditions that only a person ends.
-DAMAGE: tuple[ConditionCode, ...] = ("log_damaged", "commands_lost")
+DAMAGE: tuple[ConditionCode, ...] = ("log_damaged", "log_format", "commands_lost")
 
 type Say = Callable[[str, str], None]
 

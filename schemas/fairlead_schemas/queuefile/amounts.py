@@ -1,7 +1,7 @@
 """Amounts, prices and durations of a queue file in words: both ways, exactly.
 
 "nvidia.com/gpu: 16" is {"gpu": 16000}, "nvidia.com/gpu:<model>" counts the GPUs of one model, "cpu" and "memory" are in
-Kubernetes' words. Whole files and settings: `parse.py` reads them, `queueprint.py` writes them.
+Kubernetes' words. Whole files and settings: `parse.py` reads them, `settings_format.py` writes them.
 """
 
 import re

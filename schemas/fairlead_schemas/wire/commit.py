@@ -56,6 +56,10 @@ class CommitUndecodable(ValueError):
     """A commit's bytes do not decode: an unknown type or version, or a field out of contract."""
 
 
+class OtherLogFormat(CommitUndecodable):
+    """A commit of a log in another format. Nothing is damaged: the version that wrote the log reads it."""
+
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Commit)
 _envelope_decoder = msgspec.json.Decoder(Envelope)
@@ -67,7 +71,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_commit(payload: bytes) -> Commit:
-    """Decode and check one commit. Raises CommitUndecodable."""
+    """Decode and check one commit. Raises CommitUndecodable, and OtherLogFormat for a log of another format."""
     return _checked(_decoder, payload)
 
 
@@ -82,7 +86,7 @@ def _checked(decoder: msgspec.json.Decoder[Any], payload: bytes) -> Any:
     except msgspec.MsgspecError as error:
         raise CommitUndecodable(f"commit does not decode: {error}") from error
     if commit.v != VERSION:
-        raise CommitUndecodable(
+        raise OtherLogFormat(
             f"the log has format {commit.v}, this version of Fairlead reads format {VERSION} alone: start with an empty data "
             f"directory, or read this log with the version that wrote it"
         )

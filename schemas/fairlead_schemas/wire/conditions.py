@@ -10,13 +10,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-#: Exit code of a service whose log is damaged: only a person can help, so a supervisor does not start it again.
+#: Exit code of a service that cannot read its log: only a person can help, so a supervisor does not start it again.
 EXIT_DAMAGED = 70
 #: Exit code of a service whose commands are lost: start it again after a pause, the loss may have been accepted.
 EXIT_COMMANDS_LOST = 74
 
 type ConditionCode = Literal[
     "log_damaged",
+    "log_format",
     "commands_lost",
     "bus_away",
     "commands_refused",
@@ -72,6 +73,14 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
         (
             Remedy("fairlead audit verify", "names the first bad commit"),
             Remedy("fairlead audit restore SOURCE --data NEW", "makes a new log from an archive or an export"),
+        ),
+    ),
+    "log_format": ConditionKind(
+        "A version of Fairlead with another log format wrote the log. It is not damaged. An export or an archive of it has its "
+        "format, too, and cannot be restored here.",
+        (
+            Remedy("fairlead up --data NEW", "starts an empty cluster with the installed version"),
+            Remedy("pip install WHEEL", "of the version that wrote the log: it reads the log as before"),
         ),
     ),
     "commands_lost": ConditionKind(

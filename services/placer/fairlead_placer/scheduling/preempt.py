@@ -1,10 +1,63 @@
-"""Preemption requests: the queue names the runs that may yield to a job, and the cheapest set of them that makes room is
-asked.
+"""Preemption: runs end before their time, so that a job gets its place or its quota. The queue nominates, the placer selects.
 
-A job that lacks a place gets the nodes of the hole kept for it. A job that lacks its queue's permission (amounts) is
-offered later: the runs that yield then make no hole. A run that was asked to yield still yields if the job that it
-yields to goes away meanwhile: its program may be writing its last checkpoint, and the GPUs count as free on evidence
-only. Emits on a draft.
+PROBLEM. A guarantee, a priority or a time slice has a value only if the runs that are in the way can be ended. That takes
+two kinds of knowledge. The queue knows which job is entitled to what, and what each run would lose; it does not know
+the inside of a node. The placer knows which runs must end so that a job fits; it judges no fairness. Naively, one of them
+decides alone. If the queue ends the cheapest runs, they are scattered over the cluster, and the job fits nowhere although
+they have ended. If the placer ends the runs that make room, their queues may be within their guarantees. If one search
+weighs both, fairness and placement become one problem. Therefore the queue names the runs that may end, each with its
+rule and its loss, and the placer selects among these (ADR 0012).
+
+     queue                                              placer
+     ─────                                              ──────
+     starvation.py: the first jobs that lack a place,
+     or are refused by a limit, usually for a second
+     preemption_candidates.py: runs that may yield,
+     by rule, the cheapest first, at most 256
+       PreemptionRequested(victims, amounts) ─────────> kept until it is answered (apply/jobs.py)
+                                                        `process`, after all offers had their try, the oldest first
+                                                          no amounts: the job lacks a place  -> preemption/: the
+                                                            cheapest set that makes room, and its nodes
+                                                          amounts: the job lacks quota       -> the first victims in
+                                                            the queue's order that hold the amounts
+       the job waits for the runs' ends  <───────────── PreemptionStarted, one for each run that must end
+                                                        ReservationMade: the nodes are kept for the job ("hole")
+       it requests again after 5 s, 10 s … <─────────── or PreemptionDeclined, with reasons counted over nodes
+                                                        agents: notice, grace, KILL
+       JobRequeued of the victims  <─────────────────── RunEnded(preempted)
+                                                        the job's offer is placed on its nodes: JobPlaced
+
+NOMINATED are runs to which a rule applies: idle under a policy that allows it, of lower priority in the same queue, past
+their slice, of a queue over its guarantee, or (if the queue file enables it) of a queue with the larger share. No run is
+nominated within its protection, or if a queue above it would fall below its guarantee.
+
+SELECTED is, for a place, the set that loses the fewest GPU-seconds since the runs' last checkpoints, then has the fewest
+runs, then the smallest domain, then the fullest nodes, then the first names. Rules have equal rank here: a run that may
+yield may be selected alone. Idle runs cost nothing but their number. Runs that are stopping already count as gone, so the
+set may be empty: then nodes are kept and no run ends. Nodes with free room count, too, so part of a gang may need no
+victim. The smallest size of an elastic job is enough. For quota there is nothing to search, as any place will do: victims
+are taken in the queue's order until they hold the amounts, and each that proves unnecessary is spared again, the last
+first.
+
+EXACT. A selected set is minimal: if any one of its runs stayed, the job would not fit, by the same function that places
+jobs (`seat`). It is also the cheapest, if the search ends by itself: branch and bound over the runs of one node
+(`preemption/node_search.py`), over the nodes of a domain (`choose` in `preemption/search.py`), and over runs that span
+several nodes (`VictimSearch`). Lower bounds never exceed the true cost, so no cheaper set is cut off.
+
+HEURISTIC. A search that reaches its limit takes the best set that it has found by then: 2,048 steps for one request of
+one node (enough for 10 runs there), 256 decisions about runs on several nodes (enough for 7), 65,536 steps in all. For a
+job of several kinds of units the dearest runs are spared one after the other: a minimal set, not the cheapest. What the
+victims do next is not weighed: they are requeued and may wait long. Costs are the queue's, of the moment of the request.
+
+BOUNDS. At most 256 victims of a request, and 64 holes at once (`HOLES_MAX`); more are declined and may come again. A
+request is decided as a whole in one commit, or in the next one.
+
+AFTERWARDS. The job has only a reservation, not a placement: the GPUs count as free on evidence, when an agent reports
+them clean. If the job finds another place first, or goes away, the runs yield even so, because a program may be writing
+its last checkpoint. If the job lacked quota, it is offered later and placed like any other: no nodes are kept for it.
+The job that yielded by guarantee or share has no right to an exchange back, so two jobs cannot chase each other.
+
+The events are emitted on a draft. Start at `process`.
 """
 
 from collections.abc import Sequence

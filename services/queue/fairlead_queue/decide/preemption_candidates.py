@@ -1,5 +1,11 @@
-"""Runs that may be asked to yield to a starving job, and the rule for each. The module reads the state; the placer picks
-among the runs.
+"""Nomination of the runs that may end for a starving job, each with its rule and its loss. The placer selects among them.
+
+PROBLEM. A job starves (`starvation.py`) if it has its turn and no place, or if it is the first that a limit refuses. Runs
+of others may have to end for it. Which of them is a question of fairness, and of what each would lose. Which of them
+make room on a node is the placer's question (scheduling/preempt.py there, ADR 0012). The answer here is a list, in the
+order of preference: any part of it may be selected.
+
+RULES. A run is nominated by one of these:
 
     idle             the run is idle under a policy that gives it to any job that waits for its resources
     lower_priority   same queue, lower priority
@@ -7,13 +13,37 @@ among the runs.
     over_guarantee   the run's queue uses more than it is guaranteed, the starving job's is within its own guarantee
     over_share       the run's queue keeps a larger share than the other has even with the job (enabled by `rebalance`)
 
-No run is nominated when that would take any queue above it below a guarantee. No run is nominated before it has lasted
-as long as its queue's protection and its slice require. An idle run belongs to no queue, whatever protects it, and costs
-nothing. After an exchange by the last two rules the job that yielded is entitled to no exchange back: the other is
-within its guarantee, or has no larger share. So two jobs cannot chase each other.
+Rules between two queues compare the two branches below the node where their ways up meet. They are checked run by run,
+with the runs that were chosen before counted as gone: the tenth run of a queue is judged by what nine have left it.
 
-Open offers hold quota, but no place. They never make a queue count as holding more than its guarantee. Offers of the
-starving job's own queue that come after the job are not counted.
+     starving job ──> what it lacks: a place, or an amount under a node of the tree
+                        │
+     running jobs ──> a rule applies? protection and slice over? guarantees kept? ──> choices
+                        │
+                        │  sorted: idle first, then the fewest GPU-seconds lost, then the latest in the order
+                        │  requested before, and declined: largest parts on a node first
+                        v
+                      an amount: the first that hold it
+                      a place:   twice its need, at least 64 of them (VICTIMS_MAX), at most 256 (VICTIMS_LARGE_MAX)
+                        │  too scattered to free a place: node by node, the cheapest node first
+                        │  too small to suffice: the largest first
+                        v
+                      PreemptionRequested(victims)
+
+LIMITS OF WHAT MAY BE TAKEN. No run is nominated when that would take any queue above it below a guarantee. No run is
+nominated before it has lasted as long as its queue's protection and its slice require. An idle run is exempt from both,
+and costs nothing. After an exchange by the last two rules the job that yielded is entitled to no exchange back: the other
+is within its guarantee, or has no larger share. So two jobs cannot chase each other.
+
+OFFERS AND DEPARTURES. Open offers hold quota, but no place. They never make a queue count as holding more than its
+guarantee. Offers of the starving job's own queue that come after the job are not counted. Runs that were asked to end
+count as gone: otherwise two jobs that request one after the other would together take more than each of them may.
+
+HEURISTIC. For a place, more runs are named than are needed, because the placer knows which of them make room. The list
+is still bounded, so a set that would make room may be missing from it: a declined job requests again, with the largest
+runs first. The order by nodes looks at the named runs alone, without what else is free there.
+
+The module reads the state. Start at `CandidateFinder.find`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Requests that other services may make of the telemetry service, verb by verb: JSON in, JSON out, every fault an answer.
 
     sql       SqlRequest         -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}, or as requested
-                                    (schemas' sqlwords.py)
+                                    (schemas' queries/telemetry.py)
     sql_cancel  SqlCancel        -> {"cancelled"}
     job       {"id"}             -> the job's document, from events alone
     tables    -                  -> {"text"}: every table, view and column
