@@ -45,7 +45,7 @@ def read_amounts(reading: ErrorCollector, value: Any, at: str) -> Amounts:
             reading.wrong(path, f"unknown resource; expected one of {known}")
             continue
         parse = {"cpu": parse_cpu, "memory": parse_memory}.get(resource, parse_gpu)
-        amounts[resource] = reading.quantity(parse, quantity, path)
+        amounts[resource] = reading.amount(parse, quantity, path)
     if len(amounts) > RESOURCES_MAX:
         reading.wrong(at, f"expected at most {RESOURCES_MAX} resources, found {len(amounts)}")
     return amounts
