@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead_schemas.jobfile.job_spec import SPEC_BYTES_MAX, canonical, decode_job, job_from
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.policies.launchers import launcher_of
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import TYPE_ERRORS_MAX, InvalidJob
 from fairlead_schemas.wire.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
 from fairlead_schemas.wire.resource_requests import SELECTOR_BYTES_MAX

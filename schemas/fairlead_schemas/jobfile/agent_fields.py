@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fairlead_schemas.jobfile.job_spec import OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, FieldError
 
 VOLUMES_MAX = 32
@@ -131,8 +132,8 @@ def _within(path: str, other: str) -> bool:
     return path == other or path.startswith(other + "/")
 
 
-KEEP_NS_MIN = 60 * quantities.SECOND_NS
-KEEP_NS_MAX = 365 * 86400 * quantities.SECOND_NS
+KEEP_NS_MIN = MINUTE_NS
+KEEP_NS_MAX = 365 * DAY_NS
 #: Of stdout and of stderr, each. The agent ships 1 MiB of a file at a time, so a lower bound could cut what is not shipped yet.
 MAX_MIB_MIN = 1
 MAX_MIB_MAX = 2**20
@@ -150,7 +151,7 @@ class OutputBounds(NamedTuple):
     @property
     def age_s(self) -> float:
         """Seconds since the end of the run for which its output is kept; 0: no bound."""
-        return self.keep_ns / quantities.SECOND_NS
+        return self.keep_ns / SECOND_NS
 
     @property
     def bytes_max(self) -> int:

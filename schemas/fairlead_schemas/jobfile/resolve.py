@@ -7,7 +7,6 @@ A signal may be written as Slurm's users do ("USR1"). An empty `checkpoint: {}` 
 
 import re
 from collections.abc import Callable
-from datetime import datetime
 
 import msgspec
 
@@ -21,6 +20,7 @@ from fairlead_schemas.policies.partitions import NEVER_NS, STOP_AFTER_NS, OnPart
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_job_id, is_queue_path
 from fairlead_schemas.units.image_names import ImageNameError, Registries, parse_image
+from fairlead_schemas.units.timestamps import midnight, parse_rfc3339
 from fairlead_schemas.units.validation import ErrorCollector, InvalidJob, printable
 from fairlead_schemas.wire import resource_requests
 from fairlead_schemas.wire.commands import SubmitJob, digest_of
@@ -52,7 +52,8 @@ def checkpoint_of(words: CheckpointWords | None, total_ns: int, reading: ErrorCo
     return found
 
 
-START_YEAR_MAX = 2200  # in nanoseconds, later times leave 64 bits
+#: In nanoseconds, times from 2262 on do not fit 64 bits.
+START_NS_MIN, START_NS_MAX = midnight("1971-01-01"), midnight("2201-01-01")
 
 #: Characters of a wrong name that an error repeats.
 NAME_SHOWN_MAX = 80
@@ -284,11 +285,11 @@ def _moment(field: str, text: str, reading: ErrorCollector) -> int:
     if not text:
         return 0
     try:
-        moment = datetime.fromisoformat(text)
+        moment_ns = parse_rfc3339(text)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or not 1971 <= moment.year <= START_YEAR_MAX:
+        moment_ns = 0
+    if not START_NS_MIN <= moment_ns < START_NS_MAX:
         expected = 'expected an RFC 3339 time with zone such as "2027-01-31T10:00:00+01:00"'
         reading.wrong(field, f'{expected}, found "{text[:40]}"')
         return 0
-    return int(moment.timestamp()) * quantities.SECOND_NS + moment.microsecond * 1000
+    return moment_ns

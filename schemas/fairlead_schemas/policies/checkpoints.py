@@ -6,12 +6,13 @@ report (reports.CheckpointSeen) and then an event (events.CheckpointSaved).
 
 import msgspec
 
+from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.units.validation import FieldError
 
 #: Signals that may notify a program. Their numbers depend on the node.
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
 #: A job that waits for the GPUs waits for the notice, too.
-NOTICE_NS_MAX = 3_600 * 1_000_000_000
+NOTICE_NS_MAX = HOUR_NS
 #: For all words of the command together: the log and every order carry them.
 COMMAND_CHARS_MAX = 1024
 #: What a job says with its word: "step=1200".

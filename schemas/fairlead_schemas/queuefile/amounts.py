@@ -11,7 +11,6 @@ from fairlead_schemas.queuefile.settings import ANY_USER, GPU_CLASS_PREFIX, GPU_
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.quantities import (
     MILLI,
-    SECOND_NS,
     QuantityError,
     format_memory,
     format_milli,
@@ -19,6 +18,7 @@ from fairlead_schemas.units.quantities import (
     parse_gpu,
     parse_memory,
 )
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, shown
 
 #: Numbers may stand as such; YAML keeps "0.5" as text, so that it is read exactly.
@@ -32,7 +32,7 @@ USERS_MAX = 1000
 
 _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 _THOUSANDTHS = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?\Z", re.ASCII)
-_UNITS = (("d", 86400 * SECOND_NS), ("h", 3600 * SECOND_NS), ("m", 60 * SECOND_NS), ("s", SECOND_NS), ("ms", 1_000_000))
+_UNITS = (("d", DAY_NS), ("h", HOUR_NS), ("m", MINUTE_NS), ("s", SECOND_NS), ("ms", MILLISECOND_NS))
 
 
 def read_amounts(reading: ErrorCollector, value: Any, at: str) -> Amounts:
@@ -149,7 +149,7 @@ def gpu_hours_word(gpu_milli_s: int) -> int | float:
 
 
 def duration_word(ns: int) -> str:
-    """A duration, exact to the millisecond: `duration_word(5_400 * 10**9) == "1h 30m"`."""
+    """A duration, exact to the millisecond: `duration_word(5_400 * SECOND_NS) == "1h 30m"`."""
     parts: list[str] = []
     for unit, size in _UNITS:
         if ns >= size:

@@ -47,7 +47,8 @@ from fairlead_schemas.queuefile.settings import (
     Sharing,
 )
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_token
-from fairlead_schemas.units.quantities import SECOND_NS, QuantityError, parse_duration
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.units.validation import ErrorCollector, joined, shown
 
 _LESS = "to let others go first, give it a lower priority"
@@ -204,7 +205,7 @@ def _preemption_words(settings: Preemption) -> dict[str, Any]:
 PRICES_MAX = 100
 NAMES_MAX = 1000
 #: Default that `half_life_ns` 0 means.
-HALF_LIFE_NS = 7 * 86400 * SECOND_NS
+HALF_LIFE_NS = 7 * DAY_NS
 _PERCENT_MAX = 100
 
 

@@ -6,10 +6,11 @@ CPU is milli-CPU, GPU milli-GPU, memory MiB, time nanoseconds. Words follow Kube
 
 import re
 
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+
 MILLI = 1000
-SECOND_NS = 1_000_000_000
 #: A hundred years, an exbibyte, a million GPUs: more is a slip of the pen, and would not fit the log's 64-bit integers.
-DURATION_NS_MAX = 100 * 366 * 86400 * SECOND_NS
+DURATION_NS_MAX = 100 * 366 * DAY_NS
 MEMORY_MIB_MAX = 2**40
 GPUS_MAX = 999_999
 
@@ -33,10 +34,10 @@ _DURATION_PART = re.compile(r"(\d{1,12})(ms|s|m|h|d|w|\Z)\s*", re.ASCII)
 _DURATION_NS = {
     "ms": SECOND_NS // 1000,
     "s": SECOND_NS,
-    "m": 60 * SECOND_NS,
-    "h": 3600 * SECOND_NS,
-    "d": 86400 * SECOND_NS,
-    "w": 7 * 86400 * SECOND_NS,
+    "m": MINUTE_NS,
+    "h": HOUR_NS,
+    "d": DAY_NS,
+    "w": 7 * DAY_NS,
     "": SECOND_NS,
 }
 _CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,3}):(\d{2})(?::(\d{2}))?\Z", re.ASCII)
@@ -113,7 +114,7 @@ def format_milli(milli: int) -> str:
 
 
 def format_duration(ns: int) -> str:
-    """Two largest units: `format_duration(5_400 * 10**9) == "1h 30m"`."""
+    """Two largest units: `format_duration(5_400 * SECOND_NS) == "1h 30m"`."""
     seconds = ns // SECOND_NS
     if seconds < 1:
         return f"{ns // (SECOND_NS // 1000)}ms"
