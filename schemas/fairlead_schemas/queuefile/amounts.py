@@ -17,6 +17,7 @@ from fairlead_schemas.units.quantities import (
     parse_cpu,
     parse_gpu,
     parse_memory,
+    thousandths,
 )
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, shown
@@ -127,20 +128,20 @@ def parse_price(text: str) -> int:
     match = _THOUSANDTHS.match(text.strip())
     if match is None:
         raise QuantityError(f'expected a number from 0 on with at most three decimals such as 2.5, found "{text}"')
-    return int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
+    return thousandths(match[1], match[2])
 
 
 def parse_gpu_hours(text: str) -> int:
     """milli-GPU-seconds of "1000" GPU-hours. Raises QuantityError."""
-    thousandths = parse_price(text)
-    if not thousandths:
+    price = parse_price(text)
+    if not price:
         raise QuantityError(f'expected more than 0 GPU-hours, found "{text}"')
-    return thousandths * (GPU_HOUR_MILLI_S // MILLI)
+    return price * (GPU_HOUR_MILLI_S // MILLI)
 
 
-def thousandths_word(thousandths: int) -> int | float:
+def thousandths_word(amount: int) -> int | float:
     """The inverse of `parse_price`."""
-    return thousandths // MILLI if thousandths % MILLI == 0 else thousandths / MILLI
+    return amount // MILLI if amount % MILLI == 0 else amount / MILLI
 
 
 def gpu_hours_word(gpu_milli_s: int) -> int | float:

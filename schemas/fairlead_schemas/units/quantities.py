@@ -47,6 +47,11 @@ class QuantityError(ValueError):
     """A quantity could not be read; the message says what was expected and what was found."""
 
 
+def thousandths(whole: str, decimals: str | None) -> int:
+    """`thousandths("1", "5") == 1500`; at most three decimals."""
+    return int(whole) * MILLI + int((decimals or "0").ljust(3, "0"))
+
+
 def parse_cpu(text: str | int) -> int:
     """Milli-CPU from "32", "0.5" or "500m"."""
     match = _CPU.match(str(text).strip())
@@ -54,7 +59,7 @@ def parse_cpu(text: str | int) -> int:
         raise QuantityError(f'expected a CPU quantity such as "8", "0.5" or "500m", found "{text}"')
     if match[3]:
         return int(match[1])
-    return int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
+    return thousandths(match[1], match[2])
 
 
 def parse_gpu(text: str | int) -> int:
@@ -72,8 +77,8 @@ def parse_memory(text: str | int) -> int:
     match = _MEMORY.match(str(text).strip())
     if match is None or (match[2] and not match[3]):
         raise QuantityError(f'expected a memory quantity such as "64Gi" or "512Mi", found "{text}"')
-    thousandths = int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
-    mib = -(-thousandths * _MEMORY_BYTES[match[3] or ""] // (MILLI * 2**20))
+    amount = thousandths(match[1], match[2])
+    mib = -(-amount * _MEMORY_BYTES[match[3] or ""] // (MILLI * 2**20))
     if mib > MEMORY_MIB_MAX:
         raise QuantityError(f'expected at most 1024Pi of memory, found "{text}"')
     return mib
