@@ -11,9 +11,10 @@ HOME = ROOT / "schemas" / "fairlead_schemas" / "units" / "timestamps.py"
 SOURCES = ("bench", "bus", "cli", "replay", "schemas", "services")
 
 _CONSTANTS = "import SECOND_NS, MINUTE_NS, HOUR_NS or DAY_NS from fairlead_schemas.units.timestamps"
+_DEFINITION = r"^_?(?:MILLISECOND|SECOND|MINUTE|HOUR|DAY|WEEK)_NS\b[^=\n]*=(?!=)"
 #: {pattern: the replacement}
 BETTER = {
-    r"^_?(?:MILLISECOND|SECOND|MINUTE|HOUR|DAY|WEEK)_NS\b[^=\n]*=(?!=)": _CONSTANTS,
+    _DEFINITION: _CONSTANTS,
     r"(?<![\w.])1_?000_?000_?000(?!\w)": _CONSTANTS,
     r"[/*] 10 ?\*\* ?9\b": _CONSTANTS,
     r"\bfromisoformat\(": "use parse_rfc3339 or midnight of fairlead_schemas.units.timestamps",
@@ -37,6 +38,16 @@ def test_time_is_converted_in_one_module() -> None:
         for path in sorted((ROOT / folder).rglob("*.py"))
         if path != HOME
         for line, better in own_time(path.read_text())
+    ]
+    assert found == [], "\n".join(found)
+
+
+def test_tests_import_the_constants_too() -> None:
+    """Tests write other times as they like, so that a wrong constant fails in one of them."""
+    found = [
+        f"{path.relative_to(ROOT)}: {_CONSTANTS}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if re.search(_DEFINITION, path.read_text(), re.MULTILINE)
     ]
     assert found == [], "\n".join(found)
 

@@ -213,7 +213,7 @@ def shown(value: Any) -> str:
 
 
 def _full_text(value: Any) -> str:
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if isinstance(value, str) or type(value) in (int, float):  # a bool is encoded as JSON
         return str(value)
     try:
         return msgspec.json.encode(value, enc_hook=str).decode()
@@ -311,7 +311,7 @@ class ErrorCollector:
 
     def amount(self, parse: Callable[[str], int], value: Any, at: str, otherwise: int = 0) -> int:
         """Return a quantity in integers, read by a parser such as those of `quantities`; `otherwise` if it is unreadable."""
-        text = _full_text(value)
+        text = value if isinstance(value, str) else _full_text(value)
         try:
             return _remembered(parse, text) if len(text) <= REMEMBERED_CHARS_MAX else parse(text)
         except QuantityError as error:
