@@ -11,6 +11,7 @@ from fairlead_bus.core import Core, Decision, Input
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_schemas.jobfile import job_spec, resolve
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.events import JobPlaced, JobSucceeded
@@ -19,7 +20,7 @@ from fairlead_schemas.wire.resources import Gpu, Inventory
 
 NODES, GPUS, BATCH = 500, 8, 400
 NODES_TAKEN = 50
-NOW_NS = 1_700_000_000_000_000_000
+NOW_NS = 1_700_000_000 * SECOND_NS
 
 
 class Pair:

@@ -13,12 +13,12 @@ import tracemalloc
 from collections.abc import Callable
 
 from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, decode_samples, encode_samples
 from fairlead_telemetry.idle.questions import ActivityQuestion
 from fairlead_telemetry.idle.state import RunDevices
 from fairlead_telemetry.idle.watch import ActivityWatch
 
-SECOND_NS = 1_000_000_000
 POLICY = IdlePolicy(
     rule="utilization",
     action="stop",

@@ -23,7 +23,7 @@ import msgspec
 
 from fairlead_replay.virtual.telemetry import VirtualTelemetry
 from fairlead_schemas.policies.idle import IdlePolicy
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies
 from fairlead_schemas.wire.resources import Request
@@ -131,8 +131,6 @@ class ProfilePlayer:
         return round(value * self.rng.uniform(1 - JITTER, 1 + JITTER))
 
 
-MINUTE_NS, HOUR_NS = 60 * SECOND_NS, 3600 * SECOND_NS
-DAY_NS = 24 * HOUR_NS
 SAMPLE_NS = 10 * SECOND_NS
 EPOCH_NS = 1_735_689_600 * SECOND_NS
 #: Times of day, from its start, at which a job waits for any free capacity.

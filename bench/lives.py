@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.nats.adapter import NatsBus
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.events import (
@@ -129,7 +130,7 @@ class LogMaker:
                 writer=writer,
                 n=head.n + 1,
                 basis=self.sequence - 1,
-                at_ns=1_700_000_000_000_000_000 + self.sequence,
+                at_ns=1_700_000_000 * SECOND_NS + self.sequence,
                 cursors={},
                 prev=head.hash,
                 events=events,  # type: ignore[arg-type] -- steps hold one writer's types

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from bench.table import Row, percentile
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_envelope, encode_commit
 from fairlead_schemas.wire.resources import Request
@@ -30,7 +31,7 @@ DAY_S = 86_400
 HOUR_S = 3_600
 GPUS = 8  # of a node
 USERS = 20
-START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
+START_NS = 1_767_225_600 * SECOND_NS  # 2026-01-01T00:00:00Z
 ASKED = 11  # times
 GOAL_MS = 50
 
@@ -41,7 +42,7 @@ SELECT make_timestamp(at_ns // 1000) AS time, '' AS parent, 'n' || node AS node,
   'GPU-' || node || '-' || gpu AS uuid, CASE WHEN node = 0 THEN '1' ELSE (node * 100 + second // {HOUR_S})::VARCHAR END || '.1' AS run,
   (50 + 45 * sin(second / 700 + gpu))::INTEGER AS utilization_pct, (20000 + (second * (gpu + 7)) % 60000)::BIGINT AS memory_used_mib,
   (300000 + (second * 37) % 300000)::BIGINT AS power_mw, (50 + second % 20)::INTEGER AS temperature_c, 1800 AS sm_clock_mhz, true AS simulated
-FROM (SELECT second, node, gpu, {START_NS} + second * 1000000000 AS at_ns
+FROM (SELECT second, node, gpu, {START_NS} + second * {SECOND_NS} AS at_ns
   FROM range(?, ?) s(second), range(?) m(node), range({GPUS}) g(gpu))"""
 
 _EFFICIENCY = "SELECT job, utilization_pct, power_mw FROM job_efficiency ORDER BY job"
@@ -79,9 +80,9 @@ def _fill(warehouse: Warehouse, nodes: int, seconds: int) -> None:
     warehouse.store(commits, {}, "bench", SampleIntake([], [], {}))
     for first in range(0, seconds, HOUR_S):
         warehouse.rows(_HOUR, [first, min(first + HOUR_S, seconds), nodes])
-    minute = START_NS // (60 * 10**9)
+    minute = START_NS // MINUTE_NS
     warehouse.rows("INSERT INTO rolled.stale_minutes FROM range(?, ?)", [minute, minute + -(-seconds // 60)])
-    warehouse.roll_up(START_NS + 2 * DAY_S * 10**9)
+    warehouse.roll_up(START_NS + 2 * DAY_S * SECOND_NS)
 
 
 def _commits(nodes: int, seconds: int) -> Iterator[CommitBytes]:

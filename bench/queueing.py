@@ -20,6 +20,7 @@ from bench import ordering, table
 from fairlead_bus.core import Input
 from fairlead_queue.core import QueueCore
 from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
@@ -27,7 +28,7 @@ from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 FANOUT = (5, 5, 5, 8)
 NODES, GPUS_PER_NODE = 1750, 8
-NOW_NS = 1_700_000_000_000_000_000
+NOW_NS = 1_700_000_000 * SECOND_NS
 OFFERS_GOAL, GROWTH_GOAL, BYTES_GOAL = 20_000, 2.0, 1536
 WAITING = (1_000, 10_000, 100_000)
 OFFERS, EVENTS = 20_000, 300

@@ -16,6 +16,7 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import Desired, RunOrder, encode_desired
 from fairlead_schemas.wire.reports import (
@@ -78,7 +79,7 @@ class LoneNode:
         spec = msgspec.Raw(json.dumps({"command": argv, "image": image}).encode())
         for job in jobs:
             self._wanted[job] = RunOrder(
-                job=job, attempt=1, rank=0, epoch=1, spec=spec, memory_mib=32, cpu_milli=100, grace_ns=10**9
+                job=job, attempt=1, rank=0, epoch=1, spec=spec, memory_mib=32, cpu_milli=100, grace_ns=SECOND_NS
             )
         at = time.perf_counter()
         await self._write()

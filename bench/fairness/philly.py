@@ -10,13 +10,13 @@ from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import Setting, TraceJob, machines
 from fairlead_replay.virtual.play import play
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, QueueEntry, QueueSettings
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 
 #: Clusters of so many nodes of 8 GPUs.
 NODES = (64, 48)
 GPUS = 8
 #: What every start costs; a preempted job continues from there.
-RESTART_NS = 60 * SECOND_NS
+RESTART_NS = MINUTE_NS
 #: Jobs whose work is less are left out of one column: a second of waiting is nothing to anybody else.
 LONG_NS = 600 * SECOND_NS
 

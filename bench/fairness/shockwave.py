@@ -9,7 +9,7 @@ from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import Setting, TraceJob, machines
 from fairlead_replay.virtual.play import play
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 
 NODES, GPUS = 4, 8
 #: The aim for the sequencer that is made for it.
@@ -50,7 +50,7 @@ HEAD = ("order", "makespan", "mean JCT", "worst FTF", "jobs above 1", "GPUs in u
 def setting(variant: Variant, jobs: Sequence[TraceJob]) -> Setting:
     """The cluster of a row. Runs are safe for their slice and no longer; past use counts half after an hour."""
     settings = QueueSettings(preemption=Preemption(protect_ns=0))
-    pool = PoolSettings(sequencer=variant.sequencer, half_life_ns=3600 * SECOND_NS)
+    pool = PoolSettings(sequencer=variant.sequencer, half_life_ns=HOUR_NS)
     return Setting(
         nodes=machines(NODES, GPUS),
         queues=tuple(QueueEntry(path=queue, settings=settings) for queue in sorted({job.queue for job in jobs})),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead_replay.virtual.load import TraceJob, request_of
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "traces"
 #: Microsoft's virtual clusters, each a queue of that name.

@@ -8,12 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from fairlead_placer.core import PlacerCore
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, NodeTopology, NumaNode, PcieLevel, Request
 
 GPUS, RACK, RACKS = 8, 16, 8
-NOW_NS = 1_700_000_000_000_000_000
+NOW_NS = 1_700_000_000 * SECOND_NS
 SPEC = msgspec.Raw(b"{}")
 MODELS = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB")
 

@@ -17,7 +17,8 @@ import duckdb
 import numpy as np
 
 from bench.telemetry.model import METRICS, SECONDS, gpu_day
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_schemas.units.timestamps import DAY_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.warehouse.warehouse import FILE, Warehouse
 
 START_NS = 20_777 * DAY_NS

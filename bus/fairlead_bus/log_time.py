@@ -22,13 +22,14 @@ import msgspec
 
 from fairlead_bus.port import Bus, Message, Unavailable
 from fairlead_bus.settings import seconds
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import decode_heartbeat
 
 #: Log time gains or loses at most one part in so many: an hour is crept to within 100 hours.
 CREEP = 100
 #: A difference between wall clock and boot's clock that changes by more than this is a step, and is recorded.
-STEP_NS = 5_000_000_000
+STEP_NS = 5 * SECOND_NS
 #: Maximum number of steps kept until they are taken. Beyond it, the newest ones are summed up.
 STEPS_MAX = 16
 
@@ -118,7 +119,7 @@ class SteadyClock:
 
 
 #: FAIRLEAD_CLOCK_SKEW_S, unless set: how far a clock may be from another.
-SKEW_NS = 5_000_000_000
+SKEW_NS = 5 * SECOND_NS
 #: The time for which nodes are listened to: agents beat every 2 s. Less than a lease lasts.
 LISTEN_S = 2.5
 

@@ -270,7 +270,7 @@ class IdleScene:
 
     def _tell(self, job: Job) -> None:
         assert job.idle is not None
-        told = columns.standing(job.idle, columns.now())
+        told = columns.standing(job.idle, time.time_ns())
         self._say("idle", f"job {job.id} {job.name}: {told} ({job.idle.words})")
 
     def _why(self, part: StoryPart) -> str:

@@ -11,13 +11,14 @@ docs/reference/usage.md says the rules that both follow.
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from fairlead_schemas.units.timestamps import HOUR_NS, calendar_period, midnight, utc_day
+
 #: milli-GPU times ns of one GPU-hour.
-_GPU_HOUR = 1000 * 3600 * 1_000_000_000
+_GPU_HOUR = 1000 * HOUR_NS
 #: Maximum number of differences that are reported.
 TOLD_MAX = 20
 
@@ -197,10 +198,7 @@ SAID = ("runs", "charged", "held", "weighted", "per_gpu_hour", "currency", "amou
 
 def bill(book: Book, month: str, by: str, prices: str) -> dict[Key, dict[str, Any]]:
     """The lines of a month's ("2026-11") statement. `prices` is the text of a price table, "" for none."""
-    year, number = map(int, month.split("-"))
-    first = datetime(year, number, 1, tzinfo=UTC)
-    next_ = datetime(year + (number == 12), number % 12 + 1, 1, tzinfo=UTC)
-    begin, end = (int(moment.timestamp()) * 10**9 for moment in (first, next_))
+    begin, end = calendar_period("month", midnight(f"{month}-01"))
     table = list(csv.DictReader(line for line in prices.splitlines() if line.strip() and not line.startswith("#")))
     lines: dict[Key, dict[str, Any]] = {}
     runs: dict[Key, set[str]] = {}
@@ -231,16 +229,12 @@ def _priced(
     rows: Sequence[Mapping[str, str]], begin: int, end: int
 ) -> Iterable[tuple[int, int, Mapping[str, str] | None]]:
     """The month from price to price; before the first one there is none."""
-    starts = sorted((_midnight(row["valid_from"]), at) for at, row in enumerate(rows))
+    starts = sorted((midnight(row["valid_from"]), at) for at, row in enumerate(rows))
     edges: list[tuple[int, Mapping[str, str] | None]] = [(0, None), *((since, rows[at]) for since, at in starts)]
     for at, (since, row) in enumerate(edges):
         until = edges[at + 1][0] if at + 1 < len(edges) else end
         if max(since, begin) < min(until, end):
             yield max(since, begin), min(until, end), row
-
-
-def _midnight(day: str) -> int:
-    return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 10**9
 
 
 def _overlap(begin: int, end: int, since: int, until: int) -> int:
@@ -285,4 +279,4 @@ def differences(statement: Json, book: Book, prices: str) -> list[str]:
 
 def _named(key: Key) -> str:
     name, model, since = key
-    return f"{name or '-'}, {model or 'no model'}, from {datetime.fromtimestamp(since // 10**9, UTC):%Y-%m-%d}"
+    return f"{name or '-'}, {model or 'no model'}, from {utc_day(since)}"

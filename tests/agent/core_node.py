@@ -2,9 +2,9 @@
 
 from fairlead_agent.core.ledger import Ledger, Opened, Record
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_stop import SECOND_NS
 from fairlead_agent.core.runs import Found, RunKey
 from fairlead_agent.core.steps import StartRun, Step
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import Desired, RunOrder
 from fairlead_schemas.wire.reports import ReportAck
 from fairlead_schemas.wire.resources import Inventory

@@ -11,7 +11,7 @@ from fairlead_agent.launch.plan import NodePlace, Unlaunchable, plan, read_progr
 from fairlead_agent.runtimes.run_directory import RunDirectories, cut_head
 from fairlead_agent.shell.output import read_piece
 from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds
-from fairlead_schemas.units.quantities import SECOND_NS as S
+from fairlead_schemas.units.timestamps import SECOND_NS as S
 from fairlead_schemas.wire.desired import RunOrder
 
 HOUR = 3600

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from fairlead_agent.core.ledger import Ledger, Opened
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_stop import KILL_AGAIN_NS, SECOND_NS, SHARE_GRACE_NS, START_NS
+from fairlead_agent.core.run_stop import KILL_AGAIN_NS, SHARE_GRACE_NS, START_NS
 from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.core.steps import KillRun, StartRun, Step, TerminateRun
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import Desired, RunOrder
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
 from fairlead_schemas.wire.resources import Inventory

@@ -3,10 +3,10 @@
 import pytest
 
 from fairlead_agent.core.ledger import Ledger
-from fairlead_agent.core.run_stop import SECOND_NS
 from fairlead_agent.core.runs import Exit, Found
 from fairlead_agent.core.steps import NoticeRun, TerminateRun
 from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.core_node import KEY, Node

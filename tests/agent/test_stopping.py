@@ -3,10 +3,11 @@
 import pytest
 
 from fairlead_agent.core.checkpoint_reports import MARK_EVERY_NS
-from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS
 from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey
 from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
 from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen
 from tests.agent.core_node import FENCE, KEY, Node

@@ -11,11 +11,11 @@ from fairlead_agent.core.divergence import DOUBT_NS, DOUBTS_MAX
 from fairlead_agent.core.ledger import Condemned, Confirmed, Ledger, Opened, Record, Reported, Took
 from fairlead_agent.core.outbox import Outbox
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_stop import SECOND_NS
 from fairlead_agent.core.steps import GiveUp, Step
 from fairlead_agent.files.journal import Journal, JournalDamaged
 from fairlead_agent.settings import Settings
 from fairlead_bus.memory import MemoryHub
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, ReportAck, StartSeen
 from fairlead_schemas.wire.resources import Inventory
 from tests.agent.placer_script import PlacerScript, order

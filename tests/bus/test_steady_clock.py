@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_bus.log_time import CREEP, STEP_NS, STEPS_MAX, ClockStep, SteadyClock, boottime_ns
+from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 
-SECOND_NS = 1_000_000_000
-HOUR_NS = 3600 * SECOND_NS
 EPOCH_NS = 1_735_689_600 * SECOND_NS
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from fairlead.render import columns
 from fairlead_schemas.http.api import IdleStatus
+from fairlead_schemas.units.timestamps import parse_rfc3339
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document, page, problem
 
@@ -82,7 +83,9 @@ def idle_document(**changes: Any) -> dict[str, Any]:
 )
 def test_the_countdown_in_words(changes: dict[str, Any], told: str) -> None:
     """Since when, and what follows; a clock that is behind the log's counts from 0."""
-    assert columns.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), NOW) == told
+    assert (
+        columns.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), parse_rfc3339(NOW.isoformat())) == told
+    )
 
 
 def test_jobs_and_show_have_the_countdown(gateway: GatewayStub, run: Run) -> None:

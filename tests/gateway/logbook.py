@@ -6,11 +6,11 @@ import msgspec
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.queuefile.settings import QueueSettings
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
-SECOND_NS = 1_000_000_000
 START_NS = 1_767_225_600 * SECOND_NS  # 2026-01-01T00:00:00Z
 
 

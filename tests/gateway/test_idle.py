@@ -15,10 +15,10 @@ from fairlead_gateway.views.idle_documents import idle_document
 from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from tests.gateway.logbook import (
-    SECOND_NS,
     START_NS,
     Logbook,
     ended,
@@ -32,7 +32,6 @@ from tests.gateway.logbook import (
 )
 from tests.gateway.world import World, gpus
 
-MINUTE_NS = 60 * SECOND_NS
 EVIDENCE = (
     IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),
     IdleEvidence(signal="network", highest=811, mean=90, threshold=10_240, samples=1200),

@@ -1,10 +1,8 @@
 """What people ask of nodes over HTTP: taints, quarantine, sick GPUs, windows, rollouts, the breaker."""
 
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.timestamps import HOUR_NS, rfc3339
 from tests.gateway.world import World, gpus, until
-
-HOUR_NS = 3600 * 10**9
 
 
 async def ask(world: World, path: str, wish: dict | None = None, status: int = 200) -> dict:

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import pytest
-
 from fairlead_gateway.routes.documents import job_document, node_document
-from fairlead_gateway.views.queue_documents import period_end, pool_document, queue_document, queue_documents
+from fairlead_gateway.views.queue_documents import pool_document, queue_document, queue_documents
 from fairlead_schemas.http import api
 from fairlead_schemas.queuefile.settings import Budget, PoolSettings, QueueSettings
+from fairlead_schemas.units.timestamps import DAY_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import NOT_MOVING
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import (
-    SECOND_NS,
     START_NS,
     Logbook,
     configured,
@@ -29,7 +27,6 @@ from tests.gateway.logbook import (
 )
 
 A100 = "NVIDIA-A100-SXM4-80GB"
-DAY_NS = 86400 * SECOND_NS
 
 
 def queue(book: Logbook, path: str) -> api.Queue:
@@ -196,18 +193,6 @@ def test_a_budget_is_known_as_far_as_it_was_told() -> None:
     book.write(quota(1))
     told = queue(book, "team").budget
     assert told is not None and (told.percent_reached, told.spent_gpu_hours) == (0, None)
-
-
-@pytest.mark.parametrize(("period", "days"), [("day", 1), ("week", 7), ("month", 31), ("year", 365)])
-def test_periods_end_by_the_calendar(period: str, days: int) -> None:
-    """From the first of January 2026, UTC."""
-    assert period_end(START_NS, period) == START_NS + days * DAY_NS
-
-
-def test_a_month_ends_in_december_too() -> None:
-    """The year turns with it."""
-    december = START_NS - 31 * DAY_NS
-    assert period_end(december, "month") == START_NS
 
 
 def run(book: Logbook, seconds: int, attempt: int = 1, **how: Any) -> None:

@@ -5,19 +5,9 @@ import pytest
 from fairlead_gateway.routes.documents import job_document
 from fairlead_schemas.http import api
 from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
-from tests.gateway.logbook import (
-    SECOND_NS,
-    Logbook,
-    ended,
-    joined,
-    offered,
-    placed,
-    preempting,
-    requeued,
-    started,
-    submitted,
-)
+from tests.gateway.logbook import Logbook, ended, joined, offered, placed, preempting, requeued, started, submitted
 
 
 def yielded_after(*, saves: bool) -> api.Job:

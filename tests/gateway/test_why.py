@@ -7,11 +7,11 @@ from fairlead_gateway.why.nodes import node_refusals, over_nodes
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.explain.reasons import CAUSES
 from fairlead_schemas.policies.partitions import OnPartition
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resource_requests import needs
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import (
-    SECOND_NS,
     START_NS,
     Logbook,
     ended,

@@ -7,9 +7,9 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.reason import reason_of, request_class
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from tests.gateway.logbook import (
-    SECOND_NS,
     START_NS,
     Logbook,
     configured,

@@ -3,44 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_queue.fairness.budgets import UNIT, period_of
+from fairlead_queue.fairness.budgets import UNIT
 from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.units.timestamps import calendar_period
 from fairlead_schemas.wire import events as ev
 from tests.queue.spending import HOUR, at, budget, marks, use, world_at
 from tests.queue.world import SECOND, World, kinds
-
-# ---------------------------------------------------------------------------------------- periods
-
-
-@pytest.mark.parametrize(
-    ("period", "moment", "begin", "end"),
-    [
-        ("day", (2024, 2, 29, 23, 59), (2024, 2, 29), (2024, 3, 1)),
-        ("week", (2024, 12, 31, 5), (2024, 12, 30), (2025, 1, 6)),
-        ("week", (2024, 12, 30), (2024, 12, 30), (2025, 1, 6)),
-        ("month", (2024, 2, 1), (2024, 2, 1), (2024, 3, 1)),
-        ("month", (2023, 2, 28, 23), (2023, 2, 1), (2023, 3, 1)),
-        ("month", (2025, 12, 31), (2025, 12, 1), (2026, 1, 1)),
-        ("year", (2024, 12, 31, 23), (2024, 1, 1), (2025, 1, 1)),
-    ],
-)
-def test_periods_are_those_of_the_calendar_in_utc(period: Any, moment: Any, begin: Any, end: Any) -> None:
-    """Weeks begin on Monday; leap years have their day."""
-    assert period_of(period, at(*moment)) == (at(*begin), at(*end))
-
-
-@given(period=st.sampled_from(["day", "week", "month", "year"]), seconds=st.integers(0, 4 * 10**9))
-def test_periods_follow_each_other_without_a_gap(period: Any, seconds: int) -> None:
-    """Every moment is in exactly one."""
-    begin, end = period_of(period, seconds * SECOND)
-    assert begin <= seconds * SECOND < end
-    assert period_of(period, end)[0] == end
-    assert period_of(period, begin - 1)[1] == begin
-
 
 # ---------------------------------------------------------------------------------------- exactness
 
@@ -86,7 +57,7 @@ def test_what_was_used_is_exact_whatever_came_when(steps: list[tuple[str, int, s
             spans.append((*live.pop(job), world.now))
             world.end(job)
     spans += [(path, weight, begin, world.now) for path, weight, begin in live.values()]
-    begin_ns, _ = period_of(period, world.now)
+    begin_ns, _ = calendar_period(period, world.now)
     for path, account in world.state.accounts.items():
         expected = sum(
             weight * max(0, end - max(begin, begin_ns))
@@ -195,6 +166,6 @@ def test_the_oracle_of_periods_agrees_with_the_calendar() -> None:
     """Four years of days, one by one."""
     day = datetime(2023, 12, 31, tzinfo=UTC)
     for _ in range(4 * 366):
-        begin, end = period_of("day", int(day.timestamp()) * SECOND + 5)
+        begin, end = calendar_period("day", int(day.timestamp()) * SECOND + 5)
         assert (begin, end) == (int(day.timestamp()) * SECOND, int((day + timedelta(days=1)).timestamp()) * SECOND)
         day += timedelta(days=1)

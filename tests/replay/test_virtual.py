@@ -14,7 +14,7 @@ from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, machines, request_of
 from fairlead_replay.virtual.play import TracePlayer, TraceStalled, play
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 
 def setting(sequencer: str = "drf", *, nodes: int = 1, gpus: int = 4, **more: Any) -> Setting:

@@ -15,9 +15,9 @@ from fairlead_schemas.policies.idle import (
     threshold_word,
 )
 from fairlead_schemas.policies.idle_file import InvalidPolicies, is_scope, policy_words, read_policies, read_policy_file
-from fairlead_schemas.units.quantities import SECOND_NS, QuantityError
+from fairlead_schemas.units.quantities import QuantityError
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 
-MINUTE_NS = 60 * SECOND_NS
 FULL: dict[str, Any] = {
     "rule": "utilization",
     "action": "shrink",

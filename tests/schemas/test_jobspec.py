@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fairlead_schemas.jobfile.job_spec import SPEC_BYTES_MAX, canonical, decode_job, job_from
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.policies.launchers import launcher_of
-from fairlead_schemas.units.quantities import SECOND_NS
-from fairlead_schemas.units.validation import InvalidJob
+from fairlead_schemas.units.timestamps import SECOND_NS
+from fairlead_schemas.units.validation import TYPE_ERRORS_MAX, InvalidJob
 from fairlead_schemas.wire.commands import ID_CHARS_MAX, MESSAGE_BYTES_MAX, USER_CHARS_MAX, SubmitJob, encode_commands
 from fairlead_schemas.wire.resource_requests import SELECTOR_BYTES_MAX
 from fairlead_schemas.wire.resources import Request
@@ -277,6 +277,56 @@ def test_everything_wrong_is_said_at_once() -> None:
     with pytest.raises(InvalidJob) as error:
         submit(nodes=0, priority=-1, resources={"cpu": "x", "disk": 1})
     assert sorted(each.field for each in error.value.errors) == ["nodes", "priority", "resources.cpu", "resources.disk"]
+
+
+WRONG_TYPES = {
+    "command": "true",
+    "nodes": 2.5,
+    "env": {"GOOD": "x", "NUMBER": 1, "FLAG": True},
+    "resources": {"cpu": 1.5},
+    "groups": [{"resources": {"memory": "1Gi"}}, {"resources": {"shm": None}, "nodeSelector": {"zone": 1}}],
+    "volumes": ["data:/data", {"name": "scratch", "path": "/scratch"}],
+    "checkpoint": {"signal": 10},
+    "topology": {"require": ["rack", 1]},
+    "nodse": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "read", [lambda words: decode_job(msgspec.json.encode(words)), job_from], ids=["JSON", "plain values"]
+)
+def test_every_wrong_type_is_reported_with_the_key_of_its_map(read: Callable[[dict[str, Any]], object]) -> None:
+    """The decoder itself stops at the first, and of a map it names no key."""
+    with pytest.raises(InvalidJob) as error:
+        read(WRONG_TYPES)
+    assert {each.field: each.message for each in error.value.errors} == {
+        "command": "Expected `array`, got `str`",
+        "nodes": "Expected `int | str | object`, got `float`",
+        "env.NUMBER": "Expected `str`, got `int`",
+        "env.FLAG": "Expected `str`, got `bool`",
+        "resources.cpu": "Expected `int | str`, got `float`",
+        "groups[1].resources.shm": "Expected `int | str`, got `null`",
+        "groups[1].nodeSelector.zone": "Expected `str`, got `int`",
+        "volumes[1].path": "unknown field; see GET /v1/schemas/job for the fields of a job file",
+        "volumes[1].mountPath": "required field is missing",
+        "checkpoint.signal": "Expected `str`, got `int`",
+        "topology.require[1]": "Expected `str`, got `int`",
+        "nodse": "unknown field; see GET /v1/schemas/job for the fields of a job file",
+    }
+
+
+def test_the_list_of_wrong_types_is_bounded() -> None:
+    """A body of thousands of mistakes does not become an answer of megabytes."""
+    with pytest.raises(InvalidJob) as error:
+        decode_job(msgspec.json.encode(job(env={f"N{n}": n for n in range(2000)})))
+    assert len(error.value.errors) == TYPE_ERRORS_MAX
+
+
+def test_a_key_that_is_no_text_is_reported() -> None:
+    """YAML has such keys, JSON does not."""
+    with pytest.raises(InvalidJob) as error:
+        job_from(job(env={1: "x"}))
+    assert [(each.field, each.message) for each in error.value.errors] == [("env.1", "Expected `str`, got `int`")]
 
 
 def test_equal_jobs_have_equal_bytes() -> None:

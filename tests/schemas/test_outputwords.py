@@ -8,7 +8,7 @@ import pytest
 from fairlead_schemas.jobfile.agent_fields import NODE_BOUNDS, OutputBounds, describe_output, output_of
 from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job, job_from
 from fairlead_schemas.jobfile.resolve import resolve
-from fairlead_schemas.units.quantities import SECOND_NS as S
+from fairlead_schemas.units.timestamps import SECOND_NS as S
 from fairlead_schemas.units.validation import ErrorCollector, InvalidJob
 
 

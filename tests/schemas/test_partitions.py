@@ -7,7 +7,7 @@ import pytest
 from fairlead_schemas.jobfile.job_spec import job_from
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition, fault_of
-from fairlead_schemas.units.quantities import SECOND_NS as S
+from fairlead_schemas.units.timestamps import SECOND_NS as S
 from fairlead_schemas.units.validation import InvalidJob
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_schemas.units.quantities import (
-    SECOND_NS,
     QuantityError,
     format_duration,
     format_memory,
@@ -17,8 +16,7 @@ from fairlead_schemas.units.quantities import (
     parse_gpu,
     parse_memory,
 )
-
-HOUR_NS = 3600 * SECOND_NS
+from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 
 
 @pytest.mark.parametrize(

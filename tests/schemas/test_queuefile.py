@@ -20,9 +20,9 @@ from fairlead_schemas.queuefile.settings import (
     QueueEntry,
     QueueSettings,
 )
+from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.units.validation import decode_object
 
-HOUR_NS = 3600 * 10**9
 A100 = "NVIDIA-A100-SXM4-80GB"
 GPU = "nvidia.com/gpu"
 

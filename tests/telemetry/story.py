@@ -2,13 +2,13 @@
 
 import msgspec
 
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
-SECOND_NS = 10**9
 WRITER_OF = {kind: writer for writer, kinds in ev.EVENTS_OF.items() for kind in kinds}
 
 

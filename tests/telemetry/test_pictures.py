@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller, JobMetrics, JobMetricsRequest
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.queries.job_metrics import job_metrics_of
 from fairlead_telemetry.queries.metric_steps import (
@@ -25,7 +26,6 @@ from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS, Story, ended, joined, placed, started, submitted
 
-SECOND_NS = 10**9
 LONG_S = 4 * 3600
 #: Not measured: seconds 600 to 1200 of the second GPU.
 HOLE = range(600, 1200)

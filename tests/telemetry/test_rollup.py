@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.samples.intake import SampleBook
-from fairlead_telemetry.warehouse.rollup import HOUR_NS, MINUTE_NS
 from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
 
 START = 490_000 * HOUR_NS  # an hour's start

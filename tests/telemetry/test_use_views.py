@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.queries.answers import find_job
 from fairlead_telemetry.samples.intake import SampleBook
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
-from tests.telemetry.story import SECOND_NS, START_NS, Story, ended, joined, offered, placed, started, submitted
+from tests.telemetry.story import START_NS, Story, ended, joined, offered, placed, started, submitted
 
 MINUTE = 60
 

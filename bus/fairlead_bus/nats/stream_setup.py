@@ -17,6 +17,7 @@ import structlog
 from fairlead_bus import streams
 from fairlead_bus.nats.link import ApiError, Link
 from fairlead_bus.port import BusError, OutcomeUnknown, ServerUnfit, Unavailable
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 
 STREAMS_POLL_S = 0.5
@@ -98,9 +99,9 @@ def stream_config(spec: streams.StreamSpec, copies: int = 1) -> dict[str, Any]:
         "max_bytes": spec.memory_bytes_max if in_memory else spec.bytes_max,
         "max_msgs": -1,
         "max_msgs_per_subject": spec.messages_of_subject_max or -1,
-        "max_age": spec.age_max_s * 10**9,
+        "max_age": spec.age_max_s * SECOND_NS,
         "max_msg_size": spec.message_bytes_max,
-        "duplicate_window": streams.DUPLICATE_WINDOW_S * 10**9,
+        "duplicate_window": streams.DUPLICATE_WINDOW_S * SECOND_NS,
         "allow_direct": False,
         "deny_delete": spec.sealed,
         "deny_purge": spec.sealed,
@@ -117,7 +118,7 @@ def bucket_config(spec: streams.BucketSpec, copies: int = 1) -> dict[str, Any]:
         "discard": "new",
         "max_msgs_per_subject": 1,
         "max_msg_size": streams.MESSAGE_BYTES_MAX,
-        "max_age": spec.age_max_s * 10**9,
+        "max_age": spec.age_max_s * SECOND_NS,
         "allow_direct": spec.peekable,
         "allow_rollup_hdrs": True,
     }

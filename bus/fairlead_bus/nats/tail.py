@@ -18,6 +18,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from fairlead_bus.nats.link import ANSWER_S, NOBODY_LISTENS, ApiError, Link
 from fairlead_bus.port import LogDamaged, OutcomeUnknown, Stored, Unavailable
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 OPEN_REQUESTS = 2
 REQUEST_MESSAGES = 500
@@ -45,8 +46,8 @@ _PULL = msgspec.json.encode(
     {
         "batch": REQUEST_MESSAGES,
         "max_bytes": REQUEST_BYTES,
-        "expires": REQUEST_EXPIRES_S * 10**9,
-        "idle_heartbeat": HEARTBEAT_S * 10**9,
+        "expires": REQUEST_EXPIRES_S * SECOND_NS,
+        "idle_heartbeat": HEARTBEAT_S * SECOND_NS,
     }
 )
 _names = itertools.count(1)
@@ -177,7 +178,7 @@ class NatsTail:
             "ack_policy": "none",
             "replay_policy": "instant",
             "max_waiting": 8,
-            "inactive_threshold": INACTIVE_S * 10**9,
+            "inactive_threshold": INACTIVE_S * SECOND_NS,
             "num_replicas": 1,
             "mem_storage": True,
         }

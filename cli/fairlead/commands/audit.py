@@ -10,7 +10,6 @@ The work is `fairlead_bus.command_stream`'s and `fairlead_bus.command_stream`'s.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +22,7 @@ from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
 from fairlead.stack import state
+from fairlead_schemas.units.timestamps import rfc3339_seconds
 from fairlead_schemas.wire.conditions import Condition
 from fairlead_schemas.wire.lifecycle import STATES
 
@@ -194,7 +194,7 @@ def summary(cluster: "FoldedCluster") -> list[tuple[str, str]]:
     jobs = Counter([*(job.state for job in queue.jobs.values()), *queue.finished.values()])
     gpus = sum(len(node.inventory.gpus) for node in nodes)
     return [
-        ("at", datetime.fromtimestamp(cluster.at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")),
+        ("at", rfc3339_seconds(cluster.at_ns)),
         ("jobs", ", ".join(f"{jobs[state]} {state}" for state in STATES if jobs[state]) or "none"),
         ("nodes", f"{len(nodes)} with {gpus} GPUs"),
         ("queues", ", ".join(sorted(queue.queues))),

@@ -24,6 +24,7 @@ from fairlead.render.terminal import Format, TableColumn
 from fairlead.stack import nats_server, state
 from fairlead_agent.doctor import checks, collect
 from fairlead_agent.setup import layout
+from fairlead_schemas.units.timestamps import rfc3339_seconds
 
 
 def is_node(root: Path) -> bool:
@@ -256,7 +257,7 @@ def _clock() -> DoctorFinding:
         return DoctorFinding(
             "clock",
             "note",
-            f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}; no timedatectl to ask",
+            f"{rfc3339_seconds(time.time_ns())}; no timedatectl to ask",
             CLOCK_FIX,
         )
     try:

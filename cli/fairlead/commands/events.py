@@ -6,7 +6,6 @@ Amounts use the notation of files (GPUs, CPUs, memory), times are calendar times
 are too long for a line are left out; `-o wide` and `-o json` have all of them, in the log's own integers.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -20,7 +19,8 @@ from fairlead_schemas.policies.idle import IdleEvidence, evidence_words
 from fairlead_schemas.queuefile.amounts import amount_words, gpu_hours_word, number, resource_word
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
-from fairlead_schemas.units.quantities import SECOND_NS, format_duration, format_milli
+from fairlead_schemas.units.quantities import format_duration, format_milli
+from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339_seconds
 
 #: What is above is a time (2001 and later), what is below a duration (of at most 31 years).
 SINCE_1970_LEAST_NS = 10**9 * SECOND_NS
@@ -121,7 +121,7 @@ def _moment(value: Any) -> Any:
         return "never"
     if value < SINCE_1970_LEAST_NS:
         return format_duration(value)
-    return f"{datetime.fromtimestamp(value // SECOND_NS, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return rfc3339_seconds(value)
 
 
 def _value(value: Any) -> str:

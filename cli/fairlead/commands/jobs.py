@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from fairlead_schemas.jobfile import agent_fields
 from fairlead_schemas.jobfile.job_spec import OutputWords
 from fairlead_schemas.queries.telemetry import JobMetrics
 from fairlead_schemas.units import quantities
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector
 
 
@@ -174,7 +176,7 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 def _idle(job: Job) -> list[tuple[str, str]]:
     """Return since when the job is idle, the consequence, the evidence, and the end of its extension as (label, text) pairs."""
-    told = "" if job.idle is None else columns.standing(job.idle, columns.now())
+    told = "" if job.idle is None else columns.standing(job.idle, time.time_ns())
     words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
@@ -186,7 +188,7 @@ def _output_kept(job: Job) -> str:
 
 
 def _seconds(seconds: int) -> str:
-    return quantities.format_duration(seconds * quantities.SECOND_NS) if seconds else "0s"
+    return quantities.format_duration(seconds * SECOND_NS) if seconds else "0s"
 
 
 def why(
@@ -241,7 +243,7 @@ def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None
 
     fairlead wait last --timeout 10m
     """
-    timeout_s = quantities.parse_duration(timeout) / quantities.SECOND_NS if timeout else None
+    timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
     with connect() as client:
         ended = client.wait(pick(client, ids), timeout_s=timeout_s)
     _write(ended, output)

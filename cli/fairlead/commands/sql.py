@@ -15,6 +15,7 @@ from fairlead.jobfile.reader import read_script
 from fairlead.render import terminal
 from fairlead.render.terminal import Format, TableColumn
 from fairlead_schemas.units import quantities
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 #: Of stdin: what is longer has more than the 64 Ki characters that the service takes, and is refused there.
 QUERY_BYTES_MAX = 4 * 64 * 1024
@@ -72,7 +73,7 @@ def sql(
         )
     if output is SqlOutput.arrow and terminal.is_terminal():
         raise InputRefused("Arrow is no text for a terminal", hint='fairlead sql -o arrow "FROM jobs" > jobs.arrows')
-    timeout_s = quantities.parse_duration(timeout) / quantities.SECOND_NS if timeout else None
+    timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
     with connect() as client:
         said = _print(client, query, output, limit, timeout_s)
     if cut := said.get("cut"):

@@ -28,6 +28,7 @@ from fairlead_schemas.http.api import DryRun, Job, SubmitResult
 from fairlead_schemas.jobfile.job_spec import JobSpec
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.units import quantities
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.commands import encode_commands
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE|SCRIPT] | -- COMMAND…", show_default=False)]
@@ -198,7 +199,7 @@ def show(results: list[SubmitResult], output: Format, words: str = "") -> None:
 
 
 def _wait(client: Client, ids: list[str], timeout: str) -> int:
-    timeout_s = quantities.parse_duration(timeout) / quantities.SECOND_NS if timeout else None
+    timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
     ended = client.wait(ids, timeout_s=timeout_s)
     for job in ended:
         if job.state != "succeeded":

@@ -5,7 +5,6 @@ Statements of GPU time as people read them: a table with its totals, or comma-se
 
 import csv
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +19,7 @@ from fairlead.render import terminal
 from fairlead.render.terminal import Format, TableColumn
 from fairlead.stack import state
 from fairlead_schemas.queries.telemetry import BYS, GPU_HOUR_MILLI_NS, UsageEstimate, UsageLine, UsageStatement
+from fairlead_schemas.units.timestamps import utc_day, utc_text
 
 if TYPE_CHECKING:
     from fairlead_replay.recount import Book
@@ -81,7 +81,6 @@ def _row(line: UsageLine, estimated: float | None) -> list[str]:
 
 
 def _remarks(statement: UsageStatement) -> Sequence[str]:
-    as_of = datetime.fromtimestamp(statement.as_of_ns // 10**9, UTC)
     totals = ", ".join(f"{amount} {currency}" for currency, amount in statement.totals.items())
     told = [f"total of {statement.month}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")]
     late = (statement.held - statement.charged) / GPU_HOUR_MILLI_NS
@@ -98,14 +97,15 @@ def _remarks(statement: UsageStatement) -> Sequence[str]:
         told.append(f"no price for: {', '.join(model or '(no model)' for model in statement.unpriced)}")
     if statement.estimate is not None:
         told.append(_estimate(statement.estimate))
-    final = "final" if statement.is_final else f"as of {as_of:%Y-%m-%d %H:%M:%S} UTC; what runs is counted up to there"
+    final = (
+        "final" if statement.is_final else f"as of {utc_text(statement.as_of_ns)} UTC; what runs is counted up to there"
+    )
     return [*told, f"{final} (log sequence {statement.sequence})"]
 
 
 def _estimate(estimate: UsageEstimate) -> str:
-    at = datetime.fromtimestamp(estimate.at_ns // 10**9, UTC)
     totals = "".join(f", {amount} {currency}" for currency, amount in estimate.totals.items())
-    return f"estimate up to {at:%Y-%m-%d %H:%M:%S} UTC, if all running jobs continue: {estimate.gpu_hours:.3f} GPU-hours{totals}"
+    return f"estimate up to {utc_text(estimate.at_ns)} UTC, if all running jobs continue: {estimate.gpu_hours:.3f} GPU-hours{totals}"
 
 
 def usage_csv(statement: UsageStatement) -> str:
@@ -114,14 +114,13 @@ def usage_csv(statement: UsageStatement) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADS)
     for line in statement.lines:
-        since = datetime.fromtimestamp(line.from_ns // 10**9, UTC)
         writer.writerow(
             (
                 statement.month,
                 statement.by,
                 line.key,
                 line.model,
-                f"{since:%Y-%m-%d}",
+                utc_day(line.from_ns),
                 line.runs,
                 f"{line.gpu_hours:.6f}",
                 line.charged,

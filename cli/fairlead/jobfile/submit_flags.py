@@ -1,7 +1,7 @@
 """Options of `submit` as fields of a job file, and their precedence over the file's. Pure except the time of `moment`."""
 
+import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from fairlead.errors import InputRefused
@@ -9,6 +9,7 @@ from fairlead.jobfile import reader
 from fairlead_schemas.jobfile.request import GPU, is_gpu
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.hardware import is_profile, resource_of
+from fairlead_schemas.units.timestamps import rfc3339_seconds
 
 
 class SubmitOptions(NamedTuple):
@@ -132,10 +133,10 @@ def override(job: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
 def moment(text: str) -> str:
     """Return a time as a job file has it: unchanged, or for a duration ("8h") that long from now."""
     try:
-        ahead_s = quantities.parse_duration(text) / quantities.SECOND_NS
+        ahead_ns = quantities.parse_duration(text)
     except quantities.QuantityError:
         return text  # checked with the rest of the job file
-    return f"{datetime.now(UTC) + timedelta(seconds=ahead_s):%Y-%m-%dT%H:%M:%SZ}"
+    return rfc3339_seconds(time.time_ns() + ahead_ns)
 
 
 def depends_on(word: str, pick_jobs: Callable[[str], list[str]]) -> dict[str, str] | str:

@@ -3,33 +3,29 @@
 Texts on idle jobs: since when they are idle, the consequence and its time, the evidence. Table columns read the clock.
 """
 
+import time
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any
 
 from fairlead.render.terminal import TableColumn
 from fairlead_schemas.http.api import IdleRun, IdleSaving, IdleScope, IdleStatus, Job, Node
 from fairlead_schemas.jobfile.job_spec import decode_job
 from fairlead_schemas.jobfile.request import request_of
-from fairlead_schemas.units.quantities import SECOND_NS, format_duration, format_memory, format_milli
+from fairlead_schemas.units.quantities import format_duration, format_memory, format_milli
+from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339
 from fairlead_schemas.units.validation import ErrorCollector, InvalidJob
 from fairlead_schemas.wire.resources import Request
 
 
-def now() -> datetime:
-    """Return the present time, for comparison by `standing` and `countdown`."""
-    return datetime.now(UTC)
-
-
-def standing(idle: IdleStatus, now: datetime) -> str:
+def standing(idle: IdleStatus, now_ns: int) -> str:
     """ "idle 14m, will be reclaimed in 6m"."""
-    since = _span((now - datetime.fromisoformat(idle.since)).total_seconds())
+    since = _span((now_ns - parse_rfc3339(idle.since)) / SECOND_NS)
     told = f"runs for {since}" if idle.rule == "lifetime" else f"idle {since}"
-    then = countdown(idle, now)
+    then = countdown(idle, now_ns)
     return f"{told}, {then}" if then else told
 
 
-def countdown(idle: IdleStatus, now: datetime) -> str:
+def countdown(idle: IdleStatus, now_ns: int) -> str:
     """Return the consequence of an idle job and its time; "" without one."""
     if idle.mode == "dry_run":
         return "on trial: nothing follows"
@@ -38,7 +34,7 @@ def countdown(idle: IdleStatus, now: datetime) -> str:
     on_demand = idle.mode == "on_demand"
     if idle.asked:
         return "reclaimed as soon as a job waits for it" if on_demand else "being reclaimed"
-    left_s = (datetime.fromisoformat(idle.reclaim_at) - now).total_seconds()
+    left_s = (parse_rfc3339(idle.reclaim_at) - now_ns) / SECOND_NS
     when = f"in {_span(left_s)}" if left_s >= 1 else "now"
     return f"{'may' if on_demand else 'will'} be reclaimed {when}"
 
@@ -48,11 +44,11 @@ def _span(seconds: float) -> str:
 
 
 def _then(run: IdleRun) -> str:
-    return countdown(run.idle, now()) or "-"
+    return countdown(run.idle, time.time_ns()) or "-"
 
 
 def _since(run: IdleRun) -> str:
-    return _span((now() - datetime.fromisoformat(run.idle.since)).total_seconds())
+    return _span((time.time_ns() - parse_rfc3339(run.idle.since)) / SECOND_NS)
 
 
 #: Of `fairlead idle`.
@@ -141,7 +137,7 @@ def why_now(job: Job) -> str:
     if job.state in ("queued", "offered", "held", "scheduled", "stopping") and job.reason:
         return job.reason.message or job.reason.code
     if job.state == "running" and job.idle is not None:
-        return standing(job.idle, now())
+        return standing(job.idle, time.time_ns())
     if job.state == "failed":
         return job.message or ended_how(job) or (job.reason.message if job.reason else "")
     if job.array:
@@ -191,14 +187,8 @@ def elapsed(job: Job) -> str:
     """Return the job's running time (until now, or until its end), "-" before its start."""
     if not job.started_at:
         return "-"
-    end = parse_time(job.ended_at) if job.ended_at else datetime.now(UTC)
-    seconds = max(0.0, (end - parse_time(job.started_at)).total_seconds())
-    return format_duration(int(seconds * SECOND_NS))
-
-
-def parse_time(text: str) -> datetime:
-    """An RFC 3339 time of the API."""
-    return datetime.fromisoformat(text)
+    end_ns = parse_rfc3339(job.ended_at) if job.ended_at else time.time_ns()
+    return format_duration(max(0, end_ns - parse_rfc3339(job.started_at)))
 
 
 JOBS = (

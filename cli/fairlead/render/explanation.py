@@ -9,7 +9,8 @@ import msgspec
 
 from fairlead_schemas.http.api import Attempt, DryRun, QuotaAfter, StartEstimate
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number, resource_word
-from fairlead_schemas.units.quantities import SECOND_NS, format_duration
+from fairlead_schemas.units.quantities import format_duration
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.resource_requests import size
 

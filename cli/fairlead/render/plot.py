@@ -4,11 +4,11 @@ Terminals without Unicode get ASCII signs. A step without measurements has a sig
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fairlead_schemas.queries.telemetry import GpuSeries, JobMetrics
-from fairlead_schemas.units.quantities import SECOND_NS, format_duration
+from fairlead_schemas.units.quantities import format_duration
+from fairlead_schemas.units.timestamps import SECOND_NS, utc_text
 
 #: Signs that a line of them has at least, however narrow the terminal.
 SIGNS_MIN = 10
@@ -69,12 +69,11 @@ def _names(gpus: Sequence[GpuSeries]) -> list[str]:
 
 
 def _head(metrics: JobMetrics, fold: int) -> str:
-    begin = datetime.fromtimestamp(metrics.from_ns // SECOND_NS, UTC)
     step = format_duration(metrics.step_s * fold * SECOND_NS)
     played = "; the GPUs are simulated" if metrics.simulated else ""
     gpus = f"{len(metrics.gpus)} GPU{'' if len(metrics.gpus) == 1 else 's'}"
     return (
-        f"job {metrics.job}, attempt {metrics.attempt}: {gpus} from {begin:%Y-%m-%d %H:%M:%S} UTC, a sign is {step}; "
+        f"job {metrics.job}, attempt {metrics.attempt}: {gpus} from {utc_text(metrics.from_ns)} UTC, a sign is {step}; "
         f"{metrics.measured_pct:g} % measured{played}"
     )
 

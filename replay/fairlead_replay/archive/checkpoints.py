@@ -25,13 +25,13 @@ import base64
 import binascii
 import hashlib
 import re
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fairlead_replay.archive.merkle import HASH_BYTES
+from fairlead_schemas.units.timestamps import rfc3339_seconds
 
 _ED25519 = b"\x01"
 _SECRET = "PRIVATE+KEY+"  # noqa: S105 -- what secret keys begin with
@@ -177,8 +177,9 @@ class LogCheckpoint(NamedTuple):
 
 def sign(signer: Signer, size: int, root: bytes, now_ns: int) -> str:
     """A checkpoint as a signed note; the log's origin is the key's name."""
-    moment = datetime.fromtimestamp(now_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return signer.sign(f"{signer.verifier.name}\n{size}\n{base64.b64encode(root).decode()}\n{_SIGNED}{moment}\n")
+    return signer.sign(
+        f"{signer.verifier.name}\n{size}\n{base64.b64encode(root).decode()}\n{_SIGNED}{rfc3339_seconds(now_ns)}\n"
+    )
 
 
 def open_checkpoint(note: str, verifier: Verifier) -> LogCheckpoint:

@@ -9,8 +9,8 @@ from typing import Any
 
 from fairlead_bus.memory import MemoryHub
 from fairlead_replay.sim.faults import Faults
+from fairlead_schemas.units.timestamps import SECOND_NS
 
-SECOND_NS = 1_000_000_000
 #: Unix time at which every simulated world begins (2025-01-01).
 EPOCH_NS = 1_735_689_600 * SECOND_NS
 

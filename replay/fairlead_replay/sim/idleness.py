@@ -12,13 +12,14 @@ from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
-from fairlead_replay.sim.context import EPOCH_NS, SECOND_NS, SimContext
+from fairlead_replay.sim.context import EPOCH_NS, SimContext
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.invariants import Observer
 from fairlead_replay.sim.machine import SimMachine, SimProcess
 from fairlead_replay.sim.processes import Replica, SimNode
 from fairlead_replay.sim.workload import People
 from fairlead_schemas.policies.idle import IdlePolicy
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, SetIdlePolicies
 from fairlead_schemas.wire.samples import GpuSample, RunResources, SampleBatch, columns_of
 from fairlead_telemetry.idle.limits import UNSEEN_NS
@@ -68,7 +69,7 @@ def _policy(rng: Random, rule: str) -> IdlePolicy:
         "extend_ns": extend_s * SECOND_NS, "extensions_max": 2 if extend_s else 0,
         "shrink_ns": rng.choice((1, 6)) * SECOND_NS if action == "shrink" else 0,
         "below": rng.choice(({"gpu": 50}, {"gpu": 50, "cpu": 200})) if rule == "utilization" else {},
-        "after_max_ns": 60 * SECOND_NS, "may_soften": rng.random() < 0.7,
+        "after_max_ns": MINUTE_NS, "may_soften": rng.random() < 0.7,
     }  # fmt: skip
     return IdlePolicy(**fields)
 

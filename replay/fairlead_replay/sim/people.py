@@ -27,7 +27,7 @@ from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.repartition_demand import is_simple
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.scheduling.node_selection import find
-from fairlead_replay.sim.context import EPOCH_NS, SECOND_NS
+from fairlead_replay.sim.context import EPOCH_NS
 from fairlead_replay.sim.workload import People
 from fairlead_schemas.queuefile.settings import (
     MODEL_LABEL,
@@ -42,6 +42,7 @@ from fairlead_schemas.queuefile.settings import (
     QueueSettings,
 )
 from fairlead_schemas.units.hardware import profile_milli
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import resource_requests
 from fairlead_schemas.wire.commands import (
     ApplyQueues,

@@ -18,14 +18,15 @@ from fairlead_replay.sim.context import SimContext
 from fairlead_replay.sim.faults import DecisionFaults, Disaster
 from fairlead_replay.sim.invariants import Violation
 from fairlead_replay.sim.machine import SimMachine
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_telemetry.activity import ActivitySource
 
 #: Half and double as in production (60 s, 120 s), shorter so that a seed meets more of them.
-FENCE_NS = 10_000_000_000
-LEASE_NS = 24_000_000_000
-QUIET_NS = 8_000_000_000
+FENCE_NS = 10 * SECOND_NS
+LEASE_NS = 24 * SECOND_NS
+QUIET_NS = 8 * SECOND_NS
 
 
 class Replica:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, QueueSettings
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import JobPlaced, Part
@@ -145,7 +146,7 @@ class LimitBooks:
 
 
 #: Words that answer no notice come no faster.
-APART_NS = 5 * 1_000_000_000
+APART_NS = 5 * SECOND_NS
 
 
 class SavingBooks:

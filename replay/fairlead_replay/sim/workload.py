@@ -16,7 +16,7 @@ import msgspec
 from fairlead_bus.port import BusError
 from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
-from fairlead_replay.sim.context import EPOCH_NS, SECOND_NS
+from fairlead_replay.sim.context import EPOCH_NS
 from fairlead_replay.sim.faults import Faults
 from fairlead_replay.sim.machine import SimWork
 from fairlead_replay.sim.run_books import could_ever
@@ -24,6 +24,7 @@ from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.policies.launchers import GangRule
 from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import (
     ApplyQueues,

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fairlead_replay.virtual.load import JobLife, Played
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 
 def waits_s(lives: Iterable[JobLife]) -> list[float]:

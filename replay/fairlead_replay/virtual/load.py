@@ -6,7 +6,7 @@ Outcome of each job. Times are Unix ns.
 from typing import NamedTuple
 
 from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 
 #: When virtual time begins, Unix ns: a whole second, so that the cores' own periods begin with it.

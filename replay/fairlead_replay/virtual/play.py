@@ -30,7 +30,7 @@ from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_replay.fold import FoldedCluster
 from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, TraceRun
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import ApplyQueues, QueueCommand, SubmitJob
 from fairlead_schemas.wire.commit import VERSION, Commit, commit_hash, encode_commit
@@ -171,7 +171,7 @@ SUBMITS_MAX = 400
 #: Rounds of both cores at one moment, beyond which they are going round in circles.
 ROUNDS_MAX = 10_000
 #: Time without running jobs and without arrivals after which no job will start.
-IDLE_MAX_NS = 3600 * SECOND_NS
+IDLE_MAX_NS = HOUR_NS
 _SPEC = msgspec.Raw(b'{"command":["true"]}')
 _submit_ns = attrgetter("submit_ns")
 

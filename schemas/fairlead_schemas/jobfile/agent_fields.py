@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fairlead_schemas.jobfile.job_spec import OutputWords, SecretWords, VolumeWords
-from fairlead_schemas.jobfile.request import amount
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, FieldError
 
 VOLUMES_MAX = 32
@@ -132,8 +132,8 @@ def _within(path: str, other: str) -> bool:
     return path == other or path.startswith(other + "/")
 
 
-KEEP_NS_MIN = 60 * quantities.SECOND_NS
-KEEP_NS_MAX = 365 * 86400 * quantities.SECOND_NS
+KEEP_NS_MIN = MINUTE_NS
+KEEP_NS_MAX = 365 * DAY_NS
 #: Of stdout and of stderr, each. The agent ships 1 MiB of a file at a time, so a lower bound could cut what is not shipped yet.
 MAX_MIB_MIN = 1
 MAX_MIB_MAX = 2**20
@@ -151,7 +151,7 @@ class OutputBounds(NamedTuple):
     @property
     def age_s(self) -> float:
         """Seconds since the end of the run for which its output is kept; 0: no bound."""
-        return self.keep_ns / quantities.SECOND_NS
+        return self.keep_ns / SECOND_NS
 
     @property
     def bytes_max(self) -> int:
@@ -166,11 +166,11 @@ def output_of(words: OutputWords, reading: ErrorCollector) -> OutputBounds:
     """Read the bounds of a job file; notes every value that is out of range."""
     keep_ns = max_mib = 0
     if words.keep != "":
-        keep_ns = amount(reading, KEEP, quantities.parse_duration, words.keep, KEEP_NS_MIN)
+        keep_ns = reading.amount(quantities.parse_duration, words.keep, KEEP, KEEP_NS_MIN)
         if not KEEP_NS_MIN <= keep_ns <= KEEP_NS_MAX:
             reading.wrong(KEEP, f'expected a duration from 1m to 365d, found "{words.keep}"; {_DEFAULT}')
     if words.max != "":
-        max_mib = amount(reading, MAX, quantities.parse_memory, words.max, MAX_MIB_MIN)
+        max_mib = reading.amount(quantities.parse_memory, words.max, MAX, MAX_MIB_MIN)
         if not MAX_MIB_MIN <= max_mib <= MAX_MIB_MAX:
             reading.wrong(MAX, f'expected a size from 1Mi to 1Ti, found "{words.max}"; {_DEFAULT}')
     return OutputBounds(keep_ns, max_mib)

@@ -1,6 +1,6 @@
 """The job file: the words that people write, decoded strictly.
 
-`decode_job` refuses unknown fields and wrong types and names the path of the error. What the words mean is
+`decode_job` refuses unknown fields and wrong types and names the path of each error. What the words mean is
 `resolve.py`. The canonical spec that the log carries is the job file re-encoded with its defaults left out, so
 equal jobs have equal bytes.
 """
@@ -11,7 +11,15 @@ import msgspec
 
 from fairlead_schemas.policies.launchers import LAUNCHERS, ON_FAILURE
 from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS
-from fairlead_schemas.units.validation import FieldError, InvalidJob, field_error, repeated_keys
+from fairlead_schemas.units.validation import (
+    FieldError,
+    InvalidJob,
+    decode,
+    decode_object,
+    field_error,
+    repeated_keys,
+    type_errors,
+)
 from fairlead_schemas.wire.events import DependencyState, JobKind
 from fairlead_schemas.wire.resource_requests import PACKINGS
 
@@ -239,20 +247,21 @@ class JobSpec(_Strict, frozen=True, kw_only=True):
 
 _decoder = msgspec.json.Decoder(JobSpec)
 _encoder = msgspec.json.Encoder(order="deterministic")
-#: msgspec's word for "the value of some key".
-_SOME_KEY = "[...]"
 
 
 def decode_job(payload: bytes) -> JobSpec:
-    """Decode one job from JSON. Raises InvalidJob naming the field."""
+    """Decode one job from JSON. Raises InvalidJob naming every field of a wrong type."""
     if len(payload) > SPEC_BYTES_MAX:
         raise InvalidJob([too_large(len(payload))])
     try:
-        spec = _decoder.decode(payload)
-        twice = repeated_keys(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _with_key(_invalid(error), payload) from error
-    if twice:
+        spec = decode(_decoder, payload)
+    except msgspec.MsgspecError as error:
+        try:
+            found = type_errors(decode_object(payload), JobSpec)
+        except msgspec.MsgspecError:
+            found = []  # no JSON: the decoder's first error is all that can be reported
+        raise InvalidJob(found or [field_error(error)]) from error
+    if twice := repeated_keys(payload):
         raise InvalidJob(
             [FieldError(field=path, message="this key is given twice; keep one of them") for path in twice]
         )
@@ -260,40 +269,17 @@ def decode_job(payload: bytes) -> JobSpec:
 
 
 def job_from(value: Any) -> JobSpec:
-    """A job from already decoded YAML or JSON values. Raises InvalidJob."""
+    """Return a job from already decoded YAML or JSON values. Raises InvalidJob naming every field of a wrong type."""
     try:
         return msgspec.convert(value, JobSpec)
     except msgspec.MsgspecError as error:
-        raise _invalid(error) from error
-
-
-def _with_key(error: InvalidJob, payload: bytes) -> InvalidJob:
-    """The same with the key named whose value is of a wrong type: the decoder names only the map."""
-    field, message = error.errors[0].field, error.errors[0].message
-    if not field.endswith(_SOME_KEY):
-        return error
-    name = field.removesuffix(_SOME_KEY)
-    allowed = (str, int) if name == "resources" else (str,)
-    try:
-        values: dict[str, Any] = msgspec.json.decode(payload).get(name, {})
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return error  # worse is wrong further on
-    bad = next((key for key, value in values.items() if not isinstance(value, allowed) or value is True), "")
-    return InvalidJob([FieldError(field=f"{name}.{bad}", message=message)]) if bad else error
+        raise InvalidJob(type_errors(value, JobSpec) or [field_error(error)]) from error
 
 
 def too_large(size: int) -> FieldError:
     """A job file over the limit."""
     return FieldError(
         field="", message=f"expected at most {SPEC_BYTES_MAX} bytes, found {size}; keep scripts and data in files"
-    )
-
-
-def _invalid(error: Exception) -> InvalidJob:
-    if isinstance(error, msgspec.MsgspecError):
-        return InvalidJob([field_error(error)])
-    return InvalidJob(
-        [FieldError(field="", message=f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}")]
     )
 
 

@@ -11,7 +11,6 @@ A unit's GPUs are of one kind: whole ones or a share of one (`nvidia.com/gpu: 8`
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -155,8 +154,6 @@ def _version(label: str, text: str, example: str) -> str:
 
 DEFAULT_CPU_MILLI = 1000
 DEFAULT_MEMORY_MIB = 1024
-#: Longer quantities are parsed each time, so that no client can fill the memory with them.
-REMEMBERED_CHARS_MAX = 32
 NIC = "rdma/hca"
 ANY_GPU = GpuWanted()
 
@@ -243,7 +240,7 @@ def _unit(
         gpus = gpus_of({GPU: per_task}, "gpusPerTask", reading)
     # An unreadable value is one error: it breaks no further rule.
     memory = get("memory", DEFAULT_MEMORY_MIB * 2**20)
-    memory_mib = amount(reading, f"{at}memory", quantities.parse_memory, memory, quantities.MEMORY_MIB_MAX)
+    memory_mib = reading.amount(quantities.parse_memory, memory, f"{at}memory", quantities.MEMORY_MIB_MAX)
     if "memory" in words.resources and not memory_mib and not reading.has(f"{at}memory"):
         reading.wrong(f"{at}memory", f"expected at least 1Mi, found {shown(memory)}; leave it out for the default")
     return Request(
@@ -252,11 +249,11 @@ def _unit(
         gpu_parts=gpus.parts,
         profile=gpus.profile,
         replicas=gpus.replicas,
-        cpu_milli=amount(reading, f"{at}cpu", quantities.parse_cpu, get("cpu", f"{DEFAULT_CPU_MILLI}m")),
+        cpu_milli=reading.amount(quantities.parse_cpu, get("cpu", f"{DEFAULT_CPU_MILLI}m"), f"{at}cpu"),
         memory_mib=memory_mib,
-        shm_mib=amount(reading, f"{at}shm", quantities.parse_memory, get("shm", 0)),
-        nics=amount(reading, at + NIC, _whole, get(NIC, 0)),
-        gpu_memory_mib=amount(reading, f"{path}gpu.memory", quantities.parse_memory, wanted.memory),
+        shm_mib=reading.amount(quantities.parse_memory, get("shm", 0), f"{at}shm"),
+        nics=reading.amount(_whole, get(NIC, 0), at + NIC),
+        gpu_memory_mib=reading.amount(quantities.parse_memory, wanted.memory, f"{path}gpu.memory"),
         compute_capability=capability(wanted.computeCapability, f"{path}gpu.computeCapability", reading),
         selector=_selector(words, path, reading),
     )
@@ -271,25 +268,6 @@ def _whole(value: str | int) -> int:
     if not re.fullmatch(r"\d{1,7}", text, re.ASCII):
         raise quantities.QuantityError(f'expected a whole number such as 1, found "{text[:40]}"')
     return int(text)
-
-
-@lru_cache(4096)
-def _remembered(parse: Callable[[str | int], int], value: str | int) -> int:
-    """A cluster's jobs write the same few quantities; reading one costs as much as decoding a small job."""
-    return parse(value)
-
-
-def amount(
-    reading: ErrorCollector, at: str, parse: Callable[[str | int], int], value: str | int, otherwise: int = 0
-) -> int:
-    """A quantity; `otherwise` where it cannot be read, which is noted."""
-    try:
-        if isinstance(value, int) or len(value) <= REMEMBERED_CHARS_MAX:
-            return _remembered(parse, value)
-        return parse(value)
-    except quantities.QuantityError as error:
-        reading.wrong(at, str(error))
-        return otherwise
 
 
 # ---------------------------------------------------------------------------- where

@@ -7,20 +7,20 @@ A signal may be written as Slurm's users do ("USR1"). An empty `checkpoint: {}` 
 
 import re
 from collections.abc import Callable
-from datetime import datetime
 
 import msgspec
 
 from fairlead_schemas.jobfile import agent_fields, job_spec
 from fairlead_schemas.jobfile.agent_fields import output_of
 from fairlead_schemas.jobfile.job_spec import CheckpointWords, DependsOn, JobSpec
-from fairlead_schemas.jobfile.request import amount, request_of
+from fairlead_schemas.jobfile.request import request_of
 from fairlead_schemas.policies import launchers, partitions
 from fairlead_schemas.policies.checkpoints import Checkpoint, fault_of
 from fairlead_schemas.policies.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_job_id, is_queue_path
 from fairlead_schemas.units.image_names import ImageNameError, Registries, parse_image
+from fairlead_schemas.units.timestamps import midnight, parse_rfc3339
 from fairlead_schemas.units.validation import ErrorCollector, InvalidJob, printable
 from fairlead_schemas.wire import resource_requests
 from fairlead_schemas.wire.commands import SubmitJob, digest_of
@@ -44,16 +44,16 @@ def checkpoint_of(words: CheckpointWords | None, total_ns: int, reading: ErrorCo
     found = Checkpoint(
         signal=signal,
         command=tuple(words.command),
-        notice_ns=amount(reading, "checkpoint.notice", quantities.parse_duration, wanted),
-        every_ns=amount(reading, "checkpoint.every", quantities.parse_duration, words.every),
+        notice_ns=reading.amount(quantities.parse_duration, wanted, "checkpoint.notice"),
+        every_ns=reading.amount(quantities.parse_duration, words.every, "checkpoint.every"),
     )
-    wrong = fault_of(found, total_ns)
-    if wrong is not None and all(error.field != f"checkpoint.{wrong[0]}" for error in reading.errors):
-        reading.wrong(f"checkpoint.{wrong[0]}", wrong[1])
+    if fault := fault_of(found, total_ns):
+        reading.add(fault)
     return found
 
 
-START_YEAR_MAX = 2200  # in nanoseconds, later times leave 64 bits
+#: In nanoseconds, times from 2262 on do not fit 64 bits.
+START_NS_MIN, START_NS_MAX = midnight("1971-01-01"), midnight("2201-01-01")
 
 #: Characters of a wrong name that an error repeats.
 NAME_SHOWN_MAX = 80
@@ -76,11 +76,11 @@ def resolve(
     request = request_of(spec, reading)
     _check_request(request, reading)
     array, array_limit = _array(spec.array, reading)
-    total_ns = amount(reading, "time.total", quantities.parse_duration, spec.time.total)
+    total_ns = reading.amount(quantities.parse_duration, spec.time.total, "time.total")
     if not total_ns and isinstance(spec.time.total, str) and not reading.has("time.total"):
         reading.wrong("time.total", f'expected more than 0, found "{spec.time.total}"; leave it out for no limit')
-    grace_ns = amount(reading, "time.grace", quantities.parse_duration, spec.time.grace)
-    slice_ns = amount(reading, "time.slice", quantities.parse_duration, spec.time.slice)
+    grace_ns = reading.amount(quantities.parse_duration, spec.time.grace, "time.grace")
+    slice_ns = reading.amount(quantities.parse_duration, spec.time.slice, "time.slice")
     checkpoint = checkpoint_of(spec.checkpoint, total_ns, reading)
     start_at_ns = _moment("startAt", spec.startAt, reading)
     deadline_ns = _moment("deadline", spec.deadline, reading)
@@ -90,8 +90,7 @@ def resolve(
     _check_fields(spec, reading)
     if spec.image:
         _check_image(spec.image, registries, reading)
-    if reading.errors:  # before encoding, which cannot write integers beyond 64 bits
-        raise InvalidJob(reading.errors)
+    reading.refuse(InvalidJob)  # before encoding, which cannot write integers beyond 64 bits
     body = job_spec.canonical(spec)
     if len(body) > job_spec.SPEC_BYTES_MAX:
         raise InvalidJob([job_spec.too_large(len(body))])
@@ -124,9 +123,7 @@ def resolve(
 
 def _check_request(request: Request, reading: ErrorCollector) -> None:
     """Note violations of the rules of requests, one per field."""
-    for fault in resource_requests.faults(request):
-        if all(error.field != fault.field for error in reading.errors):
-            reading.wrong(fault.field, fault.message)
+    reading.add(*resource_requests.faults(request))
 
 
 def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
@@ -135,8 +132,7 @@ def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
             reading.wrong(field, message)
 
     _check_text(spec, expect)
-    for fault in agent_fields.mount_faults(spec.volumes, spec.secrets, spec.project):
-        reading.wrong(fault.field, fault.message)
+    reading.errors.extend(agent_fields.mount_faults(spec.volumes, spec.secrets, spec.project))
     _check_launch(spec, expect)
     expect(
         is_queue_path(spec.queue), "queue", f'expected names of a-z 0-9 _ - joined by "/", found "{spec.queue[:80]}"'
@@ -269,9 +265,8 @@ def _on_partition(spec: JobSpec, reading: ErrorCollector) -> OnPartition:
     elif stop_ns > STOP_AFTER_NS and not replace_ns:  # the usual time would be too short for it
         replace_ns = least_replace_ns(stop_ns)
     policy = OnPartition(stop_after_ns=stop_ns, replace_after_ns=replace_ns)
-    fault = partitions.fault_of(policy) if len(reading.errors) == known else None
-    if fault is not None:
-        reading.wrong(fault.field, fault.message)
+    if len(reading.errors) == known and (fault := partitions.fault_of(policy)):
+        reading.add(fault)
     return partitions.AS_THE_CLUSTER if policy == partitions.AS_THE_CLUSTER else policy
 
 
@@ -279,8 +274,8 @@ def _silence(reading: ErrorCollector, field: str, value: str | int) -> int:
     """Return nanoseconds; 0 without a value, NEVER_NS for "never"."""
     if value in ("", partitions.NEVER):
         return 0 if value == "" else NEVER_NS
-    found = amount(reading, field, quantities.parse_duration, value)
-    if found == 0 and all(error.field != field for error in reading.errors):
+    found = reading.amount(quantities.parse_duration, value, field)
+    if found == 0 and not reading.has(field):
         reading.wrong(field, f'expected a duration above 0, or "never", found "{value}"')
     return found
 
@@ -290,11 +285,11 @@ def _moment(field: str, text: str, reading: ErrorCollector) -> int:
     if not text:
         return 0
     try:
-        moment = datetime.fromisoformat(text)
+        moment_ns = parse_rfc3339(text)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or not 1971 <= moment.year <= START_YEAR_MAX:
+        moment_ns = 0
+    if not START_NS_MIN <= moment_ns < START_NS_MAX:
         expected = 'expected an RFC 3339 time with zone such as "2027-01-31T10:00:00+01:00"'
         reading.wrong(field, f'{expected}, found "{text[:40]}"')
         return 0
-    return int(moment.timestamp()) * quantities.SECOND_NS + moment.microsecond * 1000
+    return moment_ns

@@ -6,10 +6,13 @@ report (reports.CheckpointSeen) and then an event (events.CheckpointSaved).
 
 import msgspec
 
+from fairlead_schemas.units.timestamps import HOUR_NS
+from fairlead_schemas.units.validation import FieldError
+
 #: Signals that may notify a program. Their numbers depend on the node.
 SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
 #: A job that waits for the GPUs waits for the notice, too.
-NOTICE_NS_MAX = 3_600 * 1_000_000_000
+NOTICE_NS_MAX = HOUR_NS
 #: For all words of the command together: the log and every order carry them.
 COMMAND_CHARS_MAX = 1024
 #: What a job says with its word: "step=1200".
@@ -42,8 +45,13 @@ def note_of(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in line[:NOTE_CHARS_MAX])
 
 
-def fault_of(checkpoint: Checkpoint, total_ns: int) -> tuple[str, str] | None:
-    """(field below `checkpoint`, message) where something is out of range, else None."""
+def fault_of(checkpoint: Checkpoint, total_ns: int) -> FieldError | None:
+    """Return the first setting that is out of range, else None."""
+    fault = _fault(checkpoint, total_ns)
+    return FieldError(field=f"checkpoint.{fault[0]}", message=fault[1]) if fault else None
+
+
+def _fault(checkpoint: Checkpoint, total_ns: int) -> tuple[str, str] | None:
     told = checkpoint.signal or checkpoint.command
     if checkpoint.signal and checkpoint.command:
         return "command", "expected a signal or a command, found both; a command may send signals itself"

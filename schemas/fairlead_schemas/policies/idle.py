@@ -14,7 +14,14 @@ from typing import Literal
 import msgspec
 
 from fairlead_schemas.queuefile.amounts import duration_word
-from fairlead_schemas.units.quantities import QuantityError, format_duration, format_milli, parse_cpu, parse_duration
+from fairlead_schemas.units.quantities import (
+    QuantityError,
+    format_duration,
+    format_milli,
+    parse_cpu,
+    parse_duration,
+    thousandths,
+)
 
 #: When a run counts as idle.
 IdleRule = Literal[
@@ -115,12 +122,12 @@ def parse_threshold(signal: IdleSignal, text: str) -> int:
     if signal in _PARTS:
         return _percent(text)
     if signal == "power":
-        return _thousandths(_WATTS, text, 'power above the GPU\'s rest such as "20W"')
+        return _milliwatts(text)
     if signal in _RATES:
         match = _RATE.match(text.strip())
         if match is None:
             raise QuantityError(f'expected bytes per second such as "10KiB/s" or "2MB/s", found "{text}"')
-        return (int(match[1]) * 1000 + int((match[2] or "0").ljust(3, "0"))) * _BYTES[match[3]] // 1000
+        return thousandths(match[1], match[2]) * _BYTES[match[3]] // 1000
     return parse_duration(text) if signal in _PRESENCE else parse_cpu(text)
 
 
@@ -132,11 +139,11 @@ def _percent(text: str) -> int:
     return value
 
 
-def _thousandths(pattern: re.Pattern[str], text: str, what: str) -> int:
-    match = pattern.match(text.strip())
+def _milliwatts(text: str) -> int:
+    match = _WATTS.match(text.strip())
     if match is None:
-        raise QuantityError(f'expected {what}, found "{text}"')
-    return int(match[1]) * 1000 + int((match[2] or "0").ljust(3, "0"))
+        raise QuantityError(f'expected power above the GPU\'s rest such as "20W", found "{text}"')
+    return thousandths(match[1], match[2])
 
 
 def threshold_word(signal: IdleSignal, value: int) -> str:

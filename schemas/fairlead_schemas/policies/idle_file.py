@@ -13,6 +13,7 @@
 other scopes (bounds of the wider ones). `policy_words` is the inverse.
 """
 
+from functools import partial
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -29,12 +30,13 @@ from fairlead_schemas.policies.idle import (
 from fairlead_schemas.queuefile.amounts import duration_word
 from fairlead_schemas.units.ids import PROJECT_CHARS_MAX, is_token
 from fairlead_schemas.units.quantities import parse_duration
-from fairlead_schemas.units.validation import ErrorCollector, FieldError, shown
+from fairlead_schemas.units.validation import ErrorCollector, InvalidDocument, shown
 
 SCOPES_MAX = 100
 EXTENSIONS_MAX = 1000
 NOTICE = "5m"
 _SIGNALS: dict[str, IdleSignal] = {signal: signal for signal in get_args(IdleSignal)}
+_PARSERS = {signal: partial(parse_threshold, signal) for signal in _SIGNALS.values()}
 
 
 class IdlePolicyWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -68,12 +70,8 @@ class IdleFileWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     scopes: dict[str, list[IdlePolicyWords]]
 
 
-class InvalidPolicies(ValueError):
-    """A policy file was refused as a whole; `errors` names each path in it, what was expected and what was found."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        super().__init__("; ".join(f"{e.field}: {e.message}" if e.field else e.message for e in errors))
-        self.errors = errors
+class InvalidPolicies(InvalidDocument):
+    """A policy file was refused."""
 
 
 def is_scope(text: str) -> bool:
@@ -97,8 +95,7 @@ def read_policy_file(value: Any) -> dict[str, tuple[IdlePolicy, ...]]:
         reading.wrong("scopes", "expected at least one scope, found none")
     if len(found) > SCOPES_MAX:
         reading.wrong("scopes", f"expected at most {SCOPES_MAX} scopes, found {len(found)}; split the file")
-    if reading.errors:
-        raise InvalidPolicies(reading.errors)
+    reading.refuse(InvalidPolicies)
     return found
 
 
@@ -107,8 +104,7 @@ def read_policies(value: Any) -> tuple[IdlePolicy, ...]:
     reading = ErrorCollector()
     fields = reading.fields(value, IdleScopeWords, "")
     policies = _policies(reading, fields.get("policies", []), "policies")
-    if reading.errors:
-        raise InvalidPolicies(reading.errors)
+    reading.refuse(InvalidPolicies)
     return policies
 
 
@@ -130,7 +126,7 @@ def _policy(reading: ErrorCollector, words: Any, at: str) -> IdlePolicy:
     errors = len(reading.errors)
     fields = reading.fields(words, IdlePolicyWords, at)
     times = {
-        name: reading.quantity(parse_duration, fields.get(name, default), f"{at}.{name}")
+        name: reading.amount(parse_duration, fields.get(name, default), f"{at}.{name}")
         for name, default in (("after", 1), ("notice", NOTICE), ("extend", 0), ("shrink", 0), ("afterMax", 0))
     }
     policy = IdlePolicy(
@@ -153,7 +149,7 @@ def _below(reading: ErrorCollector, value: Any, at: str) -> dict[IdleSignal, int
             reading.wrong(path, f"unknown signal; expected one of {', '.join(_SIGNALS)}")
         else:
             errors = len(reading.errors)
-            found[signal] = reading.quantity(lambda text, of=signal: parse_threshold(of, text), threshold, path)
+            found[signal] = reading.amount(_PARSERS[signal], threshold, path)
             if not found[signal] and len(reading.errors) == errors:
                 reading.wrong(path, f"expected more than 0, found {shown(threshold)}: nothing is below 0")
     return found

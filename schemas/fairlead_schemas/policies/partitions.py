@@ -8,13 +8,14 @@ before a person has proof.
 
 import msgspec
 
-from fairlead_schemas.units.quantities import DURATION_NS_MAX, SECOND_NS, format_duration
+from fairlead_schemas.units.quantities import DURATION_NS_MAX, format_duration
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import FieldError
 
 NEVER_NS = -1
 NEVER = "never"
 #: Defaults of nodes and of the placer (FAIRLEAD_SELF_FENCE_S and its like change them).
-STOP_AFTER_NS = 60 * SECOND_NS
+STOP_AFTER_NS = MINUTE_NS
 GRACE_NS = 30 * SECOND_NS
 MARGIN_NS = 30 * SECOND_NS
 #: Agents beat every two seconds: what stops sooner stops for a restart of the placer.

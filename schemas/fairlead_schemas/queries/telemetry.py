@@ -19,6 +19,8 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from fairlead_schemas.units.timestamps import HOUR_NS
+
 #: member: own jobs and those of own projects | auditor: reads everything | admin: everything.
 type Role = Literal["member", "auditor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role.__value__)
@@ -178,7 +180,7 @@ class JobUses(msgspec.Struct, kw_only=True):
 type By = Literal["user", "queue", "project", "job", "attempt", "model", "pool"]
 BYS: tuple[By, ...] = get_args(By.__value__)
 #: milli-GPU times ns in one GPU-hour.
-GPU_HOUR_MILLI_NS = 1000 * 3600 * 10**9
+GPU_HOUR_MILLI_NS = 1000 * HOUR_NS
 
 
 class UsageLine(msgspec.Struct, kw_only=True):

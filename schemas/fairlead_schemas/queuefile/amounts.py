@@ -11,14 +11,15 @@ from fairlead_schemas.queuefile.settings import ANY_USER, GPU_CLASS_PREFIX, GPU_
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.quantities import (
     MILLI,
-    SECOND_NS,
     QuantityError,
     format_memory,
     format_milli,
     parse_cpu,
     parse_gpu,
     parse_memory,
+    thousandths,
 )
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector, shown
 
 #: Numbers may stand as such; YAML keeps "0.5" as text, so that it is read exactly.
@@ -32,7 +33,7 @@ USERS_MAX = 1000
 
 _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 _THOUSANDTHS = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?\Z", re.ASCII)
-_UNITS = (("d", 86400 * SECOND_NS), ("h", 3600 * SECOND_NS), ("m", 60 * SECOND_NS), ("s", SECOND_NS), ("ms", 1_000_000))
+_UNITS = (("d", DAY_NS), ("h", HOUR_NS), ("m", MINUTE_NS), ("s", SECOND_NS), ("ms", MILLISECOND_NS))
 
 
 def read_amounts(reading: ErrorCollector, value: Any, at: str) -> Amounts:
@@ -45,7 +46,7 @@ def read_amounts(reading: ErrorCollector, value: Any, at: str) -> Amounts:
             reading.wrong(path, f"unknown resource; expected one of {known}")
             continue
         parse = {"cpu": parse_cpu, "memory": parse_memory}.get(resource, parse_gpu)
-        amounts[resource] = reading.quantity(parse, quantity, path)
+        amounts[resource] = reading.amount(parse, quantity, path)
     if len(amounts) > RESOURCES_MAX:
         reading.wrong(at, f"expected at most {RESOURCES_MAX} resources, found {len(amounts)}")
     return amounts
@@ -127,20 +128,20 @@ def parse_price(text: str) -> int:
     match = _THOUSANDTHS.match(text.strip())
     if match is None:
         raise QuantityError(f'expected a number from 0 on with at most three decimals such as 2.5, found "{text}"')
-    return int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
+    return thousandths(match[1], match[2])
 
 
 def parse_gpu_hours(text: str) -> int:
     """milli-GPU-seconds of "1000" GPU-hours. Raises QuantityError."""
-    thousandths = parse_price(text)
-    if not thousandths:
+    price = parse_price(text)
+    if not price:
         raise QuantityError(f'expected more than 0 GPU-hours, found "{text}"')
-    return thousandths * (GPU_HOUR_MILLI_S // MILLI)
+    return price * (GPU_HOUR_MILLI_S // MILLI)
 
 
-def thousandths_word(thousandths: int) -> int | float:
+def thousandths_word(amount: int) -> int | float:
     """The inverse of `parse_price`."""
-    return thousandths // MILLI if thousandths % MILLI == 0 else thousandths / MILLI
+    return amount // MILLI if amount % MILLI == 0 else amount / MILLI
 
 
 def gpu_hours_word(gpu_milli_s: int) -> int | float:
@@ -149,7 +150,7 @@ def gpu_hours_word(gpu_milli_s: int) -> int | float:
 
 
 def duration_word(ns: int) -> str:
-    """A duration, exact to the millisecond: `duration_word(5_400 * 10**9) == "1h 30m"`."""
+    """A duration, exact to the millisecond: `duration_word(5_400 * SECOND_NS) == "1h 30m"`."""
     parts: list[str] = []
     for unit, size in _UNITS:
         if ns >= size:

@@ -37,7 +37,7 @@ from fairlead_schemas.queuefile.settings_format import (
     read_queue,
 )
 from fairlead_schemas.units.ids import QUEUE_DEPTH_MAX, is_token
-from fairlead_schemas.units.validation import ErrorCollector, FieldError, shown
+from fairlead_schemas.units.validation import ErrorCollector, InvalidDocument, shown
 
 
 class QueueFileWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -47,12 +47,8 @@ class QueueFileWords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     queues: dict[str, QueueWords | None] = {}
 
 
-class InvalidQueues(ValueError):
-    """A queue file was refused as a whole; `errors` names each path in it, what was expected and what was found."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        super().__init__("; ".join(f"{e.field}: {e.message}" if e.field else e.message for e in errors))
-        self.errors = errors
+class InvalidQueues(InvalidDocument):
+    """A queue file was refused."""
 
 
 class QueueFile(NamedTuple):
@@ -80,8 +76,7 @@ def read_queue_file(value: Any) -> QueueFile:
         )
     if not changes and not reading.errors:
         reading.wrong("", "expected pools or queues, found neither")
-    if reading.errors:
-        raise InvalidQueues(reading.errors)
+    reading.refuse(InvalidQueues)
     return QueueFile(
         tuple(sorted(pools, key=lambda entry: entry.pool)),
         tuple(sorted(tree.entries, key=lambda entry: entry.path.split("/"))),
@@ -98,8 +93,7 @@ def read_settings(value: Any, path: str) -> QueueSettings:
     if fields.get("pool") and "/" in path:
         top = path.partition("/")[0]
         reading.wrong("pool", f"expected none below the top: this queue is in the pool of {top}; leave it out")
-    if reading.errors:
-        raise InvalidQueues(reading.errors)
+    reading.refuse(InvalidQueues)
     return settings
 
 

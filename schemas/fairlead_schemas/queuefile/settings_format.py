@@ -47,7 +47,8 @@ from fairlead_schemas.queuefile.settings import (
     Sharing,
 )
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_token
-from fairlead_schemas.units.quantities import SECOND_NS, QuantityError, parse_duration
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.units.validation import ErrorCollector, joined, shown
 
 _LESS = "to let others go first, give it a lower priority"
@@ -99,7 +100,7 @@ class QueueWords(_Strict, frozen=True, kw_only=True):
 
 
 def read_queue(reading: ErrorCollector, fields: dict[str, Any], at: str) -> QueueSettings:
-    """Return one queue's settings from its fields (the result of `Reading.fields`), without those of the queues below."""
+    """Return one queue's settings from its fields (the result of `ErrorCollector.fields`), without those of the queues below."""
 
     def amounts(name: str) -> Amounts:
         return read_amounts(reading, fields.get(name, {}), joined(at, name))
@@ -143,7 +144,7 @@ def _budget(reading: ErrorCollector, value: Any, at: str) -> Budget | None:
     if value is None:
         return None
     fields = reading.fields(value, BudgetWords, at)
-    gpu_milli_s = reading.quantity(parse_gpu_hours, fields.get("gpuHours", 1), f"{at}.gpuHours")
+    gpu_milli_s = reading.amount(parse_gpu_hours, fields.get("gpuHours", 1), f"{at}.gpuHours")
     return Budget(
         gpu_milli_s=gpu_milli_s, period=fields.get("period", "month"), when_spent=fields.get("whenSpent", "refuse")
     )
@@ -156,7 +157,7 @@ def _preemption(reading: ErrorCollector, value: Any, at: str) -> Preemption:
         reclaim=fields.get("reclaim", defaults.reclaim),
         rebalance=fields.get("rebalance", defaults.rebalance),
         lower_priority=fields.get("lowerPriority", defaults.lowerPriority),
-        protect_ns=reading.quantity(parse_duration, fields.get("protect", defaults.protect), f"{at}.protect"),
+        protect_ns=reading.amount(parse_duration, fields.get("protect", defaults.protect), f"{at}.protect"),
     )
 
 
@@ -204,7 +205,7 @@ def _preemption_words(settings: Preemption) -> dict[str, Any]:
 PRICES_MAX = 100
 NAMES_MAX = 1000
 #: Default that `half_life_ns` 0 means.
-HALF_LIFE_NS = 7 * 86400 * SECOND_NS
+HALF_LIFE_NS = 7 * DAY_NS
 _PERCENT_MAX = 100
 
 
@@ -251,7 +252,7 @@ def read_pool(reading: ErrorCollector, name: str, words: Any, at: str) -> PoolSe
     return PoolSettings(
         sequencer=sequencer,
         ageing=_ageing(reading, fields.get("ageing"), f"{at}.ageing"),
-        patience_ns=reading.quantity(parse_duration, fields.get("patience", "5m"), f"{at}.patience"),
+        patience_ns=reading.amount(parse_duration, fields.get("patience", "5m"), f"{at}.patience"),
         half_life_ns=_half_life(reading, fields.get("halfLife"), f"{at}.halfLife"),
         past_percent=reading.whole(fields.get("pastPercent", 0), f"{at}.pastPercent", 0, _PERCENT_MAX),
         users=reading.names(
@@ -283,7 +284,7 @@ def _ageing(reading: ErrorCollector, value: Any, at: str) -> Ageing | None:
     if value is None:
         return None
     fields = reading.fields(value, AgeingWords, at)
-    every_ns = reading.quantity(_some_time, fields.get("every", 1), f"{at}.every")
+    every_ns = reading.amount(_some_time, fields.get("every", 1), f"{at}.every")
     return Ageing(every_ns=every_ns, most=reading.whole(fields.get("most", 1), f"{at}.most", 1, PRIORITY_MAX))
 
 
@@ -297,7 +298,7 @@ def _sharing(reading: ErrorCollector, value: Any, at: str) -> Sharing | None:
 
 def _half_life(reading: ErrorCollector, value: Any, at: str) -> int:
     """Return the half-life in ns, 0 for the default one. A written value of 0 is a mistake."""
-    ns = reading.quantity(_some_time, value, at) if value is not None else 0
+    ns = reading.amount(_some_time, value, at) if value is not None else 0
     return 0 if ns == HALF_LIFE_NS else ns
 
 
@@ -313,7 +314,7 @@ def _prices(reading: ErrorCollector, value: Any, at: str) -> dict[str, int]:
     for model, price, path in reading.entries(value, at):
         if not is_model(model):
             reading.wrong(path, f"expected a model as in the node label nvidia.com/gpu.product, found {shown(model)}")
-        prices[model] = reading.quantity(parse_price, price, path)
+        prices[model] = reading.amount(parse_price, price, path)
     if len(prices) > PRICES_MAX:
         reading.wrong(at, f"expected at most {PRICES_MAX} models, found {len(prices)}")
     return prices

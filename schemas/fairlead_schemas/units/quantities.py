@@ -6,10 +6,11 @@ CPU is milli-CPU, GPU milli-GPU, memory MiB, time nanoseconds. Words follow Kube
 
 import re
 
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+
 MILLI = 1000
-SECOND_NS = 1_000_000_000
 #: A hundred years, an exbibyte, a million GPUs: more is a slip of the pen, and would not fit the log's 64-bit integers.
-DURATION_NS_MAX = 100 * 366 * 86400 * SECOND_NS
+DURATION_NS_MAX = 100 * 366 * DAY_NS
 MEMORY_MIB_MAX = 2**40
 GPUS_MAX = 999_999
 
@@ -33,10 +34,10 @@ _DURATION_PART = re.compile(r"(\d{1,12})(ms|s|m|h|d|w|\Z)\s*", re.ASCII)
 _DURATION_NS = {
     "ms": SECOND_NS // 1000,
     "s": SECOND_NS,
-    "m": 60 * SECOND_NS,
-    "h": 3600 * SECOND_NS,
-    "d": 86400 * SECOND_NS,
-    "w": 7 * 86400 * SECOND_NS,
+    "m": MINUTE_NS,
+    "h": HOUR_NS,
+    "d": DAY_NS,
+    "w": 7 * DAY_NS,
     "": SECOND_NS,
 }
 _CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,3}):(\d{2})(?::(\d{2}))?\Z", re.ASCII)
@@ -46,6 +47,11 @@ class QuantityError(ValueError):
     """A quantity could not be read; the message says what was expected and what was found."""
 
 
+def thousandths(whole: str, decimals: str | None) -> int:
+    """`thousandths("1", "5") == 1500`; at most three decimals."""
+    return int(whole) * MILLI + int((decimals or "0").ljust(3, "0"))
+
+
 def parse_cpu(text: str | int) -> int:
     """Milli-CPU from "32", "0.5" or "500m"."""
     match = _CPU.match(str(text).strip())
@@ -53,7 +59,7 @@ def parse_cpu(text: str | int) -> int:
         raise QuantityError(f'expected a CPU quantity such as "8", "0.5" or "500m", found "{text}"')
     if match[3]:
         return int(match[1])
-    return int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
+    return thousandths(match[1], match[2])
 
 
 def parse_gpu(text: str | int) -> int:
@@ -71,8 +77,8 @@ def parse_memory(text: str | int) -> int:
     match = _MEMORY.match(str(text).strip())
     if match is None or (match[2] and not match[3]):
         raise QuantityError(f'expected a memory quantity such as "64Gi" or "512Mi", found "{text}"')
-    thousandths = int(match[1]) * MILLI + int((match[2] or "0").ljust(3, "0"))
-    mib = -(-thousandths * _MEMORY_BYTES[match[3] or ""] // (MILLI * 2**20))
+    amount = thousandths(match[1], match[2])
+    mib = -(-amount * _MEMORY_BYTES[match[3] or ""] // (MILLI * 2**20))
     if mib > MEMORY_MIB_MAX:
         raise QuantityError(f'expected at most 1024Pi of memory, found "{text}"')
     return mib
@@ -113,7 +119,7 @@ def format_milli(milli: int) -> str:
 
 
 def format_duration(ns: int) -> str:
-    """Two largest units: `format_duration(5_400 * 10**9) == "1h 30m"`."""
+    """Two largest units: `format_duration(5_400 * SECOND_NS) == "1h 30m"`."""
     seconds = ns // SECOND_NS
     if seconds < 1:
         return f"{ns // (SECOND_NS // 1000)}ms"

@@ -1,29 +1,30 @@
-"""Read what people wrote field by field, noting every mistake at its path instead of stopping at the first.
+"""Mistakes in received data, each with the path of its field, and the collector that notes all of them.
 
-`Reading.errors` holds what is wrong; a reading that has errors is refused as a whole, so what the readers give
-for a bad value never counts. `decode_object` keeps track of keys that stand twice, which JSON allows and people
-do not mean.
+Job files, queue files, policy files and the bodies of HTTP requests are refused in this form: a `FieldError` per
+mistake, all of them in one `InvalidDocument`. `ErrorCollector` reads plain values field by field and does not stop
+at the first mistake. Callers refuse a document with mistakes as a whole, so the value that it returns for a bad
+field never counts. `field_error` converts the first error of a decoder, `type_errors` finds all of them.
 
-Mistakes in received data, each with the path of its field.
-
-Job files, queue files and the bodies of HTTP requests are refused in this form. `field_error` converts a
-decoder's error.
-
-Decode bytes of strangers: whatever is wrong with them is one kind of error.
-
-msgspec raises UnicodeDecodeError for broken text and RecursionError for deep nesting, which a
-caller who expects MsgspecError would not catch: one such message would then stop a service for good.
+`decode` and `decode_object` decode bytes of strangers. msgspec raises UnicodeDecodeError for broken text and
+RecursionError for deep nesting. A caller that expects MsgspecError would not catch these, and one such message
+would stop a service for good.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Protocol, cast, get_args, get_origin
+from functools import lru_cache
+from itertools import islice
+from types import UnionType
+from typing import Any, Protocol, Union, cast, get_args, get_origin
 
 import msgspec
 
 from fairlead_schemas.units.quantities import QuantityError
+
+#: Errors of one document that `type_errors` returns.
+TYPE_ERRORS_MAX = 100
 
 
 class FieldError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,12 +34,16 @@ class FieldError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
 
 
-class InvalidJob(ValueError):
-    """A job file was refused; `errors` names each field, what was expected and what was found."""
+class InvalidDocument(ValueError):
+    """A document was refused as a whole; `errors` names each path in it, what was expected and what was found."""
 
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__("; ".join(f"{e.field}: {e.message}" if e.field else e.message for e in errors))
         self.errors = errors
+
+
+class InvalidJob(InvalidDocument):
+    """A job file was refused."""
 
 
 def printable(text: str) -> str:
@@ -49,12 +54,14 @@ def printable(text: str) -> str:
 _PATH = re.compile(r"^(.*?)(?: - at `(.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_REQUIRED = "required field is missing"
+_UNKNOWN_IN_JOB = "unknown field; see GET /v1/schemas/job for the fields of a job file"
 
 
 def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequence[str] = ()) -> FieldError:
-    """The path and the words of a decoding error: `$.resources.cpu` becomes "resources.cpu".
+    """Return a decoding error with its path: `$.resources.cpu` becomes "resources.cpu".
 
-    `known`: the fields of what was decoded, where that is no job file.
+    `known`: the fields of the decoded type, unless it is a job file. Of a map the decoder names no key: "env[...]".
     """
     match = _PATH.match(str(error))
     message, path = (match[1], match[2] or "$") if match else (str(error), "$")
@@ -62,11 +69,10 @@ def field_error(error: msgspec.MsgspecError, prefix: str = "", *, known: Sequenc
     unknown, missing = _UNKNOWN.match(message), _MISSING.match(message)
     if missing:
         path = f"{path}.{missing[1]}" if path else missing[1]
-        message = "required field is missing"
+        message = _REQUIRED
     if unknown:
         path = f"{path}.{unknown[1]}" if path else unknown[1]
-        there = f"expected {', '.join(known)}" if known else "see GET /v1/schemas/job for the fields of a job file"
-        message = f"unknown field; {there}"
+        message = f"unknown field; expected {', '.join(known)}" if known else _UNKNOWN_IN_JOB
     return FieldError(field=printable(_join(prefix, path)), message=message)
 
 
@@ -74,6 +80,57 @@ def _join(prefix: str, path: str) -> str:
     if not prefix or not path or path.startswith("["):
         return prefix + path
     return f"{prefix}.{path}"
+
+
+def type_errors(value: Any, kind: Any) -> list[FieldError]:
+    """Return the errors of plain values that msgspec does not convert to the type of a job file, with keys of maps named.
+
+    msgspec itself stops at the first one. At most TYPE_ERRORS_MAX; none if the value can be converted.
+    """
+    return list(islice(_type_errors(value, kind, ""), TYPE_ERRORS_MAX))
+
+
+def _type_errors(value: Any, kind: Any, at: str) -> Iterator[FieldError]:
+    match value:
+        case dict() if struct := _member(kind, _is_struct):
+            yield from _struct_errors(cast(dict[Any, Any], value), struct, at)
+        case dict() if mapping := _member(kind, lambda each: get_origin(each) is dict):
+            key_kind, value_kind = get_args(mapping)
+            for key, one in cast(dict[Any, Any], value).items():
+                path = joined(at, printable(str(key)))
+                yield from _type_errors(key, key_kind, path)
+                yield from _type_errors(one, value_kind, path)
+        case list() if sequence := _member(kind, lambda each: get_origin(each) is list):
+            for index, one in enumerate(cast(list[Any], value)):
+                yield from _type_errors(one, get_args(sequence)[0], f"{at}[{index}]")
+        case _:
+            try:
+                msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                yield field_error(error, at)
+
+
+def _struct_errors(value: dict[Any, Any], struct: Any, at: str) -> Iterator[FieldError]:
+    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    for key, one in value.items():
+        path = joined(at, printable(str(key)))
+        if key in known:
+            yield from _type_errors(one, known[key].type, path)
+        else:
+            yield FieldError(field=path, message=_UNKNOWN_IN_JOB)
+    for name, field in known.items():
+        if field.required and name not in value:
+            yield FieldError(field=joined(at, name), message=_REQUIRED)
+
+
+def _member(kind: Any, matches: Callable[[Any], bool]) -> Any:
+    """Return the first member of a union (or the type itself) that matches, else None."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return next((each for each in members if matches(each)), None)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 #: Characters of a wrong value that a message repeats.
@@ -155,13 +212,32 @@ def shown(value: Any) -> str:
     return f'"{_text(value)}"'
 
 
+def _full_text(value: Any) -> str:
+    if isinstance(value, str) or type(value) in (int, float):  # a bool is encoded as JSON
+        return str(value)
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except OverflowError:  # an integer beyond 64 bits inside of it
+        return str(value)
+
+
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    text = _full_text(value)
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
 
+#: Longer quantities are parsed each time, so that no client can fill the memory with them.
+REMEMBERED_CHARS_MAX = 32
+
+
+@lru_cache(4096)
+def _remembered(parse: Callable[[str], int], text: str) -> int:
+    """Parse a quantity. A cluster's jobs contain the same few, and parsing one costs as much as decoding a small job."""
+    return parse(text)
+
+
 class ErrorCollector:
-    """State of reading one text. Every method notes mistakes and returns a value of the right type."""
+    """State of reading one document. Every method notes mistakes and returns a value of the right type."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -170,9 +246,20 @@ class ErrorCollector:
         """Note a mistake."""
         self.errors.append(FieldError(field=at, message=message))
 
+    def add(self, *faults: FieldError) -> None:
+        """Note mistakes that another check found, except at paths that have one already."""
+        for fault in faults:
+            if not self.has(fault.field):
+                self.errors.append(fault)
+
     def has(self, at: str) -> bool:
         """Return True if a mistake was noted at this path."""
         return any(error.field == at for error in self.errors)
+
+    def refuse(self, kind: type[InvalidDocument]) -> None:
+        """Raise the exception with every mistake, if there is one."""
+        if self.errors:
+            raise kind(self.errors)
 
     def entries(self, value: Any, at: str) -> Iterator[tuple[str, Any, str]]:
         """(key, value, path) of a map, keys as text."""
@@ -201,11 +288,11 @@ class ErrorCollector:
         if isinstance(value, dict):
             for name, field in known.items():
                 if field.required and name not in value:
-                    self.wrong(joined(at, name), "required field is missing")
+                    self.wrong(joined(at, name), _REQUIRED)
         return found
 
     def _fits(self, value: Any, kind: Any, at: str) -> bool:
-        if any(_is_map(each) for each in get_args(kind) or (kind,)) or get_origin(kind) is dict:
+        if any(_is_struct(each) for each in get_args(kind) or (kind,)) or get_origin(kind) is dict:
             return True  # looked into by its own reader
         try:
             msgspec.convert(value, kind, strict=True)
@@ -222,13 +309,15 @@ class ErrorCollector:
         self.wrong(at, f"expected a whole number from {least} to {most}, found {shown(value)}{then}")
         return least
 
-    def quantity(self, parse: Callable[[str], int], value: Any, at: str) -> int:
-        """A quantity in its own words, by one of the parsers of `quantities`."""
+    def amount(self, parse: Callable[[str], int], value: Any, at: str, otherwise: int = 0) -> int:
+        """Return a quantity in integers, read by a parser such as those of `quantities`; `otherwise` if it is unreadable."""
+        text = value if isinstance(value, str) else _full_text(value)
         try:
-            return parse(str(value) if isinstance(value, float) else _text(value))
+            return _remembered(parse, text) if len(text) <= REMEMBERED_CHARS_MAX else parse(text)
         except QuantityError as error:
-            self.wrong(at, str(error))
-            return 0
+            long = len(text) > SHOWN_CHARS_MAX
+            self.wrong(at, str(error).replace(text, _text(text)) if long else str(error))
+            return otherwise
 
     def names(
         self, values: Sequence[str], at: str, *, valid: Callable[[str], bool], what: str, most: int
@@ -244,10 +333,6 @@ class ErrorCollector:
         if len(values) > most:
             self.wrong(at, f"expected at most {most} names, found {len(values)}")
         return tuple(values)
-
-
-def _is_map(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _expected(kind: Any) -> str:

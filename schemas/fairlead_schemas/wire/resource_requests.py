@@ -9,12 +9,12 @@ A request in a sentence: what each node or task of it asks for, and how many of 
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from fairlead_schemas.queuefile.amounts import counted
 from fairlead_schemas.units import selectors, taints
 from fairlead_schemas.units.hardware import TOPOLOGY_LEVELS, is_profile, profile_milli, resource_of
 from fairlead_schemas.units.quantities import MILLI
+from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.resources import Request
 
 #: Units of one kind, and kinds.
@@ -36,33 +36,30 @@ PLACEMENT_BYTES_MAX = 960 * 1024
 NODE_BYTES, GPU_BYTES, INSTANCE_BYTES = 150, 51, 44
 
 
-class RequestFault(NamedTuple):
-    """Fault that no valid request has."""
-
-    field: str  # as the job file calls it
-    message: str
+#: (field as the job file calls it, message)
+type _Fault = tuple[str, str]
 
 
 @lru_cache(1024)
-def faults(request: Request) -> tuple[RequestFault, ...]:
-    """Everything that is wrong with a request. Remembered: a cluster's jobs ask for the same few things."""
-    return tuple(_faults(request))
+def faults(request: Request) -> tuple[FieldError, ...]:
+    """Return faults that no valid request has, with the job file's names of fields. Remembered: a cluster's jobs ask for
+    the same few things.
+    """
+    return tuple(FieldError(field=field, message=message) for field, message in _faults(request))
 
 
-def _faults(request: Request) -> Iterator[RequestFault]:
+def _faults(request: Request) -> Iterator[_Fault]:
     where = "tasks" if request.tasks else "nodes"
     for at, kind in enumerate(request.kinds):
         path = f"groups[{at - 1}]." if at else ""
         yield from _of_kind(kind, path, path + ("nodes" if at else where))
     if request.nodes_min and (request.tasks or not 1 <= request.nodes_min < request.nodes):
-        yield RequestFault(where, f"expected fewer than {request.nodes} at least, found {request.nodes_min}")
+        yield (where, f"expected fewer than {request.nodes} at least, found {request.nodes_min}")
     yield from _of_groups(request)
     yield from _of_place(request)
     if (size := placement_bytes(request)) > PLACEMENT_BYTES_MAX and request.units <= KINDS_MAX * NODES_MAX:
         most = request.units * PLACEMENT_BYTES_MAX // size
-        yield RequestFault(
-            where, f"expected a gang that one event can name, about {most} such units, found {request.units}"
-        )
+        yield (where, f"expected a gang that one event can name, about {most} such units, found {request.units}")
 
 
 def placement_bytes(request: Request) -> int:
@@ -84,7 +81,7 @@ def _gpu_bytes(kind: Request) -> int:
     return gpu_count(kind) * (GPU_BYTES + (INSTANCE_BYTES if kind.profile else 0))
 
 
-def _of_kind(kind: Request, path: str, where: str) -> Iterator[RequestFault]:
+def _of_kind(kind: Request, path: str, where: str) -> Iterator[_Fault]:
     """Units, amounts and selector of one kind."""
     for field, amount, least, most in (
         (where, kind.nodes, 1, NODES_MAX),
@@ -95,12 +92,12 @@ def _of_kind(kind: Request, path: str, where: str) -> Iterator[RequestFault]:
         (f"{path}resources.rdma/hca", kind.nics, 0, NICS_MAX),
     ):
         if not least <= amount <= most:
-            yield RequestFault(field, f"expected {least} to {most}, found {amount}")
+            yield (field, f"expected {least} to {most}, found {amount}")
     if not 0 <= kind.shm_mib <= max(0, kind.memory_mib):
         found = f"found {kind.shm_mib} MiB"
         message = f"expected at most resources.memory ({kind.memory_mib} MiB), in which it is counted; {found}"
-        yield RequestFault(f"{path}resources.shm", message)
-    yield from (RequestFault(f"{path}resources.{gpu_field(kind)}", message) for message in _of_gpus(kind))
+        yield (f"{path}resources.shm", message)
+    yield from ((f"{path}resources.{gpu_field(kind)}", message) for message in _of_gpus(kind))
     yield from _texts(f"{path}nodeSelector", kind.selector, lambda text: selectors.parse(text).text)
 
 
@@ -127,18 +124,16 @@ def _of_gpus(kind: Request) -> Iterator[str]:
         yield f"expected whole GPUs, found {milli} milli-GPU"
 
 
-def _of_groups(request: Request) -> Iterator[RequestFault]:
+def _of_groups(request: Request) -> Iterator[_Fault]:
     if not request.also:
         return
     if request.tasks:
-        yield RequestFault("groups", "expected nodes, found tasks with groups; give the number of nodes of each kind")
+        yield ("groups", "expected nodes, found tasks with groups; give the number of nodes of each kind")
     if len(request.kinds) > KINDS_MAX:
-        yield RequestFault("groups", f"expected at most {KINDS_MAX - 1}, found {len(request.also)}")
+        yield ("groups", f"expected at most {KINDS_MAX - 1}, found {len(request.also)}")
     for at, kind in enumerate(request.also):
         if _only_kind(kind) != kind:
-            yield RequestFault(
-                f"groups[{at}]", "expected nodes, amounts, GPUs and a selector of its own, and nothing else"
-            )
+            yield (f"groups[{at}]", "expected nodes, amounts, GPUs and a selector of its own, and nothing else")
 
 
 def _only_kind(kind: Request) -> Request:
@@ -159,18 +154,16 @@ def _only_kind(kind: Request) -> Request:
     )
 
 
-def _of_place(request: Request) -> Iterator[RequestFault]:
+def _of_place(request: Request) -> Iterator[_Fault]:
     """Tolerations, topology and packing, and the bytes of all texts."""
     yield from _texts("tolerations", request.tolerations, lambda text: taints.parse_toleration(text).text)
     for field, levels in (("topology.require", request.require), ("topology.prefer", request.prefer)):
         yield from _texts(field, levels, _level)
     if request.packing not in ("", *PACKINGS):
-        yield RequestFault("placement", f'expected {" or ".join(PACKINGS)}, found "{request.packing[:40]}"')
+        yield ("placement", f'expected {" or ".join(PACKINGS)}, found "{request.packing[:40]}"')
     texts = [text for kind in request.kinds for text in kind.selector] + list(request.tolerations)
     if (size := sum(len(text.encode()) for text in texts)) > SELECTOR_BYTES_MAX:
-        yield RequestFault(
-            "nodeSelector", f"expected labels and tolerations of at most {SELECTOR_BYTES_MAX} bytes, found {size}"
-        )
+        yield ("nodeSelector", f"expected labels and tolerations of at most {SELECTOR_BYTES_MAX} bytes, found {size}")
 
 
 def _level(text: str) -> str:
@@ -179,16 +172,16 @@ def _level(text: str) -> str:
     return text
 
 
-def _texts(field: str, texts: tuple[str, ...], canonical: Callable[[str], str]) -> Iterator[RequestFault]:
+def _texts(field: str, texts: tuple[str, ...], canonical: Callable[[str], str]) -> Iterator[_Fault]:
     """Equal requests have equal texts: each as it is written in canonical form, in order, once."""
     if tuple(sorted(set(texts))) != texts:
-        yield RequestFault(field, "expected each once and in order")
+        yield (field, "expected each once and in order")
     for text in texts:
         try:
             if canonical(text) != text:
-                yield RequestFault(field, f'expected "{canonical(text)[:80]}", found "{text[:80]}"')
+                yield (field, f'expected "{canonical(text)[:80]}", found "{text[:80]}"')
         except ValueError as error:
-            yield RequestFault(field, str(error))
+            yield (field, str(error))
 
 
 def gpus(kind: Request) -> str:

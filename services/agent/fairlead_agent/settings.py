@@ -63,12 +63,13 @@ import msgspec
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
 from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved
-from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, START_NS
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS, START_NS
 from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.units.taints import TAINTS_MAX, NodeLabelError, parse_label, parse_taint
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 
 LABELS = "FAIRLEAD_NODE_LABELS"
 TAINTS = "FAIRLEAD_NODE_TAINTS"
@@ -257,7 +258,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drained_hook_s: float = 3600.0
     desired_s: float = 5.0
     start_ns: int = START_NS
-    fence_ns: int = 60 * SECOND_NS
+    fence_ns: int = MINUTE_NS
     fence_grace_ns: int = FENCE_GRACE_NS
     fence_margin_ns: int = 30 * SECOND_NS
     reserve_mib: int = 0

@@ -1,6 +1,6 @@
 """Every bound of the queue service, by name."""
 
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 
 #: Open offers of a pool that are not known to be refused: while the pool has room for more, and beyond that.

@@ -19,6 +19,7 @@ import structlog
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.log import LogReader, identity
 from fairlead_bus.port import Bus, LogDamaged
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import commit_hash
 from fairlead_schemas.wire.samples import SampleColumns, decode_columns
@@ -38,9 +39,8 @@ PENDING_BYTES_MAX = 64 * 2**20
 RETENTION_CHECK_S = 600.0
 #: How often samples are added up per minute and hour.
 ROLL_UP_S = 30.0
-DAY_NS = 86_400 * 10**9
 #: Samples with a node clock further ahead are refused: they would stay the newest for all time.
-AHEAD_NS = 60 * 10**9
+AHEAD_NS = MINUTE_NS
 #: How long samples and their sums are kept unless settings say otherwise.
 KEPT = Retention(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
 

@@ -23,10 +23,11 @@ from fairlead_bus.main import instance
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
 from fairlead_bus.settings import number, seconds
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.idle.core import IdleCore
-from fairlead_telemetry.ingest import DAY_NS, KEPT, Ingest
+from fairlead_telemetry.ingest import KEPT, Ingest
 from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.queries.current_use import NewestBatches
 from fairlead_telemetry.queries.usage import UsageQueries, price_file

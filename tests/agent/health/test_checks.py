@@ -8,7 +8,6 @@ from fairlead_agent.devices.port import GpuHealth
 from fairlead_agent.node.health.checks import (
     FAR_NS,
     KILLED_NS,
-    SECOND_NS,
     ZOMBIE_NS,
     Clock,
     Dirt,
@@ -18,6 +17,7 @@ from fairlead_agent.node.health.checks import (
     Kill,
     all_findings,
 )
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 GIB = 2**30
 

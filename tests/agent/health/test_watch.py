@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, HealthFinding
+from fairlead_agent.node.health.checks import HealthFinding
 from fairlead_agent.node.health.watch import HOLDS, USUAL, Change, HealthWatch
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 
 HOT = HealthFinding("g0", "thermal", "91 C")
 FULL = HealthFinding("", "disk_full", "3 %")

@@ -14,11 +14,10 @@ from fairlead_agent.files.journal import Journal, JournalNewer, encode_line
 from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.port import RuntimeUnfit
 from fairlead_agent.runtimes.process import spawner_client
+from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
-
-HOUR_NS = 3600 * 10**9
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.devices.memory_guard import SECOND_NS, GpuUse, Guard, Share, ShareFinding, left_behind, shares, uses
+from fairlead_agent.devices.memory_guard import GpuUse, Guard, Share, ShareFinding, left_behind, shares, uses
 from fairlead_agent.devices.port import GpuProcess
+from fairlead_schemas.units.timestamps import SECOND_NS
 from tests.agent.placer_script import order
 
 A, B, C = (RunKey(job, 1, 0) for job in "789")

@@ -17,6 +17,7 @@ from fairlead_agent.devices.mps import pipe_directory, share_environment
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.runtimes.run_directory import own_bytes, write_note
 from fairlead_agent.settings import from_environment
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, StartSeen
 from fairlead_schemas.wire.resources import Gpu
@@ -25,7 +26,6 @@ from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.placer_script import order
 from tests.agent.world import World
 
-SECOND_NS = 1_000_000_000
 #: Fields of an order that say which share of which GPU it has.
 SHARE = ("gpus", "gpu_milli", "gpu_memory_mib")
 PLAY = (sys.executable, "-m", "fairlead_agent.devices.simulated_use")

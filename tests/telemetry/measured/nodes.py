@@ -4,12 +4,11 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch, columns_of
 from fairlead_telemetry.samples.intake import SampleBook
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
-HOUR_NS = 3600 * 10**9
-DAY_NS = 24 * HOUR_NS
 #: Midnight, UTC: 2026-11-20.
 START_NS = 20_777 * DAY_NS
 

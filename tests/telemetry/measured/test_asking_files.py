@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_telemetry.samples.day_files import FOLDER
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.sql.query_pool import QueryPool
 from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
-from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
+from tests.telemetry.measured.nodes import START_NS, day, put
 from tests.telemetry.sql.asking import LONG_S, eventually
 
 NOW_NS = START_NS + DAY_NS + SETTLE_NS

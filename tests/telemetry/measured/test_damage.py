@@ -10,15 +10,16 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import encode_samples
 from fairlead_telemetry.samples.day_files import FOLDER, MANIFEST
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.usage.usage_store import refold
 from fairlead_telemetry.warehouse import database
 from fairlead_telemetry.warehouse.warehouse import FILE, Retention, Warehouse, WarehouseRefused
-from tests.telemetry.measured.nodes import HOUR_NS, START_NS, content, day, put
+from tests.telemetry.measured.nodes import START_NS, content, day, put
 from tests.telemetry.rows import actual, store
 from tests.telemetry.story import morning
 from tests.telemetry.test_service import ask, eventually, running, world

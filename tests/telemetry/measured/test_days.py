@@ -7,11 +7,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_telemetry import days
 from fairlead_telemetry.samples.day_files import FOLDER, MANIFEST
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
-from tests.telemetry.measured.nodes import HOUR_NS, START_NS, content, day, put
+from tests.telemetry.measured.nodes import START_NS, content, day, put
 
 #: When the first day is over, and when the second is.
 FIRST_NS, SECOND_NS = START_NS + DAY_NS + SETTLE_NS, START_NS + 2 * DAY_NS + SETTLE_NS

@@ -8,8 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_telemetry.samples.day_files import FOLDER, mismatch
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.samples.intake import SampleBook
 from fairlead_telemetry.warehouse import database
 from fairlead_telemetry.warehouse.warehouse import Warehouse

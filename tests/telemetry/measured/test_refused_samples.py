@@ -4,13 +4,14 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import PAYLOAD_BYTES_MAX, columns_of, encode_samples
 from fairlead_telemetry.ingest import AHEAD_NS
 from fairlead_telemetry.samples.intake import REFUSERS_MAX, STEP_MS, SampleBook, SampleDelays
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.warehouse.warehouse import Retention
-from tests.telemetry.measured.nodes import DAY_NS, START_NS, day
+from tests.telemetry.measured.nodes import START_NS, day
 from tests.telemetry.story import morning
 from tests.telemetry.test_service import ask, eventually, running, world
 

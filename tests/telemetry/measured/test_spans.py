@@ -1,7 +1,8 @@
 """Which spans leave the warehouse, and when."""
 
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_telemetry.samples import day_spans
-from fairlead_telemetry.samples.day_spans import DAY_NS, HOUR_NS, SETTLE_NS, DaySpan, due_spans, file_name
+from fairlead_telemetry.samples.day_spans import SETTLE_NS, DaySpan, due_spans, file_name
 
 DAY = 20_777
 HOUR = DAY * 24

@@ -9,15 +9,16 @@ import msgspec
 import pytest
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_telemetry.samples.day_files import RAW
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.sql import parquet_partitions
 from fairlead_telemetry.sql.member_copy import MemberScope, scope_of, write_member_copy
 from fairlead_telemetry.sql.worker import QueryWorker
 from fairlead_telemetry.sql.worker_process import WorkerQuery
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.measured import nodes
-from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
+from tests.telemetry.measured.nodes import START_NS, day, put
 from tests.telemetry.rows import store
 from tests.telemetry.story import START_NS as STORY_NS
 from tests.telemetry.story import Story, placed, started, submitted

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 from fairlead_schemas.wire.samples import GpuSample, RunResources, RunUse, SampleBatch, columns_of
-from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
+from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.samples.intake import SampleBook
 from fairlead_telemetry.usage.usage_store import UsageStore
 from fairlead_telemetry.warehouse.warehouse import Warehouse

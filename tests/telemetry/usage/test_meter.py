@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, PoolSettings, QueueSettings
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
 from fairlead_telemetry.usage.meter import METERED, Meter, Stay
-from tests.telemetry.story import SECOND_NS, START_NS, Story, ended, joined, placed, submitted
+from tests.telemetry.story import START_NS, Story, ended, joined, placed, submitted
 
 
 def fold(story: Story) -> Meter:

@@ -24,7 +24,7 @@ from fairlead_schemas.queuefile.settings import (
     QueueEntry,
     QueueSettings,
 )
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.usage.prices import read_prices
 from fairlead_telemetry.usage.statement import month_at, month_named

@@ -5,9 +5,10 @@ end, are always passed on.
 """
 
 from fairlead_agent.core.ledger import RunEntry
-from fairlead_agent.core.run_stop import SECOND_NS, RunStop
+from fairlead_agent.core.run_stop import RunStop
 from fairlead_agent.core.runs import CheckpointMark, RunKey
 from fairlead_agent.core.steps import Draft
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.reports import CheckpointSeen
 
 #: Marks of one run are reported this often at most, the newest of them.

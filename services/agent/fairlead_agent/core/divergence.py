@@ -1,6 +1,7 @@
 """Consistency of the node's journal with the log: either may be an old copy that was put back. Pure."""
 
 from fairlead_agent.core.ledger import Ledger
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.reports import ReportAck
 
 #: Reason to end an agent.
@@ -10,7 +11,7 @@ REMOVED = (
 )
 #: A placer that knows less than an earlier report from its log is doubted, at most once in this interval: an
 #: old placer that was paused may send many such messages at once,
-DOUBT_NS = 5_000_000_000
+DOUBT_NS = 5 * SECOND_NS
 #: and after so many doubts without a good answer between them it is the log that went back.
 DOUBTS_MAX = 7
 

@@ -11,9 +11,10 @@ from itertools import islice
 
 import msgspec
 
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.reports import REPORT_BYTES_MAX, REPORTS_PER_MESSAGE_MAX, InventorySeen, Report, ReportAck
 
-RESEND_NS = 1_000_000_000
+RESEND_NS = SECOND_NS
 #: So many unconfirmed reports are sent again at a time; the rest follows as these are confirmed.
 RESEND_REPORTS_MAX = 2000
 #: Room for the envelope around the reports of a message.

@@ -18,9 +18,10 @@ from fairlead_agent.core.divergence import REMOVED, Divergence
 from fairlead_agent.core.ledger import Booted, Condemned, Confirmed, Cut, Forgot, Ledger, RunEntry, Took
 from fairlead_agent.core.placer_lease import PlacerLease
 from fairlead_agent.core.run_start import RunStart
-from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SECOND_NS, SHARE_GRACE_NS, START_NS, RunStop, Stopping
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS, SHARE_GRACE_NS, START_NS, RunStop, Stopping
 from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
 from fairlead_agent.core.steps import Draft, GiveUp, RepartitionGpu, Step
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.events import StartFault
 from fairlead_schemas.wire.reports import HealthSeen, InventorySeen, ReportAck

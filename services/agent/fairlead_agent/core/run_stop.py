@@ -14,16 +14,16 @@ placer waits.
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import CheckpointMark, Exit, RunKey
 from fairlead_agent.core.steps import Draft, KillRun, NoticeRun, TerminateRun
+from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 from fairlead_schemas.wire.events import RunOutcome, StartFault
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen
 
-SECOND_NS = 1_000_000_000
 #: What a fenced node's runs have, from notice to KILL: the placer counts on it (sources.py there).
 FENCE_GRACE_NS = 30 * SECOND_NS
 #: What uses more of a GPU than its share has no longer than this between TERM and KILL: its neighbours wait for it.
 SHARE_GRACE_NS = 10 * SECOND_NS
 #: An order that has not begun after so long is given up; images of a hundred gigabytes take their time.
-START_NS = 3600 * SECOND_NS
+START_NS = HOUR_NS
 #: A kill that has not worked is tried again this often.
 KILL_AGAIN_NS = 10 * SECOND_NS
 

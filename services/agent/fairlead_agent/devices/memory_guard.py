@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.port import GpuProcess
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
 
-SECOND_NS = 1_000_000_000
 #: Where the excess is taken from others' promises, the grace is divided by this.
 HARM_DIVISOR = 5
 #: Looks that are further apart count as this far: the agent stood still, and saw nothing between.

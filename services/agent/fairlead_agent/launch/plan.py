@@ -29,6 +29,7 @@ from fairlead_schemas.jobfile.agent_fields import (
 )
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES, OutputWords, SecretWords, VolumeWords
 from fairlead_schemas.policies.launchers import launcher_of
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.units.validation import ErrorCollector
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.events import StartFault
@@ -272,9 +273,7 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
     return Launch(
         key=key,
         order=order,
-        argv=words_of(
-            ranks, [*program.command, *program.args], inside, order.grace_ns // 1_000_000_000, program.onFailure
-        ),
+        argv=words_of(ranks, [*program.command, *program.args], inside, order.grace_ns // SECOND_NS, program.onFailure),
         env=_environment(order, program, place, ranks, inside),
         workdir=program.workdir,
         image=program.image,

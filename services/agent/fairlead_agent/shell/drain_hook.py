@@ -19,9 +19,9 @@ import structlog
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.linux.processes import stat_identity
 from fairlead_agent.settings import Settings
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import Drained
 
-SECOND_NS = 1_000_000_000
 POLL_S = 0.2
 #: Writes the exit code to a file, with or without a reader. Arguments: the program, its log, the file.
 WRAPPER = '"$1" >>"$2" 2>&1 </dev/null; echo $? >"$3.new"; mv "$3.new" "$3"'

@@ -19,8 +19,8 @@ from fairlead_gateway.routes.sql import caller_of
 from fairlead_gateway.sources.service_queries import document_of, fault_of, query_telemetry
 from fairlead_schemas.queries.telemetry import BYS, JOBS_MAX, JobMetricsRequest, JobUseRequest
 from fairlead_schemas.units.ids import is_job_id
-from fairlead_schemas.units.quantities import SECOND_NS, QuantityError, parse_duration
-from fairlead_schemas.units.timestamps import parse_rfc3339
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339
 
 From = Annotated[str, Query(alias="from", description="RFC 3339 with zone; none: when the attempt was placed.")]
 To = Annotated[str, Query(description="RFC 3339 with zone; none: when its devices came back, or now.")]

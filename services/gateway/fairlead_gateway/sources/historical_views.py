@@ -8,12 +8,12 @@ from fairlead_bus.log import LogReader
 from fairlead_bus.port import Bus
 from fairlead_gateway.errors import bad_parameter
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339, rfc3339
+from fairlead_schemas.units.timestamps import MINUTE_NS, parse_rfc3339, rfc3339
 
 #: Folds of the past that may run at once, and results kept.
 FOLDS_MAX = 2
 #: A client's clock may be so far ahead of ours.
-SKEW_NS = 60 * SECOND_NS
+SKEW_NS = MINUTE_NS
 KEPT_MAX = 4
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from fairlead_gateway.views.jobs import JobsView
 from fairlead_gateway.views.rows import DryRunSavings, IdlePolicies, IdleReport, JobRow, SimulatedReclaim
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 
 _TELLS_ONLY = ("note", "warn")
@@ -159,7 +160,7 @@ def _others(row: JobRow, rule: str) -> tuple[IdleReport, ...]:
 
 def held_milli_s(row: JobRow, each: SimulatedReclaim, at_ns: int) -> int:
     """milli-GPU-seconds that a run has held since a policy would have taken it back."""
-    return row.holds.gpu_milli_total * max(0, at_ns - each.at_ns) // 10**9
+    return row.holds.gpu_milli_total * max(0, at_ns - each.at_ns) // SECOND_NS
 
 
 def decisive(row: JobRow) -> IdleReport | None:

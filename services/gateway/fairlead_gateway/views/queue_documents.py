@@ -10,7 +10,6 @@ more or less than this for a while.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -21,7 +20,7 @@ from fairlead_schemas.http import api
 from fairlead_schemas.queuefile.amounts import gpu_hours_word
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
 from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
-from fairlead_schemas.units.timestamps import SECOND_NS
+from fairlead_schemas.units.timestamps import calendar_period
 
 WAITING = ("scheduled", "queued", "held", "offered")
 RUNNING = ("placed", "running", "stopping")
@@ -86,19 +85,10 @@ def _document(views: Views, row: QueueRow, total: _Sum) -> api.Queue:
 def _budget(row: QueueRow, budget: Budget, now_ns: int) -> api.QueueBudget:
     document = api.QueueBudget(gpu_hours=float(gpu_hours_word(budget.gpu_milli_s)), period=budget.period)
     reached = row.reached
-    if reached is not None and now_ns < period_end(reached.period_ns, budget.period):
+    if reached is not None and now_ns < calendar_period(budget.period, reached.period_ns)[1]:
         document.percent_reached = reached.percent
         document.spent_gpu_hours = float(gpu_hours_word(reached.spent))
     return document
-
-
-def period_end(began_ns: int, period: str) -> int:
-    """Return the end (Unix ns) of the calendar period (UTC) that began at `began_ns`."""
-    if period in ("day", "week"):
-        return began_ns + (1 if period == "day" else 7) * 86400 * SECOND_NS
-    began = datetime.fromtimestamp(began_ns // SECOND_NS, UTC)
-    months = began.year * 12 + began.month - 1 + (1 if period == "month" else 12)
-    return int(began.replace(year=months // 12, month=months % 12 + 1, day=1).timestamp()) * SECOND_NS
 
 
 def pool_document(views: Views, row: PoolRow) -> api.Pool:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import msgspec
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.queue_documents import period_end
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import DeferralRow, JobRow, QueueRow
 from fairlead_gateway.why.sentences import given_back, name_list, numbers
@@ -16,7 +15,7 @@ from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
 from fairlead_schemas.queuefile.settings import QueueSettings
-from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.timestamps import calendar_period, rfc3339
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
 Detail = dict[str, int | str]
@@ -235,7 +234,7 @@ def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
         detail.update(spent_gpu_milli_s=spent, budget_gpu_milli_s=whole)
     then = f"with the next {period}"
     if reached is not None and budget is not None:
-        detail["period_ends"] = rfc3339(period_end(reached.period_ns, period))
+        detail["period_ends"] = rfc3339(calendar_period(budget.period, reached.period_ns)[1])
         then = f"{then} at {detail['period_ends']}"
     detail["next"] = f"starts {then}, or when the budget of {d.queue} is raised"
     return Reason(code="budget", message=f"the budget of {d.queue} is spent{told}", detail=detail)

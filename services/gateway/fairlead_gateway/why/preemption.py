@@ -12,8 +12,8 @@ from fairlead_gateway.why.nodes import node_refusals, reservation
 from fairlead_gateway.why.sentences import name_list
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.amounts import counted
-from fairlead_schemas.units.quantities import SECOND_NS, format_duration
-from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.quantities import format_duration
+from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339
 from fairlead_schemas.wire.events import Victim
 
 #: What becomes of a run, in a sentence.

@@ -26,7 +26,7 @@ from fairlead_gateway.why.sentences import NO_CAUSE, CauseMessage
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.amounts import counted, number
-from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339
 from fairlead_schemas.wire.events import Dependency
 from fairlead_schemas.wire.resource_requests import needs
 
@@ -148,7 +148,7 @@ def _dependencies(row: JobRow, waits: list[Dependency]) -> Reason:
 
 def _start_time(row: JobRow, now_ns: int) -> Reason:
     when = rfc3339(row.start_at_ns)
-    left_s = max(0, row.start_at_ns - now_ns) // 1_000_000_000
+    left_s = max(0, row.start_at_ns - now_ns) // SECOND_NS
     return Reason(
         code="scheduled",
         message=f"not to start before {when}",
@@ -211,7 +211,7 @@ def _backoff(row: JobRow, now_ns: int) -> Reason:
             "attempt": row.attempt,
             "not_before": when,
             "cause": row.reason,
-            "seconds_left": (row.not_before_ns - now_ns) // 1_000_000_000,
+            "seconds_left": (row.not_before_ns - now_ns) // SECOND_NS,
             "next": f"wait, or see the last attempt: fairlead logs {row.id}",
         },
     )

@@ -14,11 +14,12 @@ from fairlead_placer.cluster.entities import CORDONED, DRAINED, DRAINING, READY,
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.units.taints import evicts, parse_pattern
+from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Inventory
 
 #: For how long the breaker counts a node that was taken out of work by itself.
-ACTS_WITHIN_NS = 5 * 60 * 1_000_000_000
+ACTS_WITHIN_NS = 5 * MINUTE_NS
 
 
 def _node_tainted(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.NodeTainted) -> None:

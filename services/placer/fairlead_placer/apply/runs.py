@@ -12,10 +12,11 @@ from fairlead_placer.cluster.failure_history import RankEnding, record_ending, w
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.run_ends import job_of, learn
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 
 #: A cause that a parked class has named is not named again within this time, however often it comes and goes.
-NEWS_INTERVAL_NS = 10 * 1_000_000_000
+NEWS_INTERVAL_NS = 10 * SECOND_NS
 
 #: Stops that a stronger one replaces.
 YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")

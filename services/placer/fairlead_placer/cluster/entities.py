@@ -333,7 +333,7 @@ class ReportedRefusal(NamedTuple):
     since_ns: int
 
 
-class RequestClass:
+class OfferClass:
     """Open offers with equal requests: they fit or do not fit together."""
 
     __slots__ = ("failed_at", "lent_at", "offers", "outcome", "picky", "request", "uncut_at")

@@ -26,10 +26,10 @@ from fairlead_placer.cluster.repartition_demand import is_simple
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.units.hardware import domain_of
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 
-SECOND_NS = 1_000_000_000
 FAST_NS = 120 * SECOND_NS
 #: How long a fast failure counts against its node.
 WINDOW_NS = 600 * SECOND_NS

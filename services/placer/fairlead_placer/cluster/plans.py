@@ -6,6 +6,7 @@ A folded plan to repartition one GPU, and the record of plans that failed.
 from typing import NamedTuple
 
 from fairlead_placer.cluster.capacity.free_resources import FreeResources
+from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire.events import MigMode
 from fairlead_schemas.wire.resources import MigInstance, MigPlace
 
@@ -52,13 +53,12 @@ class RolloutPlan(NamedTuple):
     paused: bool = False
 
 
-SECOND_NS = 1_000_000_000
 #: An agent that has not answered for so long has not understood, or cannot: the plan is given up.
 LATE_NS = 300 * SECOND_NS
 #: After a failure the GPU is left as it is: so long after the first, twice as long after each further one,
-BACKOFF_NS = 60 * SECOND_NS
+BACKOFF_NS = MINUTE_NS
 #: up to this.
-BACKOFF_MAX_NS = 3600 * SECOND_NS
+BACKOFF_MAX_NS = HOUR_NS
 #: GPUs whose failures are remembered; beyond, the one that may be tried first is forgotten.
 BACKOFFS_MAX = 4096
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
-from fairlead_placer.cluster.entities import RequestClass
+from fairlead_placer.cluster.entities import OfferClass
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.wire.resources import Request
 
@@ -22,7 +22,7 @@ class WaitingOffer(NamedTuple):
 
     job: str
     cause: str
-    group: RequestClass
+    group: OfferClass
     ask: UnitRequest
 
     @property
@@ -46,7 +46,7 @@ def is_simple(request: Request) -> bool:
 
 def waiting_offers(state: ClusterState) -> list[WaitingOffer]:
     """Return the waiting offers that could gain, in the order of the offers, at most WANTS_MAX."""
-    heads: list[tuple[int, str, RequestClass]] = []
+    heads: list[tuple[int, str, OfferClass]] = []
     for group in state.classes.values():
         if may_gain(state, group.request):
             heads += [(rank, job, group) for rank, job in group.offers[:WAITING_OFFERS_MAX]]

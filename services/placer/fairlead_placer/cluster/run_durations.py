@@ -6,7 +6,6 @@ A bucket is a quarter of an octave, so learned durations are right to about a qu
 from bisect import bisect_left
 from typing import NamedTuple
 
-SECOND_NS = 1_000_000_000
 #: With so many runs, all counts are halved: half of what is known stems from the last so many.
 RUNS_MAX = 64
 #: Minimum number of runs that took longer than the current one so far; with fewer, no estimate is made.

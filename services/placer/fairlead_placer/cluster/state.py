@@ -18,10 +18,10 @@ from fairlead_placer.cluster.entities import (
     JobRecord,
     LastSuccess,
     Offer,
+    OfferClass,
     PlacedRun,
     PreemptionRequest,
     RemovedNode,
-    RequestClass,
     Reservation,
     ReservationRequest,
     Withdrawal,
@@ -84,7 +84,7 @@ class ClusterState(PlacerUndoLog):
         self.defragmented: dict[str, bool] = {}
         #: {pool: its packing policy}, for pools that do not use the default one.
         self.packings: dict[str, Packing] = {}
-        self.classes: dict[Request, RequestClass] = {}
+        self.classes: dict[Request, OfferClass] = {}
         self.runs: dict[str, PlacedRun] = {}
         #: {pool: the work that has arrived there}: what packing takes for typical.
         self.arrivals: dict[str, Arrivals[Request]] = {}
@@ -311,11 +311,11 @@ class ClusterState(PlacerUndoLog):
         self.offers[offer.job] = offer
         group = self.classes.get(offer.request)
         if group is None:
-            group = self.classes[offer.request] = RequestClass(offer.request)
+            group = self.classes[offer.request] = OfferClass(offer.request)
         insort(group.offers, (offer.rank, offer.job))
         self._joined(group)
 
-    def _joined(self, group: RequestClass) -> None:
+    def _joined(self, group: OfferClass) -> None:
         """There is one more in the class: what was found out about the others may not hold for it."""
         if group.picky:
             group.failed_at, group.picky = -1, False
@@ -336,7 +336,7 @@ class ClusterState(PlacerUndoLog):
     def _unopen(self, offer: Offer, _is_new: bool) -> None:
         self._close(offer)
 
-    def _reopen(self, offer: Offer, group: RequestClass, at: int) -> None:
+    def _reopen(self, offer: Offer, group: OfferClass, at: int) -> None:
         """Back to where it was: all that came after is taken back already."""
         self.offers[offer.job] = offer
         self.classes[offer.request] = group

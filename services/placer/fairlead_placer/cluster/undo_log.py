@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairlead_bus.core import UndoFailed, UndoLog
-from fairlead_placer.cluster.entities import ClusterNode, Offer, PlacedRun, RequestClass, Reservation
+from fairlead_placer.cluster.entities import ClusterNode, Offer, OfferClass, PlacedRun, Reservation
 from fairlead_placer.cluster.plans import LayoutPlan
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_schemas.queuefile.settings import Packing
@@ -85,7 +85,7 @@ def _no_run(state: Any, run: PlacedRun, _nodes: object, _marks: object) -> None:
     state.runs.pop(run.key, None)
 
 
-def _offer(state: Any, offer: Offer, group: RequestClass, _at: int) -> None:
+def _offer(state: Any, offer: Offer, group: OfferClass, _at: int) -> None:
     state.offers[offer.job] = offer
     state.classes[offer.request] = group
 

@@ -8,10 +8,10 @@ is no reset by time. What people ask for is never held.
 from fairlead_placer.apply.draft import CommandRefusal, CommitDraft
 from fairlead_placer.apply.nodes import ACTS_WITHIN_NS
 from fairlead_placer.cluster.state import ClusterState
+from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ResetBreaker
 
-MINUTE_NS = 60 * 1_000_000_000
 #: Of all nodes at most this share within ACTS_WITHIN_NS, and always one (the share that NVSentinel's breaker asks for, too).
 ACTS_PER_CENT = 10
 #: More losses than a fifth of the nodes, or than ten, in a minute; two are never too many.

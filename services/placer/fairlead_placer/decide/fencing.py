@@ -21,6 +21,7 @@ from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.run_ends import job_of
 from fairlead_placer.decide import circuit_breaker
 from fairlead_placer.decide.run_lifecycle import rank_ended
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DeclareNodeDead
 
@@ -113,7 +114,6 @@ def _live(state: ClusterState, node: ClusterNode) -> list[tuple[PlacedRun, int]]
     return [(run, rank) for run, rank in held if not run.ended >> rank & 1]
 
 
-SECOND_NS = 1_000_000_000
 DEFAULT_LEASE_NS = 120 * SECOND_NS
 
 

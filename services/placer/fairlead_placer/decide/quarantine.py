@@ -12,9 +12,10 @@ thus make a node rest, and no more.
 
 from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
 from fairlead_placer.cluster.entities import ClusterNode, FastFail, run_key
-from fairlead_placer.cluster.failure_history import FAST_NS, SECOND_NS, WINDOW_NS
+from fairlead_placer.cluster.failure_history import FAST_NS, WINDOW_NS
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.decide import circuit_breaker
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import QuarantineNode, UnquarantineNode
 

@@ -11,11 +11,12 @@ from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict
 from fairlead_placer.cluster.failure_history import RankEnding, failed_alike, way_of
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.policies.checkpoints import note_of
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import CheckpointSeen
 
 #: Agents report saves at most half as often, except for the last report before an end.
-SAVED_EVERY_NS = 5 * 1_000_000_000
+SAVED_EVERY_NS = 5 * SECOND_NS
 
 
 def rank_started(draft: CommitDraft, run: PlacedRun, rank: int, image: str, cause: str) -> None:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft
 from fairlead_placer.apply.runs import NEWS_INTERVAL_NS
-from fairlead_placer.cluster.entities import Offer, RequestClass
+from fairlead_placer.cluster.entities import Offer, OfferClass
 from fairlead_placer.cluster.failure_history import NOWHERE, avoided
 from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.state import ClusterState
@@ -27,9 +27,9 @@ GPU_BYTES, PART_BYTES = 44, 90
 #: Whose turn: a job's that nodes are kept for, or that goes not everywhere where its class does; its class's.
 _OWN, _CLASS = 0, 1
 #: (rank, job, whose turn, the job's class)
-type _Turn = tuple[int, str, int, RequestClass]
+type _Turn = tuple[int, str, int, OfferClass]
 #: A class that fits on no open node, and what is short.
-type _Short = tuple[RequestClass, Shortfall | None]
+type _Short = tuple[OfferClass, Shortfall | None]
 #: Jobs that fail alike until something is gained: their class, where they do not go, the version of the index.
 type _Same = tuple[int, frozenset[str], int]
 
@@ -64,7 +64,7 @@ def _place_all(
     `place`."""
     state = draft.state
 
-    def park(group: RequestClass, offer: Offer, found: Shortfall | None) -> None:
+    def park(group: OfferClass, offer: Offer, found: Shortfall | None) -> None:
         if later:
             short.append((group, found))
         else:
@@ -116,7 +116,7 @@ def _picky(state: ClusterState, now_ns: int) -> dict[str, frozenset[str]]:
     return {job: names for job, names in found.items() if names}
 
 
-def _head(group: RequestClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, str]:
+def _head(group: OfferClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, str]:
     """The first of the class that goes wherever its class goes; the first of all when there is none."""
     if not picky:
         return group.offers[0]
@@ -139,7 +139,7 @@ def _place_own(draft: CommitDraft, offer: Offer, beside: frozenset[str], hopeles
     return not isinstance(found, NodeSelection) or _placed(draft, offer, found)
 
 
-def _may_fit(draft: CommitDraft, group: RequestClass) -> bool:
+def _may_fit(draft: CommitDraft, group: OfferClass) -> bool:
     if group.failed_at < 0:
         return True
     state = draft.state
@@ -177,7 +177,7 @@ def master_port(job: str, attempt: int) -> int:
     return MASTER_PORT_FIRST + crc32(f"{job}.{attempt}".encode()) % MASTER_PORTS
 
 
-def _report_unplaceable(draft: CommitDraft, group: RequestClass, offer: Offer, short: Shortfall | None) -> None:
+def _report_unplaceable(draft: CommitDraft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
     found = refusal(draft.state, group.request, offer.job, short, draft.now_ns)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
@@ -203,7 +203,7 @@ def _report_unplaceable(draft: CommitDraft, group: RequestClass, offer: Offer, s
         )
 
 
-def is_news(group: RequestClass, found: FitRefusal, now_ns: int) -> bool:
+def is_news(group: OfferClass, found: FitRefusal, now_ns: int) -> bool:
     """True for a class's first refusal, a cause not named lately, another number of nodes; and, once an interval,
     when a cause has gone. Numbers alone are no news."""
     said = group.outcome

@@ -15,7 +15,7 @@ from fairlead_placer.apply.draft import CommitDraft
 from fairlead_placer.cluster.capacity.free_resources import FreeResources
 from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, part_of, seat
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
-from fairlead_placer.cluster.entities import ClusterNode, Offer, RequestClass, Reservation, pool_of
+from fairlead_placer.cluster.entities import ClusterNode, Offer, OfferClass, Reservation, pool_of
 from fairlead_placer.cluster.failure_history import NOWHERE
 from fairlead_placer.cluster.placement.node_choice import NodeChoice
 from fairlead_placer.cluster.state import ClusterState
@@ -75,7 +75,7 @@ class _Line:
 
     __slots__ = ("at", "failed", "group", "hosts", "offers")
 
-    def __init__(self, group: RequestClass, offers: list[Offer], here: list[ReservedNodes]) -> None:
+    def __init__(self, group: OfferClass, offers: list[Offer], here: list[ReservedNodes]) -> None:
         self.group, self.offers, self.hosts = group, offers, here
         self.at = 0
         #: What is known to fail for all of the class: which hosts they are gone from in time, and where they do not go.
@@ -116,9 +116,9 @@ def place_backfill(
     return True
 
 
-def _eager(state: ClusterState, open_to: Mapping[str, list[ReservedNodes]]) -> list[RequestClass]:
+def _eager(state: ClusterState, open_to: Mapping[str, list[ReservedNodes]]) -> list[OfferClass]:
     """Classes for which something may have changed on kept nodes of their pool since they were tried."""
-    found: list[RequestClass] = []
+    found: list[OfferClass] = []
     for group in state.classes.values():
         if pool_of(group.request) in open_to:
             index = state.pools.of(group.request)
@@ -127,7 +127,7 @@ def _eager(state: ClusterState, open_to: Mapping[str, list[ReservedNodes]]) -> l
     return found
 
 
-def _line(state: ClusterState, group: RequestClass, here: list[ReservedNodes]) -> _Line:
+def _line(state: ClusterState, group: OfferClass, here: list[ReservedNodes]) -> _Line:
     own = {host.kept.job for host in here}
     offers = [state.offers[job] for _, job in group.offers[:OFFERS_MAX] if job not in own]
     return _Line(group, offers, here)

@@ -39,10 +39,10 @@ from fairlead_placer.scheduling.preemption.candidates import is_stopping
 from fairlead_placer.scheduling.preemption.victim_set import VictimSet, find_victims
 from fairlead_placer.scheduling.reserve import made_bytes, make
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.events import Victim
 
-SECOND_NS = 1_000_000_000
 #: Notice, grace, start and reading what was saved.
 RESTART_S = 120
 
@@ -83,7 +83,7 @@ ORDERS_MAX = 3
 #: Waiting jobs of a pool that are looked at, the first in their order.
 JOBS_MAX = 8
 #: Not before a job has waited so long: most places come free by themselves.
-AFTER_NS = 60 * SECOND_NS
+AFTER_NS = MINUTE_NS
 
 
 class RunMove(NamedTuple):

@@ -12,7 +12,7 @@ any more, the GPU is no longer well, or no answer comes; later changes by the ag
 import msgspec
 
 from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommitDraft, encoded_bytes
-from fairlead_placer.cluster.entities import ClusterNode, RequestClass
+from fairlead_placer.cluster.entities import ClusterNode, OfferClass
 from fairlead_placer.cluster.plans import LATE_NS, LayoutPlan
 from fairlead_placer.cluster.repartition_demand import WaitingOffer, may_gain, of_pool, waiting_offers
 from fairlead_placer.cluster.state import ClusterState
@@ -33,7 +33,7 @@ def plan(draft: CommitDraft) -> bool:
         return True
     found, planned, given = waiting_offers(state), 0, set[str]()
     #: Classes, and the nodes that the job avoids, for which nothing was found.
-    hopeless: list[tuple[RequestClass, frozenset[str]]] = []
+    hopeless: list[tuple[OfferClass, frozenset[str]]] = []
     for want in found:
         beyond = want.group, barred(state, want.job, draft.now_ns)
         if want.job in given or beyond in hopeless or not _may_help(draft, want.group):
@@ -56,7 +56,7 @@ def plan(draft: CommitDraft) -> bool:
     return True
 
 
-def _may_help(draft: CommitDraft, group: RequestClass) -> bool:
+def _may_help(draft: CommitDraft, group: OfferClass) -> bool:
     """False where nothing has come free, and no GPU may be tried again, since nothing was found for the class."""
     state = draft.state
     version, looked_ns = group.uncut_at

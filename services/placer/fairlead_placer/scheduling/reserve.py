@@ -11,10 +11,10 @@ from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
 from fairlead_placer.cluster.entities import ClusterNode, Offer, Reservation
 from fairlead_placer.cluster.failure_history import avoided
-from fairlead_placer.cluster.run_durations import SECOND_NS
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.earliest_start import EarliestStart, earliest, is_sound, lack, serves, start_on
 from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance, returns_ns
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
 
@@ -23,7 +23,7 @@ __all__ = ["LOOK_NS", "end", "is_kept_well", "lack", "made_bytes", "make", "proc
 #: So often it is looked whether a job would start sooner elsewhere (at once where a kept node goes).
 LOOK_NS = 30 * SECOND_NS
 #: What is no news: a start that moves by less than that, or by less than a tenth of the time to it.
-MOVE_NS = 60 * SECOND_NS
+MOVE_NS = MINUTE_NS
 #: Jobs waited for, in an event.
 WAITS_BYTES = 160
 

@@ -22,9 +22,10 @@ from fairlead_bus.port import Bus, Message, Subscription, Unavailable
 from fairlead_bus.settings import BadSetting, seconds
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.decide import membership
-from fairlead_placer.decide.fencing import DEFAULT_LEASE_NS, SECOND_NS, LeaseWatch, next_after_ns
+from fairlead_placer.decide.fencing import DEFAULT_LEASE_NS, LeaseWatch, next_after_ns
 from fairlead_placer.decide.reports import RefusedReport, fault_of
 from fairlead_placer.shell.publisher import DesiredStatePublisher
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import digest_of
 from fairlead_schemas.wire.rank_rpc import GangAnswer, GangReply, encode_gang

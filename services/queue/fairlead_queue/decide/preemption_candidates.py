@@ -58,9 +58,9 @@ from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane, Leaf
 from fairlead_queue.waiting.pools import PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.events import Victim, YieldRule
 
-SECOND_NS = 1_000_000_000
 GPU = RESOURCES.index("gpu")
 
 

@@ -6,36 +6,14 @@ thousandths, times nanoseconds. A period begins again by the clock of the commit
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
-from fairlead_schemas.queuefile.settings import Budget, Period
+from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.units.timestamps import SECOND_NS, calendar_period
 
 #: Marks at which the use of a budget is reported, in percent.
 MARKS = (80, 100)
 #: Of one milli-GPU-second of price 1.000, in the unit that is counted in: milli-GPU * thousandths * ns.
-UNIT = 1000 * 1_000_000_000
-SECOND_NS = 1_000_000_000
-
-
-def period_of(period: Period, at_ns: int) -> tuple[int, int]:
-    """(begin, end) in Unix ns of the calendar period (UTC; weeks begin on Monday) that holds a moment."""
-    moment = datetime.fromtimestamp(at_ns // SECOND_NS, UTC)
-    year, month, day = moment.year, moment.month, moment.day
-    if period == "year":
-        begin, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
-    elif period == "month":
-        begin = datetime(year, month, 1, tzinfo=UTC)
-        end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    else:
-        days = 7 if period == "week" else 1
-        since = moment.weekday() if period == "week" else 0
-        first = _seconds(datetime(year, month, day, tzinfo=UTC)) - since * 86_400
-        return first * SECOND_NS, (first + days * 86_400) * SECOND_NS
-    return _seconds(begin) * SECOND_NS, _seconds(end) * SECOND_NS
-
-
-def _seconds(moment: datetime) -> int:
-    return int(moment.timestamp())
+UNIT = 1000 * SECOND_NS
 
 
 class Account:
@@ -46,7 +24,7 @@ class Account:
     def __init__(self, path: str, budget: Budget, at_ns: int) -> None:
         self.path = path
         self.budget = budget
-        self.begin_ns, self.end_ns = period_of(budget.period, at_ns)
+        self.begin_ns, self.end_ns = calendar_period(budget.period, at_ns)
         #: milli-GPU * thousandths that are held now, and what was used up to `since_ns`.
         self.rate = 0
         self.used = 0
@@ -70,7 +48,7 @@ class Account:
         if at_ns <= self.since_ns:  # clocks of commits never step back, so this is the same moment
             return
         if at_ns >= self.end_ns:
-            self.begin_ns, self.end_ns = period_of(self.budget.period, at_ns)
+            self.begin_ns, self.end_ns = calendar_period(self.budget.period, at_ns)
             self.used, self.since_ns = 0, self.begin_ns
         self.used += self.rate * (at_ns - self.since_ns)
         self.since_ns = at_ns
@@ -79,7 +57,7 @@ class Account:
         """(begin of the period, used) at a moment not before the last settling; changes nothing."""
         if now_ns < self.end_ns:
             return self.begin_ns, self.used + self.rate * max(0, now_ns - self.since_ns)
-        begin_ns, _ = period_of(self.budget.period, now_ns)
+        begin_ns, _ = calendar_period(self.budget.period, now_ns)
         return begin_ns, self.rate * (now_ns - begin_ns)
 
     def mark(self, now_ns: int) -> int:
@@ -91,7 +69,7 @@ class Account:
         """The next moment after this one at which its mark may be another one; None: not while nothing changes."""
         if not self.reached and not self.rate:
             return None
-        _, end_ns = period_of(self.budget.period, now_ns)
+        _, end_ns = calendar_period(self.budget.period, now_ns)
         _, used = self.at(now_ns)
         ahead = [mark for mark in MARKS if used * 100 < self.limit * mark]
         if not self.rate or not ahead:

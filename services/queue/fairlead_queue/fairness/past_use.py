@@ -21,11 +21,12 @@ from math import isqrt
 from typing import NamedTuple
 
 from fairlead_queue.fairness.tree import QueueNode, QueueTree
+from fairlead_schemas.units.timestamps import DAY_NS, SECOND_NS
 
 #: Where a pool does not say.
-HALF_LIFE_DEFAULT_NS = 7 * 24 * 3600 * 1_000_000_000
+HALF_LIFE_DEFAULT_NS = 7 * DAY_NS
 PERIODS_PER_HALF_LIFE = 128
-PERIOD_MIN_NS = 1_000_000_000
+PERIOD_MIN_NS = SECOND_NS
 #: Binary places of a decay factor, and of an amount.
 FACTOR_BITS, AMOUNT_BITS = 64, 16
 

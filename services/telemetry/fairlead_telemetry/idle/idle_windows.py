@@ -6,6 +6,7 @@ is constant. A stretch cannot look back further than the newest value that was n
 there on.
 """
 
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_telemetry.idle.limits import UNSEEN_NS
 from fairlead_telemetry.idle.questions import SignalReading
 
@@ -62,7 +63,7 @@ class RisingCounter:
         self.value, self.at_ns = value, at_ns
         if value < before or not 0 < since_ns <= UNSEEN_NS:
             return None
-        return (value - before) * scale * 1_000_000_000 // since_ns
+        return (value - before) * scale * SECOND_NS // since_ns
 
 
 def over_parts(readings: list[SignalReading | None]) -> SignalReading | None:

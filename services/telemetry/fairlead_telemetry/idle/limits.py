@@ -1,17 +1,17 @@
 """Every bound of the idle policies, by name."""
 
-from fairlead_schemas.units.quantities import SECOND_NS
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 
 #: A signal that has not arrived for this time is missing: the run counts as active.
 UNSEEN_NS = 15 * SECOND_NS
 #: A batch is taken only if its node's clock is at most so far before ours, or behind it.
 FUTURE_NS = 5 * SECOND_NS
-LATE_NS = 60 * SECOND_NS
+LATE_NS = MINUTE_NS
 #: How often what was seen is looked at; the precision of everything that samples decide.
 CHECK_NS = 5 * SECOND_NS
 #: Of a policy.
 AFTER_LEAST_NS = SECOND_NS
-DURATION_MOST_NS = 366 * 86_400 * SECOND_NS
+DURATION_MOST_NS = 366 * DAY_NS
 THRESHOLD_MOST = 1 << 53
 EXTENSIONS_MOST = 1000
 SCOPES_MAX = 10_000

@@ -26,12 +26,13 @@ import structlog
 from fairlead_bus.port import Bus, Message, Subscription
 from fairlead_schemas.http import api
 from fairlead_schemas.units.ids import array_of, is_job_id
+from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_telemetry import schema
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.queries.current_use import CurrentUseQueries, NewestBatches
-from fairlead_telemetry.queries.job_document import LoggedEvent, fold_job, timestamp
+from fairlead_telemetry.queries.job_document import LoggedEvent, fold_job
 from fairlead_telemetry.queries.job_metrics import JobMetricsQueries
 from fairlead_telemetry.queries.usage import UsageQueries
 from fairlead_telemetry.sql.query_pool import QueryPool
@@ -70,7 +71,7 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
         [(document.state,)] = warehouse.rows(_STATE, [job])  # and of the jobs that it waits for
     if document.array is not None:
         started_ns = warehouse.rows(_FIRST_START, [born.sequence, f"{job}_"])[0][0]
-        document.started_at = timestamp(started_ns) if started_ns is not None else None  # with its first element
+        document.started_at = rfc3339(started_ns) if started_ns is not None else None  # with its first element
     if document.array is not None and document.state == "cancelled":
         unborn = document.array.pop("waiting", 0)  # elements never offered end with their array
         document.array["cancelled"] = document.array.get("cancelled", 0) + unborn

@@ -4,11 +4,11 @@ Moves follow `fairlead_schemas.wire.lifecycle`; reasons are the decisions' own. 
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fairlead_schemas.http import api
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339, rfc3339_or_none
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import lifecycle
 
@@ -50,23 +50,23 @@ def fold_job(
         nodes=[],
         gpus={},
         exit_code=None,
-        submitted_at=timestamp(submitted.at_ns),
+        submitted_at=rfc3339(submitted.at_ns),
         started_at=None,
         ended_at=None,
         sequence=submitted.sequence,
         spec=birth.spec,
         array=array if array_of(job) is None and birth.array is not None else None,
-        deadline=timestamp(birth.deadline_ns) if birth.deadline_ns else None,
-        slice_seconds=birth.slice_ns // 10**9 if birth.slice_ns else None,
+        deadline=rfc3339_or_none(birth.deadline_ns),
+        slice_seconds=birth.slice_ns // SECOND_NS if birth.slice_ns else None,
         after=[{"job": one.job, "state": one.state} for one in birth.after] if array_of(job) is None else [],
     )
     for one in happened:
         _apply(document, one)
-    document.lost_seconds = lost_time(happened) // 10**9
+    document.lost_seconds = lost_time(happened) // SECOND_NS
     document.attempts = ended_attempts(happened)
     used_ns = run_time(happened, now_ns)
-    document.used_seconds = used_ns // 10**9
-    document.left_seconds = max(0, birth.total_ns - used_ns) // 10**9 if birth.total_ns else None
+    document.used_seconds = used_ns // SECOND_NS
+    document.left_seconds = max(0, birth.total_ns - used_ns) // SECOND_NS if birth.total_ns else None
     return document
 
 
@@ -116,9 +116,9 @@ def ended_attempts(happened: Sequence[LoggedEvent]) -> list[api.Attempt]:
             case ev.JobPlaced():
                 placed, started, ended, how = event, None, None, None
             case ev.RunStarted():
-                started = timestamp(at_ns)
+                started = rfc3339(at_ns)
             case ev.RunEnded():
-                ended, how = timestamp(at_ns), event
+                ended, how = rfc3339(at_ns), event
             case ev.JobRequeued() if placed is not None:
                 found.append(_attempt(placed, started, ended, how, event.reason))
                 placed = None
@@ -151,7 +151,7 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
     if name in lifecycle.NOT_MOVING:
         _note(job, event)
         if isinstance(event, ev.CheckpointSaved):
-            job.saved_at, job.saved_note = timestamp(happened.at_ns), event.note
+            job.saved_at, job.saved_note = rfc3339(happened.at_ns), event.note
         return
     if isinstance(event, ev.JobSubmitted):
         job.state = "scheduled" if event.start_at_ns > happened.at_ns or event.after else "queued"
@@ -176,11 +176,11 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
             job.nodes = [part.node for part in event.parts]
             job.gpus = {part.node: list(part.gpus) for part in event.parts if part.gpus}
         case ev.RunStarted():
-            job.started_at = timestamp(happened.at_ns)
+            job.started_at = rfc3339(happened.at_ns)
         case ev.RunEnded():
             job.exit_code, job.signal, job.message = event.exit_code, event.signal, event.message
         case ev.JobSucceeded() | ev.JobFailed() | ev.JobCancelled():
-            _end(job, event, timestamp(happened.at_ns))
+            _end(job, event, rfc3339(happened.at_ns))
         case _:
             pass
 
@@ -227,9 +227,3 @@ def _failure(event: ev.JobFailed) -> str:
     if event.exit_code is not None:
         return f"ended with exit code {event.exit_code}"
     return f"failed: {event.reason.replace('_', ' ')}"
-
-
-def timestamp(at_ns: int) -> str:
-    """RFC 3339 in UTC, milliseconds cut off, as the API writes it."""
-    seconds, rest = divmod(at_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"

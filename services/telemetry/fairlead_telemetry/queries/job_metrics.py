@@ -12,16 +12,9 @@ from typing import Any
 import msgspec
 
 from fairlead_schemas.queries.telemetry import Caller, JobMetrics, JobMetricsRequest
+from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS, SECOND_NS
 from fairlead_telemetry.ingest import Ingest
-from fairlead_telemetry.queries.metric_steps import (
-    SECOND_NS,
-    BadSpan,
-    MetricCell,
-    Steps,
-    measured_pct,
-    series,
-    steps_of,
-)
+from fairlead_telemetry.queries.metric_steps import BadSpan, MetricCell, Steps, measured_pct, series, steps_of
 from fairlead_telemetry.sql.member_copy import scope_of
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
@@ -40,17 +33,17 @@ _OF_SUMS = """
 SELECT slot * {unit_ns} AS at_ns, uuid, samples, utilization_pct_sum AS util, utilization_pct_max AS most, memory_used_mib_sum AS memory,
   power_mw_sum AS power, simulated
 FROM rolled.{table} WHERE run = $1 AND slot >= $2 // {unit_ns} AND slot * {unit_ns} < $3"""
-_MINUTES = _OF_SUMS.format(table="minutes", unit_ns=60 * SECOND_NS)
-_HOURS = _OF_SUMS.format(table="hours", unit_ns=3600 * SECOND_NS)
+_MINUTES = _OF_SUMS.format(table="minutes", unit_ns=MINUTE_NS)
+_HOURS = _OF_SUMS.format(table="hours", unit_ns=HOUR_NS)
 # Parameters: $1 the run, $2 from (Unix ns), $3 to, $4 the step (ns).
 #: What is not added up yet is taken from what is finer.
 _FROM = {
     "samples": _OF_SAMPLES,
     "minutes": f"""{_MINUTES} AND slot NOT IN (FROM rolled.stale_minutes)
-UNION ALL {_OF_SAMPLES} AND at_ns // {60 * SECOND_NS} IN (FROM rolled.stale_minutes)""",
+UNION ALL {_OF_SAMPLES} AND at_ns // {MINUTE_NS} IN (FROM rolled.stale_minutes)""",
     "hours": f"""{_HOURS} AND slot NOT IN (FROM rolled.stale_hours)
 UNION ALL {_MINUTES} AND slot // 60 IN (FROM rolled.stale_hours) AND slot NOT IN (FROM rolled.stale_minutes)
-UNION ALL {_OF_SAMPLES} AND at_ns // {60 * SECOND_NS} IN (FROM rolled.stale_minutes)""",
+UNION ALL {_OF_SAMPLES} AND at_ns // {MINUTE_NS} IN (FROM rolled.stale_minutes)""",
 }
 _CELLS = """
 SELECT (at_ns - $2) // $4 AS step, uuid, sum(samples)::BIGINT, sum(util)::BIGINT, max(most), sum(memory)::BIGINT, sum(power)::BIGINT,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fairlead_schemas.queries.telemetry import GpuSeries, JobMetricsRequest
+from fairlead_schemas.units.timestamps import SECOND_NS
 
-SECOND_NS = 10**9
 MINUTE_S, HOUR_S = 60, 3600
 #: Default number of steps in a picture.
 STEPS = 120

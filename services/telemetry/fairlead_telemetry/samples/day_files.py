@@ -16,6 +16,7 @@ from typing import Literal
 import duckdb
 import msgspec
 
+from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_telemetry.samples.day_spans import DaySpan
 from fairlead_telemetry.schema.samples import MEASURED, stored_columns, to_file
 
@@ -122,7 +123,7 @@ _ORDER = {
     "minutes": "uuid, run, slot",
     "hours": "uuid, run, slot",
 }
-_SLOTS_NS = {"minutes": 60 * 10**9, "hours": 3600 * 10**9}
+_SLOTS_NS = {"minutes": MINUTE_NS, "hours": HOUR_NS}
 _STORED = {relation.name: stored_columns(relation) for relation in MEASURED}
 
 

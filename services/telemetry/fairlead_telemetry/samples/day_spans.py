@@ -5,13 +5,12 @@ rows, hours of the present day leave, too. Spans begin and end at whole hours (U
 """
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
-HOUR_NS = 3600 * 10**9
-DAY_NS = 24 * HOUR_NS
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS, rfc3339, utc_day
+
 #: Samples come late: a span is left alone for so long after its end.
-SETTLE_NS = 10 * 60 * 10**9
+SETTLE_NS = 10 * MINUTE_NS
 #: Rows of a file at most, unless a single hour has more: they are sorted in one go.
 SPAN_ROWS = 20_000_000
 #: Rows that stay in the warehouse for the present day.
@@ -56,8 +55,8 @@ def _hour(hour: int) -> DaySpan:
 
 def file_name(kind: str, span: DaySpan, taken: Collection[str]) -> str:
     """ "samples-2026-11-21.parquet" for a day, "samples-2026-11-21T13.parquet" for an hour; ".2" and so on where that is taken."""
-    began = datetime.fromtimestamp(span.from_ns // 10**9, UTC)
-    words = began.strftime("%Y-%m-%d" if span.to_ns - span.from_ns == DAY_NS else "%Y-%m-%dT%H")
+    is_day = span.to_ns - span.from_ns == DAY_NS
+    words = utc_day(span.from_ns) if is_day else rfc3339(span.from_ns)[: len("2026-11-21T13")]
     number = 1
     while (name := f"{kind}-{words}{f'.{number}' if number > 1 else ''}.parquet") in taken:
         number += 1

@@ -9,6 +9,7 @@ Delays of samples from the node's clock into the warehouse, counted in steps. Pu
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
+from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_schemas.wire.samples import SampleColumns
 
 #: Pairs of node and reason whose refusals are counted each by itself, and the length of what is kept of a message.
@@ -78,7 +79,7 @@ class SampleBook:
         moved = SampleHead(batch.n, max(batch.at_ns, head.at_ns), head.lost + missing)
         self._heads[key] = self._intake.heads[key] = moved
         self._intake.batches.append(batch)
-        self._minutes.add(batch.at_ns // (60 * 10**9))
+        self._minutes.add(batch.at_ns // MINUTE_NS)
         return True
 
     def is_known(self, batch: SampleColumns) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.samples.column_batches import KINDS, Arrays, coarse, column_arrays, heads_arrays
 from fairlead_telemetry.samples.day_files import (
@@ -29,7 +30,7 @@ from fairlead_telemetry.samples.day_files import (
     table_of,
     write_manifest,
 )
-from fairlead_telemetry.samples.day_spans import DAY_NS, DaySpan, due_spans, file_name
+from fairlead_telemetry.samples.day_spans import DaySpan, due_spans, file_name
 from fairlead_telemetry.samples.intake import SampleHead, SampleIntake
 from fairlead_telemetry.schema.samples import MEASURED, SAMPLES, measured_ddl, measured_view, stored_columns
 
@@ -193,7 +194,7 @@ class SampleStore:
             return before_ns
         share = min(1.0, over / here)
         newest = self._number("SELECT epoch_ns(quantile_disc(time, ?)) FROM measured.samples", [share])
-        return max(before_ns, newest + 60 * 10**9)
+        return max(before_ns, newest + MINUTE_NS)
 
     def _forget(self, files: Iterable[DayFile], now_ns: int) -> None:
         names = [file.name for file in files]

@@ -8,12 +8,12 @@ Start at `wanted`, then `gather`.
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 
+from fairlead_schemas.units.timestamps import utc_text
 from fairlead_telemetry.samples.day_files import RAW
 from fairlead_telemetry.samples.day_spans import SETTLE_NS
 from fairlead_telemetry.schema.samples import FILED, MEASURED, from_file, measured_ddl, stored_columns
@@ -136,7 +136,7 @@ def _fitting(minutes: Sequence[tuple[int, int]]) -> int:
 def _told(kind: str, from_ns: int) -> str:
     if not from_ns:
         return ""
-    moment = datetime.fromtimestamp(from_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M")
+    moment = utc_text(from_ns)[: len("2026-01-01 00:00")]
     return f"{kind} before {moment} (UTC) that are in files: they are too many; their sums per minute and hour are all there"
 
 

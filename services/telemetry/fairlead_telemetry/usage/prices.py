@@ -12,10 +12,11 @@ has six decimal places at most, and nothing is rounded except the amount of a li
 """
 
 import csv
-from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from typing import NamedTuple
+
+from fairlead_schemas.units.timestamps import midnight
 
 HEADS = ["model", "per_gpu_hour", "currency", "valid_from"]
 #: Matches every model without an entry.
@@ -119,8 +120,7 @@ def _currency(number: int, text: str) -> str:
 
 def _midnight(number: int, text: str) -> int:
     try:
-        day = date.fromisoformat(text)
+        return midnight(text)
     except ValueError:
         told = f"line {number}, valid_from: expected a day such as 2026-01-01, found {text[:40]!r}"
         raise PriceTableError(told) from None
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 10**9

@@ -10,7 +10,6 @@ a month's first day is in both, each with its part.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fairlead_schemas.queries.telemetry import (
@@ -21,6 +20,7 @@ from fairlead_schemas.queries.telemetry import (
     UsageLine,
     UsageStatement,
 )
+from fairlead_schemas.units.timestamps import calendar_period, midnight, utc_day
 from fairlead_telemetry.usage.prices import MICRO, GpuPrice, Prices
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
@@ -70,20 +70,14 @@ def month_named(name: str) -> Month | None:
     found = _MONTH.match(name)
     if found is None or not 1970 <= int(found[1]) <= 2200:
         return None
-    year, month = int(found[1]), int(found[2])
-    return Month(name, _ns(year, month), _ns(year + month // 12, month % 12 + 1))
+    return Month(name, *calendar_period("month", midnight(f"{name}-01")))
 
 
 def month_at(at_ns: int) -> Month:
     """The month that a moment is in."""
-    moment = datetime.fromtimestamp(at_ns // 10**9, UTC)
-    found = month_named(f"{moment.year:04}-{moment.month:02}")
+    found = month_named(utc_day(at_ns)[: len("2026-11")])
     assert found is not None, at_ns
     return found
-
-
-def _ns(year: int, month: int) -> int:
-    return int(datetime(year, month, 1, tzinfo=UTC).timestamp()) * 10**9
 
 
 def price_periods(month: Month, models: Iterable[str], prices: Prices) -> list[PricePeriod]:

@@ -24,13 +24,13 @@ from typing import Any
 import msgspec
 
 from fairlead_schemas.queries.telemetry import By, UsageStatement
+from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_telemetry.usage.meter import METERED, Meter, Metered, MeterState, Stay
 from fairlead_telemetry.usage.prices import Prices
 from fairlead_telemetry.usage.relations import GPU_USAGE, usage_ddl
 from fairlead_telemetry.usage.statement import MeasuredUse, Month, UsageSum, estimate, price_periods, statement
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
-MINUTE_NS = 60 * 10**9
 #: Above this number of GPU minutes in the month, the answer would take too long: SQL over job_efficiency
 #: answers for single jobs.
 MINUTES_MAX = 20_000_000

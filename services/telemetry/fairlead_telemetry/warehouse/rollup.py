@@ -10,10 +10,10 @@ from collections.abc import Set
 
 import duckdb
 
-MINUTE_NS = 60 * 10**9
-HOUR_NS = 60 * MINUTE_NS
+from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS, SECOND_NS
+
 #: A minute is added up this long after its end: most of its samples have come by then.
-GRACE_NS = 10 * 10**9
+GRACE_NS = 10 * SECOND_NS
 
 #: Of what a GPU may not tell: its sum, and of how many samples that is.
 _ALSO = ("memory_busy_pct", "sm_permille", "tensor_permille", "dram_permille", "pcie_tx_bytes_s", "pcie_rx_bytes_s")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from fairlead_bus.log import LogHead
+from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_telemetry import schema
 from fairlead_telemetry.fold.updater import FoldUpdater
 from fairlead_telemetry.samples import sample_store
@@ -31,12 +32,12 @@ from fairlead_telemetry.warehouse.database import (
     write_cursor,
 )
 from fairlead_telemetry.warehouse.event_rows import CommitBytes
-from fairlead_telemetry.warehouse.rollup import GRACE_NS, MINUTE_NS, Rollup
+from fairlead_telemetry.warehouse.rollup import GRACE_NS, Rollup
 
 #: Samples kept at most, whatever their age.
 SAMPLE_ROWS_MAX = 2_000_000_000
 #: Files that count no longer stay so long: a question that was asked before may still read them.
-REAP_AFTER_NS = 5 * 60 * 10**9
+REAP_AFTER_NS = 5 * MINUTE_NS
 
 
 class WarehouseRefused(Exception):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fairlead_agent.devices.port import GpuHealth, Recovery, Slowdown
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 
 
 class DiskHealth(NamedTuple):
@@ -74,9 +75,6 @@ class HealthFacts(NamedTuple):
     dirt: tuple[Dirt, ...] = ()
     kills: tuple[Kill, ...] = ()
 
-
-SECOND_NS = 1_000_000_000
-MINUTE_NS = 60 * SECOND_NS
 
 #: Of a file system, left: below the first no pulls, and old images go; below the second no new jobs.
 DISK_LOW_PER_CENT, DISK_FULL_PER_CENT = 10, 5

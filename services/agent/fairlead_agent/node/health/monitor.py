@@ -26,17 +26,17 @@ from fairlead_agent.node.health.watch import Change, HealthWatch, XidNotes
 from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings
+from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import HealthSeen
 
-SECOND_NS = 1_000_000_000
 #: A run of so long is followed by a check, however it has ended.
-LONG_NS = 3600 * SECOND_NS
+LONG_NS = HOUR_NS
 #: The short test of a GPU, after such runs and before the start of a gang; and what the latter may take in all.
 SHORT_S = 1.0
 BEFORE_S = 20.0
 #: GPUs that a test would give back are tried again after so long.
-TRY_AGAIN_NS = 60 * SECOND_NS
+TRY_AGAIN_NS = MINUTE_NS
 #: An answer to a beat says the placer's time well enough when it was under way for less than this.
 ROUND_TRIP_NS = SECOND_NS // 2
 

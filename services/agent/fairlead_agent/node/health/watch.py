@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.runs import Exit, RunKey
-from fairlead_agent.node.health.checks import MINUTE_NS, SECOND_NS, HealthFinding
+from fairlead_agent.node.health.checks import HealthFinding
+from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import health
 from fairlead_schemas.wire.health import meaning_of
 

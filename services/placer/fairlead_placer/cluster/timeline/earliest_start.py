@@ -17,11 +17,11 @@ from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, nev
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, Reservation, pool_of
 from fairlead_placer.cluster.failure_history import avoided
-from fairlead_placer.cluster.run_durations import SECOND_NS
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.run_ends import HORIZON_NS, end_of, promised_end_ns
 from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance, returns_ns
 from fairlead_schemas.units.hardware import domain_of
+from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.events import Basis, Part
 from fairlead_schemas.wire.resources import Request
 

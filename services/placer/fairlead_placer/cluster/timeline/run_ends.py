@@ -10,9 +10,10 @@ Only runs that ended without being stopped or lost count: a stopped or lost run 
 from typing import NamedTuple
 
 from fairlead_placer.cluster.entities import JobRecord, PlacedRun
-from fairlead_placer.cluster.run_durations import SECOND_NS, RunDurations, typical_s, with_one
+from fairlead_placer.cluster.run_durations import RunDurations, typical_s, with_one
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire.events import Basis, RunOutcome
 
 #: Kinds of runs that are remembered; a new one takes the place of the one that was seen longest ago.
@@ -53,11 +54,11 @@ def expected_ns(state: ClusterState, job: JobRecord, elapsed_ns: int) -> int:
 
 
 #: From a placement to the start of the first rank, and from there to that of the last one of a gang.
-START_NS = 60 * SECOND_NS
+START_NS = MINUTE_NS
 #: From the end of the grace until the devices are known to be clean: KILL, cleaning, the report.
 SETTLE_NS = 30 * SECOND_NS
 #: What ends later than that counts as not known.
-HORIZON_NS = 7 * 86_400 * SECOND_NS
+HORIZON_NS = 7 * DAY_NS
 
 
 class ExpectedEnd(NamedTuple):
