@@ -1,6 +1,6 @@
 """`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: live, slow, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: live, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling next to each figure, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py).
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import asking, ceilings, compare, history, jobs, measured, queueing, table
+from bench import asking, ceilings, compare, fast_path, history, jobs, measured, queueing, table
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -27,6 +27,7 @@ from fairlead_bus.main import collect_rarely
 ROWS = (
     "live",
     "slow",
+    "fast-path",
     "agent",
     "queue",
     "kueue",
@@ -88,6 +89,8 @@ async def measure(names: list[str]) -> list[table.Row]:
             rows += await live(True)
         else:
             print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
+    if "fast-path" in names:
+        rows.append(_printed(await fast_path.row()))
     if "agent" in names:
         rows += [_printed(row) for row in await agent.all_rows()]
     if "queue" in names:

@@ -115,8 +115,12 @@ class Stack:
         """Start queue, placer, gateway (and telemetry), and wait until they serve."""
         for name in ("queue", "placer", "gateway", *(("telemetry",) if telemetry else ())):
             self.service(name)
-        self.wait(lambda: httpx.get(f"http://127.0.0.1:{self.port}/readyz").status_code == 200, "gateway")
+        self.wait_gateway()
         self.wait(lambda: bool(self.get("/v1/queues")["items"]), "queue")
+
+    def wait_gateway(self) -> None:
+        """Wait until the gateway takes jobs."""
+        self.wait(lambda: httpx.get(f"http://127.0.0.1:{self.port}/readyz").status_code == 200, "gateway")
 
     def get(self, path: str) -> dict[str, object]:
         """One GET, decoded."""
@@ -175,6 +179,11 @@ class Stack:
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
         return 0.0
+
+    def cpu_s(self, name: str) -> float:
+        """Return the CPU time that a process has used, s."""
+        fields = Path(f"/proc/{self.processes[name].pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def bus(self) -> NatsBus:
         """A connection of our own, streams made."""

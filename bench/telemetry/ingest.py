@@ -10,7 +10,6 @@ out of a table of its own, in transactions of as many.
 import argparse
 import asyncio
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -60,12 +59,12 @@ async def measure(nodes: int, seconds: int) -> Taken:
                 raise RuntimeError(f"no sample came: {stack.log('load')}")
             await asyncio.sleep(0.1)
         await asyncio.sleep(WARM_UP_S)
-        first, began_ns, cpu_s, began = await _last(bus), time.time_ns(), _cpu_s(stack), time.monotonic()
+        first, began_ns, cpu_s, began = await _last(bus), time.time_ns(), stack.cpu_s("telemetry"), time.monotonic()
         await asyncio.sleep(seconds)
         last, ended_ns, cpu_s, took_s = (
             await _last(bus),
             time.time_ns(),
-            _cpu_s(stack) - cpu_s,
+            stack.cpu_s("telemetry") - cpu_s,
             time.monotonic() - began,
         )
         stack.kill("load")
@@ -114,12 +113,6 @@ async def _state(bus: NatsBus) -> _State:
         except BusError:
             await asyncio.sleep(0.5)
     raise RuntimeError("telemetry does not answer")
-
-
-def _cpu_s(stack: Stack) -> float:
-    pid = stack.processes["telemetry"].pid
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _counted(path: Path, began_ns: int, ended_ns: int) -> tuple[int, float]:

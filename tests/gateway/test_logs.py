@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import Message
-from fairlead_gateway.routes.job_logs import TAIL_BYTES_MAX, OutputReader, OutputSource, StreamAssembly, output_source
+from fairlead_gateway.routes.job_logs import TAIL_BYTES_MAX, OutputReader, OutputSource, output_source
+from fairlead_gateway.routes.output_assembly import StreamAssembly
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode

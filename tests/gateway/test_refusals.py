@@ -1,14 +1,18 @@
 """Refusals by form stay out of the log, and a client that is refused in a loop is told to stop."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
+from fairlead_gateway.errors import REFUSALS
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.server.request_guard import CLIENTS_MAX, RefusalLimit
 from tests.gateway.gatehouse import WAIT_S
 from tests.gateway.world import World
 
+ROOT = Path(__file__).parents[2]
 #: A CloudEvent that names two jobs to cancel.
 CANCEL_TWICE = '{"specversion": "1.0", "type": "fairlead.job.cancel.v1", "source": "x", "id": "1", "data": {"job": "2", "job": "1"}}'
 ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
@@ -228,3 +232,10 @@ def test_remembered_clients_are_bounded() -> None:
         limit.count(("10.0.0.2", str(number)), 1, now_s=0.0)
     assert len(limit._levels) <= CLIENTS_MAX  # pyright: ignore[reportPrivateUsage]
     assert limit.check(ADA, 0.0) is not None
+
+
+def test_commands_that_cannot_be_meant_are_422() -> None:
+    """The table of statuses has each code by which the placer refuses what is malformed; a code without a row would be a 409."""
+    sources = (ROOT / "services/placer/fairlead_placer/decide").glob("*.py")
+    codes = {code for path in sources for code in re.findall(r'CommandRefusal\(\s*"(bad_\w+)"', path.read_text())}
+    assert dict.fromkeys(codes, 422) == {code: REFUSALS.get(code) for code in codes} != {}

@@ -239,7 +239,7 @@ async def test_a_request_that_is_cut_off_is_no_request() -> None:
 
 
 async def test_every_answer_states_its_sequence_and_request() -> None:
-    """Header on good and bad answers alike, hot route or not; errors are problems with the same request id."""
+    """Header on good and bad answers alike, on the fast path or not; errors are problems with the same request id."""
     async with World() as world:
         await world.submit()
         for path, status in (

@@ -26,7 +26,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "monitoring.readiness",
         "routes.documents",
         "routes.job_translator",
-        "routes.rank_tags",
+        "routes.output_assembly",
         "views",
         "why",
     ),

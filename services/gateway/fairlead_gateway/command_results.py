@@ -4,7 +4,8 @@ Commands that arrive while one publish is in flight go into the next message (na
 message: docs/reference/facts.md). A message keeps its id over resends, so that the server drops a repetition.
 Answers are the outcomes that the views fold; `decided` hands them to the waiting requests.
 
-Waiting for decisions: send commands, wait a bounded time, say honestly what is known when it is over.
+`ResultWaiter` is what routes use: it gives a command its id, sends it and waits a bounded time. A command that is stored
+and not decided by then is answered 202 (`UndecidedCommand`), everywhere.
 """
 
 import asyncio
@@ -17,13 +18,15 @@ import msgspec
 import structlog
 
 from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StreamFull, TooLarge, Unavailable
-from fairlead_gateway.errors import HttpError
+from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, rejected
+from fairlead_gateway.http_messages import RequestHead, command_key, encode
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.outcomes import KEYED
 from fairlead_gateway.views.rows import OutcomeRow
+from fairlead_schemas.http.api import SubmitResult
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX, digest_of
+from fairlead_schemas.wire.commands import MESSAGE_BYTES_MAX, MESSAGE_COMMANDS_MAX, CommandBase, digest_of
 
 log = structlog.get_logger()
 
@@ -101,12 +104,13 @@ class CommandPublisher:
 
     def send(self, commands: list[tuple[str, bytes]], known: dict[str, OutcomeRow]) -> PendingResults:
         """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
-        again. Raises Refused (503) when too many wait or commands are lost, (413) when one is larger than a message
+        again. Raise HttpError (503) when too many wait or commands are lost, (413) when one is larger than a message
         may be."""
         largest = max(len(body) for _, body in commands)
         if largest + 2 > MESSAGE_BYTES_MAX:
-            told = f"the command has {largest} bytes, at most {MESSAGE_BYTES_MAX - 2} are taken"
-            raise HttpError(413, "too_large", told, hint="keep scripts and data in files")
+            detail = f"the command has {largest} bytes, at most {MESSAGE_BYTES_MAX - 2} are taken"
+            hint = "keep scripts and data in files; apply a large queue file in parts"
+            raise HttpError(413, "too_large", detail, hint=hint)
         if len(self._pending) + len(commands) > PENDING_MAX:
             raise HttpError(503, "busy", f"{len(self._pending)} commands wait for the bus already", retry_after_s=1)
         if any(command_id not in known for command_id, _ in commands):
@@ -128,7 +132,7 @@ class CommandPublisher:
             waiter.decided(index, outcome)
 
     async def wait(self, waiter: PendingResults, ids: list[str], timeout_s: float) -> bool:
-        """Wait for all outcomes; False when some are missing in time. Raises Refused when the bus refused."""
+        """Wait for all outcomes; False when some are missing in time. Raise HttpError when the bus refused."""
         timer = asyncio.get_running_loop().call_later(timeout_s, _give_up, waiter.future)
         try:
             await waiter.future
@@ -227,8 +231,26 @@ def _give_up(future: "asyncio.Future[None]") -> None:
 LIST_WAIT_S = 0.002
 
 
+class UndecidedCommand(EarlyAnswer):
+    """The 202 of a command that is stored and was not decided in time: its id, and where its outcome will be."""
+
+    def __init__(self, command_id: str, sequence: int) -> None:
+        super().__init__(f"command {command_id} was not decided in time")
+        self.result = SubmitResult(command=command_id, sequence=sequence)
+
+    def response(self, request_id: str) -> HttpResponse:
+        """Return the answer."""
+        location = f"/v1/commands/{self.result.command}".encode()
+        return HttpResponse(202, encode(self.result), ((b"location", location),))
+
+
+def verb_refusal(outcome: OutcomeRow) -> HttpError:
+    """Return the answer to a verb that its service refused."""
+    return rejected(outcome.code, outcome.message)
+
+
 class ResultWaiter:
-    """The outcomes of commands, waited for."""
+    """Sends commands and waits for their outcomes."""
 
     def __init__(
         self, views: Views, *, wait_s: float, is_ready: Callable[[], bool], has_room: Callable[[], bool]
@@ -241,12 +263,12 @@ class ResultWaiter:
         self.on_decided: Callable[[float], None] | None = None
 
     def require_ready(self) -> None:
-        """Raises Refused (503) until the views have caught up with the log."""
+        """Raise HttpError (503) until the views have caught up with the log."""
         if not self._is_ready():
             raise HttpError(503, "catching_up", f"reading the log, at sequence {self._views.sequence}", retry_after_s=1)
 
     def require_room(self) -> None:
-        """Raise Refused (503) for new jobs when the log nears its limit. Cancels and similar commands are still accepted."""
+        """Raise HttpError (503) for new jobs when the log nears its limit. Cancels and similar commands are still accepted."""
         if not self._has_room():
             raise HttpError(
                 503,
@@ -256,8 +278,13 @@ class ResultWaiter:
                 retry_after_s=30,
             )
 
+    def command_id(self, gate: CommandPublisher, head: RequestHead, *content: str) -> str:
+        """Return an id for a verb's command, the same one again under the same Idempotency-Key. Raise HttpError (409)."""
+        key = command_key(head.user, "verb", head.key)
+        return self.keyed_id(key, *content) if key else gate.new_id()
+
     def keyed_id(self, key: str, *content: str) -> str:
-        """Return the id (hex) of a command sent under a key. Raise Refused (409) where the key was used for another command."""
+        """Return the id (hex) of a command sent under a key. Raise HttpError (409) where the key was used for another command."""
         command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}"
         if self._views.outcomes.keyed(key) not in ("", command_id):
             raise HttpError(
@@ -268,31 +295,52 @@ class ResultWaiter:
             )
         return command_id
 
-    async def outcome(self, gate: CommandPublisher, command_id: str, body: bytes) -> OutcomeRow | None:
-        """The outcome of one command, or None: stored, not decided in time. Raises Refused."""
-        return (await self.outcomes(gate, [(command_id, body)])).outcomes[0]
+    async def carry_out(
+        self,
+        gate: CommandPublisher,
+        command: CommandBase,
+        refusal: Callable[[OutcomeRow], HttpError] = verb_refusal,
+    ) -> OutcomeRow:
+        """Send the command of a verb and return its outcome once it is carried out. Raise HttpError or UndecidedCommand."""
+        self.require_ready()
+        return await self.outcome(gate, command.id, encode_command(command), refusal)
+
+    async def outcome(
+        self, gate: CommandPublisher, command_id: str, body: bytes, refusal: Callable[[OutcomeRow], HttpError]
+    ) -> OutcomeRow:
+        """Return the outcome of one encoded command that its service accepted. Raise HttpError or UndecidedCommand."""
+        outcome = (await self.outcomes(gate, [(command_id, body)])).outcomes[0]
+        if outcome is None:
+            raise self.undecided(command_id)
+        if outcome.code:
+            raise refusal(outcome)
+        return outcome
 
     async def outcomes(self, gate: CommandPublisher, commands: list[tuple[str, bytes]]) -> PendingResults:
-        """Wait for every command's outcome; those missing in time stay None. Raises Refused when the
-        commands were not stored."""
+        """Wait for every command's outcome; those missing in time stay None. Raise HttpError when the commands were not
+        stored."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         ids = [command_id for command_id, _ in commands]
         waiter = gate.send(commands, self._known(ids))
         done = await gate.wait(waiter, ids, self._wait_s + LIST_WAIT_S * len(commands))
         if not done:
-            self._explain(waiter, ids)
+            self._require_stored(waiter, ids)
         elif self.on_decided is not None:
             self.on_decided(loop.time() - began)
         return waiter
+
+    def undecided(self, command_id: str) -> UndecidedCommand:
+        """Return the answer about a command that was not decided in time."""
+        return UndecidedCommand(command_id, self._views.sequence)
 
     def _known(self, ids: list[str]) -> dict[str, OutcomeRow]:
         """Outcomes of ids made from an idempotency key that were decided earlier: repeating changes nothing."""
         get = self._views.outcomes.get
         return {one: outcome for one in ids if one[0] == KEYED and (outcome := get(one)) is not None}
 
-    def _explain(self, waiter: PendingResults, ids: list[str]) -> None:
-        """Nothing was decided in time: a silent bus is an error, a slow queue is not."""
+    def _require_stored(self, waiter: PendingResults, ids: list[str]) -> None:
+        """Raise HttpError (503) if nothing was decided because the bus is silent; a slow queue is no error."""
         if not waiter.stored:
             raise HttpError(
                 503,

@@ -1,16 +1,18 @@
-"""Errors as RFC 9457 problem+json: what is wrong, which field, what to do next. Nothing else.
+"""Answers as values, and errors as RFC 9457 problem+json: what is wrong, which field, what to do next. Nothing else.
 
-Every refusal that reaches a client is one of these; a handler raises `Refused` and the door answers.
+Every refusal that reaches a client is an `HttpError`; a route raises it, and `server/` sends its `response`.
 """
 
 from collections.abc import Collection
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import msgspec
 
 from fairlead_schemas.http.api import Problem
 from fairlead_schemas.units.validation import FieldError, printable
 
+JSON = b"application/json"
 MEDIA_TYPE = b"application/problem+json"
 TYPE_BASE = "urn:fairlead:problem:"
 
@@ -34,7 +36,26 @@ _TITLES = {
 }
 
 
-class HttpError(Exception):
+class HttpResponse(NamedTuple):
+    """Status, body and headers, without length, type, request id and sequence."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    media_type: bytes = JSON
+    #: Elements of a list that were refused, although the list as a whole was taken.
+    refusals: int = 0
+
+
+class EarlyAnswer(Exception):
+    """Answer that a route raises instead of returning a document."""
+
+    def response(self, request_id: str) -> HttpResponse:
+        """Return the answer to the request with this id."""
+        raise NotImplementedError
+
+
+class HttpError(EarlyAnswer):
     """A request that is not carried out; carries everything that the answer says."""
 
     def __init__(
@@ -59,46 +80,40 @@ class HttpError(Exception):
 
     @property
     def title(self) -> str:
-        """The status in words."""
+        """Status in words."""
         return _TITLES.get(self.status, "Refused")
 
-    def body(self, request_id: str) -> bytes:
-        """The problem document."""
-        return msgspec.json.encode(
-            Problem(
-                type=TYPE_BASE + self.code,
-                title=self.title,
-                status=self.status,
-                detail=self.detail,
-                instance=self.instance,
-                errors=[{"field": error.field, "message": error.message} for error in self.errors],
-                hint=self.hint,
-                request_id=request_id,
-            )
+    def response(self, request_id: str) -> HttpResponse:
+        """Return the problem document."""
+        problem = Problem(
+            type=TYPE_BASE + self.code,
+            title=self.title,
+            status=self.status,
+            detail=self.detail,
+            instance=self.instance,
+            errors=[{"field": error.field, "message": error.message} for error in self.errors],
+            hint=self.hint,
+            request_id=request_id,
         )
+        headers = ((b"retry-after", b"%d" % self.retry_after_s),) if self.retry_after_s else ()
+        return HttpResponse(self.status, msgspec.json.encode(problem), headers, MEDIA_TYPE)
 
-    def headers(self, request_id: str, sequence: int) -> list[tuple[bytes, bytes]]:
-        """Return all response headers except the length."""
-        headers = [
-            (b"content-type", MEDIA_TYPE),
-            (b"x-request-id", request_id.encode()),
-            (b"x-fairlead-sequence", b"%d" % sequence),
-        ]
-        if self.retry_after_s:
-            headers.append((b"retry-after", b"%d" % self.retry_after_s))
-        return headers
+
+def internal_error() -> HttpError:
+    """Return the 500 for a request on which the gateway itself failed."""
+    return HttpError(500, "internal", "the gateway failed on this request; its log names the request id")
 
 
 def invalid(errors: list[FieldError], detail: str = "", hint: str = "") -> HttpError:
     """Return a 422 that names its fields. Found words may hold line breaks; an error is one line all the same."""
     errors = [FieldError(field=printable(each.field), message=printable(each.message)) for each in errors]
     first = errors[0] if errors else FieldError(field="", message="not valid")
-    told = detail or (f"{first.field}: {first.message}" if first.field else first.message)
-    return HttpError(422, "invalid", printable(told), errors=errors, hint=hint)
+    summary = detail or (f"{first.field}: {first.message}" if first.field else first.message)
+    return HttpError(422, "invalid", printable(summary), errors=errors, hint=hint)
 
 
-def bad_parameter(name: str, message: str) -> HttpError:
-    """A 422 for a query parameter."""
+def bad_field(name: str, message: str) -> HttpError:
+    """Return a 422 for a field of a body, a header or a query parameter."""
     return invalid([FieldError(field=name, message=message)])
 
 
@@ -109,35 +124,46 @@ def unknown_choice(name: str, found: str, known: Collection[str]) -> HttpError:
     return invalid([FieldError(field=name, message=f"there is no {name} {found[:80]}")], hint=hint)
 
 
-def wrong_media_type(found: str, *expected: str) -> HttpError:
+def wrong_media_type(found: bytes, expected: Collection[bytes]) -> HttpError:
     """Return a 415. Bodies that a browser sends without a preflight request (forms, plain text) are never taken for JSON:
     no web page may submit jobs to a gateway on the visitor's machine. So curl has to set the Content-Type.
     """
-    names = " or ".join(expected)
+    names = [name.decode() for name in expected]
+    wanted = " or ".join(names)
     return HttpError(
         415,
         "media_type",
-        f"expected Content-Type {names}, found {found[:80] or 'none'}",
-        errors=[FieldError(field="Content-Type", message=f"expected {names}")],
-        hint=f"with curl: -H 'Content-Type: {expected[0]}'",
+        f"expected Content-Type {wanted}, found {found[:80].decode('latin-1') or 'none'}",
+        errors=[FieldError(field="Content-Type", message=f"expected {wanted}")],
+        hint=f"with curl: -H 'Content-Type: {names[0]}'",
     )
 
 
+def too_large(limit: int) -> HttpError:
+    """Return a 413 that states the limit."""
+    hint = "send fewer jobs at once; keep scripts and data in files"
+    return HttpError(413, "too_large", f"the body is over {limit} bytes", hint=hint)
+
+
 def not_found(what: str, name: str, hint: str = "") -> HttpError:
-    """A 404 for something that has a name."""
+    """Return a 404 for something that has a name."""
     return HttpError(404, f"unknown_{what}", f"there is no {what} {name!r}", hint=hint)
 
 
-#: Codes of rejections that are a conflict with what is there, and those that name something unknown.
-_CONFLICTS = frozenset({"idempotency_conflict"})
+#: {code of a service's refusal: the status that answers it}. Codes that are not listed mean that the present state does
+#: not allow a command (409), or that a submitted job cannot be accepted (422).
+REFUSALS = {
+    "idempotency_conflict": 409,
+    "denied": 403,
+    "not_found": 404,
+    **dict.fromkeys(("invalid", "undecodable", "unknown_queue", "not_a_leaf"), 422),
+    **dict.fromkeys(("beyond_bounds", "budget_too_small", "too_many"), 422),
+    **dict.fromkeys(("bad_code", "bad_name", "bad_nodes", "bad_numbers", "bad_taint", "bad_times"), 422),
+}
 
 
-def rejected(code: str, message: str, field: str = "", *, submit: bool) -> HttpError:
-    """The answer to a command that a service refused: 422 for what a submit asked, 409 for a state that
-    does not allow it, 404 for something unknown."""
+def rejected(code: str, message: str, field: str = "", *, otherwise: int = 409) -> HttpError:
+    """Return the answer to a command that a service refused. `otherwise`: the status of a code that is not in REFUSALS."""
     errors = [FieldError(field=field, message=message)] if field else []
-    if code in _CONFLICTS:
-        return HttpError(409, code, message, errors=errors, hint="use another Idempotency-Key for another job")
-    if submit or code in {"invalid", "undecodable", "unknown_queue", "not_a_leaf"}:
-        return HttpError(422, code, message, errors=errors)
-    return HttpError(404 if code == "not_found" else 409, code, message, errors=errors)
+    hint = "use another Idempotency-Key for another job" if code == "idempotency_conflict" else ""
+    return HttpError(REFUSALS.get(code, otherwise), code, message, errors=errors, hint=hint)

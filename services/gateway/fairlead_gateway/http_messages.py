@@ -1,47 +1,66 @@
-"""Request heads and answers, as passed between the door and the code that answers. No rules.
+"""Requests as routes read them, and documents as they answer: head, body, idempotency key, lists. The same for every route.
 
-Common handling of bodies that hold one thing or a list: their bounds, and errors at their place in the list. Pure.
+`server/fast_path.py` reads the head once and keeps it in the ASGI scope. Every body is read by `read_body`, which holds
+it to its bound and its media type, and decoded by `decode`. A route that takes one thing or a list uses `read_one` and
+`read_list`: what is wrong is named at its place, and nothing of a list is taken unless all of it is well formed. Each
+raises HttpError. No rules about jobs, nodes or queues.
 """
 
+import asyncio
 import hashlib
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import msgspec
+from fastapi import Request, Response
 
-from fairlead_gateway.errors import HttpError, invalid
+from fairlead_gateway.errors import JSON, HttpResponse, bad_field, invalid, too_large, wrong_media_type
+from fairlead_schemas.policies.idle_file import InvalidPolicies
+from fairlead_schemas.queuefile.parse import InvalidQueues
+from fairlead_schemas.units import validation
 from fairlead_schemas.units.ids import is_token
-from fairlead_schemas.units.validation import FieldError, field_error, repeated_keys
+from fairlead_schemas.units.validation import FieldError, InvalidJob, decode_object, field_error, repeated_keys
 
-JSON = b"application/json"
 DEFAULT_USER = "anonymous"
 KEY_CHARS_MAX = 256
+#: Bytes of a body: of a verb, of one job, of a list of jobs.
+BODY_BYTES_MAX = 64 * 1024
+ONE_BYTES_MAX = 256 * 1024
+LIST_BYTES_MAX = 8 * 1024 * 1024
+#: Errors that one answer names.
+ERRORS_MAX = 100
+#: Elements of a list that are read before other requests get the loop.
+BREATH = 500
+#: Keys in the ASGI scope: the request's head, and how many elements of its list were refused.
+HEAD, REFUSED_ELEMENTS = "fairlead.head", "fairlead.refused_elements"
 
 encode = msgspec.json.Encoder().encode
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class RequestHead(NamedTuple):
-    """The headers of a request that mean something to the hot routes."""
+    """Headers of a request that change something, as they were sent."""
 
-    content_type: bytes
-    user: str
-    key: str
-    length: int
+    content_type: bytes = b""
+    user: str = DEFAULT_USER
+    #: None: no Idempotency-Key was sent.
+    key: str | None = None
+    length: int = 0
+
+    def require_valid(self) -> "RequestHead":
+        """Raise HttpError (422) for a user or a key that cannot be one."""
+        if not is_token(self.user):
+            message = 'expected 1 to 63 of a-z 0-9 _ -, such as "ada"'
+            raise bad_field("X-Fairlead-User", message)
+        if self.key is not None and not 0 < len(self.key) <= KEY_CHARS_MAX:
+            message = f"expected 1 to {KEY_CHARS_MAX} characters, found {len(self.key)}"
+            raise bad_field("Idempotency-Key", message)
+        return self
 
 
-class HttpResponse(NamedTuple):
-    """Status, body and headers, without length, type, request id and sequence."""
-
-    status: int
-    body: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    media_type: bytes = JSON
-    #: Elements of a list that were refused, although the list as a whole was taken.
-    refusals: int = 0
-
-
-def read_head(headers: "list[tuple[bytes, bytes]]") -> RequestHead:
-    """Read the headers once. Raises Refused (422) for a user or a key that cannot be one."""
-    content_type, user, key, length = b"", DEFAULT_USER, "", 0
+def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
+    """Read the headers, in one pass."""
+    content_type, user, key, length = b"", DEFAULT_USER, None, 0
     for name, value in headers:
         if name == b"content-type":
             content_type = value.partition(b";")[0].strip().lower()
@@ -49,49 +68,57 @@ def read_head(headers: "list[tuple[bytes, bytes]]") -> RequestHead:
             length = int(value) if value.isdigit() else 0
         elif name == b"x-fairlead-user":
             user = value.decode("latin-1")
-            if not is_token(user):
-                raise invalid(
-                    [FieldError(field="X-Fairlead-User", message='expected 1 to 63 of a-z 0-9 _ -, such as "ada"')]
-                )
         elif name == b"idempotency-key":
             key = value.decode("latin-1").strip()
-            if not 0 < len(key) <= KEY_CHARS_MAX:
-                raise invalid(
-                    [
-                        FieldError(
-                            field="Idempotency-Key",
-                            message=f"expected 1 to {KEY_CHARS_MAX} characters, found {len(key)}",
-                        )
-                    ]
-                )
     return RequestHead(content_type, user, key, length)
 
 
-def bind_key(user: str, *parts: str) -> str:
-    """Return an idempotency key bound to its user, 40 hex digits. It cannot collide with another user's key."""
-    return hashlib.sha256("\0".join((user, *parts)).encode()).hexdigest()[:40]
+def head_of(request: Request) -> RequestHead:
+    """Return the head of a request that changes something. Raise HttpError (422) for a user or a key that cannot be one."""
+    return request.scope[HEAD].require_valid()
+
+
+def command_key(user: str, kind: str, *parts: str | int | None) -> str:
+    """Return the idempotency key of a command: 40 hex digits that are bound to the user and to the kind of request.
+
+    The first part is the key that the client sent; "" where it sent none.
+    """
+    return hashlib.sha256("\0".join((user, kind, *map(str, parts))).encode()).hexdigest()[:40] if parts[0] else ""
+
+
+# ---------------------------------------------------------------------------------------- bodies
 
 
 class ClientGone(Exception):
     """The client closed the connection before its request was complete, so the result is not sent."""
 
 
-async def read_body(receive: Any, limit: int) -> bytes:
-    """The whole body. Raises Refused (413) as soon as it is longer than `limit` bytes, Gone when it is cut off."""
+async def read_body(
+    head: RequestHead, receive: Any, most: int, media_types: Collection[bytes] = (JSON,), *, may_be_empty: bool = False
+) -> bytes:
+    """Return the whole body. `may_be_empty`: a body of nothing counts as {}, whatever its media type.
+
+    Raise HttpError (413) as soon as it is known to be longer than `most` bytes, (415) for another media type, and
+    ClientGone when it is cut off.
+    """
+    if head.length > most:
+        raise too_large(most)
     message = await _next(receive)
     body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        if len(body) > limit:
-            raise too_large(limit)
-        return body
-    pieces, size = [body], len(body)
-    while message.get("more_body", False):
-        message = await _next(receive)
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > limit:
-            raise too_large(limit)
-    return b"".join(pieces)
+    if message.get("more_body", False):
+        pieces, size = [body], len(body)
+        while message.get("more_body", False) and size <= most:
+            message = await _next(receive)
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+        body = b"".join(pieces)
+    if len(body) > most:
+        raise too_large(most)
+    if may_be_empty and not body.strip():
+        return b"{}"
+    if head.content_type not in media_types:
+        raise wrong_media_type(head.content_type, media_types)
+    return body
 
 
 async def _next(receive: Any) -> Any:
@@ -101,21 +128,47 @@ async def _next(receive: Any) -> Any:
     return message
 
 
-def too_large(limit: int) -> HttpError:
-    """A 413 that states the limit."""
-    return HttpError(
-        413,
-        "too_large",
-        f"the body is over {limit} bytes",
-        hint="send fewer jobs at once; keep scripts and data in files",
-    )
+async def read_json(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
+    """Return the body of a verb, b"{}" for an empty one. Raise HttpError."""
+    return await read_body(request.scope[HEAD], request.receive, most, may_be_empty=True)
 
 
-ONE_BYTES_MAX = 256 * 1024
-LIST_BYTES_MAX = 8 * 1024 * 1024
-#: Errors that one answer names.
-ERRORS_MAX = 100
-HINT = "GET /v1/schemas/job shows the fields of a job file"
+async def read_request[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
+    """Return the decoded body of a verb; an empty body counts as {}. Raise HttpError."""
+    return read_one(await read_json(request), lambda body: decode(kind, body))
+
+
+def decode[T: msgspec.Struct](kind: type[T], body: bytes) -> T:
+    """Decode JSON strictly. Raise InvalidJob naming the field, also for a key that an object has twice: decoders silently
+    take the last."""
+    try:
+        found = msgspec.json.decode(body, type=kind)
+        repeated = repeated_keys(body)[:ERRORS_MAX]
+    except msgspec.MsgspecError as error:
+        raise InvalidJob([field_error(error, known=kind.__struct_encode_fields__)]) from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        message = f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}"
+        raise InvalidJob([FieldError(field="", message=message)]) from None
+    if repeated:
+        message = "this key is given twice; keep one of them"
+        raise InvalidJob([FieldError(field=path, message=message) for path in repeated])
+    return found
+
+
+def read_file[T](body: bytes, read: Callable[[Any], T], hint: str) -> T:
+    """Read a queue file, a policy file or a part of one. Raise HttpError (422) with every mistake."""
+    try:
+        return read(decode_object(body))
+    except msgspec.MsgspecError as error:
+        # Of maps within maps a decoder knows the depth at best: "[...][...]" is no path that the file has.
+        raise bad_field("", field_error(error).message) from None
+    except (InvalidQueues, InvalidPolicies) as error:
+        count = len(error.errors)
+        detail = "" if count == 1 else f"{count} mistakes; nothing was changed"
+        raise invalid(error.errors[:ERRORS_MAX], detail=detail, hint=hint) from None
+
+
+# ---------------------------------------------------------------------------------------- one thing or a list
 
 
 def is_list(body: bytes) -> bool:
@@ -123,39 +176,58 @@ def is_list(body: bytes) -> bool:
     return body[:64].lstrip()[:1] == b"["
 
 
-def check_count(count: int, most: int) -> None:
-    """Raises Refused for a list that is empty or too long."""
-    if not 0 < count <= most:
-        raise invalid([FieldError(field="", message=f"expected 1 to {most} elements, found {count}")])
+def read_one[T](body: bytes, read: Callable[[bytes], T], hint: str = "") -> T:
+    """Read a body that contains one thing. `read` may raise InvalidJob. Raise HttpError (413, 422)."""
+    if len(body) > ONE_BYTES_MAX:
+        raise too_large(ONE_BYTES_MAX)
+    try:
+        return read(body)
+    except InvalidJob as error:
+        raise invalid(error.errors, hint=hint) from None
 
 
-def refuse_list(errors: list[FieldError], count: int) -> None:
-    """Raises Refused where anything is wrong with a list: then all of it is refused."""
+async def read_list[T](body: bytes, most: int, read: Callable[[int, bytes], T]) -> list[T]:
+    """Read the elements of a JSON list by their index. `read` may raise InvalidJob. Raise HttpError (422): one error
+    refuses the whole list."""
+    try:
+        bodies = validation.decode(_raw_list, body)
+    except msgspec.MsgspecError as error:
+        raise bad_field("", f"expected a JSON list: {error}") from None
+    if not 0 < len(bodies) <= most:
+        raise bad_field("", f"expected 1 to {most} elements, found {len(bodies)}")
+    found: list[T] = []
+    errors: list[FieldError] = []
+    for index, one in enumerate(bodies):
+        if index % BREATH == BREATH - 1:
+            await asyncio.sleep(0)
+        try:
+            found.append(read(index, bytes(one)))
+        except InvalidJob as error:
+            errors += (error_inside(f"[{index}]", each) for each in error.errors)
     if errors:
-        detail = f"{len(errors)} error{'' if len(errors) == 1 else 's'} in a list of {count}; nothing was stored"
+        detail = f"{len(errors)} error{'' if len(errors) == 1 else 's'} in a list of {len(bodies)}; nothing was stored"
         raise invalid(errors[:ERRORS_MAX], detail=detail)
-
-
-def repeated_key_errors(body: bytes) -> list[FieldError]:
-    """Name each key that an object of valid JSON has more than once; decoders silently take the last."""
-    return [
-        FieldError(field=path, message="this key is given twice; keep one of them")
-        for path in repeated_keys(body)[:ERRORS_MAX]
-    ]
-
-
-def errors_at(index: int, errors: list[FieldError]) -> list[FieldError]:
-    """Errors of one element, named at its place."""
-    return [error_inside(f"[{index}]", error) for error in errors]
+    return found
 
 
 def error_inside(where: str, error: FieldError) -> FieldError:
-    """An error, named as part of something larger."""
+    """Return an error, named as part of something larger."""
     return FieldError(field=f"{where}.{error.field}" if error.field else where, message=error.message)
 
 
-def decode_error(error: Exception) -> FieldError:
-    """Return the error of a body that cannot be decoded."""
-    if isinstance(error, msgspec.MsgspecError):
-        return field_error(error)
-    return FieldError(field="", message=f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}")
+# ---------------------------------------------------------------------------------------- answers
+
+
+class JsonResponse(Response):
+    """A document encoded by msgspec."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return encode(content)
+
+
+def plain_response(response: HttpResponse) -> Response:
+    """Return an answer in the form that FastAPI's routes return."""
+    headers = {name.decode(): value.decode() for name, value in response.headers}
+    return Response(response.body, response.status, headers, response.media_type.decode())

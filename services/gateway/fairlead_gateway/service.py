@@ -16,11 +16,9 @@ from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
-from fairlead_gateway.routes import events, gpu_usage, idle, job_logs, jobs, nodes, query, queues, sql, why
-from fairlead_gateway.routes.command_client import CommandClient
+from fairlead_gateway.routes import events, gpu_usage, idle, job_logs, jobs, nodes, query, queues, sql, submit, why
 from fairlead_gateway.routes.events import EventFeed
 from fairlead_gateway.routes.identities import SETTING, Identities
-from fairlead_gateway.routes.submit import DryRunRoutes, SubmitRoutes
 from fairlead_gateway.server.app import build_app
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
@@ -75,23 +73,21 @@ class Gateway:
         )
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
-        decisions = ResultWaiter(
+        waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
             is_ready=lambda: folding.caught_up,
             has_room=lambda: folding.has_room,
         )
-        decisions.on_decided = self.metrics.decision_seconds.observe
-        intake = SubmitRoutes(views, self.queue, decisions, settings.registries)
+        waiter.on_decided = self.metrics.decision_seconds.observe
         past = HistoricalViews(bus, views)
-        asking = CommandClient(views, decisions)
         identities = Identities.read(settings.identities)
         explaining = ExplainerClient(bus)
         routers = [
-            jobs.routes(jobs.JobRoutes(views, self.queue, self.placer, asking)),
-            nodes.routes(nodes.NodeRoutes(views, self.placer, asking), views),
-            queues.queue_routes(queues.QueueRoutes(views, self.queue, asking)),
-            idle.routes(idle.IdleRoutes(views, self.telemetry, asking), views),
+            jobs.routes(views, self.queue, waiter),
+            nodes.routes(views, self.placer, waiter),
+            queues.queue_routes(views, self.queue, waiter),
+            idle.routes(views, self.telemetry, waiter),
             events.routes(self.feed),
             job_logs.routes(views, bus),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
@@ -101,19 +97,17 @@ class Gateway:
             gpu_usage.job_metrics_routes(bus, identities),
             gpu_usage.current_use_routes(bus, identities),
             query.routes(views, bus, past),
+            submit.routes(
+                submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
+                submit.DryRunRoutes(views, waiter, explaining, registries=settings.registries),
+            ),
         ]
-        hot = {
-            ("POST", "/v1/jobs"): intake.jobs,
-            ("POST", "/v1/events"): intake.events,
-            ("POST", "/v1/jobs:dryrun"): DryRunRoutes(
-                views, decisions, explaining, registries=settings.registries
-            ).answer,
-        }
+        #: Every route, and the OpenAPI document.
+        self.api = build_app(folding, self.metrics, routers, self.readiness)
+        fast = {key: route for router in routers for key, route in router.fast_routes.items()}
         guard = RequestGuard(settings.http.hosts, settings.http.host)
-        #: Behind the door: every route that is not hot, and the OpenAPI document of all.
-        self.api = build_app(folding, self.metrics, routers, hot, self.readiness)
         limit = RefusalLimit(settings.http.refusals_per_minute)
-        self.app = FastPath(views, hot, self.api, guard, limit, self.metrics.count_refusal)
+        self.app = FastPath(views, fast, self.api, guard, limit, self.metrics.count_refusal)
         for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))

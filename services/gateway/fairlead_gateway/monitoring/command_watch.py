@@ -60,7 +60,7 @@ class CommandWatch:
         return [self._condition] if self._condition is not None else []
 
     def require(self) -> None:
-        """Raise Refused (503) while commands are lost."""
+        """Raise HttpError (503) while commands are lost."""
         if self._condition is not None:
             raise refusal(self._condition)
 

@@ -13,18 +13,20 @@ from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from fairlead_bus.log import Folded, LogReader
 from fairlead_bus.port import Bus, LogDamaged
-from fairlead_gateway.errors import HttpError, bad_parameter
-from fairlead_gateway.http_messages import encode
+from fairlead_gateway.errors import HttpError, bad_field
+from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.monitoring.metrics import Metrics
-from fairlead_gateway.routes.query import JsonResponse, Limit
+from fairlead_gateway.routes.query import Limit
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import cloudevents as ce
+from fairlead_schemas.http.api import Page
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.commit import Envelope, decode_envelope
@@ -261,7 +263,7 @@ class EventFeed:
         return items, None
 
     async def _turn(self) -> None:
-        """Wait for a tail to come free. Raises Refused (503) when none does."""
+        """Wait for a tail to come free. Raise HttpError (503) when none does."""
         try:
             async with asyncio.timeout(TAIL_WAIT_S), self._tails:
                 return
@@ -321,16 +323,16 @@ def _chunk(commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, j
 
 
 def parse_place(text: str, field: str) -> LogPosition:
-    """The place of an event id ("12.3") or of a whole commit ("12"). Raises Refused."""
+    """Return the place of an event id ("12.3") or of a whole commit ("12"). Raise HttpError."""
     sequence, _, index = text.partition(".")
     if not (sequence.isdecimal() and len(sequence) <= 18 and (not index or (index.isdecimal() and len(index) <= 6))):
-        raise bad_parameter(field, f'expected a log sequence or an event id such as "812.0", found "{text[:40]}"')
+        raise bad_field(field, f'expected a log sequence or an event id such as "812.0", found "{text[:40]}"')
     return LogPosition(int(sequence), int(index) if index else -1)
 
 
-def routes(feed: EventFeed) -> APIRouter:
+def routes(feed: EventFeed) -> Router:
     """GET /v1/events."""
-    router = APIRouter()
+    router = Router()
 
     @router.get(
         "/v1/events",
@@ -339,7 +341,7 @@ def routes(feed: EventFeed) -> APIRouter:
             200: {
                 "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
                 "content": {
-                    "application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}},
+                    "application/json": {"schema": router.ref(Page[ce.CloudEventOut])},
                     "text/event-stream": {"schema": {"type": "string"}},
                 },
             }
@@ -368,7 +370,7 @@ def routes(feed: EventFeed) -> APIRouter:
         ] = "",
     ) -> Response:
         if job and not is_job_id(job):
-            raise bad_parameter("job", f'expected a job id such as "812", found "{job[:40]}"')
+            raise bad_field("job", f'expected a job id such as "812", found "{job[:40]}"')
         resumed = request.headers.get("last-event-id", "") or next
         place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)
         if follow:
@@ -397,5 +399,5 @@ def _start(feed: EventFeed, start: str, resumed: str, field: str, follow: bool) 
         place = LogPosition(feed.last if follow else 0)
     if place.sequence > feed.last:
         found = place.sequence if resumed else place.sequence + 1
-        raise bad_parameter(field if resumed else "from", f"the log is at sequence {feed.last}, found {found}")
+        raise bad_field(field if resumed else "from", f"the log is at sequence {feed.last}, found {found}")
     return place

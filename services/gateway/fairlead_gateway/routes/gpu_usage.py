@@ -8,16 +8,24 @@ GET /v1/usage: statements of GPU time, as the telemetry service has them.
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
-from fairlead_gateway.errors import HttpError, bad_parameter, not_found
-from fairlead_gateway.http_messages import encode
+from fairlead_gateway.errors import HttpError, bad_field, not_found
+from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes.identities import Identities
-from fairlead_gateway.routes.query import JsonResponse, answers_with
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.routes.sql import caller_of
-from fairlead_gateway.sources.service_queries import document_of, fault_of, query_telemetry
-from fairlead_schemas.queries.telemetry import BYS, JOBS_MAX, JobMetricsRequest, JobUseRequest
+from fairlead_gateway.sources.service_queries import TelemetryFault, ask_telemetry
+from fairlead_schemas.queries.telemetry import (
+    BYS,
+    JOBS_MAX,
+    JobMetrics,
+    JobMetricsRequest,
+    JobUseRequest,
+    JobUses,
+    UsageStatement,
+)
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
 from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339
@@ -33,14 +41,15 @@ Step = Annotated[
 Attempt = Annotated[int, Query(ge=0, description="Which attempt; none: the newest that was placed.")]
 
 
-def job_metrics_routes(bus: Bus, identities: Identities) -> APIRouter:
-    """All of them, for the app."""
-    router = APIRouter()
+def job_metrics_routes(bus: Bus, identities: Identities) -> Router:
+    """Return the one route."""
+    router = Router()
 
-    @router.get(
+    @router.read(
         "/v1/jobs/{job}/metrics",
-        summary="A job's GPUs over time, in equal steps; null where nothing was measured",
-        responses=answers_with("JobMetrics"),
+        "A job's GPUs over time, in equal steps; null where nothing was measured",
+        JobMetrics,
+        identity=True,
     )
     async def get_job_metrics(
         job: str, request: Request, begin: From = "", to: To = "", step: Step = "", attempt: Attempt = 0
@@ -48,7 +57,7 @@ def job_metrics_routes(bus: Bus, identities: Identities) -> APIRouter:
         caller = caller_of(identities, request)
         if not is_job_id(job):
             raise not_found("job", job[:80])
-        wish = JobMetricsRequest(
+        wanted = JobMetricsRequest(
             caller=caller,
             job=job,
             attempt=attempt,
@@ -56,7 +65,15 @@ def job_metrics_routes(bus: Bus, identities: Identities) -> APIRouter:
             to_ns=_moment("to", to),
             step_s=_step(step),
         )
-        return JsonResponse(msgspec.Raw(_checked_metrics(job, await query_telemetry(bus, "metrics", encode(wish)))))
+        try:
+            return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "metrics", encode(wanted))))
+        except TelemetryFault as fault:
+            if fault.code == "not_found":
+                hint = "it never held a GPU, or it is not one of yours"
+                raise not_found("job", job, hint=hint) from None
+            if fault.code == "bad_request":
+                raise bad_field(fault.detail.partition(":")[0], fault.detail) from None
+            raise
 
     return router
 
@@ -65,29 +82,17 @@ def _moment(name: str, text: str) -> int:
     try:
         return parse_rfc3339(text.replace(" ", "+")) if text else 0
     except ValueError:
-        raise bad_parameter(name, f'expected an RFC 3339 time with zone, found "{text[:40]}"') from None
+        raise bad_field(name, f'expected an RFC 3339 time with zone, found "{text[:40]}"') from None
 
 
 def _step(text: str) -> int:
     try:
         step_ns = parse_duration(int(text) if text.isascii() and text.isdecimal() else text) if text else 0
     except QuantityError as error:
-        raise bad_parameter("step", str(error)) from None
+        raise bad_field("step", str(error)) from None
     if step_ns % SECOND_NS or (text and not step_ns):
-        raise bad_parameter("step", f'expected whole seconds, at least one, found "{text[:40]}"')
+        raise bad_field("step", f'expected whole seconds, at least one, found "{text[:40]}"')
     return step_ns // SECOND_NS
-
-
-def _checked_metrics(job: str, answer: bytes) -> bytes:
-    """Return telemetry's answer. Raise the Refused that matches its fault."""
-    fault = fault_of(document_of(answer))
-    if fault is None:
-        return answer
-    if fault.code == "not_found":
-        raise not_found("job", job, hint="it never held a GPU, or it is not one of yours")
-    if fault.code == "bad_request":
-        raise bad_parameter(fault.message.partition(":")[0], fault.message)
-    raise HttpError(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1)
 
 
 #: Short, so that a client that polls every second soon learns that there is nothing to see.
@@ -96,23 +101,20 @@ TIMEOUT_S = 2.0
 Jobs = Annotated[str, Query(min_length=1, description=f"Ids joined by commas, {JOBS_MAX} at most.")]
 
 
-def current_use_routes(bus: Bus, identities: Identities) -> APIRouter:
-    """All of them, for the app."""
-    router = APIRouter()
+def current_use_routes(bus: Bus, identities: Identities) -> Router:
+    """Return the one route."""
+    router = Router()
 
-    @router.get(
+    @router.read(
         "/v1/use",
-        summary="Current use of running jobs' GPUs, by the newest samples; null where unknown",
-        responses=answers_with("JobUses"),
+        "Current use of running jobs' GPUs, by the newest samples; null where unknown",
+        JobUses,
+        identity=True,
     )
     async def get_use(request: Request, jobs: Jobs) -> Response:
         caller = caller_of(identities, request)
         asked = encode(JobUseRequest(caller=caller, jobs=_ids(jobs)))
-        answer = await query_telemetry(bus, "use", asked, TIMEOUT_S)
-        fault = fault_of(document_of(answer))
-        if fault is not None:
-            raise HttpError(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1)
-        return JsonResponse(msgspec.Raw(answer))
+        return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "use", asked, TIMEOUT_S)))
 
     return router
 
@@ -121,9 +123,9 @@ def _ids(text: str) -> list[str]:
     ids = list(dict.fromkeys(text.split(",")))
     for job in ids:
         if not is_job_id(job):
-            raise bad_parameter("jobs", f'expected ids of jobs joined by commas, found "{job[:40]}"')
+            raise bad_field("jobs", f'expected ids of jobs joined by commas, found "{job[:40]}"')
     if len(ids) > JOBS_MAX:
-        raise bad_parameter("jobs", f"expected {JOBS_MAX} jobs at most, found {len(ids)}; ask in several requests")
+        raise bad_field("jobs", f"expected {JOBS_MAX} jobs at most, found {len(ids)}; ask in several requests")
     return ids
 
 
@@ -131,31 +133,24 @@ Month = Annotated[str, Query(alias="statement", description='A month of UTC, "20
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 
-def usage_routes(bus: Bus) -> APIRouter:
-    """All of them, for the app."""
-    router = APIRouter()
+def usage_routes(bus: Bus) -> Router:
+    """Return the one route."""
+    router = Router()
 
-    @router.get(
-        "/v1/usage",
-        summary="Who had how many GPU-hours of which model in a month, and what they cost",
-        responses=answers_with("UsageStatement"),
+    @router.read(
+        "/v1/usage", "Who had how many GPU-hours of which model in a month, and what they cost", UsageStatement
     )
     async def get_usage(month: Month = "", by: By = "user") -> Response:
         if by not in BYS:
-            raise bad_parameter("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
+            raise bad_field("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
         asked = encode({"month": month[:80], "by": by})
-        return JsonResponse(msgspec.Raw(_checked_statement(await query_telemetry(bus, "usage", asked))))
+        try:
+            return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "usage", asked)))
+        except TelemetryFault as fault:
+            if fault.code == "bad_request":
+                raise bad_field("statement", fault.detail) from None
+            if fault.code == "too_many":
+                raise HttpError(422, fault.code, fault.detail, hint=fault.hint) from None
+            raise
 
     return router
-
-
-def _checked_statement(answer: bytes) -> bytes:
-    """Return telemetry's statement. Raise the Refused that matches its fault."""
-    fault = fault_of(document_of(answer))
-    if fault is None:
-        return answer
-    if fault.code == "bad_request":
-        raise bad_parameter("statement", fault.message)
-    if fault.code == "too_many":
-        raise HttpError(422, fault.code, fault.message, hint=fault.hint)
-    raise HttpError(503, fault.code, fault.message, hint=fault.hint, retry_after_s=1 if fault.code == "busy" else 0)

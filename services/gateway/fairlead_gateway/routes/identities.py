@@ -60,7 +60,7 @@ class Identities:
         return self._callers is not None
 
     def caller(self, authorization: str) -> Caller:
-        """Return the caller that sends this Authorization header. Raise Refused (401)."""
+        """Return the caller that sends this Authorization header. Raise HttpError (401)."""
         if self._callers is None:
             return ANONYMOUS_ADMIN
         scheme, _, token = authorization.strip().partition(" ")

@@ -2,7 +2,7 @@
 
 Pieces carry byte offsets per (rank, stream); the bus may have dropped old ones and may repeat or reorder. Missing
 bytes are requested from the agent's own file; bytes that are lost for good are reported in a line of their own.
-Start at `Assembly` (pure: pieces in, text out) and then `follow`.
+Start at `output_assembly.py` (pieces in, text out) and then `OutputReader`.
 """
 
 import asyncio
@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from starlette.responses import StreamingResponse
 
 from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
-from fairlead_gateway.errors import bad_parameter, not_found
-from fairlead_gateway.routes import rank_tags
+from fairlead_gateway.errors import bad_field, not_found
+from fairlead_gateway.routes.output_assembly import OutputStream, StreamAssembly, split_tag, tagged_ranks
 from fairlead_gateway.routes.query import retired_job
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import EndedAttempt, JobRow
 from fairlead_schemas.wire import subjects
@@ -32,7 +33,6 @@ AGENT_TIMEOUT_S = 2.0
 IDLE_S = 0.5
 #: After the job's end, output that is still on its way gets this long.
 AFTER_END_S = 1.5
-HELD_PIECES_MAX = 4096
 #: Of a text's last lines.
 TAIL_LINES_MAX, TAIL_BYTES_MAX = 10_000, 2**20
 #: How often a follower looks whether the job has got its place.
@@ -43,70 +43,6 @@ _NEVER_BEGAN = frozenset({"start_failed", "retry", "preflight"})
 _piece = msgspec.json.Decoder(OutputPiece)
 
 
-class OutputStream(NamedTuple):
-    """Output stream of one rank."""
-
-    rank: int
-    stream: str
-
-
-class StreamAssembly:
-    """Puts pieces of one lane in order. Pure."""
-
-    def __init__(self, offset: int = 0) -> None:
-        #: Bytes given out so far.
-        self.offset = offset
-        self.ended = False
-        self._held: dict[int, OutputPiece] = {}
-
-    def add(self, piece: OutputPiece) -> bytes:
-        """Take a piece; what can now be given out, in order."""
-        end = piece.offset + len(piece.data)
-        if end > self.offset or piece.last:
-            held = self._held.get(piece.offset)
-            if held is None or len(held.data) <= len(piece.data):
-                self._held[piece.offset] = piece
-        return self._drain()
-
-    def _drain(self) -> bytes:
-        out: list[bytes] = []
-        while self._held:
-            start = min(self._held)
-            if start > self.offset:
-                break
-            piece = self._held.pop(start)
-            fresh = piece.data[self.offset - start :]
-            out.append(fresh)
-            self.offset += len(fresh)
-            self.ended = self.ended or (piece.last and start + len(piece.data) <= self.offset)
-        return b"".join(out)
-
-    @property
-    def hole(self) -> tuple[int, int] | None:
-        """(from, to): bytes missing before the next piece that is here."""
-        if not self._held:
-            return None
-        start = min(self._held)
-        return (self.offset, start) if start > self.offset else None
-
-    @property
-    def is_overfull(self) -> bool:
-        """True when too much waits behind a hole."""
-        return len(self._held) > HELD_PIECES_MAX
-
-    def skip_to(self, offset: int) -> None:
-        """Leave out what comes before an offset within the hole."""
-        self.offset = max(self.offset, offset)
-
-    def skip_hole(self) -> tuple[int, bytes]:
-        """Give the hole up: (bytes lost, what follows it)."""
-        hole = self.hole
-        if hole is None:
-            return 0, b""
-        self.offset = hole[1]
-        return hole[1] - hole[0], self._drain()
-
-
 class OutputSource(NamedTuple):
     """Run and lanes of the requested output."""
 
@@ -115,7 +51,7 @@ class OutputSource(NamedTuple):
     #: Node of each rank.
     nodes: tuple[str, ...]
     lanes: tuple[OutputStream, ...]
-    #: Lines carry their rank (rank_tags.py): only this rank's are wanted, or all.
+    #: Lines carry their rank (output_assembly.py): only this rank's are wanted, or all.
     tagged: bool = False
     only: int | None = None
     #: Reason why the attempt ended before its program began; "": it began, or may still begin.
@@ -331,7 +267,7 @@ class OutputReader:
     def _line(self, node_rank: int, line: bytes) -> bytes:
         """Return a line as it is shown; b"" for a line that was not requested."""
         if self._source.tagged:
-            rank, rest = rank_tags.split(line)
+            rank, rest = split_tag(line)
             if rank is not None and self._source.only in (None, rank):
                 return b"[rank %d] %b\n" % (rank, rest)
             if rank is not None or self._source.only is not None:
@@ -364,9 +300,9 @@ async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:
     return b"".join(lines[-count:])
 
 
-def routes(views: Views, bus: Bus) -> APIRouter:
+def routes(views: Views, bus: Bus) -> Router:
     """GET /v1/jobs/{id}/logs."""
-    router = APIRouter()
+    router = Router()
 
     @router.get(
         "/v1/jobs/{job}/logs",
@@ -392,7 +328,7 @@ def routes(views: Views, bus: Bus) -> APIRouter:
         ] = 0,
     ) -> Response:
         if stream and stream not in STREAMS:
-            raise bad_parameter("stream", f'expected stdout or stderr, found "{stream[:20]}"')
+            raise bad_field("stream", f'expected stdout or stderr, found "{stream[:20]}"')
         row = views.jobs.rows.get(job)
         headers = {"cache-control": "no-store"}
         if row is None:
@@ -441,14 +377,14 @@ def failed_start(row: JobRow, attempt: int) -> str:
 
 def _tagged(views: Views, row: JobRow) -> int | None:
     """Return the number of ranks that tag the lines of the row's attempt; None where lines carry no tags."""
-    return rank_tags.tagged_ranks(views.jobs.spec_of(row), row.parts, row.request.tasks)
+    return tagged_ranks(views.jobs.spec_of(row), row.parts, row.request.tasks)
 
 
 def _check(views: Views, row: JobRow, rank: int | None, attempt: int | None) -> None:
-    """Raises Refused before anything is sent."""
+    """Raise HttpError before anything is sent."""
     if row.elements is not None:
         first = row.array[0] if row.array else 0
-        raise bad_parameter("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
+        raise bad_field("job", f"{row.id} is an array; ask for one element, such as {row.id}_{first}")
     if attempt is not None and attempt > row.attempt:
         raise not_found("attempt", str(attempt), hint=f"job {row.id} is in attempt {row.attempt}")
     ranks = (_tagged(views, row) if row.parts and attempt in (None, row.attempt) else None) or _ranks(row, attempt)

@@ -12,7 +12,7 @@ import msgspec
 from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.units.image_names import Registries
-from fairlead_schemas.units.validation import FieldError, InvalidJob
+from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire.commands import digest_of
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
@@ -20,7 +20,6 @@ GENERATION = 2048
 KEPT_BODY_BYTES_MAX = 4096
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_RawList = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Submission(NamedTuple):
@@ -101,11 +100,3 @@ def image_warning(has_image: bool, runtimes: frozenset[str]) -> str:
     if not has_image or not runtimes or "docker" in runtimes or "hollow" in runtimes:
         return ""
     return "image is ignored: every node of this cluster runs plain processes with the node's own files"
-
-
-def split_list(body: bytes) -> list[bytes]:
-    """The elements of a JSON list, undecoded. Raises InvalidJob."""
-    try:
-        return [bytes(raw) for raw in _RawList.decode(body)]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidJob([FieldError(field="", message=f"expected a JSON list of jobs: {error}")]) from error

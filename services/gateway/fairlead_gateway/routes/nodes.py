@@ -1,38 +1,43 @@
-"""Verbs of nodes beyond cordon and drain (`jobs.py`): taints, quarantine, repaired GPUs, windows, rollouts, the
-breaker. Each is one command to the placer; bodies are in `request_bodies.py`.
+"""Verbs of nodes: cordons, drains, taints, quarantine, repaired GPUs, windows, rollouts, the breaker. Each is one command
+to the placer, answered with the document that it changed; bodies are in `request_bodies.py`.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Request, Response
 
-from fairlead_gateway.command_results import CommandPublisher
-from fairlead_gateway.errors import HttpError, not_found
-from fairlead_gateway.http_messages import RequestHead, encode, read_head
-from fairlead_gateway.routes.command_client import CommandClient, body_schema, encode_command, read_request
+from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
+from fairlead_gateway.errors import bad_field, not_found
+from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
 from fairlead_gateway.routes.documents import breaker_document, node_document, rollout_document, window_document
-from fairlead_gateway.routes.query import AnyLimit, Continue, JsonResponse, answers_with, page_by_name
+from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
 from fairlead_gateway.routes.request_bodies import (
     GpuRequest,
     MaintenanceRequest,
     NodeNameRequest,
+    NodeRequest,
     ReasonRequest,
     RolloutRequest,
     TaintRequest,
+    duration,
     maintenance_command,
-    node_refusal,
     require_node,
     require_taint,
     rollout_command,
 )
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import api
 from fairlead_schemas.wire import commands as cmd
 
 #: {verb: (type of its body, command that it sends)}
-NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
+type Verbs = dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]]
+NODE_VERBS: Verbs = {
+    "cordon": (NodeRequest, cmd.CordonNode),
+    "uncordon": (NodeRequest, cmd.UncordonNode),
+    "drain": (NodeRequest, cmd.DrainNode),
     "taint": (TaintRequest, cmd.TaintNode),
     "untaint": (TaintRequest, cmd.UntaintNode),
     "quarantine": (ReasonRequest, cmd.QuarantineNode),
@@ -41,215 +46,170 @@ NODE_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
     "declare-dead": (ReasonRequest, cmd.DeclareNodeDead),
     "remove": (ReasonRequest, cmd.RemoveNode),
 }
-ROLLOUT_VERBS: dict[str, tuple[type[msgspec.Struct], type[cmd.CommandBase]]] = {
+ROLLOUT_VERBS: Verbs = {
     "pause": (ReasonRequest, cmd.PauseRollout),
     "resume": (ReasonRequest, cmd.ResumeRollout),
     "cancel": (ReasonRequest, cmd.CancelRollout),
     "done": (NodeNameRequest, cmd.FinishRolloutNode),
 }
+#: Bodies that may be left out.
+_OPTIONAL = (NodeRequest, ReasonRequest)
 
 
-class NodeRoutes:
-    """Sends one command and answers with the document that it changed."""
+class NodeCommands:
+    """Makes commands to the placer from requests, sends them and waits for their outcomes."""
 
-    def __init__(self, views: Views, placer: CommandPublisher, asking: CommandClient) -> None:
+    def __init__(self, views: Views, placer: CommandPublisher, waiter: ResultWaiter) -> None:
         self._views = views
         self._placer = placer
-        self._asking = asking
+        self._waiter = waiter
 
-    async def on_node(self, request: Request, node: str, verb: str) -> Response:
-        """Carry out one of NODE_VERBS and return the node's document."""
-        require_node(self._views, node)
-        await self._verb(request, NODE_VERBS[verb], verb, {"node": node})
-        row = self._views.nodes.rows.get(node)
-        return JsonResponse(self._unseen(node) if row is None else node_document(self._views, row))
-
-    async def on_rollout(self, request: Request, name: str, verb: str) -> Response:
-        """Carry out one of ROLLOUT_VERBS and return the rollout's document. Raise Refused (404) for an unknown rollout."""
-        if name not in self._views.plans.rollouts:
-            raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
-        await self._verb(request, ROLLOUT_VERBS[verb], verb, {"name": name[:80]})
-        return self._rollout(name)
-
-    async def start_rollout(self, request: Request) -> Response:
-        """Begin one."""
-        head, wish = read_head(request.scope["headers"]), await read_request(request, RolloutRequest)
-        command_id = self._asking.command_id(self._placer, head, "rollout", encode(wish).decode())
-        await self._send(rollout_command(wish, command_id, head.user))
-        return self._rollout(wish.name)
-
-    async def schedule(self, request: Request) -> Response:
-        """A maintenance window."""
-        head, wish = read_head(request.scope["headers"]), await read_request(request, MaintenanceRequest)
-        command_id = self._asking.command_id(self._placer, head, "maintenance", encode(wish).decode())
-        await self._send(maintenance_command(wish, command_id, head.user))
-        row = self._views.plans.windows.get(wish.name)
-        if row is None:
-            return JsonResponse(self._unseen(wish.name))
-        return JsonResponse(window_document(self._views, row))
-
-    async def cancel_window(self, request: Request, name: str) -> Response:
-        """Forget one."""
-        if name not in self._views.plans.windows:
-            raise not_found("maintenance window", name[:80], hint="GET /v1/maintenance lists them")
-        await self._verb(request, (ReasonRequest, cmd.CancelMaintenance), "cancel", {"name": name[:80]})
-        return JsonResponse({"name": name, "cancelled": True, "sequence": self._views.sequence})
-
-    async def reset_breaker(self, request: Request) -> Response:
-        """Let nodes be acted upon again."""
-        await self._verb(request, (ReasonRequest, cmd.ResetBreaker), "reset", {})
-        return JsonResponse(breaker_document(self._views))
-
-    def _unseen(self, name: str) -> api.SubmitResult:
-        """Answer for a thing that was changed and is in no view any more."""
-        return api.SubmitResult(id=name, sequence=self._views.sequence)
-
-    def _rollout(self, name: str) -> Response:
-        row = self._views.plans.rollouts.get(name)
-        if row is None:
-            return JsonResponse(self._unseen(name))
-        return JsonResponse(rollout_document(self._views, row))
-
-    async def _verb(
-        self,
-        request: Request,
-        kinds: tuple[type[msgspec.Struct], type[cmd.CommandBase]],
-        verb: str,
-        what: dict[str, str],
+    async def verb(
+        self, request: Request, verb: str, body: type[msgspec.Struct], kind: type[cmd.CommandBase], **what: str
     ) -> None:
-        wish_kind, kind = kinds
-        head: RequestHead = read_head(request.scope["headers"])
-        wish = await read_request(request, wish_kind)
-        if kind is cmd.TaintNode and isinstance(wish, TaintRequest):
-            require_taint(wish.taint)
-        fields: dict[str, Any] = {
-            name: value for name, value in msgspec.structs.asdict(wish).items() if name in kind.__struct_fields__
-        }
-        command_id = self._asking.command_id(self._placer, head, verb, *what.values(), encode(wish).decode())
-        await self._send(kind(id=command_id, user=head.user, **what, **fields))
+        """Carry out a verb whose body has fields of the command. `what`: the command's other fields."""
+        head, wanted = head_of(request), await read_request(request, body)
+        if "node" in what:
+            require_node(self._views, what["node"])
+        fields: dict[str, Any] = msgspec.structs.asdict(wanted)
+        if isinstance(wanted, NodeRequest):
+            if wanted.deadline and kind is not cmd.DrainNode:
+                raise bad_field("deadline", f"{verb} takes none; drain does")
+            fields["deadline_ns"] = duration("deadline", wanted.deadline)
+        if isinstance(wanted, TaintRequest) and kind is cmd.TaintNode:
+            require_taint(wanted.taint)
+        fields = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
+        command_id = self._waiter.command_id(self._placer, head, verb, *what.values(), encode(wanted).decode())
+        await self._waiter.carry_out(self._placer, kind(id=command_id, user=head.user, **what, **fields))
 
-    async def _send(self, command: cmd.CommandBase) -> None:
-        """Raises Refused; also where it is not decided in time, which is no refusal: it is stored, and answered 202."""
-        size = len(encode_command(command)) + 2
-        if size > cmd.MESSAGE_BYTES_MAX:
-            raise HttpError(
-                413, "too_large", f"the command has {size} bytes, at most {cmd.MESSAGE_BYTES_MAX} are taken"
-            )
-        if await self._asking.outcome(self._placer, command, refusal=node_refusal) is None:
-            raise UndecidedCommand(self._asking.undecided(command))
+    async def plan[T: (RolloutRequest, MaintenanceRequest)](
+        self, request: Request, verb: str, body: type[T], make: Callable[[T, str, str], cmd.CommandBase]
+    ) -> T:
+        """Begin a rollout or schedule a window. Return the body."""
+        head, wanted = head_of(request), await read_request(request, body)
+        command_id = self._waiter.command_id(self._placer, head, verb, encode(wanted).decode())
+        await self._waiter.carry_out(self._placer, make(wanted, command_id, head.user))
+        return wanted
 
-
-class UndecidedCommand(Exception):
-    """The command is stored and not decided in time; `answer` is the 202 that says so."""
-
-    def __init__(self, answer: Response) -> None:
-        super().__init__("not decided in time")
-        self.answer = answer
-
-
-async def _or_202(answer: Any) -> Response:
-    try:
-        return await answer
-    except UndecidedCommand as undecided:
-        return undecided.answer
+    def shown[R](self, name: str, row: R | None, document: Callable[[Views, R], Any]) -> Response:
+        """Return the document of a row; for a thing that was changed and is in no view any more its name."""
+        unseen = api.SubmitResult(id=name, sequence=self._views.sequence)
+        return JsonResponse(unseen if row is None else document(self._views, row))
 
 
-def routes(verbs: NodeRoutes, views: Views) -> APIRouter:
-    """All of them, for the app."""
-    router = APIRouter()
-    _add_verbs(router, verbs)
-    _add_plans(router, verbs, views)
+def routes(views: Views, placer: CommandPublisher, waiter: ResultWaiter) -> Router:
+    """Return all of them."""
+    router, commands = Router(), NodeCommands(views, placer, waiter)
+    _add_verbs(router, views, commands)
+    _add_rollouts(router, views, commands)
+    _add_windows(router, views, commands)
+    _add_breaker(router, views, commands)
     return router
 
 
-def _add_verbs(router: APIRouter, verbs: NodeRoutes) -> None:
-    for verb, (wish, _) in NODE_VERBS.items():
-        _add_verb(router, "nodes/{node}", verb, "node", f"{verb.capitalize()} a node", wish, verbs.on_node)
-    for verb, (wish, _) in ROLLOUT_VERBS.items():
-        title = "Report a node of a rollout as done" if verb == "done" else f"{verb.capitalize()} a rollout"
-        _add_verb(router, "rollouts/{name}", verb, "rollout", title, wish, verbs.on_rollout)
+def _add_verbs(router: Router, views: Views, commands: NodeCommands) -> None:
+    def add(verb: str, body: type[msgspec.Struct], kind: type[cmd.CommandBase]) -> None:
+        @router.command(
+            "POST",
+            f"/v1/nodes/{{node}}:{verb}",
+            f"{verb.capitalize()} a node",
+            api.Node,
+            api.SubmitResult,
+            body=body,
+            required=body not in _OPTIONAL,
+            operation_id=f"{verb}_node".replace("-", "_"),
+        )
+        async def act(node: str, request: Request) -> Response:
+            await commands.verb(request, verb, body, kind, node=node)
+            return commands.shown(node, views.nodes.rows.get(node), node_document)
+
+    for verb, (body, kind) in NODE_VERBS.items():
+        add(verb, body, kind)
 
 
-def _add_verb(
-    router: APIRouter,
-    of: str,
-    verb: str,
-    kind: str,
-    title: str,
-    wish: type[msgspec.Struct],
-    act: Callable[[Request, str, str], Awaitable[Response]],
-) -> None:
-    parameter = of.partition("{")[2].rstrip("}")
+def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
+    def require(name: str) -> None:
+        if name not in views.plans.rollouts:
+            raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
 
-    @router.post(
-        f"/v1/{of}:{verb}",
-        summary=title,
-        operation_id=f"{verb}_{kind}".replace("-", "_"),
-        responses=answers_with(kind.capitalize(), "SubmitResult"),
-        openapi_extra=body_schema(wish.__name__, required=wish is not ReasonRequest),
-    )
-    async def on_verb(name: Annotated[str, Path(alias=parameter)], request: Request) -> Response:
-        return await _or_202(act(request, name, verb))
+    def shown(name: str) -> Response:
+        return commands.shown(name, views.plans.rollouts.get(name), rollout_document)
 
-
-def _add_plans(router: APIRouter, verbs: NodeRoutes, views: Views) -> None:
-    @router.get(
-        "/v1/rollouts", summary="List rollouts, the last that ended included", responses=answers_with("RolloutPage")
-    )
+    @router.read("/v1/rollouts", "List rollouts, the last that ended included", api.Page[api.Rollout])
     async def list_rollouts(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = page_by_name(views.plans.rollouts, limit, next)
         items = [rollout_document(views, row) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/rollouts/{name}", summary="One rollout", responses=answers_with("Rollout"))
+    @router.read("/v1/rollouts/{name}", "One rollout", api.Rollout)
     async def get_rollout(name: str) -> Response:
-        row = views.plans.rollouts.get(name)
-        if row is None:
-            raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
-        return JsonResponse(rollout_document(views, row))
+        require(name)
+        return shown(name)
 
-    @router.post(
-        "/v1/rollouts",
-        summary="Start a rollout",
-        responses=answers_with("Rollout", "SubmitResult"),
-        openapi_extra=body_schema("RolloutRequest"),
-    )
+    @router.command("POST", "/v1/rollouts", "Start a rollout", api.Rollout, api.SubmitResult, body=RolloutRequest)
     async def start_rollout(request: Request) -> Response:
-        return await _or_202(verbs.start_rollout(request))
+        return shown((await commands.plan(request, "rollout", RolloutRequest, rollout_command)).name)
 
-    @router.get("/v1/maintenance", summary="List maintenance windows", responses=answers_with("MaintenancePage"))
+    def add(verb: str, body: type[msgspec.Struct], kind: type[cmd.CommandBase]) -> None:
+        @router.command(
+            "POST",
+            f"/v1/rollouts/{{name}}:{verb}",
+            "Report a node of a rollout as done" if verb == "done" else f"{verb.capitalize()} a rollout",
+            api.Rollout,
+            api.SubmitResult,
+            body=body,
+            required=body not in _OPTIONAL,
+            operation_id=f"{verb}_rollout",
+        )
+        async def act(name: str, request: Request) -> Response:
+            require(name)
+            await commands.verb(request, verb, body, kind, name=name)
+            return shown(name)
+
+    for verb, (body, kind) in ROLLOUT_VERBS.items():
+        add(verb, body, kind)
+
+
+def _add_windows(router: Router, views: Views, commands: NodeCommands) -> None:
+    @router.read("/v1/maintenance", "List maintenance windows", api.Page[api.Maintenance])
     async def list_maintenance(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = page_by_name(views.plans.windows, limit, next)
         items = [window_document(views, row) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.post(
+    @router.command(
+        "POST",
         "/v1/maintenance",
-        summary="Schedule a maintenance window",
-        responses=answers_with("Maintenance", "SubmitResult"),
-        openapi_extra=body_schema("MaintenanceRequest"),
+        "Schedule a maintenance window",
+        api.Maintenance,
+        api.SubmitResult,
+        body=MaintenanceRequest,
     )
     async def schedule_maintenance(request: Request) -> Response:
-        return await _or_202(verbs.schedule(request))
+        name = (await commands.plan(request, "maintenance", MaintenanceRequest, maintenance_command)).name
+        return commands.shown(name, views.plans.windows.get(name), window_document)
 
-    @router.post(
+    @router.command(
+        "POST",
         "/v1/maintenance/{name}:cancel",
-        summary="Cancel a maintenance window",
+        "Cancel a maintenance window",
+        body=ReasonRequest,
+        required=False,
         operation_id="cancel_maintenance",
-        openapi_extra=body_schema("ReasonRequest", required=False),
     )
     async def cancel_window(name: str, request: Request) -> Response:
-        return await _or_202(verbs.cancel_window(request, name))
+        if name not in views.plans.windows:
+            raise not_found("maintenance window", name[:80], hint="GET /v1/maintenance lists them")
+        await commands.verb(request, "cancel", ReasonRequest, cmd.CancelMaintenance, name=name)
+        return JsonResponse({"name": name, "cancelled": True, "sequence": views.sequence})
 
-    @router.get("/v1/breaker", summary="Whether nodes are acted upon automatically", responses=answers_with("Breaker"))
+
+def _add_breaker(router: Router, views: Views, commands: NodeCommands) -> None:
+    @router.read("/v1/breaker", "Whether nodes are acted upon automatically", api.Breaker)
     async def get_breaker() -> Response:
         return JsonResponse(breaker_document(views))
 
-    @router.post(
-        "/v1/breaker:reset",
-        summary="Reset the breaker",
-        responses=answers_with("Breaker"),
-        openapi_extra=body_schema("ReasonRequest", required=False),
-    )
+    @router.command("POST", "/v1/breaker:reset", "Reset the breaker", api.Breaker, body=ReasonRequest, required=False)
     async def reset_breaker(request: Request) -> Response:
-        return await _or_202(verbs.reset_breaker(request))
+        await commands.verb(request, "reset", ReasonRequest, cmd.ResetBreaker)
+        return JsonResponse(breaker_document(views))

@@ -11,21 +11,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_gateway.errors import HttpError, bad_parameter, invalid, not_found, unknown_choice
-from fairlead_gateway.http_messages import encode
+from fairlead_gateway.errors import HttpError, bad_field, invalid, not_found, unknown_choice
+from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.cluster_map import cluster_map, known_places
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import pool_document, queue_document, queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.http import api, json_schema
+from fairlead_schemas.queries.cluster_map import ClusterMap
 from fairlead_schemas.units.ids import is_job_id, is_queue_path, is_token
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.units.validation import FieldError
@@ -51,14 +53,14 @@ class JobFilter(NamedTuple):
 
 
 def job_filter(views: Views, *, state: str, queue: str, user: str) -> JobFilter:
-    """Read the query's texts. Raises Refused (422) naming the parameter, for a name that cannot be or is not there."""
+    """Read the query's texts. Raise HttpError (422) naming the parameter, for a name that cannot be or is not there."""
     return JobFilter(_states(state), _queues(views, queue), _users(user))
 
 
 def _states(text: str) -> frozenset[str]:
     wanted = _names(text)
     for name in sorted(wanted - STATES.keys()):
-        raise bad_parameter("state", f'unknown state "{name[:40]}"; expected some of {", ".join(STATES)}')
+        raise bad_field("state", f'unknown state "{name[:40]}"; expected some of {", ".join(STATES)}')
     return wanted
 
 
@@ -77,7 +79,7 @@ def _queues(views: Views, text: str) -> frozenset[str]:
 
 def _unknown_queue(name: str, known: Iterable[str]) -> HttpError:
     if not is_queue_path(name):
-        return bad_parameter("queue", f'expected names of a-z 0-9 _ - joined by "/", found "{name[:80]}"')
+        return bad_field("queue", f'expected names of a-z 0-9 _ - joined by "/", found "{name[:80]}"')
     close = get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else "GET /v1/queues lists them"
     return invalid([FieldError(field="queue", message=f"there is no queue {name[:80]}")], hint=hint)
@@ -87,7 +89,7 @@ def _users(text: str) -> frozenset[str]:
     wanted = _names(text)
     for name in sorted(wanted):
         if not is_token(name):
-            raise bad_parameter("user", f'expected 1 to 63 of a-z 0-9 _ -, found "{name[:80]}"')
+            raise bad_field("user", f'expected 1 to 63 of a-z 0-9 _ -, found "{name[:80]}"')
     return wanted
 
 
@@ -107,26 +109,17 @@ OnePool = Annotated[str, Query(description="Only the nodes of this pool.")]
 OneRack = Annotated[str, Query(description="Only the nodes of this rack, as their label names it.")]
 
 
-class JsonResponse(Response):
-    """A document encoded by msgspec."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        return encode(content)
-
-
-def routes(views: Views, bus: Bus, past: HistoricalViews, clock: Callable[[], int] = time.time_ns) -> APIRouter:
-    """All reading routes. `clock` (Unix ns) is compared with start and retry times."""
-    router = APIRouter()
+def routes(views: Views, bus: Bus, past: HistoricalViews, clock: Callable[[], int] = time.time_ns) -> Router:
+    """Return all reading routes. `clock` (Unix ns) is compared with start and retry times."""
+    router = Router()
     _add_jobs(router, views, bus, clock)
     _add_cluster(router, views, past)
     _add_queues_and_commands(router, views)
     return router
 
 
-def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int]) -> None:
-    @router.get("/v1/jobs", summary="List jobs, newest first", responses=answers_with("JobPage"))
+def _add_jobs(router: Router, views: Views, bus: Bus, clock: Callable[[], int]) -> None:
+    @router.read("/v1/jobs", "List jobs, newest first", api.Page[api.Job])
     async def list_jobs(
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
         queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
@@ -141,7 +134,7 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int
         items = [job_document(views, row, clock()) for row in found[:limit]]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/jobs/{job}", summary="One job", responses=answers_with("Job"))
+    @router.read("/v1/jobs/{job}", "One job", api.Job)
     async def get_job(job: str, request: Request) -> Response:
         row = views.jobs.rows.get(job)
         if row is None:
@@ -151,25 +144,21 @@ def _add_jobs(router: APIRouter, views: Views, bus: Bus, clock: Callable[[], int
             return Response(status_code=304, headers={"etag": tag})
         return JsonResponse(job_document(views, row, clock(), count_ahead=True), headers={"etag": tag})
 
-    @router.get("/v1/schemas/job", summary="JSON Schema of a job file")
+    @router.read("/v1/schemas/job", "JSON Schema of a job file")
     async def job_schema() -> Response:
         return JsonResponse(json_schema.document("job"))
 
-    @router.get("/v1/schemas/queues", summary="JSON Schema of a queue file")
+    @router.read("/v1/schemas/queues", "JSON Schema of a queue file")
     async def queues_schema() -> Response:
         return JsonResponse(json_schema.document("queues"))
 
 
-def _add_cluster(router: APIRouter, views: Views, past: HistoricalViews) -> None:
-    @router.get("/v1/cluster", summary="The whole cluster, now or at a past moment", responses=answers_with("Cluster"))
+def _add_cluster(router: Router, views: Views, past: HistoricalViews) -> None:
+    @router.read("/v1/cluster", "The whole cluster, now or at a past moment", api.Cluster)
     async def get_cluster(at: At = "") -> Response:
         return JsonResponse(cluster_document(await past.views_at(at) if at else views))
 
-    @router.get(
-        "/v1/map",
-        summary="Every GPU and who holds it, and what pools have left; now or at a past moment",
-        responses=answers_with("ClusterMap"),
-    )
+    @router.read("/v1/map", "Every GPU and who holds it, and what pools have left; now or at a past moment", ClusterMap)
     async def get_map(at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
         seen = await past.views_at(at) if at else views
         pools, racks = known_places(seen)
@@ -178,13 +167,13 @@ def _add_cluster(router: APIRouter, views: Views, past: HistoricalViews) -> None
                 raise unknown_choice(name, wanted, known)
         return JsonResponse(cluster_map(seen, pool=pool, rack=rack))
 
-    @router.get("/v1/nodes", summary="List nodes", responses=answers_with("NodePage"))
+    @router.read("/v1/nodes", "List nodes", api.Page[api.Node])
     async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = page_by_name(views.nodes.rows, limit, next)
         items = node_documents(views, rows)
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/nodes/{node}", summary="One node", responses=answers_with("Node"))
+    @router.read("/v1/nodes/{node}", "One node", api.Node)
     async def get_node(node: str) -> Response:
         row = views.nodes.rows.get(node)
         if row is None:
@@ -192,26 +181,26 @@ def _add_cluster(router: APIRouter, views: Views, past: HistoricalViews) -> None
         return JsonResponse(node_document(views, row))
 
 
-def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
-    @router.get("/v1/queues", summary="List queues", responses=answers_with("QueuePage"))
+def _add_queues_and_commands(router: Router, views: Views) -> None:
+    @router.read("/v1/queues", "List queues", api.Page[api.Queue])
     async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = page_by_name({row.path: row for row in views.queues.existing()}, limit, next)
         return JsonResponse(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
 
-    @router.get("/v1/pools", summary="List pools of nodes and queues", responses=answers_with("PoolPage"))
+    @router.read("/v1/pools", "List pools of nodes and queues", api.Page[api.Pool])
     async def list_pools(limit: AnyLimit = None, next: Continue = "") -> Response:
         rows, token = page_by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
         items = [pool_document(views, row) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.get("/v1/queues/{path:path}", summary="One queue", responses=answers_with("Queue"))
+    @router.read("/v1/queues/{path:path}", "One queue", api.Queue)
     async def get_queue(path: str) -> Response:
         row = views.queues.rows.get(path)
         if row is None or not row.exists:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
         return JsonResponse(queue_document(views, row))
 
-    @router.get("/v1/commands/{command}", summary="Outcome of a command", responses=answers_with("CommandOutcome"))
+    @router.read("/v1/commands/{command}", "Outcome of a command", api.CommandOutcome)
     async def get_command(command: str) -> Response:
         outcome = views.outcomes.get(command)
         if outcome is None:
@@ -228,13 +217,6 @@ def _add_queues_and_commands(router: APIRouter, views: Views) -> None:
             sequence=views.sequence,
         )
         return JsonResponse(found)
-
-
-def answers_with(*names: str) -> dict[int | str, dict[str, Any]]:
-    """Describe an answer for OpenAPI by the name of its schema; several names: it is one of them."""
-    references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
-    schema = references[0] if len(references) == 1 else {"anyOf": references}
-    return {200: {"description": " or ".join(names), "content": {"application/json": {"schema": schema}}}}
 
 
 # ---------------------------------------------------------------------------------------- jobs
@@ -281,11 +263,11 @@ def _born(token: str) -> int:
 
 
 def _bad_token() -> HttpError:
-    return bad_parameter("continue", "expected the unchanged `next` of the previous page")
+    return bad_field("continue", "expected the unchanged `next` of the previous page")
 
 
 async def retired_job(bus: Bus, job: str) -> bytes:
-    """A job that has left the views, as telemetry knows it. Raises Refused (404; the hint says when telemetry does not answer)."""
+    """Return a job that has left the views, as telemetry knows it. Raise HttpError (404; the hint says when telemetry does not answer)."""
     if not is_job_id(job):
         raise not_found("job", job[:80])
     try:

@@ -1,18 +1,17 @@
-"""Bodies of requests on nodes, and the commands made from them. Pure except for the refusals that they raise.
+"""Bodies of all requests but job, queue and policy files, and checks before a command is made from one.
 
-Checks that the objects named by a command exist, before it is sent.
+A body of one of these types is decoded strictly: an unknown field is refused.
 
 A command that cannot mean anything needs no decision: refused here, it costs no message, no commit and no place in
 a log that is kept permanently. The views may be a moment behind, never wrong about what they show: a job or node
 that was reported to a client is in them. Anything that takes a decision (does the state allow it?) stays with the
-service. Pure.
+service. Pure except for the HttpError that the checks raise.
 """
 
 import msgspec
 
-from fairlead_gateway.errors import HttpError, invalid, not_found, rejected
+from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.units import taints
 from fairlead_schemas.units.ids import is_job_id, is_token
 from fairlead_schemas.units.quantities import QuantityError, parse_duration
@@ -23,6 +22,35 @@ from fairlead_schemas.wire.commands import ScheduleMaintenance, StartRollout
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
+
+
+class EmptyRequest(_Strict, frozen=True, kw_only=True):
+    """Body of a verb that takes nothing."""
+
+
+class CancelRequest(_Strict, frozen=True, kw_only=True):
+    """Body of a cancel. `save`: what runs is to have its notice first, where its job file names one."""
+
+    save: bool = False
+
+
+class MoveRequest(_Strict, frozen=True, kw_only=True):
+    """Body of a move: where to."""
+
+    queue: str
+
+
+class ExtendRequest(_Strict, frozen=True, kw_only=True, rename={"for_": "for"}):
+    """Body of an extension. `for`: how long, such as "2h"; without it for as long as the job's policy allows."""
+
+    for_: str | int = 0
+
+
+class NodeRequest(_Strict, frozen=True, kw_only=True):
+    """Body of cordon and drain. `deadline`: time until the runs there are stopped; 0 waits without limit."""
+
+    reason: str = ""
+    deadline: str | int = 0
 
 
 class TaintRequest(_Strict, frozen=True, kw_only=True):
@@ -84,11 +112,23 @@ class RolloutRequest(_Strict, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class SqlQueryRequest(_Strict, frozen=True, kw_only=True):
+    """Body of POST /v1/sql."""
+
+    query: str
+    #: Rows at most; telemetry has a bound of its own.
+    limit: int | None = None
+    #: Seconds that it may take; telemetry has a bound of its own.
+    timeout_s: float | None = None
+    #: A name to cancel it by, 1 to 63 of a-z 0-9 _ -; of several queries at once each needs another.
+    id: str = ""
+
+
 def maintenance_command(wish: MaintenanceRequest, command_id: str, user: str) -> ScheduleMaintenance:
-    """Raises Refused (422) naming the field."""
+    """Return the command. Raise HttpError (422) naming the field."""
     starts_ns = _moment("starts", wish.starts)
     if bool(wish.ends) == bool(wish.duration):
-        raise invalid([FieldError(field="ends", message="expected either ends or duration")])
+        raise bad_field("ends", "expected either ends or duration")
     ends_ns = _moment("ends", wish.ends) if wish.ends else starts_ns + duration("duration", wish.duration)
     return ScheduleMaintenance(
         id=command_id,
@@ -104,7 +144,7 @@ def maintenance_command(wish: MaintenanceRequest, command_id: str, user: str) ->
 
 
 def rollout_command(wish: RolloutRequest, command_id: str, user: str) -> StartRollout:
-    """Raises Refused (422) naming the field."""
+    """Return the command. Raise HttpError (422) naming the field."""
     return StartRollout(
         id=command_id,
         user=user,
@@ -126,44 +166,42 @@ def _selector(labels: dict[str, str]) -> tuple[str, ...]:
 
 
 def duration(field: str, text: str | int) -> int:
-    """Nanoseconds. Raises Refused (422)."""
+    """Return nanoseconds. Raise HttpError (422)."""
     try:
         return parse_duration(text)
     except QuantityError as error:
-        raise invalid([FieldError(field=field, message=str(error))]) from None
+        raise bad_field(field, str(error)) from None
 
 
 def _moment(field: str, text: str) -> int:
     try:
         return parse_rfc3339(text)
     except (ValueError, OverflowError):
-        told = f'expected a time such as 2026-01-31T08:00:00Z, found "{text[:40]}"'
-        raise invalid([FieldError(field=field, message=told)]) from None
+        message = f'expected a time such as 2026-01-31T08:00:00Z, found "{text[:40]}"'
+        raise bad_field(field, message) from None
 
 
-def node_refusal(outcome: OutcomeRow) -> HttpError:
-    """404 for what is unknown, 422 for what cannot be meant, 409 for what does not fit the present state."""
-    if outcome.code.startswith("bad_") or outcome.code in ("budget_too_small", "too_many"):
-        return HttpError(422, outcome.code, outcome.message)
-    return rejected(outcome.code, outcome.message, submit=False)
+def is_known_job(views: Views, job: str) -> bool:
+    """Return True if the job, or the array of an element that was not offered yet, is in the views."""
+    return job in views.jobs.rows or job.partition("_")[0] in views.jobs.rows
 
 
 def require_job(views: Views, job: str) -> None:
-    """Raise Refused (404) unless the job, or the array of an element that was not offered yet, is in the views."""
+    """Raise HttpError (404) unless the job may be there."""
     if not is_job_id(job):
         raise not_found("job", job[:80])
-    if job not in views.jobs.rows and job.partition("_")[0] not in views.jobs.rows:
+    if not is_known_job(views, job):
         raise not_found("job", job, hint="GET /v1/jobs lists them; one that ended long ago cannot be changed")
 
 
 def require_node(views: Views, node: str) -> None:
-    """Raise Refused (404) unless the node is in the views."""
+    """Raise HttpError (404) unless the node is in the views."""
     if not is_token(node) or node not in views.nodes.rows:
         raise not_found("node", node[:80], hint="GET /v1/nodes lists them")
 
 
 def require_taint(text: str) -> None:
-    """Raise Refused (422) unless the text is a taint."""
+    """Raise HttpError (422) unless the text is a taint."""
     try:
         taints.parse_full_taint(text)
     except taints.TaintError as error:

@@ -1,39 +1,31 @@
-"""The hot routes: POST /v1/jobs and POST /v1/events (CloudEvents).
+"""POST /v1/jobs, POST /v1/events (CloudEvents) and POST /v1/jobs:dryrun: one thing or a list of things.
 
 Bodies are decoded strictly, turned into commands, published, and answered when the decision is in the log;
 or with 202 and the command's id when the queue takes longer than the decision wait. Where a list holds
 anything invalid, the whole list is refused and nothing is stored.
 
-POST /v1/jobs:dryrun: what would become of one job, or of each of a list. Nothing is sent to the queue.
-
-The file is checked here; the rest the explainer says, which asks the queue's own gates. Without one the file is checked all
-the same, and the answer says so. One that would be refused is answered as a submit would be.
+A dry run predicts what a submit would lead to; nothing is sent to the queue. The file is checked here; the rest the
+explainer answers with the queue's own gates. Without an explainer the answer says that only the file was checked. A job
+that would be refused is answered as its submit would be.
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
-from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
-from fairlead_gateway.errors import invalid, rejected, wrong_media_type
+from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
+from fairlead_gateway.errors import JSON, HttpError, HttpResponse, rejected
 from fairlead_gateway.http_messages import (
-    HINT,
-    ONE_BYTES_MAX,
-    HttpResponse,
     RequestHead,
-    bind_key,
-    check_count,
-    decode_error,
+    command_key,
+    decode,
     encode,
     error_inside,
-    errors_at,
     is_list,
-    refuse_list,
-    repeated_key_errors,
-    too_large,
+    read_list,
+    read_one,
 )
 from fairlead_gateway.routes.job_translator import (
     JobTranslator,
@@ -41,8 +33,9 @@ from fairlead_gateway.routes.job_translator import (
     container_field,
     image_warning,
     runtime_error,
-    split_list,
 )
+from fairlead_gateway.routes.request_bodies import is_known_job
+from fairlead_gateway.routes.router import Router, json_content, one_or_list
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow
@@ -51,18 +44,17 @@ from fairlead_gateway.why.reason import reason_of, request_class
 from fairlead_schemas.http import api
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Reason, SubmitResult
-from fairlead_schemas.jobfile.job_spec import decode_job
+from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, DryRunOutcome
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.image_names import Registries
-from fairlead_schemas.units.validation import FieldError, InvalidJob, field_error
+from fairlead_schemas.units.validation import FieldError, InvalidJob
 from fairlead_schemas.wire.commands import CancelJob, HoldJob, ReleaseJob, SubmitJob
 from fairlead_schemas.wire.resources import Request
 
 LIST_JOBS_MAX = 20_000
-#: Elements translated before others get the loop.
-BREATH = 500
+HINT = "GET /v1/schemas/job shows the fields of a job file"
 
 CLOUDEVENT = b"application/cloudevents+json"
 CLOUDEVENT_BATCH = b"application/cloudevents-batch+json"
@@ -70,10 +62,6 @@ VERBS = {ce.JOB_CANCEL: CancelJob, ce.JOB_HOLD: HoldJob, ce.JOB_RELEASE: Release
 
 #: Reasons given in one answer, keyed by the likeness of the jobs.
 type ReasonCache = dict[tuple[str, str, int, Request], Reason | None]
-
-_event = msgspec.json.Decoder(ce.CloudEventIn)
-_event_list = msgspec.json.Decoder(list[msgspec.Raw])
-_job_named = msgspec.json.Decoder(ce.JobNamed)
 
 
 class PendingCommand(NamedTuple):
@@ -86,38 +74,46 @@ class PendingCommand(NamedTuple):
     warning: str = ""
 
 
+def job_refusal(outcome: OutcomeRow) -> HttpError:
+    """Return the answer to a submit that the queue refused."""
+    return rejected(outcome.code, outcome.message, outcome.field, otherwise=422)
+
+
 class SubmitRoutes:
-    """Answers the hot routes."""
+    """Answers submits and CloudEvents."""
 
     def __init__(
-        self, views: Views, gate: CommandPublisher, decisions: ResultWaiter, registries: Registries | None = None
+        self, views: Views, gate: CommandPublisher, waiter: ResultWaiter, registries: Registries | None = None
     ) -> None:
         self._views = views
         self._gate = gate
-        self._decisions = decisions
+        self._waiter = waiter
         self._translator = JobTranslator(registries)
 
-    # ------------------------------------------------------------------ POST /v1/jobs
-
     async def jobs(self, head: RequestHead, body: bytes) -> HttpResponse:
-        """Answer a submit of one job or a list of jobs. Raise Refused."""
-        if head.content_type != b"application/json":
-            raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
-        self._decisions.require_ready()
+        """Answer a submit of one job or a list of jobs. Raise HttpError or UndecidedCommand."""
+        self._waiter.require_ready()
+        user = head.user
         if is_list(body):
-            return await self._many(await self._list_wishes(head, body))
-        if len(body) > ONE_BYTES_MAX:
-            raise too_large(ONE_BYTES_MAX)
-        return await self._one(self._wish(head.user, body, bind_key(head.user, "job", head.key) if head.key else ""))
+            commands = await read_list(
+                body,
+                LIST_JOBS_MAX,
+                lambda index, one: self._submit(user, one, command_key(user, "list", head.key, index)),
+            )
+            return await self._many(commands)
+        key = command_key(user, "job", head.key)
+        return await self._one(read_one(body, lambda one: self._submit(user, one, key), HINT))
 
-    def _wish(self, user: str, body: bytes, key: str) -> PendingCommand:
-        try:
-            return self._submit(self._translator.translate(user, body), key)
-        except InvalidJob as error:
-            raise invalid(error.errors, hint=HINT) from None
+    async def events(self, head: RequestHead, body: bytes) -> HttpResponse:
+        """Answer one CloudEvent or a batch, in structured JSON. Raise HttpError or UndecidedCommand."""
+        self._waiter.require_ready()
+        if head.content_type == CLOUDEVENT_BATCH:
+            return await self._many(await read_list(body, LIST_JOBS_MAX, lambda _, one: self._event(head.user, one)))
+        return await self._one(read_one(body, lambda one: self._event(head.user, one)))
 
-    def _submit(self, submission: Submission, key: str) -> PendingCommand:
-        """Make the command of a submission. Raises InvalidJob where no node that has joined could begin it."""
+    def _submit(self, user: str, body: bytes, key: str) -> PendingCommand:
+        """Make the command of a job file. Raise InvalidJob, also where no node that has joined could begin it."""
+        submission: Submission = self._translator.translate(user, body)
         runtimes = self._views.nodes.runtimes()
         error = runtime_error(submission.has_image, submission.needs_container, runtimes)
         if error is not None:
@@ -126,148 +122,68 @@ class SubmitRoutes:
         warning = image_warning(submission.has_image, runtimes)
         return PendingCommand(command_id, submission.command(command_id, key), warning=warning)
 
-    async def _list_wishes(self, head: RequestHead, body: bytes) -> list[PendingCommand]:
-        try:
-            bodies = split_list(body)
-        except InvalidJob as error:
-            raise invalid(error.errors) from None
-        check_count(len(bodies), LIST_JOBS_MAX)
-        errors: list[FieldError] = []
-        wishes: list[PendingCommand] = []
-        for index, one in enumerate(bodies):
-            if index % BREATH == BREATH - 1:
-                await asyncio.sleep(0)
-            key = bind_key(head.user, "list", head.key, str(index)) if head.key else ""
-            try:
-                wishes.append(self._submit(self._translator.translate(head.user, one), key))
-            except InvalidJob as error:
-                errors.extend(errors_at(index, error.errors))
-        refuse_list(errors, len(bodies))
-        return wishes
-
-    # ------------------------------------------------------------------ POST /v1/events
-
-    async def events(self, head: RequestHead, body: bytes) -> HttpResponse:
-        """Answer one CloudEvent or a batch, in structured JSON. Raise Refused."""
-        if head.content_type not in (CLOUDEVENT, CLOUDEVENT_BATCH):
-            raise wrong_media_type(head.content_type.decode("latin-1"), CLOUDEVENT.decode(), CLOUDEVENT_BATCH.decode())
-        self._decisions.require_ready()
-        if head.content_type == CLOUDEVENT_BATCH:
-            return await self._many(await self._event_wishes(head, body))
-        if len(body) > ONE_BYTES_MAX:
-            raise too_large(ONE_BYTES_MAX)
-        try:
-            wish = self._event_wish(head.user, _decode_event(body))
-        except InvalidJob as error:
-            raise invalid(error.errors) from None
-        return await self._one(wish)
-
-    async def _event_wishes(self, head: RequestHead, body: bytes) -> list[PendingCommand]:
-        try:
-            bodies = _event_list.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise invalid([decode_error(error)]) from None
-        check_count(len(bodies), LIST_JOBS_MAX)
-        errors: list[FieldError] = []
-        wishes: list[PendingCommand] = []
-        for index, one in enumerate(bodies):
-            if index % BREATH == BREATH - 1:
-                await asyncio.sleep(0)
-            try:
-                wishes.append(self._event_wish(head.user, _decode_event(bytes(one))))
-            except InvalidJob as error:
-                errors.extend(errors_at(index, error.errors))
-        refuse_list(errors, len(bodies))
-        return wishes
-
-    def _event_wish(self, user: str, event: ce.CloudEventIn) -> PendingCommand:
-        """Raises InvalidJob naming the attribute, Refused (409) for an id that was used for something else."""
+    def _event(self, user: str, body: bytes) -> PendingCommand:
+        """Make the command of a CloudEvent. Raise InvalidJob naming the attribute, HttpError (409) for an id that was used
+        for something else."""
+        event = decode(ce.CloudEventIn, body)
         _check_envelope(event)
-        key = bind_key(user, "event", event.source, event.id)
-        if event.type == ce.JOB_SUBMIT:
-            try:
-                return self._submit(self._translator.translate(user, bytes(event.data)), key)
-            except InvalidJob as error:
-                raise InvalidJob([error_inside("data", one) for one in error.errors]) from None
+        key = command_key(user, "event", event.source, event.id)
         try:
-            job = _job_named.decode(event.data).job
-        except msgspec.MsgspecError as error:
-            raise InvalidJob([error_inside("data", field_error(error, known=ce.JobNamed.__struct_fields__))]) from None
+            if event.type == ce.JOB_SUBMIT:
+                return self._submit(user, bytes(event.data), key)
+            job = decode(ce.JobNamed, bytes(event.data)).job
+        except InvalidJob as error:
+            raise InvalidJob([error_inside("data", one) for one in error.errors]) from None
         if not is_job_id(job):
-            raise InvalidJob(
-                [FieldError(field="data.job", message=f'expected a job id such as "812", found "{job[:40]}"')]
-            )
-        if job not in self._views.jobs.rows and job.partition("_")[0] not in self._views.jobs.rows:
+            message = f'expected a job id such as "812", found "{job[:40]}"'
+            raise InvalidJob([FieldError(field="data.job", message=message)])
+        if not is_known_job(self._views, job):
             raise InvalidJob([FieldError(field="data.job", message=f"there is no job {job}")])
-        command = VERBS[event.type](id=self._decisions.keyed_id(key, event.type, job), user=user, job=job)
-        return PendingCommand(command.id, encode(command), job)
+        command = VERBS[event.type](id=self._waiter.keyed_id(key, event.type, job), user=user, job=job)
+        return PendingCommand(command.id, encode_command(command), job)
 
-    # ------------------------------------------------------------------ answers
-
-    async def _one(self, wish: PendingCommand) -> HttpResponse:
-        if not wish.job:
-            self._decisions.require_room()
-        outcome = await self._decisions.outcome(self._gate, wish.id, wish.body)
-        if outcome is None:
-            return self._undecided(wish)
-        if outcome.code:
-            raise rejected(outcome.code, outcome.message, outcome.field, submit=not wish.job)
-        result = self._result(wish, outcome, {})
-        status = 200 if outcome.repeated or wish.job else 201
+    async def _one(self, pending: PendingCommand) -> HttpResponse:
+        if not pending.job:
+            self._waiter.require_room()
+        refusal = verb_refusal if pending.job else job_refusal
+        outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
+        result = self._result(pending, outcome, {})
+        status = 200 if outcome.repeated or pending.job else 201
         return HttpResponse(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
 
-    async def _many(self, wishes: list[PendingCommand]) -> HttpResponse:
-        if not all(wish.job for wish in wishes):
-            self._decisions.require_room()
-        waiter = await self._decisions.outcomes(self._gate, [(wish.id, wish.body) for wish in wishes])
-        told: ReasonCache = {}
-        results = [self._result(wish, outcome, told) for wish, outcome in zip(wishes, waiter.outcomes, strict=True)]
+    async def _many(self, pending: list[PendingCommand]) -> HttpResponse:
+        if not all(each.job for each in pending):
+            self._waiter.require_room()
+        waiter = await self._waiter.outcomes(self._gate, [(each.id, each.body) for each in pending])
+        reasons: ReasonCache = {}
+        results = [self._result(each, outcome, reasons) for each, outcome in zip(pending, waiter.outcomes, strict=True)]
         refusals = sum(outcome is not None and bool(outcome.code) for outcome in waiter.outcomes)
         return HttpResponse(200 if not waiter.left else 202, encode(results), refusals=refusals)
 
-    def _undecided(self, wish: PendingCommand) -> HttpResponse:
-        result = SubmitResult(command=wish.id, sequence=self._views.sequence)
-        return HttpResponse(202, encode(result), ((b"location", b"/v1/commands/" + wish.id.encode()),))
-
-    def _result(self, wish: PendingCommand, outcome: OutcomeRow | None, told: ReasonCache) -> SubmitResult:
+    def _result(self, pending: PendingCommand, outcome: OutcomeRow | None, reasons: ReasonCache) -> SubmitResult:
         if outcome is None:
-            return SubmitResult(command=wish.id, sequence=self._views.sequence)
+            return self._waiter.undecided(pending.id).result
         if outcome.code:
             errors = [{"field": outcome.field, "message": outcome.message}] if outcome.field else []
             reason = Reason(code=outcome.code, message=outcome.message)
             return SubmitResult(state="rejected", sequence=outcome.sequence, reason=reason, errors=errors)
-        job, warnings = outcome.job or wish.job, [wish.warning] if wish.warning else []
+        job, warnings = outcome.job or pending.job, [pending.warning] if pending.warning else []
         row = self._views.jobs.rows.get(job)
         if row is None:
             return SubmitResult(id=job, sequence=outcome.sequence, warnings=warnings)
-        reason = self._reason(row, told) if row.state in ("queued", "scheduled", "held") else None
+        reason = self._reason(row, reasons) if row.state in ("queued", "scheduled", "held") else None
         return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason, warnings=warnings)
 
-    def _reason(self, row: JobRow, told: ReasonCache) -> Reason | None:
+    def _reason(self, row: JobRow, reasons: ReasonCache) -> Reason | None:
         """Return the reason that the job waits; None where it only waits for its turn. Jobs of one likeness share one reason."""
         like = request_class(row)
-        if like is not None and like in told:
-            return told[like]
+        if like is not None and like in reasons:
+            return reasons[like]
         found = reason_of(self._views, row, self._views.at_ns, count_ahead=False)
         reason = found if found.code != "waiting_turn" else None
         if like is not None:
-            told[like] = reason
+            reasons[like] = reason
         return reason
-
-
-# ---------------------------------------------------------------------------------------- checks
-
-
-def _decode_event(body: bytes) -> ce.CloudEventIn:
-    """Decode one CloudEvent. Raises InvalidJob naming the attribute."""
-    try:
-        event = _event.decode(body)
-        errors = repeated_key_errors(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidJob([decode_error(error)]) from None
-    if errors:
-        raise InvalidJob(errors)
-    return event
 
 
 def _check_envelope(event: ce.CloudEventIn) -> None:
@@ -283,94 +199,99 @@ def _check_envelope(event: ce.CloudEventIn) -> None:
         if not getattr(event, field):
             raise InvalidJob([FieldError(field=field, message="expected at least one character")])
     if event.datacontenttype.partition(";")[0].strip().lower() != "application/json":
-        raise InvalidJob(
-            [
-                FieldError(
-                    field="datacontenttype",
-                    message=f'expected "application/json", found "{event.datacontenttype[:80]}"',
-                )
-            ]
-        )
+        message = f'expected "application/json", found "{event.datacontenttype[:80]}"'
+        raise InvalidJob([FieldError(field="datacontenttype", message=message)])
 
 
 _NO_SPEC = msgspec.Raw(b"null")
 
 
 class DryRunRoutes:
-    """Answers the route. `clock` is wall time in ns."""
+    """Answers dry runs. `clock` is wall time in ns."""
 
     def __init__(
         self,
         views: Views,
-        decisions: ResultWaiter,
+        waiter: ResultWaiter,
         explaining: ExplainerClient,
         clock: Callable[[], int] = time.time_ns,
         registries: Registries | None = None,
     ) -> None:
         self._views = views
-        self._decisions = decisions
+        self._waiter = waiter
         self._explaining = explaining
         self._clock = clock
         self._registries = registries
 
     async def answer(self, head: RequestHead, body: bytes) -> HttpResponse:
-        """Answer a dry run of one job or a list of jobs. Raise Refused."""
-        if head.content_type != b"application/json":
-            raise wrong_media_type(head.content_type.decode("latin-1"), "application/json")
-        several = is_list(body)
-        if not several and len(body) > ONE_BYTES_MAX:
-            raise too_large(ONE_BYTES_MAX)
-        commands = self._list(head.user, body) if several else [self._one(head.user, body)]
-        self._decisions.require_room()
-        found = await self._try(commands, several)
-        return HttpResponse(200, encode(found if several else found[0]))
+        """Answer a dry run of one job or a list of jobs. Raise HttpError."""
+        if is_list(body):
+            commands = await read_list(body, COMMANDS_MAX, lambda _, one: self._resolve(head.user, one))
+            return HttpResponse(200, encode(await self._try(commands, several=True)))
+        command = read_one(body, lambda one: self._resolve(head.user, one), HINT)
+        return HttpResponse(200, encode((await self._try([command], several=False))[0]))
 
-    async def _try(self, commands: list[SubmitJob], several: bool) -> list[api.DryRun]:
-        """Return what would become of each command. Raise Refused for a single one that would be refused."""
+    async def _try(self, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:
+        """Return what would become of each command. Raise HttpError for a single one that would be refused."""
+        self._waiter.require_room()
         raws = [msgspec.Raw(encode(command)) for command in commands]
         # The answer needs no specs, and all of them would not fit one message.
-        asked = tuple(msgspec.structs.replace(command, spec=_NO_SPEC) for command in commands)
-        answer = await self._explaining.ask(AskDryRun(commands=asked))
+        question = tuple(msgspec.structs.replace(command, spec=_NO_SPEC) for command in commands)
+        answer = await self._explaining.ask(AskDryRun(commands=question))
         if answer.error:
             return [explanation.dry_run_of_file(raw, answer.message, self._views.sequence) for raw in raws]
         found: list[api.DryRun] = []
         for command, raw, outcome in zip(commands, raws, answer.outcomes, strict=True):
             if outcome.code and not several:
-                raise rejected(outcome.code, outcome.message, outcome.field, submit=True)
-            found.append(self._told(command, raw, outcome, answer.sequence))
+                raise rejected(outcome.code, outcome.message, outcome.field, otherwise=422)
+            found.append(self._prediction(command, raw, outcome, answer.sequence))
         return found
 
-    def _told(self, command: SubmitJob, raw: msgspec.Raw, outcome: DryRunOutcome, sequence: int) -> api.DryRun:
+    def _prediction(self, command: SubmitJob, raw: msgspec.Raw, outcome: DryRunOutcome, sequence: int) -> api.DryRun:
         if outcome.code:
             return explanation.refused_dry_run(raw, outcome, sequence)
         now_ns = max(self._clock(), self._views.at_ns)
         return explanation.accepted_dry_run(self._views, command, raw, outcome, sequence, now_ns)
 
-    def _one(self, user: str, body: bytes) -> SubmitJob:
-        try:
-            return self._resolve(body, user)
-        except InvalidJob as error:
-            raise invalid(error.errors, hint=HINT) from None
-
-    def _list(self, user: str, body: bytes) -> list[SubmitJob]:
-        try:
-            bodies = split_list(body)
-        except InvalidJob as error:
-            raise invalid(error.errors) from None
-        check_count(len(bodies), COMMANDS_MAX)
-        errors: list[FieldError] = []
-        commands: list[SubmitJob] = []
-        for index, one in enumerate(bodies):
-            try:
-                commands.append(self._resolve(one, user))
-            except InvalidJob as error:
-                errors.extend(errors_at(index, error.errors))
-        refuse_list(errors, len(bodies))
-        return commands
-
-    def _resolve(self, body: bytes, user: str) -> SubmitJob:
+    def _resolve(self, user: str, body: bytes) -> SubmitJob:
         spec = decode_job(body)
         error = runtime_error(bool(spec.image), container_field(spec), self._views.nodes.runtimes())
         if error is not None:
             raise InvalidJob([error])
         return resolve(spec, command_id="", user=user, registries=self._registries)
+
+
+def routes(submits: SubmitRoutes, dry_runs: DryRunRoutes) -> Router:
+    """Return all of them, which are fast."""
+    router = Router()
+    job, event, dry_run = router.ref(JobSpec), router.ref(ce.CloudEventIn), router.ref(api.DryRun)
+    router.fast(
+        "/v1/jobs",
+        "Submit one job or a list of jobs",
+        submits.jobs,
+        operation_id="submit_jobs",
+        bodies={JSON: one_or_list(job, minItems=1, maxItems=LIST_JOBS_MAX)},
+        responses=router.submit_results(),
+        keyed=True,
+    )
+    router.fast(
+        "/v1/events",
+        "Send CloudEvents: " + ", ".join(ce.TYPES_IN),
+        submits.events,
+        operation_id="send_events",
+        bodies={
+            CLOUDEVENT: event,
+            CLOUDEVENT_BATCH: {"type": "array", "items": event, "minItems": 1, "maxItems": LIST_JOBS_MAX},
+        },
+        responses=router.submit_results(),
+    )
+    predicted = "What would become of them; one that would be refused is a problem (of a list: its entry is not valid)"
+    router.fast(
+        "/v1/jobs:dryrun",
+        "Say what would become of one job or a list of jobs; nothing is sent",
+        dry_runs.answer,
+        operation_id="dryrun_job",
+        bodies={JSON: one_or_list(job, minItems=1, maxItems=COMMANDS_MAX)},
+        responses={200: {"description": predicted, "content": json_content(one_or_list(dry_run))}},
+    )
+    return router

@@ -17,13 +17,15 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from fairlead_bus.port import Bus, BusError
 from fairlead_gateway.errors import HttpError
+from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.routes.documents import attempts_of
 from fairlead_gateway.routes.job_logs import OutputReader, failed_start, output_source
-from fairlead_gateway.routes.query import At, JsonResponse, answers_with, retired_job
+from fairlead_gateway.routes.query import At, retired_job
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
@@ -161,11 +163,11 @@ def _retired(found: bytes) -> dict[str, Any]:
     return {key: job.get(key) for key in ("id", "state", "attempt", "reason", "attempts", "sequence")}
 
 
-def routes(whys: WhyRoutes) -> APIRouter:
+def routes(whys: WhyRoutes) -> Router:
     """The one route, for the app."""
-    router = APIRouter()
+    router = Router()
 
-    @router.get("/v1/jobs/{job}/why", summary="Why a job is where it is", responses=answers_with("Why"))
+    @router.read("/v1/jobs/{job}/why", "Why a job is where it is", Why)
     async def why_job(job: str, at: At = "") -> Response:
         return JsonResponse(await whys.then(job, at) if at else await whys.now(job))
 

@@ -1,28 +1,27 @@
 """Routes of the gateway: the list, in order, and the form of errors. No logic.
 
-The hot routes are answered by the door before they reach this application, which only knows of them for its 405s
-and its OpenAPI document.
+`fast_path.py` answers some of these routes before they reach this application, which has them in their plain form.
 
 The first page: what this is, live counts, where to go. Plain HTML; the web pages proper come later.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
 from html import escape
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
-from fairlead_gateway.errors import HttpError, bad_parameter
+from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
+from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
-from fairlead_gateway.routes.query import JsonResponse, answers_with
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.server.fast_path import REQUEST_ID
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
@@ -97,12 +96,10 @@ log_document = cache(asyncapi.document)
 def build_app(
     folding: LiveViews,
     numbers: Metrics,
-    routers: list[APIRouter],
-    hot: Collection[tuple[str, str]],
+    routers: list[Router],
     readiness: Callable[[], Readiness],
 ) -> FastAPI:
-    """The application behind the door. `hot`: (method, path) that the door answers itself. `readiness` returns the
-    body of `/readyz`."""
+    """Return the application with all routes. `readiness` returns the body of `/readyz`."""
     app = FastAPI(
         title="Fairlead",
         version="1",
@@ -114,7 +111,7 @@ def build_app(
     routers = [_own_routes(folding, numbers, readiness), *routers]
     for router in routers:
         app.include_router(router, dependencies=[Depends(_only_known_parameters)])
-    install(app)
+    install(app, routers)
 
     def allowed(path: str) -> str:
         """Return the methods of a path, for `Allow`; "" for an unknown path.
@@ -122,26 +119,26 @@ def build_app(
         A path may have a route for each method, and Starlette names the first route's only. Of several templates that
         match, the most literal one is meant: "/v1/jobs/{job}:cancel", not "/v1/jobs/{job}" with a job called "7:cancel".
         """
-        found: dict[int, set[str]] = {len(path): {method for method, hot_path in hot if hot_path == path}}
+        found: dict[int, set[str]] = {}
         for route in (route for router in (app.router, *routers) for route in router.routes):
             if isinstance(route, APIRoute) and route.path_regex.match(path):
                 literal = len(re.sub(r"\{[^}]*\}", "", route.path))
                 found.setdefault(literal, set()).update(route.methods or ())
         return next((", ".join(sorted(methods)) for _, methods in sorted(found.items(), reverse=True) if methods), "")
 
-    _errors(app, folding, allowed)
+    _errors(app, allowed)
     return app
 
 
-def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Readiness]) -> APIRouter:
-    router = APIRouter()
+def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Readiness]) -> Router:
+    router = Router()
     views = folding.views
 
-    @router.get("/healthz", summary="The process works")
+    @router.read("/healthz", "The process works")
     async def healthz() -> Response:
         return JsonResponse({"status": "ok", "sequence": views.sequence})
 
-    ready = answers_with("Readiness")
+    ready = router.answers(Readiness)
 
     @router.get(
         "/readyz",
@@ -165,7 +162,7 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
         await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())
         return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
 
-    @router.get("/asyncapi.json", summary="AsyncAPI document of the event log")
+    @router.read("/asyncapi.json", "AsyncAPI document of the event log")
     async def get_asyncapi() -> Response:
         return JsonResponse(log_document())
 
@@ -183,49 +180,37 @@ def _only_known_parameters(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             expected = f"expected {', '.join(known)}" if known else "this path takes none"
-            raise bad_parameter(name[:80], f"unknown query parameter; {expected}")
+            raise bad_field(name[:80], f"unknown query parameter; {expected}")
 
 
-def _errors(app: FastAPI, folding: LiveViews, allowed: Callable[[str], str]) -> None:
-    def answer(request: Request, refused: HttpError) -> Response:
-        request_id = request.scope.get(REQUEST_ID, "")
-        headers = {name.decode(): value.decode() for name, value in refused.headers(request_id, folding.views.sequence)}
-        return Response(refused.body(request_id), status_code=refused.status, headers=headers)
+def _errors(app: FastAPI, allowed: Callable[[str], str]) -> None:
+    def answer(request: Request, early: EarlyAnswer) -> Response:
+        return plain_response(early.response(request.scope.get(REQUEST_ID, "")))
 
-    @app.exception_handler(HttpError)
-    async def refused(request: Request, error: HttpError) -> Response:
-        return answer(request, error)
+    @app.exception_handler(EarlyAnswer)
+    async def answered_early(request: Request, early: EarlyAnswer) -> Response:
+        return answer(request, early)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        methods = allowed(request.url.path)
-        if error.status_code == 404 and not methods:
-            return answer(
-                request,
-                HttpError(
-                    404, "unknown_path", f"there is no {request.url.path}", hint="GET /openapi.json lists all paths"
-                ),
-            )
-        # A path that the door answers has no route of its own for other methods: what looks like a 404 is a 405.
-        status, detail = (405, "Method Not Allowed") if error.status_code == 404 else (error.status_code, error.detail)
-        response = answer(
-            request, HttpError(status, f"http_{status}", f"{request.method} {request.url.path}: {detail}")
-        )
+        path, status = request.url.path, error.status_code
+        if status == 404:
+            hint = "GET /openapi.json lists all paths"
+            return answer(request, HttpError(404, "unknown_path", f"there is no {path}", hint=hint))
+        response = answer(request, HttpError(status, f"http_{status}", f"{request.method} {path}: {error.detail}"))
         if status == 405:
-            response.headers["allow"] = methods
+            response.headers["allow"] = allowed(path)
         return response
 
     @app.exception_handler(RequestValidationError)
     async def not_valid(request: Request, error: RequestValidationError) -> Response:
         errors = [FieldError(field=str(one["loc"][-1]), message=str(one["msg"])) for one in error.errors()]
-        return answer(request, HttpError(422, "invalid", f"{errors[0].field}: {errors[0].message}", errors=errors))
+        return answer(request, invalid(errors))
 
-    @app.exception_handler(ClientDisconnect)
-    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
+    @app.exception_handler(ClientGone)
+    async def gone(_request: Request, _error: ClientGone) -> Response:
         return Response(status_code=400)  # no client reads it
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _error: Exception) -> Response:
-        return answer(
-            request, HttpError(500, "internal", "the gateway failed on this request; its log names the request id")
-        )
+        return answer(request, internal_error())

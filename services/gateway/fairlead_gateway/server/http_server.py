@@ -236,13 +236,15 @@ def raise_file_limit() -> int:
 
 
 def _whole_answer(refused: HttpError) -> bytes:
-    body = refused.body("")
-    head = f"HTTP/1.1 {refused.status} {refused.title}\r\n".encode()
-    fields = [(b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-    if refused.retry_after_s:
-        fields.append((b"retry-after", b"%d" % refused.retry_after_s))
-    lines = b"".join(b"%s: %s\r\n" % field for field in [(b"content-type", b"application/problem+json"), *fields])
-    return head + lines + b"\r\n" + body
+    answer = refused.response("")
+    fields = (
+        (b"content-type", answer.media_type),
+        (b"content-length", b"%d" % len(answer.body)),
+        (b"connection", b"close"),
+        *answer.headers,
+    )
+    lines = b"".join(b"%s: %s\r\n" % field for field in fields)
+    return f"HTTP/1.1 {refused.status} {refused.title}\r\n".encode() + lines + b"\r\n" + answer.body
 
 
 _OVER_BOUND = _whole_answer(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fairlead_bus.log import LogReader
 from fairlead_bus.port import Bus
-from fairlead_gateway.errors import bad_parameter
+from fairlead_gateway.errors import bad_field
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import MINUTE_NS, parse_rfc3339, rfc3339
 
@@ -30,12 +30,12 @@ class HistoricalViews:
 
     async def views_at(self, at: str) -> Views:
         """Views folded up to and including sequence `at`, or all commits not later than time `at`.
-        Raises Refused for a moment that cannot be read or has not come."""
+        Raise HttpError for a moment that cannot be read or has not come."""
         sequence, at_ns = _moment(at)
         if sequence is not None and sequence > self._live.sequence:
-            raise bad_parameter("at", f"the log is at sequence {self._live.sequence}, found {sequence}")
+            raise bad_field("at", f"the log is at sequence {self._live.sequence}, found {sequence}")
         if at_ns is not None and at_ns > max(self._clock() + SKEW_NS, self._live.at_ns):
-            raise bad_parameter("at", f"it is {rfc3339(self._clock())}, found {at[:40]}")
+            raise bad_field("at", f"it is {rfc3339(self._clock())}, found {at[:40]}")
         if at in self._kept:
             return self._kept[at]
         async with self._turns:
@@ -65,10 +65,10 @@ def _moment(at: str) -> tuple[int | None, int | None]:
     """(sequence, None) or (None, Unix ns)."""
     if at.isascii() and at.isdecimal() and len(at) <= 18:
         if not int(at):
-            raise bad_parameter("at", "sequences start at 1")
+            raise bad_field("at", "sequences start at 1")
         return int(at), None
     try:
         # The "+" of a zone arrives as a blank if the client did not escape it.
         return None, parse_rfc3339(at.replace(" ", "+"))
     except ValueError:
-        raise bad_parameter("at", f'expected a log sequence or an RFC 3339 time with zone, found "{at[:40]}"') from None
+        raise bad_field("at", f'expected a log sequence or an RFC 3339 time with zone, found "{at[:40]}"') from None

@@ -1,10 +1,11 @@
-"""Questions to the explainer: why a job waits, what would become of one. Without an answer, nothing is known from it.
+"""Questions to the explainer and to the telemetry service, by request on the bus.
 
-Questions to the telemetry service, by request on the bus: the answer's bytes, or why there is none.
+The explainer: why a job waits, what would become of one. Without an answer, nothing is known from it. Telemetry: the
+answer's bytes; a fault, or no answer, is a 503 unless the route knows better.
 """
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import structlog
@@ -62,16 +63,25 @@ TIMEOUT_S = 30.0
 TELEMETRY_AWAY = "telemetry_away"
 
 
-class TelemetryFault(NamedTuple):
-    """Error that telemetry returns in place of an answer."""
+class TelemetryFault(HttpError):
+    """Telemetry has returned an error in place of an answer: 503."""
 
-    code: str
-    message: str
-    hint: str
+    def __init__(self, error: dict[str, str]) -> None:
+        code = error.get("code", "internal")
+        retry_after_s = 1 if code in ("busy", "internal") else 0
+        hint = error.get("hint", "")
+        super().__init__(503, code, error.get("message", ""), hint=hint, retry_after_s=retry_after_s)
 
 
-async def query_telemetry(bus: Bus, verb: str, question: bytes, timeout_s: float = TIMEOUT_S) -> bytes:
-    """The answer, whatever it says. Raises Refused (503) where none comes."""
+async def ask_telemetry(bus: Bus, verb: str, question: bytes, timeout_s: float = TIMEOUT_S) -> bytes:
+    """Return a JSON answer. Raise TelemetryFault, or HttpError (503) where no answer comes."""
+    answer = await request_telemetry(bus, verb, question, timeout_s)
+    document_of(answer)
+    return answer
+
+
+async def request_telemetry(bus: Bus, verb: str, question: bytes, timeout_s: float = TIMEOUT_S) -> bytes:
+    """Return the answer's bytes, whatever they are. Raise HttpError (503) where none comes."""
     try:
         return await bus.request(subjects.rpc("telemetry", verb), question, timeout_s=timeout_s)
     except Unavailable:
@@ -79,19 +89,13 @@ async def query_telemetry(bus: Bus, verb: str, question: bytes, timeout_s: float
 
 
 def document_of(answer: bytes) -> dict[str, Any]:
-    """A JSON answer. Raises Refused (503) on what is none."""
+    """Decode an answer. Raise TelemetryFault, or HttpError (503) for an answer that is no JSON."""
     try:
         document: Any = msgspec.json.decode(answer)
     except msgspec.MsgspecError:
         raise HttpError(503, TELEMETRY_AWAY, "the telemetry service answered something that is no JSON") from None
-    return document if isinstance(document, dict) else {"error": {"message": "no document"}}
-
-
-def fault_of(document: dict[str, Any]) -> TelemetryFault | None:
-    """Return the fault that a document describes; None where it is an answer."""
-    error: Any = document.get("error")
-    return (
-        TelemetryFault(error.get("code", "internal"), error.get("message", ""), error.get("hint", ""))
-        if error
-        else None
-    )
+    if not isinstance(document, dict):
+        raise TelemetryFault({"message": "no document"})
+    if error := document.get("error"):
+        raise TelemetryFault(error)
+    return document

@@ -1,0 +1,175 @@
+"""Routes with the types of their bodies and answers, from which the OpenAPI document is made (`server/openapi.py`).
+
+`Router` is FastAPI's with one method for each kind of route: `read` answers from views, `command` sends one command, and
+`fast` may be answered without FastAPI (`server/fast_path.py`). It knows no job, node or queue.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from fairlead_gateway.errors import HttpResponse
+from fairlead_gateway.http_messages import (
+    DEFAULT_USER,
+    KEY_CHARS_MAX,
+    LIST_BYTES_MAX,
+    REFUSED_ELEMENTS,
+    RequestHead,
+    head_of,
+    plain_response,
+    read_body,
+)
+from fairlead_schemas.http import api, cloudevents
+
+#: Names of components that are not the name of their type; a page of X is "XPage".
+_NAMES: dict[Any, str] = {
+    api.IdleOverview: "Idle",
+    api.IdleFileResult: "IdleApplied",
+    api.QueueFileResult: "QueuesApplied",
+    cloudevents.CloudEventOut: "Event",
+}
+#: For an operation that shows a caller what is theirs; the others ask for no identity.
+IDENTITY: dict[str, Any] = {"security": [{"token": []}, {}]}
+
+#: Answers a fast route from the request's head and body.
+type FastHandler = Callable[[RequestHead, bytes], Awaitable[HttpResponse]]
+
+
+class FastRoute(NamedTuple):
+    """Route of a POST that needs nothing of FastAPI: no parameters, and a body that its handler decodes."""
+
+    answer: FastHandler
+    media_types: tuple[bytes, ...]
+
+
+def _header(name: str, description: str, bounds: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "string", **bounds}
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+_KEY = _header(
+    "Idempotency-Key",
+    "Repeating a request under one key changes nothing more; bound to the user.",
+    {"minLength": 1, "maxLength": KEY_CHARS_MAX, "pattern": r"^[!-~]([ -~]*[!-~])?$"},
+)
+_USER = _header(
+    "X-Fairlead-User", f"Name of the caller; none: {DEFAULT_USER}.", {"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"}
+)
+
+
+def json_content(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
+    """Return the OpenAPI description of a body or an answer in one media type."""
+    return {media_type: {"schema": schema}}
+
+
+def one_or_list(schema: dict[str, Any], **bounds: int) -> dict[str, Any]:
+    """Return the schema of one thing or a list of such things."""
+    return {"oneOf": [schema, {"type": "array", "items": schema, **bounds}]}
+
+
+class Router(APIRouter):
+    """Routes of one kind, the types that they publish, and the fast ones among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: {name of a component: its type}
+        self.published: dict[str, Any] = {}
+        #: {(method, path): route}
+        self.fast_routes: dict[tuple[str, str], FastRoute] = {}
+
+    def ref(self, kind: Any) -> dict[str, str]:
+        """Return a reference to a type's schema, which is published."""
+        page = get_args(kind)
+        plain = page[0] if page else kind
+        name: str = (_NAMES.get(plain) or plain.__name__) + ("Page" if page else "")
+        self.published[name] = kind
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def answers(self, *kinds: Any) -> dict[int | str, dict[str, Any]]:
+        """Return the description of a 200 that is one of some types; nothing for a document without a schema."""
+        if not kinds:
+            return {}
+        references = [self.ref(kind) for kind in kinds]
+        schema = references[0] if len(references) == 1 else {"anyOf": references}
+        names = " or ".join(reference["$ref"].rpartition("/")[2] for reference in references)
+        return {200: {"description": names, "content": json_content(schema)}}
+
+    def body(self, kind: Any, *, required: bool = True) -> dict[str, Any]:
+        """Return the description of a JSON body."""
+        return {"requestBody": {"required": required, "content": json_content(self.ref(kind))}}
+
+    def read(self, path: str, summary: str, *answers: Any, identity: bool = False) -> Any:
+        """Decorate a route that reads. `identity`: its rows depend on the caller."""
+        extra = IDENTITY if identity else None
+        return self.get(path, summary=summary, responses=self.answers(*answers), openapi_extra=extra)
+
+    def command(
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        *answers: Any,
+        body: type[msgspec.Struct] | None = None,
+        required: bool = True,
+        operation_id: str | None = None,
+    ) -> Any:
+        """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202."""
+        extra = {"parameters": [_KEY, _USER], **({} if body is None else self.body(body, required=required))}
+        return self.api_route(
+            path,
+            methods=[method],
+            summary=summary,
+            operation_id=operation_id,
+            responses={**self.answers(*answers), 202: self.submit_results()[202]},
+            openapi_extra=extra,
+        )
+
+    def submit_results(self) -> dict[int | str, dict[str, Any]]:
+        """Return the description of the answers to submits, of which verbs have the 202."""
+        one = self.ref(api.SubmitResult)
+        either = json_content(one_or_list(one))
+        repeated = "Decided: a list's results in order, or what an earlier request under the key led to"
+        undecided = "Stored, not decided yet; GET /v1/commands/{id} shows the outcome"
+        return {
+            201: {"description": "Decided: the decision is in the log", "content": json_content(one)},
+            200: {"description": repeated, "content": either},
+            202: {"description": undecided, "content": either},
+        }
+
+    def fast(
+        self,
+        path: str,
+        summary: str,
+        answer: FastHandler,
+        *,
+        operation_id: str,
+        bodies: dict[bytes, dict[str, Any]],
+        responses: dict[int | str, dict[str, Any]],
+        keyed: bool = False,
+    ) -> None:
+        """Add the route of a POST that `server/fast_path.py` may answer, and its plain form. `bodies`: {media type: schema}."""
+        route = self.fast_routes["POST", path] = FastRoute(answer, tuple(bodies))
+        content = {
+            name: each for kind, schema in bodies.items() for name, each in json_content(schema, kind.decode()).items()
+        }
+
+        @self.post(
+            path,
+            summary=summary,
+            operation_id=operation_id,
+            status_code=next(int(status) for status in responses),
+            responses=responses,
+            openapi_extra={
+                "parameters": [_KEY, _USER] if keyed else [_USER],
+                "requestBody": {"required": True, "content": content},
+            },
+        )
+        async def plain(request: Request) -> Response:
+            head = head_of(request)
+            response = await route.answer(
+                head, await read_body(head, request.receive, LIST_BYTES_MAX, route.media_types)
+            )
+            request.scope[REFUSED_ELEMENTS] = response.refusals
+            return plain_response(response)

@@ -1,0 +1,91 @@
+"""The fast path: what it answers past FastAPI is what the plain form of the same route answers."""
+
+from typing import Any
+
+import pytest
+
+from fairlead_gateway.server.http_server import HttpSettings
+from tests.gateway.world import World
+
+JSON = {"content-type": "application/json"}
+EVENT = {"content-type": "application/cloudevents+json"}
+BATCH = {"content-type": "application/cloudevents-batch+json"}
+JOB = b'{"command":["true"]}'
+SUBMIT = b'{"specversion":"1.0","type":"fairlead.job.submit.v1","source":"/t","id":"1","data":%b}' % JOB
+#: Members of an answer that no two requests share.
+OWN = {"request_id", "sequence", "command"}
+
+
+class PlainWorld(World):
+    """A world whose gateway answers every request by FastAPI."""
+
+    async def start_gateway(self) -> None:
+        await super().start_gateway()
+        self.gateway.app.routes.clear()
+
+
+def shared(document: Any) -> Any:
+    """The members of a document that do not depend on the request's number or moment."""
+    if isinstance(document, list):
+        return [shared(each) for each in document]
+    return {key: value for key, value in document.items() if key not in OWN}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/jobs", JOB, JSON),
+        ("/v1/jobs", JOB, {**JSON, "idempotency-key": "k", "x-fairlead-user": "ada"}),
+        ("/v1/jobs", b"[%b,%b]" % (JOB, JOB), JSON),
+        ("/v1/jobs", b"[%b,7]" % JOB, JSON),
+        ("/v1/jobs", b'{"command":["true"],"bogus":1}', JSON),
+        ("/v1/jobs", b'{"command":["true"],"queue":"nowhere"}', JSON),
+        ("/v1/jobs", b"", JSON),
+        ("/v1/jobs", JOB, {"content-type": "text/plain"}),
+        ("/v1/jobs", JOB, {}),
+        ("/v1/jobs", JOB + b" " * 300_000, JSON),
+        ("/v1/jobs", JOB, {**JSON, "x-fairlead-user": "Ada L"}),
+        ("/v1/jobs", JOB, {**JSON, "idempotency-key": ""}),
+        ("/v1/jobs", JOB, {**JSON, "origin": "http://evil.example"}),
+        ("/v1/jobs?dryrun=1", JOB, JSON),
+        ("/v1/events", SUBMIT, EVENT),
+        ("/v1/events", b"[%b]" % SUBMIT, BATCH),
+        ("/v1/events", SUBMIT, JSON),
+        ("/v1/events", b'{"specversion":"1.0"}', EVENT),
+        ("/v1/jobs:dryrun", JOB, JSON),
+        ("/v1/jobs:dryrun", b"[%b]" % JOB, JSON),
+        ("/v1/jobs:dryrun", b"{}", JSON),
+    ],
+)
+async def test_the_plain_form_of_a_route_answers_alike(path: str, body: bytes, headers: dict[str, str]) -> None:
+    """Same status, document, type and place; every answer has a request id and a sequence."""
+    found: list[tuple[Any, ...]] = []
+    for kind in (World, PlainWorld):
+        async with kind() as world:
+            answer = await world.http.post(path, content=body, headers=headers)
+            assert {"x-request-id", "x-fairlead-sequence"} <= answer.headers.keys()
+            kept = [answer.headers.get(name) for name in ("content-type", "location", "retry-after")]
+            found.append((answer.status_code, kept, shared(answer.json())))
+    assert found[0] == found[1]
+
+
+async def test_an_undecided_command_is_202_on_both_ways_and_of_any_kind() -> None:
+    """A submit, a verb and an element of a list that were not decided in time name their command and its address."""
+    for kind in (World, PlainWorld):
+        async with kind(queue=False, decision_wait_s=0.05) as world:
+            one = await world.http.post("/v1/jobs", content=JOB, headers=JSON)
+            verb = await world.http.put("/v1/queues/q", json={})
+            for answer in (one, verb):
+                assert answer.status_code == 202
+                assert answer.headers["location"] == f"/v1/commands/{answer.json()['command']}"
+            several = await world.http.post("/v1/jobs", content=b"[%b]" % JOB, headers=JSON)
+            assert (several.status_code, several.json()[0].keys()) == (202, one.json().keys())
+
+
+async def test_refused_elements_count_against_the_client_on_both_ways() -> None:
+    """A list whose elements were refused is a 200, and counts as many refusals."""
+    for kind in (World, PlainWorld):
+        async with kind(http=HttpSettings(refusals_per_minute=5)) as world:
+            answer = await world.http.post("/v1/jobs", json=[{"command": ["true"], "queue": "nosuch"}] * 6)
+            assert answer.status_code == 200
+            assert (await world.http.post("/v1/jobs", content=JOB, headers=JSON)).status_code == 429
