@@ -1,7 +1,4 @@
-"""Lines of one `why`: the sentence, its evidence in numbers, what would change it, the next step. Pure.
-
-Lines of one dry run: what would become of the job, in the words of `why`. Pure.
-"""
+"""Lines of one `why` and of one dry run: the sentence, its evidence in numbers, what would change it, the next step. Pure."""
 
 from typing import Any
 
