@@ -679,11 +679,11 @@ EXPLANATION = explainer.Explanation(
     limit=explainer.Limit(queue="research", resource="gpu", held=6000, needed=4000, ceiling=8000, holder="9"),
     no_place="pool_full",
     changes=(
-        explainer.Change(
+        explainer.PossibleChange(
             kind="wait",
             queue="research",
             gpu_milli=2000,
-            short=(explainer.Shortage(queue="research", resource="gpu", amount=2000, user="ada", lent=True),),
+            short=(explainer.MissingAmount(queue="research", resource="gpu", amount=2000, user="ada", lent=True),),
             raised=(
                 explainer.RaisedLimit(queue="research", resource="gpu", use=10_000, maximum=10_000, borrowing=2000),
             ),

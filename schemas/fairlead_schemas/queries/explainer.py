@@ -121,7 +121,7 @@ class Limit(_Words, frozen=True, kw_only=True):
     holder: str = ""
 
 
-class Shortage(_Words, frozen=True, kw_only=True):
+class MissingAmount(_Words, frozen=True, kw_only=True):
     """Amount that must come free in a queue, or in one user's part of it. A queue of "" is the whole pool."""
 
     queue: str
@@ -143,7 +143,7 @@ class RaisedLimit(_Words, frozen=True, kw_only=True):
     borrowing: int = 0
 
 
-class Change(_Words, frozen=True, kw_only=True):
+class PossibleChange(_Words, frozen=True, kw_only=True):
     """Smallest change with which the job could start now, within the queue's knowledge."""
 
     #: wait: for `short`, or for a place if that is empty | smaller: `gpu_milli` | other_queue: `queue` | quota: `raised`
@@ -151,7 +151,7 @@ class Change(_Words, frozen=True, kw_only=True):
     queue: str = ""
     #: Of each unit.
     gpu_milli: int = 0
-    short: tuple[Shortage, ...] = ()
+    short: tuple[MissingAmount, ...] = ()
     raised: tuple[RaisedLimit, ...] = ()
     #: Jobs that would take what comes free first, AHEAD_MAX at most.
     before: int = 0
@@ -165,7 +165,7 @@ class Explanation(_Words, frozen=True, kw_only=True):
     limit: Limit | None = None
     #: Why a job that is not submitted yet would wait for a place.
     no_place: Literal["", "pool_full", "class_refused"] = ""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PossibleChange, ...] = ()
     #: Jobs that get their turn before it, AHEAD_MAX at most, and the first of them.
     ahead: int = 0
     first_ahead: tuple[str, ...] = ()

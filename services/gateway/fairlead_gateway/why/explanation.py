@@ -21,11 +21,11 @@ from fairlead_schemas.http.api import Reason, SuggestedChange
 from fairlead_schemas.queries.cluster_map import WHOLE_MILLI
 from fairlead_schemas.queries.explainer import (
     AHEAD_MAX,
-    Change,
     DryRunOutcome,
     DryRunQuota,
     Explanation,
-    Shortage,
+    MissingAmount,
+    PossibleChange,
 )
 from fairlead_schemas.queuefile.amounts import amount_word, amount_words, counted, is_are, number, resource_word
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
@@ -101,9 +101,9 @@ def _wait_for_place(pool: JobPool, short: Set[str] = frozenset(), *, any_node: b
     return SuggestedChange(kind="wait", message=message, resource=first, amount=total)
 
 
-def _wait(change: Change) -> SuggestedChange:
+def _wait(change: PossibleChange) -> SuggestedChange:
     """Return the change that limits wait for: "starts when 4 GPUs and 6 CPUs of research are given back"."""
-    first, owners = change.short[0], dict[tuple[str, bool], list[Shortage]]()
+    first, owners = change.short[0], dict[tuple[str, bool], list[MissingAmount]]()
     for each in change.short:
         owner = f"{each.user} in {each.queue}" if each.user else each.queue or "the pool"
         owners.setdefault((owner, each.lent), []).append(each)
@@ -125,7 +125,7 @@ def _wait(change: Change) -> SuggestedChange:
     )
 
 
-def _quota_change(change: Change) -> SuggestedChange:
+def _quota_change(change: PossibleChange) -> SuggestedChange:
     """Return each limit raised by as little as would do, for the jobs before the job, too."""
     queues: list[str] = []
     for each in change.raised:

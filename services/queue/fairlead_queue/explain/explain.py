@@ -16,7 +16,7 @@ from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import LiveJob
 from fairlead_queue.waiting.lanes import Lane
-from fairlead_schemas.queries.explainer import AHEAD_MAX, Change, Explanation, Limit
+from fairlead_schemas.queries.explainer import AHEAD_MAX, Explanation, Limit, PossibleChange
 
 #: Jobs ahead that are named.
 NAMED_MAX = 10
@@ -30,7 +30,7 @@ def explain(state: QueueState, job: LiveJob) -> Explanation:
     if closed is None and job.wait == "returned":
         return Explanation(reason="place", changes=tuple(placement_remedies(job)))
     ahead = ahead_of(state, job, AHEAD_MAX).jobs if job.open or job.wait == "line" else []
-    changes: list[Change] = []
+    changes: list[PossibleChange] = []
     if job.open:
         reason, changes = "place", list(placement_remedies(job))
     elif closed is not None:

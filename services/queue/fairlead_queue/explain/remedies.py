@@ -17,7 +17,7 @@ from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_schemas.queries.explainer import Change, RaisedLimit, Shortage
+from fairlead_schemas.queries.explainer import MissingAmount, PossibleChange, RaisedLimit
 
 #: Other queues that are looked at and named.
 QUEUES_MAX = 200
@@ -26,7 +26,7 @@ OTHERS_MAX = 3
 
 def limit_remedies(
     state: QueueState, job: LiveJob, refusal: LimitRefusal, ahead: Sequence[LiveJob]
-) -> Iterator[Change]:
+) -> Iterator[PossibleChange]:
     """Yield the changes for a job that a limit refuses. `ahead`: the jobs that would get a turn before it without that limit."""
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
@@ -35,13 +35,13 @@ def limit_remedies(
     yield from _smaller_request(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
-        yield Change(kind="quota", raised=tuple(_raised(state, lack) for lack in lacks), before=before)
+        yield PossibleChange(kind="quota", raised=tuple(_raised(state, lack) for lack in lacks), before=before)
 
 
-def placement_remedies(job: LiveJob) -> Iterator[Change]:
+def placement_remedies(job: LiveJob) -> Iterator[PossibleChange]:
     """Yield the changes that a job with its turn waits for."""
     if job.lane.klass.request.gpu_milli:
-        yield Change(kind="wait")
+        yield PossibleChange(kind="wait")
     yield from _smaller_request(job)
 
 
@@ -97,12 +97,12 @@ def _lacks(job: LiveJob) -> list[LimitRefusal]:
     return found
 
 
-def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) -> Change:
+def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) -> PossibleChange:
     """Return the change that must come free. With other jobs ahead, that is the job's whole need, for resources that come free
     first are theirs.
     """
     short = [
-        Shortage(
+        MissingAmount(
             queue=queue_of(lack.node),
             user=user_of(lack.node),
             resource=lack.resource,
@@ -112,7 +112,7 @@ def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) 
         for lack in lacks
         if before or not _comes_with(lack, lacks)
     ]
-    return Change(kind="wait", short=tuple(short), before=before)
+    return PossibleChange(kind="wait", short=tuple(short), before=before)
 
 
 def _over(lack: LimitRefusal) -> int:
@@ -149,7 +149,7 @@ def _raised(state: QueueState, lack: LimitRefusal) -> RaisedLimit:
 # ---------------------------------------------------------------------------------------- less, or elsewhere
 
 
-def _smaller_request(job: LiveJob) -> Iterator[Change]:
+def _smaller_request(job: LiveJob) -> Iterator[PossibleChange]:
     """Yield the most GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
@@ -159,7 +159,7 @@ def _smaller_request(job: LiveJob) -> Iterator[Change]:
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
             refused = klass.pool.tree.refusal(leaf.node, need)
         if refused is None and _has_room(klass.pool.tree.root, need, job):
-            yield Change(kind="smaller", gpu_milli=fewer * 1000)
+            yield PossibleChange(kind="smaller", gpu_milli=fewer * 1000)
             return
 
 
@@ -177,13 +177,13 @@ def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusa
             yield LimitRefusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
-def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[Change]:
+def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[PossibleChange]:
     """Yield other queues of the pool to which it could be moved, and under whose limits it would come now."""
     pool, need = job.lane.klass.pool, job.lane.klass.need
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
     if not has_begun and _has_room(pool.tree.root, need, job):
         paths = (path for path in islice(sorted(state.queues), QUEUES_MAX) if _would_take(state, path, job))
-        yield from (Change(kind="other_queue", queue=path) for path in islice(paths, OTHERS_MAX))
+        yield from (PossibleChange(kind="other_queue", queue=path) for path in islice(paths, OTHERS_MAX))
 
 
 def _would_take(state: QueueState, path: str, job: LiveJob) -> bool:
