@@ -4,6 +4,7 @@ import pytest
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import PlacementRefusal
+from fairlead_gateway.why import causes
 from fairlead_gateway.why.free_resources import JobPool
 from fairlead_gateway.why.placement import over_nodes
 from fairlead_gateway.why.reason import reason_of
@@ -152,6 +153,11 @@ def test_why(events: list[ev.Event], code: str, message: str, detail: dict[str, 
     assert (reason.code, message in reason.message) == (code, True), reason
     assert {key: reason.detail.get(key) for key in detail} == detail
     assert code in {"succeeded", "cancelled", "elements"} or reason.detail["next"]
+
+
+def test_a_cause_with_numbers_is_one_that_the_placer_has() -> None:
+    """An entry under a name that the placer never counts would explain nothing."""
+    assert set(causes._EXPLAINED) <= set(CAUSES)
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from fairlead_placer.cluster.pool_facts import pool_facts
 from fairlead_placer.cluster.state import NOTHING_YET
 from fairlead_placer.cluster.state import ClusterState as PlacerState
-from fairlead_placer.explain.pool_facts import pool_facts
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.scheduling.defragment import WHY_NOT, DefragmentationPlan, plans
 from fairlead_queue.explain.explain import explain

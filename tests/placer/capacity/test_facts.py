@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.pool_facts import ONE_GPU, POOL_LEVEL, pool_facts
 from fairlead_placer.cluster.state import NOTHING_YET
-from fairlead_placer.explain.pool_facts import ONE_GPU, POOL_LEVEL, pool_facts
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.policy import Arrivals
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
