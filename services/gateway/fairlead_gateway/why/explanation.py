@@ -41,10 +41,9 @@ NAMED_MAX = 10
 _LIMITS = frozenset({"maximum", "larger_than_queue", "user_limit", "reserved"})
 
 
-def proposed_changes(views: Views, row: JobRow, told: Explanation) -> list[SuggestedChange]:
+def proposed_changes(pool: JobPool, told: Explanation) -> list[SuggestedChange]:
     """Return the explanation's changes that nodes do not contradict. Propose fewer GPUs where no node has that many free."""
-    request, pool = row.request, JobPool(views, row.request, row.id)
-    refusal = views.waiting.refusals.get(request) if told.reason in ("place", "turn") else None
+    request, refusal = pool.request, pool.refusal if told.reason in ("place", "turn") else None
     found: list[SuggestedChange] = []
     if refusal is not None:
         found = list(_for_refused(pool, refusal))
@@ -232,7 +231,8 @@ def accepted_dry_run(
     """Return the answer for a job that would be accepted. `now_ns` (Unix) is the time from which its start is counted."""
     told = outcome.waits or Explanation(reason="next")
     row = _row(submit, outcome.pool, now_ns)
-    pool, changes = JobPool(views, row.request), proposed_changes(views, row, told)
+    pool = JobPool(views, row.request)
+    changes = proposed_changes(pool, told)
     reason = _held_back(views, pool, row, told, changes, outcome.pool, now_ns)
     offered = f"and {'its first element ' if submit.array else ''}offered at once"
     return api.DryRun(

@@ -80,6 +80,8 @@ class JobPool:
     def __init__(self, views: Views, request: Request, job: str = "") -> None:
         self._views, self._job = views, job
         self.request = request
+        #: The placer's newest refusal of a job with this request.
+        self.refusal = views.waiting.refusals.get(request)
         self.is_known = bool(views.nodes.rows)
         #: All nodes that may take it, in words.
         self.name = f"pool {request.pool}" if request.pool else "the cluster"

@@ -24,10 +24,10 @@ def no_place(views: Views, row: JobRow, *, at_length: bool) -> Reason | None:
     """Return the placer's refusal of this job, or of one with an equal request; None where there is none. `at_length`: with
     the numbers of the dominant cause, which cost a look at the pool's nodes.
     """
-    refusal = views.waiting.refusals.get(row.request)
+    pool, wanted = JobPool(views, row.request, row.id), row.request.gpu_milli_total
+    refusal = pool.refusal
     if refusal is None:
         return None
-    pool, wanted = JobPool(views, row.request, row.id), row.request.gpu_milli_total
     detail: Detail = {
         **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},
         "nodes": refusal.nodes,
