@@ -5,7 +5,7 @@ from fairlead_queue.explain.explain import explain
 from fairlead_schemas.queries.explainer import Explanation, Limit
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire.resources import Request
-from tests.queue.sentences import sentences
+from tests.queue.sentences import sentences, start_estimate
 from tests.queue.world import SECOND, World, request
 
 
@@ -220,7 +220,8 @@ def test_nothing_is_estimated_where_it_is_kept_for_others() -> None:
     outcome = dry_run(world.state, world.submission(4), world.now)
     assert outcome.waits is not None and outcome.waits.reason == "reserved"
     assert outcome.estimate is not None and outcome.estimate.start_ns == 0
-    assert outcome.estimate.basis.startswith("what it needs is kept for queues that do not lend it")
+    assert outcome.estimate.unknown == "reserved"
+    assert start_estimate(outcome).basis.startswith("what it needs is kept for queues that do not lend it")
 
 
 def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
@@ -233,12 +234,12 @@ def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
     outcome = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
     assert outcome.estimate is not None
     assert outcome.estimate.start_ns == world.now + 150 * SECOND
-    assert "time limits of all that runs" in outcome.estimate.basis
+    assert "time limits of all that runs" in start_estimate(outcome).basis
     world.refuse(world.submit(8))
     unknown = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
     assert unknown.estimate is not None
     assert unknown.estimate.start_ns == 0
-    assert "1 job without a limit is taken to run on" in unknown.estimate.basis
+    assert "1 job without a limit is taken to run on" in start_estimate(unknown).basis
 
 
 def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
@@ -251,7 +252,7 @@ def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
     outcome = dry_run(world.state, world.submission(1, queue="small"), world.now)
     assert outcome.estimate is not None
     assert outcome.estimate.start_ns == world.now + 150 * SECOND
-    assert "1 job before it" in outcome.estimate.basis
+    assert "1 job before it" in start_estimate(outcome).basis
     free = dry_run(world.state, world.submission(2), world.now)
     assert free.estimate is not None
     assert free.estimate.start_ns == world.now

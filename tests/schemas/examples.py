@@ -745,7 +745,7 @@ ANSWER = explainer.ExplainerAnswer(
             borrows={"gpu": 1000},
             waits=EXPLANATION,
             displaces=(events.Victim(job="7", attempt=1, rule="over_guarantee", gpu_s=60),),
-            estimate=explainer.Estimate(basis="time limits of all that runs", start_ns=AT_NS),
+            estimate=explainer.Estimate(unknown="claimed", start_ns=AT_NS, ahead=1, more=True, unlimited=2),
         ),
     ),
     error="busy",

@@ -189,11 +189,17 @@ class DryRunQuota(_Words, frozen=True, kw_only=True):
 
 
 class Estimate(_Words, frozen=True, kw_only=True):
-    """Estimate of a job's start, with its basis."""
+    """Estimate of a job's start by the time limits of the runs and of the jobs ahead, or the cause of its absence."""
 
-    basis: str
+    #: Why no estimate is possible: it waits for other jobs, no node is known, or what it needs is kept for others.
+    unknown: Literal["", "after", "no_node", "reserved", "claimed"] = ""
     #: Unix ns; 0: no estimate.
     start_ns: int = 0
+    #: Jobs ahead that were laid out in time, and True if there are more.
+    ahead: int = 0
+    more: bool = False
+    #: Jobs among the runs and those ahead that have no time limit.
+    unlimited: int = 0
 
 
 class DryRunOutcome(_Words, frozen=True, kw_only=True):

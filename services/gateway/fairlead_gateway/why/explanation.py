@@ -23,6 +23,7 @@ from fairlead_schemas.queries.explainer import (
     AHEAD_MAX,
     DryRunOutcome,
     DryRunQuota,
+    Estimate,
     Explanation,
     MissingAmount,
     PossibleChange,
@@ -255,7 +256,7 @@ def accepted_dry_run(
             )
             for one in outcome.displaces
         ],
-        estimate=_estimate(outcome, now_ns, pool, no_place=reason is not None and reason.code == "no_place"),
+        estimate=start_estimate(outcome, now_ns, pool, no_place=reason is not None and reason.code == "no_place"),
         sequence=sequence,
     )
 
@@ -314,16 +315,36 @@ def _quota(one: DryRunQuota) -> api.QuotaAfter:
     return api.QuotaAfter(**msgspec.structs.asdict(one), words=words)
 
 
-def _estimate(outcome: DryRunOutcome, now_ns: int, pool: JobPool, *, no_place: bool) -> api.StartEstimate | None:
+def start_estimate(outcome: DryRunOutcome, now_ns: int, pool: JobPool, *, no_place: bool) -> api.StartEstimate | None:
     """Return the estimate of the start, or why there is none: too few nodes, or (`no_place`) no room for an immediate start."""
     estimate = outcome.estimate
     if estimate is None:
         return None
     few = _too_little(pool, if_empty=True)
-    basis = f"{estimate.basis}; sooner where others yield" if outcome.displaces else estimate.basis
+    basis = _basis(estimate) + ("; sooner where others yield" if outcome.displaces else "")
     wait_s = max(0, estimate.start_ns - now_ns) // SECOND_NS
     if few or not estimate.start_ns or (no_place and not wait_s):
         not_now = "the pool has as much left, but not on nodes that could take it" if no_place else ""
         unknown = f"it {few}" if few else not_now if estimate.start_ns else basis
         return api.StartEstimate(start_at=None, wait_seconds=None, basis=unknown)
     return api.StartEstimate(start_at=rfc3339(estimate.start_ns), wait_seconds=wait_s, basis=basis)
+
+
+#: {`Estimate.unknown`: in words}
+_UNKNOWN = {
+    "after": "it waits for other jobs, whose end is unknown",
+    "no_node": "no node of the pool is known yet",
+    "reserved": "what it needs is kept for queues that do not lend it, and it is unknown when they will use less",
+    "claimed": "what it needs is kept for a job that has waited longer",
+}
+
+
+def _basis(estimate: Estimate) -> str:
+    if estimate.unknown:
+        return _UNKNOWN[estimate.unknown]
+    before = several(estimate.ahead, "job") if estimate.ahead else "no jobs"
+    at_least = "at least " if estimate.more and estimate.ahead else ""
+    runs_on = f"{several(estimate.unlimited, 'job')} without a limit {'is' if estimate.unlimited == 1 else 'are'}"
+    without = f"; {runs_on} taken to run on" if estimate.unlimited else ""
+    order = f"with {at_least}{before} before it, in the order of now; the pool as one machine"
+    return f"time limits of all that runs, {order}{without}"

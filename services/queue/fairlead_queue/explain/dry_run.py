@@ -30,11 +30,6 @@ from fairlead_schemas.wire.events import Victim
 TRIED = "0"
 #: Jobs ahead that are laid out in time.
 LAID_OUT_MAX = 500
-#: {closed gate: reason why no estimate is possible}
-_KEPT = {
-    "reserved": "what it needs is kept for queues that do not lend it, and it is unknown when they will use less",
-    "claimed": "what it needs is kept for a job that has waited longer",
-}
 
 
 def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome:
@@ -129,12 +124,12 @@ def _is_full(job: LiveJob) -> bool:
 def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
     pool = job.lane.klass.pool
     if command.after:
-        return Estimate(basis="it waits for other jobs, whose end is unknown")
+        return Estimate(unknown="after")
     if not pool.is_known():
-        return Estimate(basis="no node of the pool is known yet")
+        return Estimate(unknown="no_node")
     closed = closed_gate(state, job.lane)
-    if closed is not None and closed.reason in _KEPT:
-        return Estimate(basis=_KEPT[closed.reason])
+    if closed is not None and (closed.reason == "reserved" or closed.reason == "claimed"):
+        return Estimate(unknown=closed.reason)
     plan = _Layouts(job, max(now_ns, command.start_at_ns))
     unlimited = 0
     leaves = (leaf for queue in state.queues.values() if queue.pool is pool for leaf in queue.leaves.values())
@@ -148,14 +143,7 @@ def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) 
         if start_ns is not None:
             unlimited += not other.total_ns
             plan.occupy(other, start_ns + other.total_ns - other.used_ns if other.total_ns else None, start_ns)
-    return Estimate(basis=_basis(len(ahead.jobs), ahead.more, unlimited), start_ns=plan.start(job) or 0)
-
-
-def _basis(ahead: int, more: bool, unlimited: int) -> str:
-    before = f"{'at least ' if more and ahead else ''}{ahead or 'no'} {'job' if ahead == 1 else 'jobs'} before it"
-    runs_on = "job without a limit is" if unlimited == 1 else "jobs without a limit are"
-    without = f"; {unlimited} {runs_on} taken to run on" if unlimited else ""
-    return f"time limits of all that runs, with {before}, in the order of now; the pool as one machine{without}"
+    return Estimate(start_ns=plan.start(job) or 0, ahead=len(ahead.jobs), more=ahead.more, unlimited=unlimited)
 
 
 class _Layouts:
