@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 
 from fairlead_schemas.http.api import Attempt, DryRun, QuotaAfter, StartEstimate
-from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number, resource_word
+from fairlead_schemas.queuefile.amounts import EVIDENCE_UNITS, counted, gpu_hours_word, number, resource_word
 from fairlead_schemas.units.quantities import SECOND_NS, format_duration
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.resource_requests import size
 
 #: {end of an evidence's name: the resource that it counts}
-_COUNTED = {"_gpu_milli": "gpu", "_cpu_milli": "cpu", "_memory_mib": "memory"}
+_COUNTED = {f"_{unit}": resource for resource, unit in EVIDENCE_UNITS.items()}
 _GPU_HOURS = "_gpu_milli_s"
 
 

@@ -149,9 +149,8 @@ def _smaller(pool: JobPool, most: int) -> Iterator[SuggestedChange]:
     for milli in _less(pool, most) if is_judged(request) or not pool.is_known else ():
         if pool.has_room(milli):
             each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
-            message = (
-                f"could start now with {counted('gpu', milli)} instead of {number('gpu', request.gpu_milli)}{each}"
-            )
+            less = f"{counted('gpu', milli)} instead of {number('gpu', request.gpu_milli)}{each}"
+            message = f"could start now with {less}"
             yield SuggestedChange(kind="smaller", message=message, resource="gpu", amount=milli)
             return
 
@@ -234,7 +233,7 @@ def accepted_dry_run(
     row = _row(submit, outcome.pool, now_ns)
     pool = JobPool(views, row.request)
     changes = proposed_changes(pool, told)
-    reason = _held_back(views, pool, row, told, changes, outcome.pool, now_ns)
+    reason = _held_back(views, pool, row, told, changes)
     offered = f"and {'its first element ' if submit.array else ''}offered at once"
     return api.DryRun(
         message=f"would be accepted, {f'but {reason.message}' if reason else offered}",
@@ -283,22 +282,16 @@ def _row(submit: SubmitJob, pool: str, now_ns: int) -> JobRow:
 
 
 def _held_back(
-    views: Views,
-    pool: JobPool,
-    row: JobRow,
-    told: Explanation,
-    changes: Sequence[SuggestedChange],
-    pool_name: str,
-    now_ns: int,
+    views: Views, pool: JobPool, row: JobRow, told: Explanation, changes: Sequence[SuggestedChange]
 ) -> Reason | None:
     """Return the reason that `why` would give for the job; None where nothing holds it back."""
-    reason = waiting_reason(views, row, now_ns, told=told)
+    reason = waiting_reason(views, row, row.submitted_ns, told=told)
     if reason.code == "waiting_turn":
         if told.reason == "next":
             lacks = _too_little(pool, if_empty=True) or _too_little(pool)
             return Reason(code="no_place", message=lacks) if lacks else None
         if told.reason == "place":
-            message = f"pool {pool_name} has less left than it needs"
+            message = f"pool {row.request.pool or DEFAULT_POOL} has less left than it needs"
             if told.no_place == "class_refused":
                 message = "others that ask for the same found no place, and nothing has come free since"
             reason = Reason(code="no_place", message=message, detail=reason.detail)

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from fairlead_schemas.queuefile.amounts import counted, is_are
+from fairlead_schemas.queuefile.amounts import EVIDENCE_UNITS, counted, is_are
 
 Detail = dict[str, int | str]
-#: What a number of each resource is called in evidence, unit last.
-_UNITS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory": "memory_mib"}
 
 
 def several(count: int, noun: str) -> str:
@@ -31,5 +29,5 @@ def given_back(resource: str, amount: int, whose: str) -> str:
 
 def numbers(resource: str, **amounts: int) -> Detail:
     """Evidence: `numbers("gpu", held=6000) == {"resource": "gpu", "held_gpu_milli": 6000}`."""
-    unit = _UNITS.get(resource, "gpu_milli")
+    unit = EVIDENCE_UNITS.get(resource, "gpu_milli")
     return {"resource": resource, **{f"{name}_{unit}": amount for name, amount in amounts.items()}}
