@@ -16,7 +16,7 @@ from fairlead_gateway.monitoring.metrics import ClusterCollector
 from fairlead_gateway.routes.documents import node_documents
 from fairlead_gateway.views.cluster_map import cluster_map
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.why import free_resources
+from fairlead_gateway.why.free_resources import JobPool
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_replay.explainer.answers import packing
 from fairlead_schemas.queries.cluster_map import PoolPacking
@@ -201,8 +201,8 @@ def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
     assert counted == {state: count for state, count in room_.states.items() if count}
 
     # What a dry run goes by. The placer still counts on a silent node, so it would place a job there.
-    takers = [row for row in free_resources.eligible_nodes(views, ANYBODY, "") if row.id not in cluster.silent]
-    assert sum(len(free_resources.free_gpus(row, ANYBODY)) for row in takers) == free, "dry runs"
+    takers = [left for name, left in JobPool(views, ANYBODY).free.items() if name not in cluster.silent]
+    assert sum(len(left.whole_gpus) for left in takers) == free, "dry runs"
     if not cluster.silent:
         for gpus in range(1, GPUS + 1):
             fits = isinstance(find(state, Request(gpu_milli=1000 * gpus, cpu_milli=1, memory_mib=1)), NodeSelection)

@@ -2,13 +2,16 @@
 
 import pytest
 
+from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import PlacementRefusal
-from fairlead_gateway.why.nodes import node_refusals, over_nodes
+from fairlead_gateway.why import causes
+from fairlead_gateway.why.free_resources import JobPool
+from fairlead_gateway.why.placement import over_nodes
 from fairlead_gateway.why.reason import reason_of
-from fairlead_placer.explain.reasons import CAUSES
 from fairlead_schemas.policies.partitions import OnPartition
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.placement_causes import CAUSES, in_words
 from fairlead_schemas.wire.resource_requests import needs
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.logbook import (
@@ -152,10 +155,15 @@ def test_why(events: list[ev.Event], code: str, message: str, detail: dict[str, 
     assert code in {"succeeded", "cancelled", "elements"} or reason.detail["next"]
 
 
+def test_a_cause_with_numbers_is_one_that_the_placer_has() -> None:
+    """An entry under a name that the placer never counts would explain nothing."""
+    assert set(causes._EXPLAINED) <= set(CAUSES)
+
+
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_cause_of_the_placer_has_words(cause: str) -> None:
     """For one node and for several; none is shown as the log spells it."""
-    one, several = node_refusals({cause: 1}), node_refusals({cause: 2})
+    one, several = in_words({cause: 1}), in_words({cause: 2})
     assert one.startswith("1 ") and several.startswith("2 ") and one[2:] != several[2:]
     assert f" by {cause.replace('_', ' ')}" not in one
 
@@ -164,7 +172,7 @@ def test_nodes_of_a_pool_are_not_the_cluster() -> None:
     """A job of a pool is refused by the nodes of that pool."""
     request = Request(nodes=2, gpu_milli=0, cpu_milli=1000, memory_mib=2048, pool="l40s")
     refusal = PlacementRefusal(request, "1", 1, 1, 1, {}, 0, 0, 0, 0)
-    assert over_nodes(refusal, request) == "pool l40s has no nodes"
+    assert over_nodes(JobPool(Views(), request), refusal) == "pool l40s has no nodes"
     assert needs(request) == "1 CPU and 2Gi of memory on each of 2 nodes"
 
 

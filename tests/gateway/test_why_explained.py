@@ -156,7 +156,7 @@ async def test_the_explanation_goes_before_older_words() -> None:
     async with World() as world:
         _, job = await crowded(world)
         sequence = world.gateway.views.sequence
-        turn = Explanation(reason="turn", message="", ahead=3, first_ahead=("1", "2", "3"))
+        turn = Explanation(reason="turn", ahead=3, first_ahead=("1", "2", "3"))
         await scripted(world, ExplainerAnswer(sequence=sequence, why=turn))
         reason = (await world.why(job))["reason"]
         assert (reason["code"], reason["message"]) == ("waiting_turn", "waits for its turn; 3 jobs are ahead of it")
@@ -167,7 +167,7 @@ async def test_an_explanation_of_an_earlier_state_is_not_used() -> None:
     """The job went on while the question was answered: it is asked about once more, then the views answer."""
     async with World() as world:
         _, job = await crowded(world)
-        old = ExplainerAnswer(sequence=1, why=Explanation(reason="budget", message="old"))
+        old = ExplainerAnswer(sequence=1, why=Explanation(reason="budget"))
         explainer = await scripted(world, old)
         answer = await world.why(job)
         assert answer["reason"]["code"] == "maximum"

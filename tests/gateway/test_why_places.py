@@ -7,9 +7,10 @@ import pytest
 from bench.vectors.allocation import descriptions
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.explanation import proposed_changes
+from fairlead_gateway.why.free_resources import JobPool
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
-from fairlead_schemas.http.api import Reason
+from fairlead_schemas.http.api import Reason, SuggestedChange
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire import events as ev
@@ -52,6 +53,11 @@ def why(world: World, job: str) -> Reason:
     return reason_of(views, views.jobs.rows[job], world.now)
 
 
+def changes(views: Views, job: str) -> list[SuggestedChange]:
+    """What is proposed for a job that has its turn and finds no place."""
+    return proposed_changes(JobPool(views, views.jobs.rows[job].request, job), Explanation(reason="place"))
+
+
 def refused(world: World, wanted: Request) -> Reason:
     """The same of one that is offered now, and fits nowhere."""
     events = world.offer(wanted)
@@ -80,7 +86,7 @@ def test_fragmentation_proposes_what_would_fit() -> None:
         world.offer(request(5, cpu=60))
     refused(world, request(8, cpu=4))
     views = views_of(world)
-    told = proposed_changes(views, views.jobs.rows["3"], Explanation(reason="place"))
+    told = changes(views, "3")
     assert [(change.kind, change.amount) for change in told] == [("wait", 8000), ("smaller", 3000)]
     assert told[1].message == "could start now with 3 GPUs instead of 8"
 
@@ -148,7 +154,7 @@ def test_a_taint() -> None:
     assert (reason.detail["taint"], reason.detail["tainted"]) == ("team=vision:NoSchedule", 2)
     assert "--toleration team=vision:NoSchedule" in str(reason.detail["next"])
     views = views_of(world)
-    told = proposed_changes(views, views.jobs.rows["1"], Explanation(reason="place"))
+    told = changes(views, "1")
     assert [change.kind for change in told] == ["request"], "waiting ends no taint"
     assert "--toleration team=vision:NoSchedule" in told[0].message
 
@@ -197,7 +203,7 @@ def test_a_rack_that_is_large_enough_may_come_free() -> None:
         world.offer(request(5, selector=(f"fairlead/rack={rack}",)))
     reason = refused(world, request(8, nodes=2, require=("rack",)))
     views = views_of(world)
-    told = proposed_changes(views, views.jobs.rows["3"], Explanation(reason="place"))
+    told = changes(views, "3")
     assert told[0].message == "starts when 8 GPUs are free on each of 2 nodes of one rack"
     assert "no rack takes 2 nodes: the best takes 1; of 4 nodes 2 lack free GPUs, 2 could take part" in reason.message
     assert str(reason.detail["next"]).startswith("ask for 1 node, or only prefer one rack")
@@ -211,7 +217,7 @@ def test_no_rack_is_large_enough() -> None:
     world.offer(request(8))
     refused(world, request(8, nodes=3, require=("rack",)))
     views = views_of(world)
-    (told,) = proposed_changes(views, views.jobs.rows["2"], Explanation(reason="place"))
+    (told,) = changes(views, "2")
     assert told.kind == "request" and told.message.startswith("ask for 2 nodes, or only prefer one rack")
 
 
@@ -287,7 +293,7 @@ def test_a_share_of_which_less_is_left() -> None:
     assert "the most that is left of one GPU is 0.300, on n1" in reason.message
     assert reason.detail["most_left_gpu_milli"] == 300
     views = views_of(world)
-    told = proposed_changes(views, views.jobs.rows["3"], Explanation(reason="place"))
+    told = changes(views, "3")
     assert [(change.kind, change.amount) for change in told] == [("wait", 500), ("smaller", 300)]
     assert told[1].message == "could start now with 0.300 GPUs instead of 0.500"
     events = world.offer(Request(gpu_milli=300, gpu_parts=1))

@@ -11,9 +11,10 @@ from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.waiting.jobs import Array
-from fairlead_schemas.queries.explainer import SuggestedChange
+from fairlead_schemas.http.api import SuggestedChange
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Budget, QueueSettings
 from fairlead_schemas.wire import events as ev
+from tests.queue.sentences import sentences
 from tests.queue.spending import use
 from tests.queue.world import World, request
 
@@ -25,7 +26,8 @@ def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
     before = world.core.snapshot()
     told = explain(world.state, world.state.jobs[job])
     assert world.core.snapshot() == before
-    return [change for change in told.changes if change.kind == kind]
+    asked = world.state.jobs[job].lane.klass.request
+    return [change for change in sentences(asked, told) if change.kind == kind]
 
 
 def messages(world: World, job: str, kind: str) -> list[str]:
@@ -243,7 +245,8 @@ def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
     if busy is None:
         return
     for id_ in [job.id for job in busy.state.jobs.values() if job.wait == "line"]:
-        for change in explain(busy.state, busy.state.jobs[id_]).changes:
+        waits = busy.state.jobs[id_]
+        for change in sentences(waits.lane.klass.request, explain(busy.state, waits)):
             world, tried = _copy(busy), id_
             job = world.state.jobs[id_]
             asked, user, queue = job.lane.klass.request, job.user, job.lane.leaf.queue.path
@@ -285,6 +288,6 @@ def test_a_dry_run_foretells_the_submit(seed: int) -> None:
         world.settle()
         assert told.waits is not None
         offered = world.of(answer.job) == "offered"
-        assert offered == (told.waits.reason in ("next", "place")), told.waits.message
+        assert offered == (told.waits.reason in ("next", "place")), told.waits
         for one in told.quota if offered else ():
             assert one.user or world.charged(one.queue, one.resource) == one.after

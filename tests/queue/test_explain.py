@@ -2,8 +2,10 @@
 
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
-from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.queries.explainer import Explanation, Limit
 from fairlead_schemas.queuefile.settings import Budget
+from fairlead_schemas.wire.resources import Request
+from tests.queue.sentences import sentences, start_estimate
 from tests.queue.world import SECOND, World, request
 
 
@@ -16,9 +18,9 @@ def told(world: World, job: str) -> Explanation:
     return answer
 
 
-def kinds_of(answer: Explanation) -> dict[str, str]:
+def kinds_of(answer: Explanation, asked: Request) -> dict[str, str]:
     """{kind of change: its message}"""
-    return {change.kind: change.message for change in answer.changes}
+    return {change.kind: change.message for change in sentences(asked, answer)}
 
 
 def test_a_maximum_is_told_with_its_numbers_and_what_would_do() -> None:
@@ -34,10 +36,8 @@ def test_a_maximum_is_told_with_its_numbers_and_what_would_do() -> None:
     waits = world.submit(4, queue="research/vision")
     answer = told(world, waits)
     assert (answer.reason, answer.ahead) == ("maximum", 0)
-    assert answer.message == "queue research holds 6 of 8 GPUs; this needs 4"
-    assert answer.numbers["queue"] == "research"
-    assert (answer.numbers["held"], answer.numbers["ceiling"]) == (6000, 8000)
-    messages = kinds_of(answer)
+    assert answer.limit == Limit(queue="research", resource="gpu", held=6000, needed=4000, ceiling=8000)
+    messages = kinds_of(answer, request(4))
     assert messages["wait"] == "starts when 2 GPUs of research are given back"
     assert messages["smaller"] == "could start now with 2 GPUs instead of 4"
     assert messages["quota"] == "could start now if research might hold 10 GPUs"
@@ -52,7 +52,7 @@ def test_a_change_that_is_named_does_start_the_job() -> None:
     world.run(world.submit(5, queue="research"))
     waits = world.submit(8, queue="research")
     (smaller,) = (change for change in told(world, waits).changes if change.kind == "smaller")
-    assert smaller.amount == 3000
+    assert smaller.gpu_milli == 3000
     assert world.of(world.submit(4, queue="research")) == "queued"
     assert world.of(world.submit(3, queue="research")) == "offered"
 
@@ -109,8 +109,9 @@ def test_an_offer_that_went_back_is_explained_by_what_holds_it_now() -> None:
     world.give_back(back)
     assert world.of(back) == "queued"
     answer = told(world, back)
-    assert (answer.reason, answer.numbers["held"], answer.numbers["ceiling"]) == ("maximum", 8000, 8000)
-    assert kinds_of(answer)["wait"] == "starts when 4 GPUs of research are given back"
+    assert answer.reason == "maximum"
+    assert answer.limit == Limit(queue="research", resource="gpu", held=8000, needed=4000, ceiling=8000)
+    assert kinds_of(answer, request(4))["wait"] == "starts when 4 GPUs of research are given back"
 
 
 def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
@@ -120,9 +121,9 @@ def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
     world.configure("poor", budget=Budget(gpu_milli_s=1))
     world.run(world.submit(2, queue="vision"))
     answer = told(world, world.submit(1, queue="vision"))
-    assert answer.message == "ada holds 2 of the 2 GPUs that one user may hold in vision; this needs 1"
-    assert answer.numbers["queue"] == "vision"
-    assert kinds_of(answer)["wait"] == "starts when 1 GPU of ada in vision is given back"
+    assert answer.reason == "user_limit"
+    assert answer.limit == Limit(queue="vision", resource="gpu", held=2000, needed=1000, ceiling=2000)
+    assert kinds_of(answer, request(1))["wait"] == "starts when 1 GPU of ada in vision is given back"
     assert told(world, world.submit(1, queue="vision", user="bob")).reason == "place"
 
 
@@ -175,8 +176,8 @@ def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
     world.run(world.submit(6))
     waits = dry_run(world.state, world.submission(4), world.now).waits
     assert waits is not None
-    assert (waits.reason, waits.message) == ("place", "pool default has less left than it needs")
-    assert kinds_of(waits) == {
+    assert (waits.reason, waits.no_place) == ("place", "pool_full")
+    assert kinds_of(waits, request(4)) == {
         "wait": "starts when 4 GPUs are free on one node",
         "smaller": "could start now with 2 GPUs instead of 4",
     }
@@ -195,9 +196,9 @@ def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
     world.node(gpus=8)
     world.run(world.submit(2, queue="small"))
     waits = world.submit(2, queue="small")
-    assert kinds_of(told(world, waits))["quota"] == "could start now if small might hold 4 GPUs"
+    assert kinds_of(told(world, waits), request(2))["quota"] == "could start now if small might hold 4 GPUs"
     world.run(world.submit(6))
-    assert "quota" not in kinds_of(told(world, waits))
+    assert "quota" not in kinds_of(told(world, waits), request(2))
 
 
 def test_an_array_ahead_is_named_once() -> None:
@@ -219,7 +220,8 @@ def test_nothing_is_estimated_where_it_is_kept_for_others() -> None:
     outcome = dry_run(world.state, world.submission(4), world.now)
     assert outcome.waits is not None and outcome.waits.reason == "reserved"
     assert outcome.estimate is not None and outcome.estimate.start_ns == 0
-    assert outcome.estimate.basis.startswith("what it needs is kept for queues that do not lend it")
+    assert outcome.estimate.unknown == "reserved"
+    assert start_estimate(outcome).basis.startswith("what it needs is kept for queues that do not lend it")
 
 
 def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
@@ -232,12 +234,12 @@ def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
     outcome = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
     assert outcome.estimate is not None
     assert outcome.estimate.start_ns == world.now + 150 * SECOND
-    assert "time limits of all that runs" in outcome.estimate.basis
+    assert "time limits of all that runs" in start_estimate(outcome).basis
     world.refuse(world.submit(8))
     unknown = dry_run(world.state, world.submission(8, total_ns=SECOND), world.now)
     assert unknown.estimate is not None
     assert unknown.estimate.start_ns == 0
-    assert "1 job without a limit is taken to run on" in unknown.estimate.basis
+    assert "1 job without a limit is taken to run on" in start_estimate(unknown).basis
 
 
 def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
@@ -250,7 +252,7 @@ def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
     outcome = dry_run(world.state, world.submission(1, queue="small"), world.now)
     assert outcome.estimate is not None
     assert outcome.estimate.start_ns == world.now + 150 * SECOND
-    assert "1 job before it" in outcome.estimate.basis
+    assert "1 job before it" in start_estimate(outcome).basis
     free = dry_run(world.state, world.submission(2), world.now)
     assert free.estimate is not None
     assert free.estimate.start_ns == world.now
@@ -262,4 +264,4 @@ def test_a_job_that_could_never_fit_is_told_no_wait() -> None:
     world.configure("small", maximum={"gpu": 2000})
     world.node(gpus=8)
     waits = world.submit(request=request(4), queue="small")
-    assert "wait" not in kinds_of(told(world, waits))
+    assert "wait" not in kinds_of(told(world, waits), request(4))

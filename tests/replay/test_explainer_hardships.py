@@ -9,7 +9,8 @@ import pytest
 
 from fairlead_bus.memory import MemoryBus, MemoryTail
 from fairlead_bus.port import Message, Stored
-from fairlead_replay.explainer import folds, service
+from fairlead_replay import kept_folds
+from fairlead_replay.explainer import service
 from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, AskWhy, DryRunOutcome, decode_answer, encode
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
@@ -190,7 +191,7 @@ async def test_a_long_fold_is_interrupted_and_goes_on_with_the_next_question(mon
 
 async def test_folding_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no time for a step, after every single commit."""
-    monkeypatch.setattr(folds, "STEP_S", 0.0)
+    monkeypatch.setattr(kept_folds, "STEP_S", 0.0)
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()

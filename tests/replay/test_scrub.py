@@ -10,9 +10,9 @@ import pytest
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.nats.adapter import connect
 from fairlead_bus.port import Bus
-from fairlead_replay.explainer import scrub
-from fairlead_replay.explainer.scrub import PERCENT, QUICK_PER_S, Scrub, pause_s
+from fairlead_replay import scrub
 from fairlead_replay.explainer.service import Explainer
+from fairlead_replay.scrub import PERCENT, QUICK_PER_S, Scrub, pause_s
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Scrubbed, decode_alive
 from tests.bus.commits import chain

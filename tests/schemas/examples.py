@@ -676,15 +676,24 @@ ASKS = [
 ]
 EXPLANATION = explainer.Explanation(
     reason="maximum",
-    message="queue research holds 6 GPUs of 8 GPUs; this needs 4 GPUs",
-    numbers={"queue": "research", "held": 6000},
+    limit=explainer.Limit(queue="research", resource="gpu", held=6000, needed=4000, ceiling=8000, holder="9"),
+    no_place="pool_full",
     changes=(
-        explainer.SuggestedChange(
-            kind="wait", message="starts when 2 GPUs are given back", queue="research", resource="gpu", amount=2
+        explainer.PossibleChange(
+            kind="wait",
+            queue="research",
+            gpu_milli=2000,
+            short=(explainer.MissingAmount(queue="research", resource="gpu", amount=2000, user="ada", lent=True),),
+            raised=(
+                explainer.RaisedLimit(queue="research", resource="gpu", use=10_000, maximum=10_000, borrowing=2000),
+            ),
+            before=1,
         ),
     ),
     ahead=1,
     first_ahead=("811",),
+    ended="failed",
+    array="810",
 )
 MOVE = DefragMove(job="3", attempt=1, gpu_milli=2000, sources=("n1",), targets=("n4",), cost_gpu_s=7440)
 DEFRAG_PLAN = DefragPlan(
@@ -736,7 +745,7 @@ ANSWER = explainer.ExplainerAnswer(
             borrows={"gpu": 1000},
             waits=EXPLANATION,
             displaces=(events.Victim(job="7", attempt=1, rule="over_guarantee", gpu_s=60),),
-            estimate=explainer.Estimate(basis="time limits of all that runs", start_ns=AT_NS),
+            estimate=explainer.Estimate(unknown="claimed", start_ns=AT_NS, ahead=1, more=True, unlimited=2),
         ),
     ),
     error="busy",

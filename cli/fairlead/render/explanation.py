@@ -1,21 +1,18 @@
-"""Lines of one `why`: the sentence, its evidence in numbers, what would change it, the next step. Pure.
-
-Lines of one dry run: what would become of the job, in the words of `why`. Pure.
-"""
+"""Lines of one `why` and of one dry run: the sentence, its evidence in numbers, what would change it, the next step. Pure."""
 
 from typing import Any
 
 import msgspec
 
 from fairlead_schemas.http.api import Attempt, DryRun, QuotaAfter, StartEstimate
-from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number, resource_word
+from fairlead_schemas.queuefile.amounts import EVIDENCE_UNITS, counted, gpu_hours_word, number, resource_word
 from fairlead_schemas.units.quantities import format_duration
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.resource_requests import size
 
 #: {end of an evidence's name: the resource that it counts}
-_COUNTED = {"_gpu_milli": "gpu", "_cpu_milli": "cpu", "_memory_mib": "memory"}
+_COUNTED = {f"_{unit}": resource for resource, unit in EVIDENCE_UNITS.items()}
 _GPU_HOURS = "_gpu_milli_s"
 
 

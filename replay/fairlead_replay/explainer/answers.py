@@ -1,23 +1,18 @@
-"""Questions answered from the queue's folded state: its own functions, and words for jobs that do not wait. Pure.
-
-Runs that would be moved, from the placer's folded state: its own plan, in words. Pure.
-
-Packing of a pool and its free resources, from the placer's folded state: its own facts. Pure.
-"""
+"""Answers from the folded states of the queue and the placer, by their own functions. Pure."""
 
 from collections.abc import Collection
 
 import msgspec
 
+from fairlead_placer.cluster.pool_facts import pool_facts
 from fairlead_placer.cluster.state import NOTHING_YET
 from fairlead_placer.cluster.state import ClusterState as PlacerState
-from fairlead_placer.explain.pool_facts import pool_facts
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.scheduling.defragment import WHY_NOT, DefragmentationPlan, plans
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array
-from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
+from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan, ExplainerAnswer, Explanation
 from fairlead_schemas.units.ids import array_of, is_job_id
 
@@ -32,14 +27,11 @@ def why(state: QueueState, sequence: int, id_: str) -> ExplainerAnswer:
         return ExplainerAnswer(sequence=sequence, why=explain(state, job))
     ended = state.finished.get(id_)
     if ended is not None:
-        return ExplainerAnswer(sequence=sequence, why=Explanation(reason="", message=f"job {id_} has ended: {ended}"))
+        return ExplainerAnswer(sequence=sequence, why=Explanation(reason="", ended=ended))
     array = state.jobs.get(array_of(id_) or "")
     if isinstance(array, Array) and array.is_unborn(id_):
-        told = explain(state, array)
-        message = f"it comes into being when it is offered, by its array {array.id}"
-        if told.message:
-            message += f"; of that: {told.message}"
-        return ExplainerAnswer(sequence=sequence, why=msgspec.structs.replace(told, message=message))
+        of_array = msgspec.structs.replace(explain(state, array), array=array.id)
+        return ExplainerAnswer(sequence=sequence, why=of_array)
     return ExplainerAnswer(sequence=sequence, error="not_found", message=_missing(state, sequence, id_))
 
 
@@ -58,8 +50,8 @@ def _missing(state: QueueState, sequence: int, id_: str) -> str:
 def defrag(state: PlacerState, sequence: int, pool: str, now_ns: int) -> ExplainerAnswer:
     """Return the runs that would be moved in a pool for its first big jobs; no plans if no job waits or the pool has no nodes."""
     found = tuple(_plan(plan) for plan in plans(state, pool, now_ns))
-    on = pool in state.defragmented
-    return ExplainerAnswer(sequence=sequence, defrag=Defrag(pool=pool, on=on, plans=found, sequence=sequence))
+    answer = Defrag(pool=pool, on=pool in state.defragmented, plans=found, sequence=sequence)
+    return ExplainerAnswer(sequence=sequence, defrag=answer)
 
 
 def _plan(plan: DefragmentationPlan) -> DefragPlan:
@@ -89,29 +81,9 @@ def _plan(plan: DefragmentationPlan) -> DefragPlan:
 
 def packing(state: PlacerState, sequence: int, pool: str, away: Collection[str] = ()) -> ExplainerAnswer:
     """The facts; of a pool without nodes, its policy alone. Nodes `away` take no work, whatever the log says."""
-    policy = state.packings.get(pool, DEFAULT)
-    index = state.pools.each().get(pool)
-    if index is None:
-        return ExplainerAnswer(sequence=sequence, packing=PoolPacking(pool=pool, policy=policy, sequence=sequence))
-    found = pool_facts(pool, index, state.arrivals.get(pool, NOTHING_YET), away)
-    one = found.on_one_node
-    gangs = {
-        level: tuple(DomainCapacity(domain=gang.domain, nodes=gang.nodes, gpus_per_node=gang.gpus) for gang in each)
-        for level, each in found.gangs.items()
-    }
-    return ExplainerAnswer(
-        sequence=sequence,
-        packing=PoolPacking(
-            pool=pool,
-            policy=policy,
-            nodes=found.nodes,
-            gpus=found.gpus,
-            gpu_milli_free=found.free_milli,
-            gpu_milli_aside=found.aside_milli,
-            gpu_milli_unusable=found.unusable_milli,
-            requests_seen=found.arrived,
-            largest_on_one_node=OneNode(node=one[0], gpus=one[1]) if one else None,
-            largest_gangs=gangs,
-            sequence=sequence,
-        ),
-    )
+    policy, index = state.packings.get(pool, DEFAULT), state.pools.each().get(pool)
+    facts = PoolPacking(pool=pool, policy=policy, sequence=sequence)
+    if index is not None:
+        work = state.arrivals.get(pool, NOTHING_YET)
+        facts = pool_facts(pool, index, work, away, policy=policy, sequence=sequence)
+    return ExplainerAnswer(sequence=sequence, packing=facts)

@@ -1,4 +1,4 @@
-"""Service that receives questions and answers them one at a time, in order. The shell around `folds.py` and
+"""Service that receives questions and answers them one at a time, in order. The shell around `kept_folds.py` and
 `answers.py`.
 
 Any number of explainers may run: each question goes to one of them. Without questions, an explainer holds a
@@ -22,8 +22,8 @@ from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_replay.explainer.answers import defrag, packing, why
-from fairlead_replay.explainer.folds import CoreKind, Folds, NotYet
-from fairlead_replay.explainer.scrub import PERCENT, Scrub
+from fairlead_replay.kept_folds import CoreKind, Fold, Folds, NotYet
+from fairlead_replay.scrub import PERCENT, Scrub
 from fairlead_schemas.queries.explainer import (
     ANSWER_S,
     COMMANDS_MAX,
@@ -74,6 +74,7 @@ class Explainer:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
         self._folds = Folds(bus, CoreKind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore))
         self._placers = Folds(bus, CoreKind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore))
+        self._both = (self._folds, self._placers)
         self._waiting: asyncio.Queue[PendingQuestion] = asyncio.Queue(WAITING_MAX)
         #: Everybody who has not been answered.
         self._unanswered: set[asyncio.Future[bytes]] = set()
@@ -160,13 +161,9 @@ class Explainer:
 
     # -- answers go out
 
-    @property
-    def _both(self) -> tuple[Folds[QueueCore], Folds[PlacerCore]]:
-        return self._folds, self._placers
-
     async def _release(self) -> None:
-        for folds in self._both:
-            await folds.release()
+        await self._folds.release()
+        await self._placers.release()
 
     async def _work(self) -> None:
         while True:
@@ -186,34 +183,31 @@ class Explainer:
         folds = self._placers if isinstance(question.ask, AskDefrag | AskPacking) else self._folds
         try:
             payload = encode(await self._find_out(question.ask, question.deadline))
+            self._answered += 1
             if len(payload) > ANSWER_BYTES_MAX:
-                payload = _invalid(f"the answer takes {len(payload)} bytes, at most {ANSWER_BYTES_MAX}: ask for less")
-            self._answered += 1
+                return _invalid(f"the answer takes {len(payload)} bytes, at most {ANSWER_BYTES_MAX}: ask for less")
+            return payload
         except NotYet as error:
-            payload = encode(ExplainerAnswer(sequence=error.last, error="not_yet", message=str(error)))
             self._answered += 1
+            return encode(ExplainerAnswer(sequence=error.last, error="not_yet", message=str(error)))
         except TimeoutError as error:
             self._refused += 1
             reached = f"the log is folded up to sequence {folds.reached} of {folds.last}; ask again"
-            payload = _busy(folds.reached, str(error) or reached)
+            return _busy(folds.reached, str(error) or reached)
         except Unavailable as error:
-            self._failed += 1
             log.warning("question not answered", reason=str(error))
-            payload = encode(ExplainerAnswer(error="failed", message=f"the log cannot be read now: {error}"))
+            message = f"the log cannot be read now: {error}"
         except LogDamaged as error:
-            self._failed += 1
             self._damage = error
             self._stopping.set()
-            payload = encode(ExplainerAnswer(error="failed", message=f"the log is damaged: {error}"))
+            message = f"the log is damaged: {error}"
         except Exception as error:
-            self._failed += 1
             log.exception("question not answered", kind=type(question.ask).__name__)
             # The fault may have left behind a state that no log has.
             await self._release()
-            payload = encode(
-                ExplainerAnswer(error="failed", message=f"{type(error).__name__}: the explainer's log has more")
-            )
-        return payload
+            message = f"{type(error).__name__}: the explainer's log has more"
+        self._failed += 1
+        return encode(ExplainerAnswer(error="failed", message=message))
 
     async def _find_out(self, ask: Ask, deadline: float) -> ExplainerAnswer:
         """Compute the answer to a question. The cores' functions may scan thousands of jobs, so they run on a thread and block no
@@ -221,25 +215,29 @@ class Explainer:
         """
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
-        if isinstance(ask, AskWhy):
-            fold = await (self._folds.at(ask.at, deadline) if ask.at else self._folds.at_end(deadline))
-            return await asyncio.to_thread(why, fold.core.state, fold.sequence, ask.job)
-        if isinstance(ask, AskDefrag):
-            placer = await self._placers.at_end(deadline)
-            return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
-        if isinstance(ask, AskPacking):
-            placer = await (self._placers.at(ask.at, deadline) if ask.at else self._placers.at_end(deadline))
-            return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool, frozenset(ask.away))
-        fold = await self._folds.at_end(deadline)
-        state = fold.core.state
+        match ask:
+            case AskWhy():
+                fold = await self._folds.at(ask.at, deadline)
+                return await asyncio.to_thread(why, fold.core.state, fold.sequence, ask.job)
+            case AskDefrag():
+                placer = await self._placers.at(0, deadline)
+                return await asyncio.to_thread(defrag, placer.core.state, placer.sequence, ask.pool, self._clock())
+            case AskPacking():
+                placer = await self._placers.at(ask.at, deadline)
+                away = frozenset(ask.away)
+                return await asyncio.to_thread(packing, placer.core.state, placer.sequence, ask.pool, away)
+            case AskDryRun():
+                return await self._dry_runs(ask, await self._folds.at(0, deadline), deadline)
+
+    async def _dry_runs(self, ask: AskDryRun, fold: Fold[QueueCore], deadline: float) -> ExplainerAnswer:
         # As for the queue's own clock: never before the newest commit.
-        now_ns = max(self._clock(), state.at_ns)
+        now_ns = max(self._clock(), fold.core.state.at_ns)
         outcomes: list[DryRunOutcome] = []
         for command in ask.commands:
             if _is_past(deadline):
                 tried = f"{len(outcomes)} of {len(ask.commands)} jobs were looked at within {ANSWER_S:g} s"
                 raise TimeoutError(f"{tried}; ask again, for fewer at once")
-            outcomes.append(await asyncio.to_thread(dry_run, state, command, now_ns))
+            outcomes.append(await asyncio.to_thread(dry_run, fold.core.state, command, now_ns))
         return ExplainerAnswer(sequence=fold.sequence, outcomes=tuple(outcomes))
 
 

@@ -6,7 +6,6 @@ import msgspec
 
 from fairlead_schemas.policies.idle import IdleEvidence
 from fairlead_schemas.queries.cluster_map import GpuState
-from fairlead_schemas.queries.explainer import SuggestedChange
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -375,6 +374,17 @@ class SubmitResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     errors: list[dict[str, str]] = []
     #: Words of the job file that will not count, each in a sentence.
     warnings: list[str] = []
+
+
+class SuggestedChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Smallest change with which the job could start now, within the queue's knowledge."""
+
+    #: wait | smaller | other_queue | quota | request (another one: waiting does not help)
+    kind: str
+    message: str
+    queue: str = ""
+    resource: str = ""
+    amount: int = 0
 
 
 class Why(msgspec.Struct, kw_only=True):

@@ -7,6 +7,8 @@ nothing for later.
 Plans to move runs so that a big job starts, as the explainer answers them and the API shows them.
 """
 
+from typing import Literal
+
 import msgspec
 
 from fairlead_schemas.queries.cluster_map import PoolPacking
@@ -66,6 +68,8 @@ class Defrag(_DefragWords, frozen=True, kw_only=True):
 ANSWER_S = 10.0
 #: Jobs that one AskDryRun may name.
 COMMANDS_MAX = 100
+#: Jobs ahead of a job that are counted.
+AHEAD_MAX = 10_000
 
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,28 +109,70 @@ class AskPacking(_Words, frozen=True, kw_only=True, tag=True):
 Ask = AskWhy | AskDryRun | AskDefrag | AskPacking
 
 
-class SuggestedChange(_Words, frozen=True, kw_only=True):
-    """Smallest change with which the job could start now, within the queue's knowledge."""
+class Limit(_Words, frozen=True, kw_only=True):
+    """Limit that refuses a job: held + needed would be more than the ceiling."""
 
-    #: wait | smaller | other_queue | quota | request (another one: waiting does not help)
-    kind: str
-    message: str
     queue: str = ""
     resource: str = ""
-    amount: int = 0
+    held: int = 0
+    needed: int = 0
+    ceiling: int = 0
+    #: The job for which free capacity is kept ("claimed").
+    holder: str = ""
+
+
+class MissingAmount(_Words, frozen=True, kw_only=True):
+    """Amount that must come free in a queue, or in one user's part of it. A queue of "" is the whole pool."""
+
+    queue: str
+    resource: str
+    amount: int
+    user: str = ""
+    #: True if given back it would be kept for others, so that it must be lent.
+    lent: bool = False
+
+
+class RaisedLimit(_Words, frozen=True, kw_only=True):
+    """Limits of a queue that would let the job start. 0: the limit may stay as it is."""
+
+    queue: str
+    resource: str
+    #: Amount that the queue would use.
+    use: int
+    maximum: int = 0
+    borrowing: int = 0
+
+
+class PossibleChange(_Words, frozen=True, kw_only=True):
+    """Smallest change with which the job could start now, within the queue's knowledge."""
+
+    #: wait: for `short`, or for a place if that is empty | smaller: `gpu_milli` | other_queue: `queue` | quota: `raised`
+    kind: Literal["wait", "smaller", "other_queue", "quota"]
+    queue: str = ""
+    #: Of each unit.
+    gpu_milli: int = 0
+    short: tuple[MissingAmount, ...] = ()
+    raised: tuple[RaisedLimit, ...] = ()
+    #: Jobs that would take what comes free first, AHEAD_MAX at most.
+    before: int = 0
 
 
 class Explanation(_Words, frozen=True, kw_only=True):
-    """The dominant reason, its evidence, and what would change it."""
+    """The dominant reason, its evidence, and what would change it. The gateway turns it into sentences."""
 
     #: turn | budget | maximum | user_limit | reserved | claimed | place | next; "": it does not wait in line.
     reason: str
-    message: str = ""
-    numbers: dict[str, int | str] = {}
-    changes: tuple[SuggestedChange, ...] = ()
-    #: Jobs that get their turn before it, and the first of them.
+    limit: Limit | None = None
+    #: Why a job that is not submitted yet would wait for a place.
+    no_place: Literal["", "pool_full", "class_refused"] = ""
+    changes: tuple[PossibleChange, ...] = ()
+    #: Jobs that get their turn before it, AHEAD_MAX at most, and the first of them.
     ahead: int = 0
     first_ahead: tuple[str, ...] = ()
+    #: End state of a job that has ended.
+    ended: str = ""
+    #: Array of an element that has not been offered yet; the rest is of the array.
+    array: str = ""
 
 
 class DryRunQuota(_Words, frozen=True, kw_only=True):
@@ -143,11 +189,17 @@ class DryRunQuota(_Words, frozen=True, kw_only=True):
 
 
 class Estimate(_Words, frozen=True, kw_only=True):
-    """Estimate of a job's start, with its basis."""
+    """Estimate of a job's start by the time limits of the runs and of the jobs ahead, or the cause of its absence."""
 
-    basis: str
+    #: Why no estimate is possible: it waits for other jobs, no node is known, or what it needs is kept for others.
+    unknown: Literal["", "after", "no_node", "reserved", "claimed"] = ""
     #: Unix ns; 0: no estimate.
     start_ns: int = 0
+    #: Jobs ahead that were laid out in time, and True if there are more.
+    ahead: int = 0
+    more: bool = False
+    #: Jobs among the runs and those ahead that have no time limit.
+    unlimited: int = 0
 
 
 class DryRunOutcome(_Words, frozen=True, kw_only=True):

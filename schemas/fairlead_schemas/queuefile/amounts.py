@@ -28,6 +28,8 @@ type Quantity = str | int | float
 GPU_WORD = "nvidia.com/gpu"
 #: How the file calls everybody who is not named in `users`.
 DEFAULT_USER = "default"
+#: {resource: unit of its amounts, last in the name of a number of evidence}: {"held_gpu_milli": 6000}.
+EVIDENCE_UNITS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory": "memory_mib"}
 RESOURCES_MAX = 100
 USERS_MAX = 1000
 

@@ -8,8 +8,8 @@ import pytest
 from bench.vectors.allocation import descriptions
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.cluster.capacity.unit_request import unit_requests
-from fairlead_placer.explain.reasons import CAUSES
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
+from fairlead_schemas.wire.placement_causes import CAUSES
 from fairlead_schemas.wire.resources import Inventory, Request
 from tests.placer.capacity.ground import build, machine
 

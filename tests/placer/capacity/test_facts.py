@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.pool_facts import ONE_GPU, POOL_LEVEL, pool_facts
 from fairlead_placer.cluster.state import NOTHING_YET
-from fairlead_placer.explain.pool_facts import ONE_GPU, POOL_LEVEL, LargestGang, PoolFacts, pool_facts
+from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.policy import Arrivals
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
+from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
 from fairlead_schemas.units.taints import tolerates
 from fairlead_schemas.wire.resources import Gpu, MigInstance, Request
 from tests.placer.capacity.ground import Ground, machine
@@ -20,9 +22,14 @@ from tests.placer.capacity.test_choosing import grounds
 RACK = "fairlead/rack"
 
 
-def told(ground: Ground, work: Arrivals[Request] = NOTHING_YET) -> PoolFacts:
+def told(ground: Ground, work: Arrivals[Request] = NOTHING_YET) -> PoolPacking:
     """Of the default pool."""
     return pool_facts("default", ground.state.pools.of(Request()), work)
+
+
+def gang(domain: str, nodes: int, gpus: int) -> DomainCapacity:
+    """Nodes of one domain, each with so many free GPUs or more."""
+    return DomainCapacity(domain=domain, nodes=nodes, gpus_per_node=gpus)
 
 
 def racks(*held: int, gpus: int = 8) -> Ground:
@@ -38,7 +45,7 @@ def racks(*held: int, gpus: int = 8) -> Ground:
 def test_an_empty_pool() -> None:
     """Nothing of anything."""
     ground = Ground()
-    assert told(ground) == PoolFacts(0, 0, 0, 0, 0, 0, None, {POOL_LEVEL: ()})
+    assert told(ground) == PoolPacking(pool="default", policy=DEFAULT, largest_gangs={POOL_LEVEL: ()})
 
 
 def test_the_largest_gangs_by_level() -> None:
@@ -54,12 +61,12 @@ def test_the_largest_gangs_by_level() -> None:
     ):
         ground.join(machine(name, gpus, labels={RACK: rack} if rack else {}))
     found = told(ground)
-    assert found.on_one_node == ("f", 16)
-    assert found.gangs == {
-        "rack": (LargestGang("f", 1, 16), LargestGang("r1", 2, 8), LargestGang("r2", 3, 4)),
-        POOL_LEVEL: (LargestGang("default", 1, 16), LargestGang("default", 4, 8), LargestGang("default", 6, 4)),
+    assert found.largest_on_one_node == OneNode(node="f", gpus=16)
+    assert found.largest_gangs == {
+        "rack": (gang("f", 1, 16), gang("r1", 2, 8), gang("r2", 3, 4)),
+        POOL_LEVEL: (gang("default", 1, 16), gang("default", 4, 8), gang("default", 6, 4)),
     }
-    assert (found.nodes, found.gpus, found.free_milli) == (6, 48, 48_000)
+    assert (found.nodes, found.gpus, found.gpu_milli_free) == (6, 48, 48_000)
 
 
 def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
@@ -71,8 +78,11 @@ def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
     ground.join(machine("d", 2, labels={SHARING_LABEL: "mps", REPLICAS_LABEL: "4"}))
     ground.join(machine("e", 1))
     found = told(ground)
-    assert (found.gpus, found.free_milli, found.aside_milli) == (13, 3_000, 10_000)
-    assert (found.on_one_node, found.gangs) == (("e", 1), {POOL_LEVEL: (LargestGang("default", 1, 1),)})
+    assert (found.gpus, found.gpu_milli_free, found.gpu_milli_aside) == (13, 3_000, 10_000)
+    assert (found.largest_on_one_node, found.largest_gangs) == (
+        OneNode(node="e", gpus=1),
+        {POOL_LEVEL: (gang("default", 1, 1),)},
+    )
 
 
 def test_nodes_that_are_away_stand_aside() -> None:
@@ -80,22 +90,25 @@ def test_nodes_that_are_away_stand_aside() -> None:
     ground, arrivals = racks(0, 3, gpus=4), Arrivals[Request]()
     arrivals.observe(Request(gpu_milli=2000))
     index = ground.state.pools.of(Request())
-    assert pool_facts("default", index, arrivals).unusable_milli == 1_000
+    assert pool_facts("default", index, arrivals).gpu_milli_unusable == 1_000
     found = pool_facts("default", index, arrivals, away={"n0", "unknown"})
-    assert (found.free_milli, found.aside_milli, found.unusable_milli) == (4_000, 1_000, 0)
-    assert (found.on_one_node, found.gangs[POOL_LEVEL]) == (("n1", 4), (LargestGang("default", 1, 4),))
+    assert (found.gpu_milli_free, found.gpu_milli_aside, found.gpu_milli_unusable) == (4_000, 1_000, 0)
+    assert (found.largest_on_one_node, found.largest_gangs[POOL_LEVEL]) == (
+        OneNode(node="n1", gpus=4),
+        (gang("default", 1, 4),),
+    )
 
 
 def test_what_the_usual_work_cannot_use() -> None:
     """Two nodes with 3 of 4 GPUs held: none of it serves jobs of two, all of it those of one; nothing is known at first."""
     ground = racks(3, 3, gpus=4)
-    assert (told(ground).free_milli, told(ground).unusable_milli) == (2_000, 0)
+    assert (told(ground).gpu_milli_free, told(ground).gpu_milli_unusable) == (2_000, 0)
     work: Arrivals[Request] = Arrivals()
     work.observe(Request(gpu_milli=2000))
-    assert told(ground, work).unusable_milli == 2_000
+    assert told(ground, work).gpu_milli_unusable == 2_000
     for _ in range(3):
         work.observe(Request(gpu_milli=1000))
-    assert (told(ground, work).unusable_milli, told(ground, work).arrived) == (500, 4)
+    assert (told(ground, work).gpu_milli_unusable, told(ground, work).requests_seen) == (500, 4)
 
 
 def test_instances_that_are_asked_for_as_gpus_count_as_such() -> None:
@@ -109,7 +122,7 @@ def test_instances_that_are_asked_for_as_gpus_count_as_such() -> None:
     ground = Ground()
     ground.join(found)
     has = told(ground)
-    assert (has.gpus, has.free_milli, has.on_one_node) == (7, 7_000, ("a", 7))
+    assert (has.gpus, has.gpu_milli_free, has.largest_on_one_node) == (7, 7_000, OneNode(node="a", gpus=7))
     assert isinstance(find(ground.state, Request(gpu_milli=7000)), NodeSelection)
 
 
@@ -126,21 +139,21 @@ def jobs(level: str) -> Iterator[tuple[int, int, Request]]:
 def test_a_job_could_start_where_the_facts_say_so_and_nowhere_else(ground: Ground) -> None:
     """The placer finds a place for just the gangs that are told, at every level; free GPUs are those of the nodes."""
     found = told(ground)
-    for level, gangs in found.gangs.items():
-        assert [*gangs] == sorted(gangs, key=lambda gang: (-gang.gpus, gang.nodes)), "GPUs fall, nodes rise"
+    for level, gangs in found.largest_gangs.items():
+        assert [*gangs] == sorted(gangs, key=lambda gang: (-gang.gpus_per_node, gang.nodes)), "GPUs fall, nodes rise"
         for nodes, gpus, job in jobs(level):
-            could = any(gang.nodes >= nodes and gang.gpus >= gpus for gang in gangs)
+            could = any(gang.nodes >= nodes and gang.gpus_per_node >= gpus for gang in gangs)
             assert isinstance(find(ground.state, job), NodeSelection) == could, (level, nodes, gpus)
     nodes = ground.state.nodes.values()
     assert found.gpus == sum(len(node.left.uuids) for node in nodes)
-    assert found.free_milli + found.aside_milli == sum(node.left.free_milli for node in nodes)
+    assert found.gpu_milli_free + found.gpu_milli_aside == sum(node.left.free_milli for node in nodes)
     single = (
         gpus
         for nodes, gpus, job in jobs(POOL_LEVEL)
         if nodes == 1 and isinstance(find(ground.state, job), NodeSelection)
     )
     most = max(single, default=0)
-    assert (found.on_one_node[1] if found.on_one_node else 0) == most
+    assert (found.largest_on_one_node.gpus if found.largest_on_one_node else 0) == most
 
 
 def naive_unusable(ground: Ground, work: list[Request]) -> int:
@@ -166,6 +179,6 @@ def test_fragmentation_is_what_its_definition_says(ground: Ground, sizes: list[i
     arrivals: Arrivals[Request] = Arrivals()
     for request in work:
         arrivals.observe(request)
-    found = told(ground, arrivals).unusable_milli
+    found = told(ground, arrivals).gpu_milli_unusable
     assert found == naive_unusable(ground, work)
-    assert found <= told(ground).free_milli
+    assert found <= told(ground).gpu_milli_free

@@ -19,9 +19,9 @@ from fairlead_placer.cluster.capacity.node_allocation import (
 )
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
-from fairlead_placer.explain.reasons import CAUSES
 from fairlead_placer.topology.gpu_topology import members_of, shape_of
 from fairlead_schemas.wire.events import Part
+from fairlead_schemas.wire.placement_causes import CAUSES
 from fairlead_schemas.wire.resources import PCIE_LEVELS, Request
 from tests.placer.capacity.ground import PROFILES, empty, insides, machine, requests
 

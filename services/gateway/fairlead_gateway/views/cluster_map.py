@@ -221,7 +221,7 @@ def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
     nodes = [
         map_node(views, row, keepers.get(row.id, ""))
         for row in rows
-        if pool in ("", _pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
+        if pool in ("", pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
     ]
     return ClusterMap(
         sequence=views.sequence,
@@ -235,11 +235,12 @@ def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
 def known_places(views: Views) -> tuple[set[str], set[str]]:
     """Return the names of all pools and racks as of the views."""
     rows = views.nodes.rows.values()
-    pools = {row.name for row in views.queues.pool_rows()} | {_pool_of(row) for row in rows}
+    pools = {row.name for row in views.queues.pool_rows()} | {pool_of(row) for row in rows}
     return pools, {rack for row in rows if (rack := domain_of(row.inventory.labels, "rack"))}
 
 
-def _pool_of(row: NodeRow) -> str:
+def pool_of(row: NodeRow) -> str:
+    """Return the pool that the node is in."""
     return row.inventory.labels.get(POOL_LABEL) or DEFAULT_POOL
 
 
@@ -261,7 +262,7 @@ def map_node(views: Views, row: NodeRow, keeper: str) -> MapNode:
     ]  # fmt: skip
     return MapNode(
         id=row.id,
-        pool=_pool_of(row),
+        pool=pool_of(row),
         domains=domains,
         state=node_state(row, silent=silent_s > 0),
         reason=row.reason,

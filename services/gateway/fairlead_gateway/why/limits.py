@@ -1,6 +1,6 @@
-"""The queue's reason not to offer a job (JobDeferred), in a sentence with its numbers. Pure.
+"""The queue's reason not to offer a job (JobDeferred, or the explainer's answer), in a sentence with its numbers. Pure.
 
-`next` names the smallest change that these numbers show.
+`next` names the smallest change that these numbers show. A new reason is one function and one entry in `_REASONS`.
 """
 
 from collections.abc import Callable
@@ -10,70 +10,42 @@ import msgspec
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import DeferralRow, JobRow, QueueRow
-from fairlead_gateway.why.sentences import given_back, name_list, numbers
+from fairlead_gateway.why.sentences import Detail, given_back, name_list, numbers, several
 from fairlead_schemas.http.api import Reason
-from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.queries.explainer import Explanation, Limit
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.units.timestamps import calendar_period, rfc3339
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
-Detail = dict[str, int | str]
 #: Queues that a sentence names as keeping what they do not lend.
 KEEPERS_MAX = 3
 
 
-def deferred(views: Views, row: JobRow) -> Reason | None:
-    """The queue's own reason; None when it gave none, or only that others go first."""
-    deferral, full = views.waiting.deferral_of(row), _full(views, row)
-    if deferral is None:
-        deferral = full
-    elif full is not None and _is_same(deferral, full):
-        # The deferral was reported once. Since then other jobs came and went, or the limit was changed.
-        deferral = msgspec.structs.replace(deferral, held=full.held, ceiling=full.ceiling)
-    tell = _TELL.get(deferral.reason) if deferral is not None else None
-    if deferral is None or tell is None:
+def limit_reason(views: Views, row: JobRow, told: Explanation | None) -> Reason | None:
+    """Return the queue's own reason: that of an explanation, or else the one in the log. None when it gave none, or only that
+    others go first.
+    """
+    if told is not None:
+        limit = msgspec.structs.asdict(told.limit or Limit())
+        deferral = DeferralRow(row.id, 0, 0, told.reason, **limit)
+    else:
+        deferral, full = views.waiting.deferral_of(row), _full(views, row)
+        if deferral is None:
+            deferral = full
+        elif full is not None and _key(deferral) == _key(full):
+            # The deferral was reported once. Since then other jobs came and went, or the limit was changed.
+            deferral = msgspec.structs.replace(deferral, held=full.held, ceiling=full.ceiling)
+    if deferral is None or deferral.reason not in _REASONS:
         return None
-    reason = tell(views, row, deferral)
+    reason = _REASONS[deferral.reason](views, row, deferral)
     if deferral.sequence:
         reason.detail.update(decided_at_sequence=deferral.sequence, decided_for=deferral.job)
     return reason
 
 
-def explained(views: Views, row: JobRow, told: Explanation) -> Reason | None:
-    """The limit that an explanation names, in the same words; None when no limit is in the way."""
-    tell = _TELL.get(told.reason)
-    if tell is None:
-        return None
-    text, whole = _texts(told.numbers), _wholes(told.numbers)
-    return tell(
-        views,
-        row,
-        DeferralRow(
-            row.id,
-            0,
-            0,
-            told.reason,
-            text.get("queue", ""),
-            text.get("resource", ""),
-            whole.get("held", 0),
-            whole.get("needed", 0),
-            whole.get("ceiling", 0),
-            text.get("holder", ""),
-        ),
-    )
-
-
-def _texts(numbers: Detail) -> dict[str, str]:
-    return {name: value for name, value in numbers.items() if isinstance(value, str)}
-
-
-def _wholes(numbers: Detail) -> dict[str, int]:
-    return {name: value for name, value in numbers.items() if isinstance(value, int)}
-
-
-def _is_same(said: DeferralRow, now: DeferralRow) -> bool:
-    return (said.reason, said.queue, said.resource) == (now.reason, now.queue, now.resource)
+def _key(deferral: DeferralRow) -> tuple[str, str, str]:
+    return deferral.reason, deferral.queue, deferral.resource
 
 
 def _full(views: Views, row: JobRow) -> DeferralRow | None:
@@ -99,55 +71,60 @@ def _ceiling(views: Views, queue: QueueRow, resource: str) -> int | None:
     return beyond if most is None else min(most, beyond)
 
 
-def _detail(deferral: DeferralRow, **more: int | str) -> Detail:
-    queue: Detail = {"queue": deferral.queue} if deferral.queue else {}
-    if not deferral.resource:
-        return {**queue, **more}
-    amounts = numbers(deferral.resource, held=deferral.held, needed=deferral.needed, ceiling=deferral.ceiling)
-    return {**queue, **amounts, **more}
+def _settings(views: Views, path: str) -> QueueSettings:
+    row = views.queues.rows.get(path)
+    return row.settings if row is not None and row.settings else QueueSettings()
 
 
-def _or_less(row: JobRow, deferral: DeferralRow) -> str:
-    """Return a smaller request that would fit by these numbers; "" where they show none."""
-    resource, nodes = deferral.resource, row.request.nodes
+def _whose(views: Views, row: JobRow, d: DeferralRow) -> str:
+    return f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
+
+
+def _reason(code: str, message: str, d: DeferralRow, then: str, **more: int | str) -> Reason:
+    detail: Detail = {"queue": d.queue} if d.queue else {}
+    if d.resource:
+        detail |= numbers(d.resource, held=d.held, needed=d.needed, ceiling=d.ceiling)
+    return Reason(code=code, message=message, detail={**detail, **more, "next": then})
+
+
+def _too_large(d: DeferralRow, holder: str, where: str, limit: str, **more: str) -> Reason:
+    most = f"{holder} may hold {number(d.resource, d.ceiling)} at most{where}"
+    then = f"ask for less, use another queue, or raise the {limit}"
+    return _reason("larger_than_queue", f"asks for {counted(d.resource, d.needed)}; {most}", d, then, **more)
+
+
+def _once_given_back(row: JobRow, d: DeferralRow, whose: str) -> str:
+    """Return what must be given back, or the smaller request that would fit by these numbers."""
+    resource, nodes, over = d.resource, row.request.nodes, d.held + d.needed - d.ceiling
+    then = f"starts when {given_back(resource, over, whose)}" if over > 0 else "starts when it is lent"
+    if d.reason == "reserved" and over > 0:
+        then += " or lent"
     asked = dict(charge_of(row.request)).get(resource, 0)
-    left = asked - (deferral.held + deferral.needed - deferral.ceiling)
-    if left <= 0 or left >= asked:
-        return ""
-    if row.request.also:
-        return ""
+    left = asked - over
+    if not 0 < left < asked or row.request.also:
+        return then
     if nodes == 1:
-        return f", or ask for {number(resource, left)} instead of {number(resource, asked)}"
+        return f"{then}, or ask for {number(resource, left)} instead of {number(resource, asked)}"
     fitting = left * nodes // asked
-    unit = "task" if row.request.tasks else "node"
-    return f", or ask for {fitting} {unit}{'' if fitting == 1 else 's'} instead of {nodes}" if fitting else ""
+    units = several(fitting, "task" if row.request.tasks else "node")
+    return f"{then}, or ask for {units} instead of {nodes}" if fitting else then
 
 
 # --------------------------------------------------------------------------------- one of each
 
 
 def _maximum(views: Views, row: JobRow, d: DeferralRow) -> Reason:
-    whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
+    whose = _whose(views, row, d)
     if d.needed > d.ceiling:
-        return Reason(
-            code="larger_than_queue",
-            message=f"asks for {counted(d.resource, d.needed)}; {whose} may hold {number(d.resource, d.ceiling)} at most",
-            detail=_detail(d, next=f"ask for less, use another queue, or raise the maximum of {d.queue or whose}"),
-        )
-    then = given_back(d.resource, d.held + d.needed - d.ceiling, d.queue or whose)
-    return Reason(
-        code="maximum",
-        message=f"{whose} is at {number(d.resource, d.held)} of {counted(d.resource, d.ceiling)}{_borrowed(views, d)}; "
-        f"this needs {number(d.resource, d.needed)}",
-        detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
-    )
+        return _too_large(d, whose, "", f"maximum of {d.queue or whose}")
+    held = f"{number(d.resource, d.held)} of {counted(d.resource, d.ceiling)}{_borrowed(views, d)}"
+    message = f"{whose} is at {held}; this needs {number(d.resource, d.needed)}"
+    return _reason("maximum", message, d, _once_given_back(row, d, d.queue or whose))
 
 
 def _borrowed(views: Views, d: DeferralRow) -> str:
     """Return the parts of a ceiling that is a limit on borrowing; "" for other ceilings."""
-    row = views.queues.rows.get(d.queue)
-    settings = row.settings if row is not None and row.settings else QueueSettings()
-    borrowing = settings.borrowing.get(d.resource)
+    borrowing = _settings(views, d.queue).borrowing.get(d.resource)
     guaranteed = views.queues.guaranteed(d.queue).get(d.resource, 0)
     if borrowing is None or guaranteed + borrowing != d.ceiling:
         return ""
@@ -155,43 +132,24 @@ def _borrowed(views: Views, d: DeferralRow) -> str:
 
 
 def _user_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
-    queue = views.queues.rows.get(d.queue)
-    users = queue.settings.users if queue is not None and queue.settings else {}
-    whom = row.user if row.user in users else "one user"
+    whom = row.user if row.user in _settings(views, d.queue).users else "one user"
     if d.needed > d.ceiling:
-        return Reason(
-            code="larger_than_queue",
-            message=f"asks for {counted(d.resource, d.needed)}; {whom} may hold {number(d.resource, d.ceiling)} at most in {d.queue}",
-            detail=_detail(
-                d, user=row.user, next=f"ask for less, use another queue, or raise the limit of {whom} in {d.queue}"
-            ),
-        )
-    then = given_back(d.resource, d.held + d.needed - d.ceiling, f"{row.user} in {d.queue}")
-    return Reason(
-        code="user_limit",
-        message=f"{row.user} holds {number(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold "
-        f"in {d.queue}; this needs {number(d.resource, d.needed)}",
-        detail=_detail(d, user=row.user, next=f"{then}{_or_less(row, d)}"),
-    )
+        return _too_large(d, whom, f" in {d.queue}", f"limit of {whom} in {d.queue}", user=row.user)
+    held = f"{number(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold in {d.queue}"
+    message = f"{row.user} holds {held}; this needs {number(d.resource, d.needed)}"
+    return _reason("user_limit", message, d, _once_given_back(row, d, f"{row.user} in {d.queue}"), user=row.user)
 
 
 def _reserved(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     """Return the reason that unused capacity is kept for queues (below `d.queue`, or anywhere) that do not lend it."""
-    whose = f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
+    whose = _whose(views, row, d)
     if not d.resource:
-        return Reason(
-            code="reserved",
-            message=f"what {whose} has left is kept for queues that do not lend it",
-            detail=_detail(d, next="wait, or let them lend more of it"),
-        )
-    over = d.held + d.needed - d.ceiling
-    then = f"{given_back(d.resource, over, d.queue or whose)} or lent" if over > 0 else "starts when it is lent"
-    return Reason(
-        code="reserved",
-        message=f"needs {counted(d.resource, d.needed)}; of {whose}, {number(d.resource, d.held)} of "
-        f"{counted(d.resource, d.ceiling)} are used, or kept for queues that do not lend them{_keepers(views, row, d)}",
-        detail=_detail(d, next=f"{then}{_or_less(row, d)}"),
-    )
+        message = f"what {whose} has left is kept for queues that do not lend it"
+        return _reason("reserved", message, d, "wait, or let them lend more of it")
+    used = f"{number(d.resource, d.held)} of {counted(d.resource, d.ceiling)} are used"
+    message = f"needs {counted(d.resource, d.needed)}; of {whose}, {used}, or kept for queues that do not lend them"
+    message += _keepers(views, row, d)
+    return _reason("reserved", message, d, _once_given_back(row, d, d.queue or whose))
 
 
 def _keepers(views: Views, row: JobRow, d: DeferralRow) -> str:
@@ -214,39 +172,37 @@ def _keepers(views: Views, row: JobRow, d: DeferralRow) -> str:
 
 
 def _claimed(_views: Views, _row: JobRow, d: DeferralRow) -> Reason:
-    holder = f"job {d.holder}" if d.holder else "a job"
-    detail = _detail(d, next=f"starts after it: fairlead why {d.holder}" if d.holder else "starts after it")
-    if d.holder:
-        detail["holder"] = d.holder
-    return Reason(code="claimed", message=f"what is free is kept for {holder}, which has waited longer", detail=detail)
+    message = f"what is free is kept for {f'job {d.holder}' if d.holder else 'a job'}, which has waited longer"
+    if not d.holder:
+        return _reason("claimed", message, d, "starts after it")
+    return _reason("claimed", message, d, f"starts after it: fairlead why {d.holder}", holder=d.holder)
 
 
 def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
-    queue = views.queues.rows.get(d.queue)
-    settings = queue.settings if queue is not None else None
+    queue, budget = views.queues.rows.get(d.queue), _settings(views, d.queue).budget
     reached = queue.reached if queue is not None else None
-    budget = settings.budget if settings is not None else None
     spent, whole = (reached.spent, reached.budget) if reached is not None else (d.held, d.ceiling)
     period = budget.period if budget is not None else "period"
-    told = f": {gpu_hours_word(spent)} of {gpu_hours_word(whole)} GPU-hours this {period}" if whole else ""
     detail: Detail = {"queue": d.queue}
+    message, then = f"the budget of {d.queue} is spent", f"with the next {period}"
     if whole:
+        message += f": {gpu_hours_word(spent)} of {gpu_hours_word(whole)} GPU-hours this {period}"
         detail.update(spent_gpu_milli_s=spent, budget_gpu_milli_s=whole)
-    then = f"with the next {period}"
     if reached is not None and budget is not None:
         detail["period_ends"] = rfc3339(calendar_period(budget.period, reached.period_ns)[1])
         then = f"{then} at {detail['period_ends']}"
     detail["next"] = f"starts {then}, or when the budget of {d.queue} is raised"
-    return Reason(code="budget", message=f"the budget of {d.queue} is spent{told}", detail=detail)
+    return Reason(code="budget", message=message, detail=detail)
 
 
 def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     array = views.jobs.rows.get(row.array_id, row)
     limit = d.ceiling or array.array_limit
     at_work = sum(count for state, count in (array.elements or {}).items() if state in CHARGED_STATES)
+    work = f"of array {array.id} {'are' if at_work > 1 else 'is'} at work"
     return Reason(
         code="array_limit",
-        message=f"{at_work} of at most {limit} element{'s' if limit > 1 else ''} of array {array.id} {'are' if at_work > 1 else 'is'} at work",
+        message=f"{at_work} of at most {several(limit, 'element')} {work}",
         detail={
             "array": array.id,
             "at_work": at_work,
@@ -256,7 +212,7 @@ def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     )
 
 
-_TELL: dict[str, Callable[[Views, JobRow, DeferralRow], Reason]] = {
+_REASONS: dict[str, Callable[[Views, JobRow, DeferralRow], Reason]] = {
     "maximum": _maximum,
     "user_limit": _user_limit,
     "reserved": _reserved,

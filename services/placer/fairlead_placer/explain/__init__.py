@@ -1,1 +1,1 @@
-"""Reasons why a request fits nowhere now, near misses, and facts about a pool. Changes nothing."""
+"""Reasons why a request fits nowhere now, and near misses. Changes nothing."""

@@ -1,16 +1,15 @@
 """Reasons a request fits nowhere now: one dominant cause per node of its pool, counted. The output of the decision itself.
 
-A node's cause is the first that holds, in the order of `CAUSES`: causes that waiting cannot cure come before those that
-it can. Nodes that would take a unit are counted as fitting (a gang wants more of them).
+A node's cause is the first that holds, in the order of `placement_causes.CAUSES`. Nodes that would take a unit are counted
+as fitting (a gang wants more of them).
 
-Near misses of a refusal: nodes that would take a unit once a single job there has ended.
-
-Bounded: of the rows of nodes that the unit could ever use, those that lack least are examined, NODES_MAX nodes in all,
-and at most RUNS_MAX runs of each. Computed only for a published refusal.
+Near misses are nodes that would take a unit once a single job there has ended. They are computed only for a published
+refusal, and bounded: of the rows of nodes that the unit could ever use, those that lack least are examined, NODES_MAX nodes
+in all, and at most RUNS_MAX runs of each.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -21,49 +20,15 @@ from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requ
 from fairlead_placer.cluster.entities import CORDONED, ClusterNode, pool_of
 from fairlead_placer.cluster.failure_history import avoided
 from fairlead_placer.cluster.placement.gangs import Shortfall
-from fairlead_placer.cluster.plans import Window
 from fairlead_placer.cluster.pools import PoolIndex
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.earliest_start import NEVER_NS
 from fairlead_placer.cluster.timeline.run_ends import end_of
 from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance, barred
 from fairlead_placer.packing.rows import Key
-from fairlead_schemas.wire.events import NearMiss, Part
+from fairlead_schemas.wire.events import NearMiss
+from fairlead_schemas.wire.placement_causes import CAUSES
 from fairlead_schemas.wire.resources import Request
-
-CAUSES: dict[str, str] = {
-    "lost": "the node is lost",
-    "cordoned": "the node is cordoned",
-    "draining": "the node is draining or drained",
-    "quarantined": "the node is in quarantine",
-    "suspect": "the node is suspect: it has the one run that it may have, or rests after a failure",
-    "taint": "the node has a taint that the job does not tolerate",
-    "gpu_model": "the node has another GPU model",
-    "selector": "the node lacks a label of the selector",
-    "sharing": "the node's GPUs are, or are not, given out as replicas",
-    "mig_profile": "the node has no GPU that can have an instance of the MIG profile",
-    "mig_mode": "too many of the node's GPUs are in MIG mode: they are given by instances, and not whole",
-    "gpus": "the node has too few GPUs in all",
-    "gpu_memory": "too few of the node's GPUs have the memory",
-    "compute_capability": "too few of the node's GPUs have the compute capability",
-    "topology": "the node's GPUs are never so connected",
-    "nics": "the node has too few network devices",
-    "cpu": "the node has too little CPU in all",
-    "memory": "the node has too little memory in all",
-    "gpu_faulted": "too many of the node's GPUs are faulted",
-    "avoided": "the node is one that the job has failed on",
-    "maintenance": "the node has a maintenance window that would come over the job",
-    "reserved": "the node is kept for another job",
-    "free_gpus": "too few GPUs are free",
-    "free_mig": "too few MIG instances of the profile are there and free",
-    "free_gpu_memory": "too little memory is left of shared GPUs",
-    "free_cpu": "too little CPU is free",
-    "free_memory": "too little memory is free",
-    "not_empty": "others' work is on the node",
-    "free_links": "GPUs enough are free, but not so connected",
-    "free_numa": "GPUs enough are free, but not with CPUs on one NUMA node or socket",
-}
-
 
 #: Windows that are named.
 WINDOWS_MAX = 3
@@ -89,12 +54,8 @@ def cause_of(node: ClusterNode, ask: UnitRequest, job: str) -> str:
     """Return the cause that keeps the node from taking a unit of the job, "" if there is none."""
     if not node.open:
         return _closed(node)
-    ever = never(node.left, ask)
-    if ever:
-        return ever
-    if node.keeper not in ("", job):
-        return "reserved"
-    return _lacking(node.left, ask)
+    reserved = "reserved" if node.keeper not in ("", job) else ""
+    return never(node.left, ask) or reserved or _lacking(node.left, ask)
 
 
 def _lacking(left: FreeResources, ask: UnitRequest) -> str:
@@ -133,6 +94,7 @@ def refusal(
             fitting -= 1
             counts[cause] = counts.get(cause, 0) + 1
             spared.add(name)
+    ahead = sorted(met, key=lambda window: (window.starts_ns, window.name))
     return FitRefusal(
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members),
@@ -141,14 +103,10 @@ def refusal(
         gpu_milli_total=1000 * index.gpus,
         level=short.level if short else "",
         best=short.best if short else 0,
-        windows=_named(met, spared - failed),
+        windows=tuple(
+            [window.name for window in ahead if not (spared - failed).isdisjoint(window.nodes)][:WINDOWS_MAX]
+        ),
     )
-
-
-def _named(windows: Sequence[Window], nodes: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the windows that contain some of the nodes, by start and name, at most WINDOWS_MAX."""
-    found = sorted(windows, key=lambda window: (window.starts_ns, window.name))
-    return tuple([window.name for window in found if not nodes.isdisjoint(window.nodes)][:WINDOWS_MAX])
 
 
 def _free_milli(index: PoolIndex, ask: UnitRequest, job: str) -> int:
@@ -208,16 +166,10 @@ NEAR_MAX = 3
 def near_misses(state: ClusterState, request: Request, job: str, now_ns: int) -> tuple[NearMiss, ...]:
     """Return the earliest near misses, each on another node. For several kinds of units, the first kind counts."""
     index, ask = state.pools.of(request), unit_requests(request)[0]
-    beside = barred(state, job, now_ns)
-    found: list[tuple[int, NearMiss]] = []
-    for node in _closest(index, ask):
-        if node.name not in beside:
-            ends = [(miss.at_ns or NEVER_NS, miss.job, miss) for miss in _on(state, node, ask, now_ns)]
-            if ends:
-                at_ns, _, miss = min(ends, key=lambda each: each[:2])
-                found.append((at_ns, miss))
-    found.sort(key=lambda each: (each[0], each[1].node))
-    return tuple(miss for _, miss in found[:NEAR_MAX])
+    away = barred(state, job, now_ns)
+    misses = [list(_on(state, node, ask, now_ns)) for node in _closest(index, ask) if node.name not in away]
+    first = [min(each, key=lambda miss: (miss.at_ns or NEVER_NS, miss.job)) for each in misses if each]
+    return tuple(sorted(first, key=lambda miss: (miss.at_ns or NEVER_NS, miss.node))[:NEAR_MAX])
 
 
 def _closest(index: PoolIndex, ask: UnitRequest) -> list[ClusterNode]:
@@ -231,13 +183,8 @@ def _closest(index: PoolIndex, ask: UnitRequest) -> list[ClusterNode]:
             gpus = max(0, ask.gpus - key.whole) if ask.whole else 0
             cpu, memory = ask.request.cpu_milli - key.cpu_milli, ask.request.memory_mib - key.memory_mib
             rows.append((gpus, max(0, cpu), max(0, memory), row))
-    found: list[ClusterNode] = []
-    for *_, row in sorted(rows):
-        names = sorted(name for inside in index.inhabitants[row].values() for name in inside)
-        found += [index.members[name] for name in names[: NODES_MAX - len(found)]]
-        if len(found) >= NODES_MAX:
-            break
-    return found
+    by_row = (sorted(chain.from_iterable(index.inhabitants[row].values())) for *_, row in sorted(rows))
+    return [index.members[name] for name in islice(chain.from_iterable(by_row), NODES_MAX)]
 
 
 def _on(state: ClusterState, node: ClusterNode, ask: UnitRequest, now_ns: int) -> Iterator[NearMiss]:
@@ -256,11 +203,7 @@ def _on(state: ClusterState, node: ClusterNode, ask: UnitRequest, now_ns: int) -
                 job=run.job,
                 at_ns=end.at_ns,
                 basis=end.basis,
-                gpu_milli=_milli(part),
+                gpu_milli=len(part.gpus) * (part.gpu_milli or 1000),
                 cpu_milli=part.cpu_milli,
                 memory_mib=part.memory_mib,
             )
-
-
-def _milli(part: Part) -> int:
-    return len(part.gpus) * (part.gpu_milli or 1000)

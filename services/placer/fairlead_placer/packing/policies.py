@@ -14,7 +14,7 @@ paper mentions this only in passing, but it matters: among choices that are abou
 nodes fill in order. On the openb trace, exact growth ends 0.8 points lower (94.4 % instead of 95.2 % when all capacity
 is requested). Learned or given work, CPU-only work, memory, and leaving out rare shapes do not make up for it.
 
-A fact about a pool for people: how fragmented it is (what could start now: explain/pool_facts.py).
+A fact about a pool for people: how fragmented it is (what could start now: cluster/pool_facts.py).
 """
 
 from collections.abc import Callable

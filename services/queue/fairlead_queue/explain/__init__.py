@@ -1,1 +1,1 @@
-"""Answers to questions: why a job waits, and what would become of one. They change nothing."""
+"""Answers to questions: why a job waits, and the outcome of one that is not submitted yet. They change nothing."""

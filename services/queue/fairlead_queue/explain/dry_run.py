@@ -1,6 +1,13 @@
 """Dry run of a submit: the outcome for a job if it were submitted now, computed by the code that would decide. Pure; the
 state is afterwards as it was before.
+
+The start is estimated from the time limits of the runs and of the waiting jobs before it, labelled with its basis. The pool
+is taken as one machine, and so is the capacity that each limit above the job allows. Every run is taken to run to its time
+limit. Then the jobs ahead get their turns in order, each as early as the resources that it needs are free.
 """
+
+from bisect import insort
+from collections.abc import Iterator
 
 import msgspec
 
@@ -9,21 +16,24 @@ from fairlead_queue.decide.commands import future_order, request_in_pool
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
 from fairlead_queue.decide.starvation import idle_on_demand
-from fairlead_queue.explain.explain import closed_gate, estimate, explain
+from fairlead_queue.explain.explain import ahead_of, closed_gate, explain
 from fairlead_queue.explain.remedies import placement_remedies
 from fairlead_queue.fairness.quota import queue_of, user_of
+from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Explanation
+from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Estimate, Explanation
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.events import Victim
 
 #: The id of a job that is not there.
 TRIED = "0"
+#: Jobs ahead that are laid out in time.
+LAID_OUT_MAX = 500
 
 
 def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome:
-    """The outcome of one submit at a moment."""
+    """Return the outcome of one submit at a moment."""
     plan = QueueDraft(state, now_ns, 0)
     refused = submit_refusal(plan, command)
     if refused is not None:
@@ -41,7 +51,7 @@ def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome
             borrows=_borrows(job),
             waits=_waits(state, job),
             displaces=_displaces(state, job, now_ns),
-            estimate=estimate(state, job, command, now_ns),
+            estimate=_estimate(state, job, command, now_ns),
         )
 
 
@@ -52,38 +62,27 @@ def _waits(state: QueueState, job: LiveJob) -> Explanation:
     told = explain(state, job)
     if closed_gate(state, job.lane) is not None:
         return told
-    if _is_full(job):
-        message = f"pool {job.lane.klass.pool.name} has less left than it needs"
-    elif job.lane.klass.parked:
-        message = "others that ask for the same found no place, and nothing has come free since"
-    else:
-        return msgspec.structs.replace(told, reason="next", message="it is offered at once")
-    return msgspec.structs.replace(told, reason="place", message=message, changes=tuple(placement_remedies(job)))
+    no_place = "pool_full" if _is_full(job) else "class_refused" if job.lane.klass.parked else ""
+    if not no_place:
+        return msgspec.structs.replace(told, reason="next")
+    return msgspec.structs.replace(told, reason="place", no_place=no_place, changes=tuple(placement_remedies(job)))
 
 
-def _quota(job: LiveJob) -> list[DryRunQuota]:
-    """Every limit and guarantee on the way up that the job counts on, with it counted."""
-    pool, found = job.lane.klass.pool, list[DryRunQuota]()
+def _quota(job: LiveJob) -> Iterator[DryRunQuota]:
+    """Yield every limit and guarantee on the way up that the job counts on, with it counted."""
+    pool = job.lane.klass.pool
     for node in job.lane.leaf.node.up():
-        if node.parent is None:
-            continue
-        for at, more in enumerate(job.lane.klass.need):
-            resource = pool.resources[at]
-            ceiling = node.ceiling[at] if node.has_ceiling(at) else None
-            if more and (ceiling is not None or node.guaranteed[at]):
-                used = node.usage[at]
-                found.append(
-                    DryRunQuota(
-                        queue=queue_of(node),
-                        user=user_of(node),
-                        resource=resource,
-                        used=used,
-                        after=used + more,
-                        guaranteed=node.guaranteed[at],
-                        maximum=ceiling,
-                    )
+        for at, more in enumerate(job.lane.klass.need) if node.parent is not None else ():
+            if more and (node.has_ceiling(at) or node.guaranteed[at]):
+                yield DryRunQuota(
+                    queue=queue_of(node),
+                    user=user_of(node),
+                    resource=pool.resources[at],
+                    used=node.usage[at],
+                    after=node.usage[at] + more,
+                    guaranteed=node.guaranteed[at],
+                    maximum=node.ceiling[at] if node.has_ceiling(at) else None,
                 )
-    return found
 
 
 def _borrows(job: LiveJob) -> dict[str, int]:
@@ -98,19 +97,16 @@ def _borrows(job: LiveJob) -> dict[str, int]:
 
 
 def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ...]:
-    """Runs that might be asked to yield to it once it starves."""
-    pool = job.lane.klass.pool
-    closed = closed_gate(state, job.lane)
-    if closed is not None and closed.refusal is not None:
-        lacking = closed.refusal
+    """Return the runs that might be requested to yield to it once it starves."""
+    pool, closed = job.lane.klass.pool, closed_gate(state, job.lane)
+    node, missing = pool.tree.root, dict[str, int]()
+    if closed is not None and (lacking := closed.refusal) is not None:
         if lacking.needed > lacking.ceiling:
             return ()
-        missing = {lacking.resource: lacking.held + lacking.needed - lacking.ceiling}
-        starving = StarvingJob(job, job.lane, lacking.node, missing, False)
+        node, missing = lacking.node, {lacking.resource: lacking.held + lacking.needed - lacking.ceiling}
     elif closed is None and not _is_full(job):
         return ()
-    else:
-        starving = StarvingJob(job, job.lane, pool.tree.root, {}, False)
+    starving = StarvingJob(job, job.lane, node, missing, False)
     return CandidateFinder(pool, starving, now_ns, idle=idle_on_demand(state, pool)).find().victims
 
 
@@ -120,3 +116,97 @@ def _is_full(job: LiveJob) -> bool:
     return pool.is_known() and any(
         more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.klass.need)
     )
+
+
+# ---------------------------------------------------------------------------------------- estimate of the start
+
+
+def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
+    pool = job.lane.klass.pool
+    if command.after:
+        return Estimate(unknown="after")
+    if not pool.is_known():
+        return Estimate(unknown="no_node")
+    closed = closed_gate(state, job.lane)
+    if closed is not None and (closed.reason == "reserved" or closed.reason == "claimed"):
+        return Estimate(unknown=closed.reason)
+    plan = _Layouts(job, max(now_ns, command.start_at_ns))
+    unlimited = 0
+    leaves = (leaf for queue in state.queues.values() if queue.pool is pool for leaf in queue.leaves.values())
+    for run in (run for leaf in leaves for lane in leaf.lanes.values() for run in lane.running.values()):
+        left_ns = run.total_ns - run.used_ns - (now_ns - run.started_ns if run.started_ns else 0)
+        plan.occupy(run, now_ns + max(0, left_ns) if run.total_ns else None)
+        unlimited += not run.total_ns
+    ahead = ahead_of(state, job, LAID_OUT_MAX)
+    for other in ahead.jobs:
+        start_ns = plan.start(other)
+        if start_ns is not None:
+            unlimited += not other.total_ns
+            plan.occupy(other, start_ns + other.total_ns - other.used_ns if other.total_ns else None, start_ns)
+    return Estimate(start_ns=plan.start(job) or 0, ahead=len(ahead.jobs), more=ahead.more, unlimited=unlimited)
+
+
+class _Layouts:
+    """Free resources over time of the pool, and under each limit above a job."""
+
+    def __init__(self, job: LiveJob, now_ns: int) -> None:
+        tree = job.lane.klass.pool.tree
+        #: {node: what may be used below it}
+        self._layouts: dict[QueueNode, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
+        for node in job.lane.leaf.node.up():
+            if node.bounded:
+                self._layouts[node] = _Layout(node.ceiling, now_ns)
+
+    def _above(self, job: LiveJob) -> list["_Layout"]:
+        return [self._layouts[node] for node in job.lane.leaf.node.up() if node in self._layouts]
+
+    def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
+        """Occupy every layout above the job, with the same times as for one layout."""
+        for layout in self._above(job):
+            layout.occupy(job.lane.klass.pool.holds(job), end_ns, start_ns)
+
+    def start(self, job: LiveJob) -> int | None:
+        """Return the earliest time from which each of them has what it needs free for good; None when one never has."""
+        starts = [layout.start(job.lane.klass.need) for layout in self._above(job)]
+        known = [start_ns for start_ns in starts if start_ns is not None]
+        return max(known) if len(known) == len(starts) else None
+
+
+class _Layout:
+    """Free amounts of one capacity over time. Times are Unix ns; None is never."""
+
+    def __init__(self, capacity: list[int], now_ns: int) -> None:
+        self._now_ns = now_ns
+        self._free = list(capacity)
+        #: (time, what comes free then), rising; a start in the future takes, as a negative amount.
+        self._changes: list[tuple[int, Amounts]] = []
+
+    def occupy(self, need: Amounts, end_ns: int | None, start_ns: int | None = None) -> None:
+        """Occupy this much from a start (now, if None) to an end."""
+        taken = tuple(-amount for amount in need)
+        if start_ns is None or start_ns <= self._now_ns:
+            self._free = _sum(self._free, taken)
+        else:
+            insort(self._changes, (start_ns, taken))
+        if end_ns is not None:
+            insort(self._changes, (max(end_ns, self._now_ns), need))
+
+    def start(self, need: Amounts) -> int | None:
+        """Return the earliest time from which this much is free for good; None when it never is."""
+        free = self._free
+        start_ns: int | None = self._now_ns if _fits(free, need) else None
+        for at_ns, change in self._changes:
+            free = _sum(free, change)
+            if not _fits(free, need):
+                start_ns = None
+            elif start_ns is None:
+                start_ns = at_ns
+        return start_ns
+
+
+def _sum(free: list[int], change: Amounts) -> list[int]:
+    return [have + more for have, more in zip(free, change, strict=True)]
+
+
+def _fits(free: list[int], need: Amounts) -> bool:
+    return all(not more or have >= more for have, more in zip(free, need, strict=True))

@@ -13,15 +13,11 @@ import msgspec
 
 from fairlead_queue.decide.admission import spent_budget, unnamed_model_refusal
 from fairlead_queue.decide.draft import QueueDraft
-from fairlead_queue.explain.jobs_ahead import AHEAD_MAX
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_queue.waiting.lanes import LiveQueue
-from fairlead_schemas.queries.explainer import SuggestedChange
-from fairlead_schemas.queuefile.amounts import counted, is_are
-from fairlead_schemas.wire.resource_requests import gpus, places
+from fairlead_schemas.queries.explainer import MissingAmount, PossibleChange, RaisedLimit
 
 #: Other queues that are looked at and named.
 QUEUES_MAX = 200
@@ -30,16 +26,23 @@ OTHERS_MAX = 3
 
 def limit_remedies(
     state: QueueState, job: LiveJob, refusal: LimitRefusal, ahead: Sequence[LiveJob]
-) -> Iterator[SuggestedChange]:
-    """For a job that a limit refuses; `ahead`: who gets a turn before it, were it not for that limit."""
+) -> Iterator[PossibleChange]:
+    """Yield the changes for a job that a limit refuses. `ahead`: the jobs that would get a turn before it without that limit."""
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
         # With others before it the pool is short of what they will have, too, and gets it back from them.
         yield _wait(lacks if before else [*lacks, *room], before, job.lane.klass.pool.resources)
-    yield from smaller_request(job)
+    yield from _smaller_request(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
-        yield _quota(state, lacks, before)
+        yield PossibleChange(kind="quota", raised=tuple(_raised(state, lack) for lack in lacks), before=before)
+
+
+def placement_remedies(job: LiveJob) -> Iterator[PossibleChange]:
+    """Yield the changes that a job with its turn waits for."""
+    if job.lane.klass.request.gpu_milli:
+        yield PossibleChange(kind="wait")
+    yield from _smaller_request(job)
 
 
 def _in_the_way(
@@ -94,50 +97,26 @@ def _lacks(job: LiveJob) -> list[LimitRefusal]:
     return found
 
 
-# ---------------------------------------------------------------------------------------- in words
+def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) -> PossibleChange:
+    """Return the change that must come free. With other jobs ahead, that is the job's whole need, for resources that come free
+    first are theirs.
+    """
+    short = [
+        MissingAmount(
+            queue=queue_of(lack.node),
+            user=user_of(lack.node),
+            resource=lack.resource,
+            amount=lack.needed if before else _over(lack),
+            lent=not before and lack.held > lack.node.usage[resources.index(lack.resource)],
+        )
+        for lack in lacks
+        if before or not _comes_with(lack, lacks)
+    ]
+    return PossibleChange(kind="wait", short=tuple(short), before=before)
 
 
 def _over(lack: LimitRefusal) -> int:
     return lack.held + lack.needed - lack.ceiling
-
-
-def _wait(lacks: Sequence[LimitRefusal], before: int, resources: Sequence[str]) -> SuggestedChange:
-    """Return the change that must come free. With other jobs ahead, that is the job's whole need, for resources that come free
-    first are theirs.
-    """
-    first = lacks[0]
-    told: dict[tuple[QueueNode, bool], list[LimitRefusal]] = {}
-    for lack in lacks:
-        if before or not _comes_with(lack, lacks):
-            kept = not before and lack.held > lack.node.usage[resources.index(lack.resource)]
-            told.setdefault((lack.node, kept), []).append(lack)
-    clauses = [_clause(parts, before, kept) for (_, kept), parts in told.items()]
-    then = ""
-    if before:
-        verb = is_are(first.resource, first.needed) if len(lacks) == 1 else "are"
-        then = f" {verb} left by {_before(before)}"
-    return SuggestedChange(
-        kind="wait",
-        message=f"starts when {' and '.join(clauses)}{then}",
-        queue=queue_of(first.node),
-        resource=first.resource,
-        amount=_missing(first, before),
-    )
-
-
-def _missing(lack: LimitRefusal, before: int) -> int:
-    return lack.needed if before else _over(lack)
-
-
-def _clause(parts: Sequence[LimitRefusal], before: int, kept: bool) -> str:
-    """ "4 GPUs and 6 CPUs of research are given back". `kept`: what is given back might be kept for others."""
-    first = parts[0]
-    amounts = " and ".join(counted(part.resource, _missing(part, before)) for part in parts)
-    whose = _whose(first.node)
-    if before:
-        return f"{amounts} of {whose}"
-    verb = "are" if len(parts) > 1 else is_are(first.resource, _missing(first, before))
-    return f"{amounts} more of {whose} {verb} left to lend" if kept else f"{amounts} of {whose} {verb} given back"
 
 
 def _comes_with(lack: LimitRefusal, lacks: Sequence[LimitRefusal]) -> bool:
@@ -153,74 +132,35 @@ def _comes_with(lack: LimitRefusal, lacks: Sequence[LimitRefusal]) -> bool:
     )
 
 
-def _whose(node: QueueNode) -> str:
-    queue, user = queue_of(node), user_of(node)
-    return f"{user} in {queue}" if user else queue or "the pool"
-
-
-def _before(count: int) -> str:
-    if count >= AHEAD_MAX:
-        return f"the {AHEAD_MAX} jobs or more before it"
-    return "the job before it" if count == 1 else f"the {count} jobs before it"
-
-
-def _quota(state: QueueState, lacks: Sequence[LimitRefusal], before: int) -> SuggestedChange:
-    """Each limit raised by as little as would do, for those before the job, too."""
-    told = " and ".join(_raised(state, lack) for lack in lacks) + (f", with {_before(before)}" if before else "")
-    first = lacks[0]
-    return SuggestedChange(
-        kind="quota",
-        message=f"could start now if {told}",
-        queue=queue_of(first.node),
-        resource=first.resource,
-        amount=first.held + first.needed,
-    )
-
-
-def _raised(state: QueueState, lack: LimitRefusal) -> str:
-    """A queue's maximum, its borrowing limit, or both: whichever is too low."""
-    queue, most = queue_of(lack.node), lack.held + lack.needed
-    at = state.queues[queue].pool.resources.index(lack.resource)
+def _raised(state: QueueState, lack: LimitRefusal) -> RaisedLimit:
+    """Raise a queue's maximum, its borrowing limit, or both, by as little as would do: whichever is too low."""
+    queue, resource, most = queue_of(lack.node), lack.resource, lack.held + lack.needed
     settings = state.queues[queue].settings
-    words: list[str] = []
-    if settings.maximum.get(lack.resource, most) < most:
-        words.append(f"hold {counted(lack.resource, most)}")
-    borrowed = most - lack.node.guaranteed[at]
-    if settings.borrowing.get(lack.resource, borrowed) < borrowed:
-        words.append(f"borrow {counted(lack.resource, borrowed)}")
-    return f"{queue} might {' and '.join(words)}"
+    borrowed = most - lack.node.guaranteed[state.queues[queue].pool.resources.index(resource)]
+    return RaisedLimit(
+        queue=queue,
+        resource=resource,
+        use=most,
+        maximum=most if settings.maximum.get(resource, most) < most else 0,
+        borrowing=borrowed if settings.borrowing.get(resource, borrowed) < borrowed else 0,
+    )
 
 
 # ---------------------------------------------------------------------------------------- less, or elsewhere
 
 
-def smaller_request(job: LiveJob) -> Iterator[SuggestedChange]:
-    """Fewer GPUs with which the limits and the pool's room would do."""
+def _smaller_request(job: LiveJob) -> Iterator[PossibleChange]:
+    """Yield the most GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.klass, job.lane.leaf
     request = klass.request
     whole = 0 if request.gpu_parts or request.also else request.gpu_milli // 1000
     for fewer in range(whole - 1, 0, -1):
-        asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
-        need = klass.pool.need(asked).amounts
+        need = klass.pool.need(msgspec.structs.replace(request, gpu_milli=fewer * 1000)).amounts
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
             refused = klass.pool.tree.refusal(leaf.node, need)
         if refused is None and _has_room(klass.pool.tree.root, need, job):
-            each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
-            message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {whole}{each}"
-            yield SuggestedChange(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
+            yield PossibleChange(kind="smaller", gpu_milli=fewer * 1000)
             return
-
-
-def placement_remedies(job: LiveJob) -> Iterator[SuggestedChange]:
-    """Yield the changes that a job with its turn waits for."""
-    request = job.lane.klass.request
-    if request.gpu_milli:
-        verb = is_are("gpu", request.gpu_milli if not request.gpu_parts else request.gpu_parts * 1000)
-        free = f"{gpus(request)} {verb} free {places(request, tasks=request.tasks)}"
-        yield SuggestedChange(
-            kind="wait", message=f"starts when {free}", resource="gpu", amount=request.gpu_milli_total
-        )
-    yield from smaller_request(job)
 
 
 def _has_room(root: QueueNode, need: Amounts, job: LiveJob) -> bool:
@@ -237,36 +177,25 @@ def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusa
             yield LimitRefusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
-def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[SuggestedChange]:
-    """Other queues of the pool to which it could be moved, and under whose limits it would come now."""
-    pool, need, plan = job.lane.klass.pool, job.lane.klass.need, QueueDraft(state, state.at_ns, 0)
+def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[PossibleChange]:
+    """Yield other queues of the pool to which it could be moved, and under whose limits it would come now."""
+    pool, need = job.lane.klass.pool, job.lane.klass.need
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
-    if has_begun or not _has_room(pool.tree.root, need, job):
-        return
-    named = 0
-    for path, queue in islice(sorted(state.queues.items()), QUEUES_MAX):
-        if queue.pool is not pool or queue is job.lane.leaf.queue or not _takes_jobs(queue):
-            continue
-        node = _node_for(queue, job.user)
-        if node is None or pool.tree.refusal(node, need) is not None:
-            continue
-        if spent_budget(plan, path) or unnamed_model_refusal(plan, path, job.lane.klass.request):
-            continue
-        named += 1
-        yield SuggestedChange(kind="other_queue", message=f"could start now in queue {path}", queue=path)
-        if named == OTHERS_MAX:
-            return
+    if not has_begun and _has_room(pool.tree.root, need, job):
+        paths = (path for path in islice(sorted(state.queues), QUEUES_MAX) if _would_take(state, path, job))
+        yield from (PossibleChange(kind="other_queue", queue=path) for path in islice(paths, OTHERS_MAX))
 
 
-def _takes_jobs(queue: LiveQueue) -> bool:
-    return not queue.node.children or bool(queue.settings.users)
-
-
-def _node_for(queue: LiveQueue, user: str) -> QueueNode | None:
-    """Return the node that a user's job would be charged to; None where it would be the user's first in a queue that limits
-    users.
+def _would_take(state: QueueState, path: str, job: LiveJob) -> bool:
+    """Return True if a queue's limits and budgets would take the job now. A queue that limits users counts only if it has
+    jobs of the job's user already.
     """
-    if not queue.settings.users:
-        return queue.node
-    leaf = queue.leaves.get(user)
-    return leaf.node if leaf is not None else None
+    queue, lane, users = state.queues[path], job.lane, state.queues[path].settings.users
+    leaf = queue.leaves.get(job.user)
+    node = queue.node if not users else leaf.node if leaf is not None else None
+    if queue.pool is not lane.klass.pool or queue is lane.leaf.queue or node is None:
+        return False
+    if (queue.node.children and not users) or queue.pool.tree.refusal(node, lane.klass.need) is not None:
+        return False
+    plan = QueueDraft(state, state.at_ns, 0)
+    return not (spent_budget(plan, path) or unnamed_model_refusal(plan, path, lane.klass.request))

@@ -106,7 +106,7 @@ def milli_of_profile(profile: str) -> int:
     return profile_milli(profile) if is_profile(profile) else 1000
 
 
-#: What the inside's shortages are called among the causes (reasons.CAUSES).
+#: What the inside's shortages are called among the causes (placement_causes.CAUSES).
 _CAUSES = {
     "free": "free_gpus",
     "cpus": "free_cpu",

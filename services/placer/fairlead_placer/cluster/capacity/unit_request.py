@@ -161,7 +161,7 @@ def gpu_suits(gpu: Gpu, request: Request) -> bool:
 
 
 def _cause(build: NodeShape, ask: UnitRequest, suits: int, cut: bool) -> str:
-    """The first that holds, in the order of reasons.CAUSES."""
+    """The first that holds, in the order of placement_causes.CAUSES."""
     request = ask.request
     if not tolerates(build.taints, request.tolerations):
         return "taint"

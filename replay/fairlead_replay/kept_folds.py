@@ -108,18 +108,15 @@ class Folds[C: Core]:
         """True while there is something to release."""
         return self._live is not None or self._past is not None
 
-    async def at_end(self, deadline: float) -> Fold[C]:
-        """The state at the log's end, as it is now. Raises TimeoutError, LogDamaged, Unavailable."""
-        await self._look()
-        self._live = await self._nearest(self._live, self.last, deadline)
-        return await self._advance(self._live, self.last, deadline)
-
     async def at(self, sequence: int, deadline: float) -> Fold[C]:
-        """The state at a sequence (from 1). Raises NotYet, TimeoutError, LogDamaged, Unavailable."""
+        """Return the state at a sequence; 0: at the log's end, as it is now. Raises NotYet, TimeoutError, LogDamaged,
+        Unavailable.
+        """
         await self._look()
         if sequence > self.last:
             raise NotYet(self.last)
-        if self._live is not None and self._live.sequence <= sequence:
+        if not sequence or (self._live is not None and self._live.sequence <= sequence):
+            sequence = sequence or self.last
             fold = self._live = await self._nearest(self._live, sequence, deadline)
         else:
             if self._past is not None and self._past.sequence > sequence:

@@ -7,7 +7,6 @@ could start within one domain of a level if and only if one of the level's gangs
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,10 @@ from fairlead_placer.cluster.capacity.topology_domains import LEVELS, Domains
 from fairlead_placer.cluster.capacity.unit_request import typical, unit_requests
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.pools import PoolIndex
-from fairlead_placer.packing.policies import fragmentation
+from fairlead_placer.packing.policies import DEFAULT, fragmentation
 from fairlead_placer.packing.policy import Arrivals, Ints
+from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPacking
+from fairlead_schemas.queuefile.settings import Packing
 from fairlead_schemas.units.taints import tolerates
 from fairlead_schemas.wire.resources import Request
 
@@ -28,38 +29,19 @@ POOL_LEVEL = "pool"
 ONE_GPU = Request(gpu_milli=MILLI, cpu_milli=1, memory_mib=1)
 
 
-class LargestGang(NamedTuple):
-    """Nodes of one domain, each with so many free GPUs or more."""
+def pool_facts(
+    pool: str,
+    index: PoolIndex,
+    work: Arrivals[Request],
+    away: Collection[str] = (),
+    *,
+    policy: Packing = DEFAULT,
+    sequence: int = 0,
+) -> PoolPacking:
+    """Return the facts of a pool whose nodes are all where they belong. Nodes `away` take no work, whatever the state says.
 
-    domain: str
-    nodes: int
-    gpus: int
-
-
-class PoolFacts(NamedTuple):
-    """Facts about one pool. Free GPUs are those that any job may be given now. Free GPUs on nodes that take no work, or
-    only that of one waiting job, or only work that tolerates their taints, are `aside`. All in thousandths of a GPU
-    except `gpus`.
+    The usual request is weighted by how often each has arrived. As for packing, labels other than the model are ignored.
     """
-
-    nodes: int
-    gpus: int
-    free_milli: int
-    aside_milli: int
-    #: Part of the free GPUs that the usual request cannot use, for want of GPUs, CPU or memory, or because of
-    #: their model, weighted by how often each has arrived. As for packing, labels other than the model are
-    #: ignored.
-    unusable_milli: int
-    #: Requests that arrived so far: what is known of the usual work.
-    arrived: int
-    #: The node with the most, and how many; None: no GPU is free as a whole.
-    on_one_node: tuple[str, int] | None
-    #: {level: the gangs that no other one has in it, GPUs falling and nodes rising}; levels that no node names left out.
-    gangs: dict[str, tuple[LargestGang, ...]]
-
-
-def pool_facts(pool: str, index: PoolIndex, work: Arrivals[Request], away: Collection[str] = ()) -> PoolFacts:
-    """Return the facts of a pool whose nodes are all where they belong. Nodes `away` take no work, whatever the state says."""
     gpus, domains = _free_gpus(index, away), index.domains
     names, last = domains.names, len(domains.names)
     best = min(np.flatnonzero(gpus == gpus.max(initial=1)).tolist(), key=names.__getitem__, default=None)
@@ -68,22 +50,24 @@ def pool_facts(pool: str, index: PoolIndex, work: Arrivals[Request], away: Colle
     }
     shut = _shut(index, away)
     left_out = Counter(node.row for node in shut)
-    counts = [left_out[row] for row in index.rows.filled.tolist()]
     found = fragmentation(
         index.rows,
         typical(work, index.wanted),
-        np.array(counts, np.int64),
+        np.array([left_out[row] for row in index.rows.filled.tolist()], np.int64),
         sum(index.rows.free_of(node.row) for node in shut),
     )
-    return PoolFacts(
+    return PoolPacking(
+        pool=pool,
+        policy=policy,
         nodes=len(index.members),
         gpus=sum(_gpus_of(node.left) for node in index.members.values()),
-        free_milli=found.free_milli,
-        aside_milli=sum(node.left.free_milli for node in (*index.aside.values(), *shut)),
-        unusable_milli=found.unusable_milli,
-        arrived=work.arrived,
-        on_one_node=None if best is None else (names[best], int(gpus[best])),
-        gangs={**gangs, POOL_LEVEL: _largest(gpus, np.zeros(last, np.int64), [pool])},
+        gpu_milli_free=found.free_milli,
+        gpu_milli_aside=sum(node.left.free_milli for node in (*index.aside.values(), *shut)),
+        gpu_milli_unusable=found.unusable_milli,
+        requests_seen=work.arrived,
+        largest_on_one_node=None if best is None else OneNode(node=names[best], gpus=int(gpus[best])),
+        largest_gangs={**gangs, POOL_LEVEL: _largest(gpus, np.zeros(last, np.int64), [pool])},
+        sequence=sequence,
     )
 
 
@@ -123,12 +107,12 @@ def _standing(domains: Domains, level: str) -> tuple[Ints, list[str]]:
     return np.where(at >= 0, at, len(named) + np.arange(len(at))), [*named, *domains.names]
 
 
-def _largest(gpus: Ints, at: Ints, names: Sequence[str]) -> tuple[LargestGang, ...]:
-    found: list[LargestGang] = []
+def _largest(gpus: Ints, at: Ints, names: Sequence[str]) -> tuple[DomainCapacity, ...]:
+    found: list[DomainCapacity] = []
     for each in sorted({*gpus[gpus > 0].tolist()}, reverse=True):
         counts = np.bincount(at[gpus >= each])
         most = int(counts.max())
         if not found or most > found[-1].nodes:
             domain = min(names[number] for number in np.flatnonzero(counts == most).tolist())
-            found.append(LargestGang(domain, most, each))
+            found.append(DomainCapacity(domain=domain, nodes=most, gpus_per_node=each))
     return tuple(found)
