@@ -13,7 +13,7 @@ from fairlead_bus.disk_reserve import NAME, Reserve
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
-from tests.small_disk import fill, small_disk
+from tests.kit.small_disk import fill, small_disk
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from fairlead_bus.port import ServerUnfit
 from fairlead_bus.streams import LOG_BYTES_DEFAULT, MIB, SAMPLE_MEMORY_BYTES
 from fairlead_schemas.wire import subjects
 from tests.bus.worlds import NatsWorld
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 CAP, REPLICAS = "FAIRLEAD_LOG_MAX_BYTES", "FAIRLEAD_NATS_REPLICAS"

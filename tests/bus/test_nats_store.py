@@ -9,8 +9,8 @@ import pytest
 from fairlead_bus.nats.adapter import connect
 from fairlead_bus.nats.store_check import check_store, has_cluster_block, is_of_cluster, stored_streams
 from fairlead_bus.port import ServerUnfit
-from tests.nats_cluster import NatsCluster
-from tests.nats_server import NatsServer
+from tests.kit.nats_cluster import NatsCluster
+from tests.kit.nats_server import NatsServer
 
 CLUSTER = 'cluster { name: c, listen: "127.0.0.1:1", routes: [nats://127.0.0.1:1] }\n'
 JETSTREAM = 'jetstream {\n  store_dir: "/data"\n}\n'

@@ -14,8 +14,8 @@ from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import ServerUnfit
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Users
-from tests.nats_cluster import SERVERS, NatsCluster
-from tests.nats_server import NatsServer
+from tests.kit.nats_cluster import SERVERS, NatsCluster
+from tests.kit.nats_server import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 REPLICAS = "FAIRLEAD_NATS_REPLICAS"

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.client import Client
 from fairlead.stack import state
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 

@@ -28,8 +28,8 @@ from fairlead_bus.port import OutcomeUnknown, Unavailable
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.wire import subjects
 from tests.cli.test_stack import until
-from tests.nats_server import NatsServer
-from tests.small_disk import fill, small_disk
+from tests.kit.nats_server import NatsServer
+from tests.kit.small_disk import fill, small_disk
 
 WELL = DiskReading(free=100 * MIB, write_error="", unstored=False)
 STUCK = WELL._replace(write_error="stream CMD write error: no space left on device")

@@ -11,7 +11,7 @@ from fairlead_bus.nats.adapter import connect
 from fairlead_bus.service import Service
 from fairlead_gateway.service import Gateway, GatewaySettings, build
 from fairlead_queue.core import QueueCore
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 

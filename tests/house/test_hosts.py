@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import hosts
-from tests.hosts import Hosts
+from tests.kit import hosts
+from tests.kit.hosts import Hosts
 from tests.until import until
 
 pytestmark = pytest.mark.skipif(bool(hosts.unfit()), reason=hosts.unfit() or "fit")

@@ -19,7 +19,7 @@ from fairlead_replay.fold import FoldedCluster, commits_of, fold_to
 from fairlead_schemas.queries.explainer import Ask, AskDryRun, AskWhy, ExplainerAnswer, decode_answer, encode
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import QueueCommand, SubmitJob, encode_commands
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 from tests.queue.world import SPEC, request
 
 pytestmark = pytest.mark.nats

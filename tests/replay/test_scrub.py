@@ -16,7 +16,7 @@ from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Scrubbed, decode_alive
 from tests.bus.commits import chain
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 from tests.replay.asking import until
 
 LENGTH = 400

@@ -1,4 +1,4 @@
-"""A cluster over hosts (tests/hosts.py): nats-server and the services on one, an agent on each of two others. All of it is real:
+"""A cluster over hosts (tests/kit/hosts.py): nats-server and the services on one, an agent on each of two others. All of it is real:
 processes, sockets, interfaces. Who needs one says how its agents start and how it asks; see two_hosts.py and netcluster.py.
 """
 
@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from fairlead.stack import nats_server
 from fairlead.stack.local import SERVICES
-from tests.hosts import Host, Hosts
+from tests.kit.hosts import Host, Hosts
 from tests.system.cluster import DECISION_WAIT_S
 from tests.until import until
 

@@ -16,7 +16,7 @@ import pytest
 from docker.errors import DockerException
 
 from fairlead.stack.nats_server import free_port
-from tests import base_images
+from tests.kit import base_images
 from tests.until import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

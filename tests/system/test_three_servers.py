@@ -22,7 +22,7 @@ from fairlead_replay.audit import read_log, verify_url
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit
-from tests.nats_cluster import NatsCluster
+from tests.kit.nats_cluster import NatsCluster
 from tests.system.cluster import DECISION_WAIT_S
 from tests.until import until
 

@@ -1,6 +1,6 @@
 """A Docker engine of a test's own, which it may stop, kill and hold: its daemon, its directories, its socket.
 
-Containers of it have no network, or that of the namespace that the daemon is put in (tests/hosts.py). Needs root and dockerd; nothing of
+Containers of it have no network, or that of the namespace that the daemon is put in (tests/kit/hosts.py). Needs root and dockerd; nothing of
 the machine's own engine is touched.
 """
 

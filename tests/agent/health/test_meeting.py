@@ -11,8 +11,8 @@ from fairlead_agent.node.health import fault_localization
 from fairlead_agent.node.health.fault_localization import FaultVerdict
 from fairlead_agent.node.health.peer_check import Rules, meet, port_of
 from tests.agent.placer_script import order
-from tests.hosts import Hosts
-from tests.loopback import hosts
+from tests.kit.hosts import Hosts
+from tests.kit.loopback import hosts
 
 #: Where somebody is missing all of it is waited for; where all come, it ends when they have met.
 SHORT = Rules(tried_s=5.0, told_s=7.0, piece_bytes=64 * 1024)

@@ -20,7 +20,7 @@ from fairlead_agent.node.health.preflight import TAINT
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
 from fairlead_schemas.wire.samples import GpuSample, decode_samples
-from tests import loopback
+from tests.kit import loopback
 from tests.agent.placer_script import order
 from tests.agent.world import World
 

@@ -23,7 +23,7 @@ from fairlead_replay.archive.verify import ArchiveReport, verify_together
 from fairlead_replay.export import decode_line
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 from tests.replay.archive.scenes import LOG, SIGNER, rewritten
 
 pytestmark = pytest.mark.nats

@@ -1,6 +1,6 @@
 """The two base images of compose.yaml made out of this machine, for where no registry is reachable.
 
-    python -m tests.base_images      # prints PYTHON_IMAGE=… and NATS_IMAGE=…, as compose.yaml takes them
+    python -m tests.kit.base_images      # prints PYTHON_IMAGE=… and NATS_IMAGE=…, as compose.yaml takes them
 
 Stand-ins, and no more: a static busybox, this very Python with the libraries that it loads, the packages of the lock file
 as wheels (so that the Dockerfile installs offline, still by hash), and the nats-server of the `embedded` extra. What is
@@ -24,9 +24,9 @@ from pathlib import Path
 import docker
 
 from deploy import lock_for
-from tests.nats_server import find_program
+from tests.kit.nats_server import find_program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PARTS = ("build", "gateway", "queue", "placer", "agent", "telemetry")
 REPOSITORY = "fairlead-test"
 APPLETS = (

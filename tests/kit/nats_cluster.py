@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairlead.stack.nats_server import free_port
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 SERVERS = 3
 #: Elections take 4 to 9 s by constants of the server; a busy machine adds to that.
