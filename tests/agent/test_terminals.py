@@ -1,6 +1,5 @@
 """When somebody last typed into a run's terminals, with real ones: of a process run here, of a container where an engine answers."""
 
-import asyncio
 import contextlib
 import os
 import pty
@@ -18,8 +17,8 @@ from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_schemas.wire.samples import RunResources
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
+from tests.kit.eventually import eventually_async
 
-SOON_S = 60.0
 LONG_AGO_S = 1_000_000_000
 #: The kernel's step for a terminal's times.
 STEP_S = 8
@@ -41,34 +40,31 @@ time.sleep(600)
 
 async def eventually_typed(runtime: Runtime, contained: bool, after_ns: int) -> None:
     """Somebody has typed since then (to the kernel's step)."""
-    async with asyncio.timeout(SOON_S):
-        while (measured(runtime, contained=contained)["801.1"].terminal_ns or 0) < after_ns - STEP_S * 10**9:  # noqa: ASYNC110 -- the kernel tells nobody
-            await asyncio.sleep(0.1)
+    earliest_ns = after_ns - STEP_S * 10**9
+    await eventually_async(
+        lambda: (measured(runtime, contained=contained)["801.1"].terminal_ns or 0) >= earliest_ns, look_s=0.1
+    )
 
 
 async def until_controlled(runtime: Runtime) -> RunResources:
     """What is measured of job 801 once its child has taken up its terminal: a parent may say "ready" before that."""
-    async with asyncio.timeout(SOON_S):
-        while True:
-            found = measured(runtime, contained=False).get("801.1")
-            if found is not None and found.terminal_ns is not None:
-                return found
-            await asyncio.sleep(0.05)
+
+    def controlled() -> list[RunResources]:
+        found = measured(runtime, contained=False).get("801.1")
+        return [found] if found is not None and found.terminal_ns is not None else []
+
+    return (await eventually_async(controlled, "the child has its terminal", look_s=0.05))[0]
 
 
 async def until_known(runtime: Runtime, key: RunKey) -> int:
     """The process id of a run's first process; its output may be here before the engine has told it."""
-    async with asyncio.timeout(SOON_S):
-        while key not in runtime.programs():  # noqa: ASYNC110 -- the engine says so when it does
-            await asyncio.sleep(0.05)
+    await eventually_async(lambda: key in runtime.programs(), look_s=0.05)
     return runtime.programs()[key]
 
 
 async def until_there(folder: Path) -> Path:
     """The first terminal of a container."""
-    async with asyncio.timeout(SOON_S):
-        while not (found := [path for path in folder.iterdir() if path.name.isdecimal()]):  # noqa: ASYNC110, ASYNC240 -- the kernel tells nobody
-            await asyncio.sleep(0.05)
+    found = await eventually_async(lambda: [path for path in folder.iterdir() if path.name.isdecimal()], look_s=0.05)
     return found[0]
 
 

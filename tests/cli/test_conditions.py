@@ -12,7 +12,7 @@ from fairlead.stack import processes, state
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, EXIT_UNFIT, Condition
 from tests.cli.conftest import Run
-from tests.cli.test_stack import until
+from tests.kit.eventually import eventually
 
 DAMAGED = Condition(code="log_damaged", message="log sequence 2114: log went backwards: a snapshot is at 2178")
 
@@ -36,7 +36,7 @@ def test_a_service_with_a_damaged_log_is_not_started_again(
     for code in (EXIT_DAMAGED, EXIT_COMMANDS_LOST, 1):
         supervisor.add(ends_with(code))
     supervisor.watch()
-    assert until(lambda: min(supervisor.crashed().get(f"ends-{code}", 0) for code in (EXIT_COMMANDS_LOST, 1)) >= 2)
+    eventually(lambda: min(supervisor.crashed().get(f"ends-{code}", 0) for code in (EXIT_COMMANDS_LOST, 1)) >= 2)
     assert (tmp_path / f"ends-{EXIT_DAMAGED}.log").read_text() == "up\n"
     assert supervisor.damaged() == [f"ends-{EXIT_DAMAGED}", f"ends-{EXIT_COMMANDS_LOST}"]
     assert capfd.readouterr().err.count("is not started again: fairlead doctor") == 1
@@ -84,7 +84,7 @@ def test_an_agent_that_refuses_its_node_is_named_until_it_is_well(
     code = f"import os, sys, time; time.sleep(600) if os.path.exists({str(mended)!r}) else sys.exit({EXIT_UNFIT})"
     supervisor.add(Spec("agent-sim-1", [sys.executable, "-c", code], dict(os.environ), 0))
     supervisor.watch()
-    assert until(lambda: supervisor.crashed().get("agent-sim-1", 0) >= 2)
+    eventually(lambda: supervisor.crashed().get("agent-sim-1", 0) >= 2)
     assert (supervisor.unfit(), supervisor.damaged()) == (["agent-sim-1"], [])
     mended.touch()
-    assert until(lambda: supervisor.unfit() == [])
+    eventually(lambda: supervisor.unfit() == [])

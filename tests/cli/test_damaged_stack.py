@@ -14,10 +14,9 @@ import pytest
 from fairlead.stack import state
 from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.cli.test_local_stack import Cluster
+from tests.kit.eventually import eventually
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
-
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -68,14 +67,12 @@ def submit_raw(cluster: Cluster) -> httpx.Response:
 
 def wait_for(cluster: Cluster, status: int) -> httpx.Response:
     """Submit until the answer has this status."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        with contextlib.suppress(httpx.HTTPError):
-            answer = submit_raw(cluster)
-            if answer.status_code == status:
-                return answer
-        assert time.monotonic() < deadline, f"no submit was answered with {status}"
-        time.sleep(0.1)
+
+    def answered() -> list[httpx.Response]:
+        answer = submit_raw(cluster)
+        return [answer] if answer.status_code == status else []
+
+    return eventually(answered, f"a submit is answered with {status}", not_yet=(httpx.HTTPError,), look_s=0.1)[0]
 
 
 def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ from fairlead.errors import Conflict
 from fairlead.stack import lock, state
 from fairlead.stack.local import Stack, StackOptions
 from tests.cli.conftest import Run
-from tests.cli.test_stack import until
+from tests.kit.eventually import eventually
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -62,7 +62,7 @@ def test_the_server_of_a_killed_reader_is_ended_by_the_next_holder(tmp_path: Pat
         left.name(state.identify("nats", server.pid))
         left.release()
         lock.take(tmp_path, "fairlead up").release()
-        assert until(lambda: server.poll() is not None)
+        eventually(lambda: server.poll() is not None)
 
 
 def test_up_leaves_alone_what_another_holds(tmp_path: Path) -> None:

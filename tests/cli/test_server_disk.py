@@ -27,7 +27,7 @@ from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import OutcomeUnknown, Unavailable
 from fairlead_bus.settings import BadSetting
 from fairlead_schemas.wire import subjects
-from tests.cli.test_stack import until
+from tests.kit.eventually import eventually_async
 from tests.kit.nats_server import NatsServer
 from tests.kit.small_disk import fill, small_disk
 
@@ -131,9 +131,9 @@ async def test_a_server_that_met_a_full_disk_is_restarted_and_stores_again(
     assert "no space left" in write_error(server.monitor)
 
     watch.watch()
-    assert await asyncio.to_thread(until, lambda: reserve.stat().st_size == 0)
+    await eventually_async(lambda: reserve.stat().st_size == 0)
     filler.unlink()
-    assert await asyncio.to_thread(until, lambda: reserve.stat().st_size == RESERVE, 30.0)
+    await eventually_async(lambda: reserve.stat().st_size == RESERVE)
     assert await asyncio.to_thread(asked.wait, 30.0)
     server.restart()  # here: the server dies with the thread that has started it
     await asyncio.to_thread(watch.stop)

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,18 +17,7 @@ from fairlead.stack.local import SERVICES, StackOptions, plan
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_agent.devices.profiles import profiles
 from tests.cli.conftest import Run
-
-STARTED_S = 10.0
-
-
-def until(condition: object, seconds: float = STARTED_S) -> bool:
-    """True once the condition holds; False when it never does."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():  # type: ignore[operator] -- any callable
-            return True
-        time.sleep(0.02)
-    return False
+from tests.kit.eventually import eventually
 
 
 def specs(**changes: object) -> dict[str, Spec]:
@@ -103,10 +91,10 @@ def test_a_killed_process_comes_back_and_its_log_goes_on(supervisor: Supervisor,
     )
     supervisor.watch()
     log = tmp_path / "a.log"
-    assert until(lambda: log.read_text() == "up\n")
+    eventually(lambda: log.read_text() == "up\n")
     first = supervisor.pids()["a"]
     os.kill(first, signal.SIGKILL)
-    assert until(lambda: log.read_text() == "up\nup\n")
+    eventually(lambda: log.read_text() == "up\nup\n")
     assert supervisor.pids()["a"] != first
     assert supervisor.crashed() == {"a": 1}
 
@@ -120,7 +108,7 @@ def test_stop_ends_groups_in_order_and_kills_who_does_not_listen(supervisor: Sup
         supervisor.add(Spec(name, [sys.executable, "-c", code], dict(os.environ), group))
     deaf = f"import signal, time, pathlib; signal.signal(signal.SIGTERM, signal.SIG_IGN); pathlib.Path({str(tmp_path / 'deaf.up')!r}).touch(); time.sleep(600)"
     supervisor.add(Spec("deaf", [sys.executable, "-c", deaf], dict(os.environ), 2))
-    assert until(lambda: all((tmp_path / f"{name}.up").exists() for name in ("bus", "node", "service", "deaf")))
+    eventually(lambda: all((tmp_path / f"{name}.up").exists() for name in ("bus", "node", "service", "deaf")))
     assert supervisor.stop(2.0) == ["deaf"]
     assert order.read_text() == "node service bus "
     assert supervisor.pids() == {}
@@ -133,7 +121,7 @@ def test_a_process_is_known_by_id_and_start_time() -> None:
     assert state.lives(known)
     assert not state.lives(state.Running(name="x", pid=child.pid, started="1"))
     child.kill()
-    assert until(lambda: not state.lives(known)), "a zombie does not count as alive"
+    eventually(lambda: not state.lives(known), "a zombie does not count as alive")
     child.wait()
     assert not state.lives(known)
 

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.stack import state
 from fairlead.stack.processes import Spec, Supervisor
-from tests.cli.test_stack import until
+from tests.kit.eventually import eventually
 
 
 class Said:
@@ -71,10 +71,10 @@ def test_a_full_disk_ends_no_supervision(supervisor: Supervisor, disk: Disk, cap
     disk.full = True
     for name in ("a", "b"):
         old = kill(supervisor, name)
-        assert until(lambda n=name, o=old: supervisor.pids().get(n, o) != o), f"{name} stayed away"
-    assert until(lambda: disk.refused > 2)
+        eventually(lambda n=name, o=old: supervisor.pids().get(n, o) != o, f"{name} comes back")
+    eventually(lambda: disk.refused > 2)
     disk.full = False
-    assert until(lambda: disk.saved == 1)
+    eventually(lambda: disk.saved == 1)
     assert supervisor.crashed() == {"a": 1, "b": 1}
     assert Said(capfd).count("cannot write down what runs: [Errno 28]") == 1
 
@@ -90,12 +90,12 @@ def test_a_process_that_cannot_be_started_is_tried_again(
         log.unlink()
         log.mkdir()
         old = kill(supervisor, "a")
-        assert until(lambda n=spell: said.count("cannot start a again") == n)
+        eventually(lambda n=spell: said.count("cannot start a again") == n)
         other = kill(supervisor, "b")
-        assert until(lambda o=other: supervisor.pids().get("b", o) != o), "b was not looked after"
+        eventually(lambda o=other: supervisor.pids().get("b", o) != o, "b is started again although a cannot be")
         assert "a" not in supervisor.pids()
         log.rmdir()
-        assert until(lambda o=old: supervisor.pids().get("a", o) != o)
+        eventually(lambda o=old: supervisor.pids().get("a", o) != o)
     assert said.count("cannot start a again") == 2
     assert supervisor.crashed() == {"a": 2, "b": 2}
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Any, Self
 
 import httpx
@@ -15,6 +14,7 @@ from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import subjects
+from tests.kit.eventually import eventually_async
 
 WAIT_S = 60.0
 
@@ -78,7 +78,9 @@ class Gatehouse:
 
     async def in_state(self, job: str, state: str) -> None:
         """Wait until the job is in a state."""
-        await until(lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state)
+        await eventually_async(
+            lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state
+        )
 
     def log_length(self) -> int:
         """Commits in the log."""
@@ -88,10 +90,3 @@ class Gatehouse:
         """Command messages in CMD, without the probes of readiness."""
         probe = subjects.cmd(NOBODY)
         return sum(each.subject != probe for each in self.hub.streams[subjects.CMD].messages)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; fail after WAIT_S."""
-    async with asyncio.timeout(WAIT_S):
-        while not holds():  # noqa: ASYNC110 -- any condition, of any part
-            await asyncio.sleep(0.002)

@@ -17,7 +17,8 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import VERSION, Commit
 from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.gateway.logbook import Logbook, joined
-from tests.gateway.world import World, gpus, until
+from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 
 async def page(world: World) -> dict[str, float]:
@@ -37,7 +38,7 @@ async def test_a_running_job_and_a_waiting_one_are_told() -> None:
         node = await world.node("n1")
         await world.run(node, queue="a", resources=gpus(7))
         await world.submit(queue="b", resources=gpus(2))
-        await until(lambda: world.gateway.views.waiting.refusals != {})
+        await eventually_async(lambda: world.gateway.views.waiting.refusals != {})
         told = await page(world)
     a, b = "{pool=default,queue=a}", "{pool=default,queue=b}"
     assert (told[f"fairlead_queue_deserved_gpus{a}"], told[f"fairlead_queue_usage_gpus{a}"]) == (6, 7)

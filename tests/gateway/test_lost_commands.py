@@ -9,8 +9,8 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Readiness
-from tests.gateway.gatehouse import until
 from tests.gateway.world import World
+from tests.kit.eventually import eventually_async
 
 JOB = {"command": ["true"]}
 
@@ -27,7 +27,7 @@ async def test_commands_that_went_back_are_refused_with_what_to_type_until_the_l
     async with World() as world:
         jobs = [await world.submit() for _ in range(6)]
         await restart_without(world.hub, 2)
-        await until(lambda: bool(world.gateway.watch.conditions))
+        await eventually_async(lambda: bool(world.gateway.watch.conditions))
         for path, body in [("/v1/jobs", JOB), ("/v1/jobs", [JOB, JOB]), (f"/v1/jobs/{jobs[0]}:cancel", {})]:
             answer = await world.http.post(path, json=body)
             problem = answer.json()
@@ -43,7 +43,7 @@ async def test_commands_that_went_back_are_refused_with_what_to_type_until_the_l
         assert (await world.http.get("/v1/jobs")).status_code == 200  # what is known is shown
 
         assert (await accept_loss(world.hub.connect())).through == 6
-        await until(lambda: not world.gateway.watch.conditions)
+        await eventually_async(lambda: not world.gateway.watch.conditions)
         await world.start_queue()  # the one before has ended, as a supervisor restarts it
         assert await world.submit() == "7"
         assert not world.gateway.watch.conditions
@@ -103,7 +103,7 @@ async def test_nothing_is_published_between_a_reconnect_and_the_next_look() -> N
     async with World() as world:
         await world.submit()
         watch = world.gateway.watch
-        await until(lambda: watch.is_fresh)
+        await eventually_async(lambda: watch.is_fresh)
         looked = asyncio.Event()
         look = watch.look
 
@@ -114,7 +114,7 @@ async def test_nothing_is_published_between_a_reconnect_and_the_next_look() -> N
         watch.look = late  # type: ignore[method-assign] -- held up
         world.hub.stop()
         world.hub.start()
-        await until(lambda: not watch.is_fresh)
+        await eventually_async(lambda: not watch.is_fresh)
         before = (await world.hub.connect().state(subjects.CMD)).last
         posted = asyncio.ensure_future(world.http.post("/v1/jobs", json=JOB))
         await asyncio.sleep(0.3)

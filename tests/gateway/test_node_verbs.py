@@ -2,7 +2,8 @@
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import rfc3339
-from tests.gateway.world import World, gpus, until
+from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 HOUR_NS = 3600 * 10**9
 
@@ -29,7 +30,7 @@ async def test_a_tainted_node_says_so_and_its_jobs_why() -> None:
         assert (node["state"], node["taints"]) == ("ready", ["team=a:NoSchedule"])
         job = await world.submit(resources=gpus(1))
         await world.in_state(job, "offered")
-        await until(lambda: bool(world.gateway.views.waiting.refusals))
+        await eventually_async(lambda: bool(world.gateway.views.waiting.refusals))
         assert "has a taint that the job does not tolerate" in (await world.why(job))["reason"]["message"]
         assert (await ask(world, "/v1/nodes/n1:untaint", {"taint": "team"}))["taints"] == []
         await world.in_state(job, "placed")
@@ -55,7 +56,7 @@ async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> 
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
         await node.sick(gpu, "xid79")
-        await until(lambda: bool(world.gateway.views.nodes.rows["n1"].taints))
+        await eventually_async(lambda: bool(world.gateway.views.nodes.rows["n1"].taints))
         shown = await read(world, "/v1/nodes/n1")
         assert (shown["faulted"], shown["gpus_free"]) == ({gpu: "xid79"}, 0)
         assert shown["gpu_states"] == {"unhealthy": 1, "closed": 1}
@@ -81,13 +82,13 @@ async def test_a_rollout_from_its_start_to_its_end() -> None:
         }
         found = await ask(world, "/v1/rollouts", wish)
         assert (found["state"], found["want"], found["deadline_seconds"]) == ("running", ["driver=580"], 3600)
-        await until(lambda: world.gateway.views.nodes.rows["n1"].drained)
+        await eventually_async(lambda: world.gateway.views.nodes.rows["n1"].drained)
         assert (await read(world, "/v1/rollouts/driver"))["nodes"] == {"draining": ["n1"], "waiting": ["n2"]}
         assert (await read(world, "/v1/nodes/n1"))["reason"] == "rollout driver: CVE"
         assert (await ask(world, "/v1/rollouts/driver:pause", {"reason": "lunch"}))["state"] == "paused"
         assert (await ask(world, "/v1/rollouts/driver:done", {"node": "n1"}))["nodes"]["returned"] == ["n1"]
         assert (await ask(world, "/v1/rollouts/driver:resume"))["state"] == "running"
-        await until(lambda: world.gateway.views.nodes.rows["n2"].drained)
+        await eventually_async(lambda: world.gateway.views.nodes.rows["n2"].drained)
         assert (await read(world, "/v1/rollouts/driver"))["gpus_away"] == 8
         cancelled = await ask(world, "/v1/rollouts/driver:cancel")
         assert (cancelled["state"], cancelled["gpus_away"]) == ("cancelled", 0)
@@ -107,8 +108,8 @@ async def test_a_window_is_scheduled_shown_and_cancelled() -> None:
         starts = rfc3339(world.gateway.views.at_ns + HOUR_NS)
         wish = {"name": "cooling", "nodes": ["n1"], "starts": starts, "duration": "2h", "notice": "2h"}
         assert (await ask(world, "/v1/maintenance", wish))["nodes"] == ["n1"]
-        await until(lambda: world.gateway.views.plans.windows["cooling"].started)
-        await until(lambda: world.gateway.views.nodes.rows["n1"].drained)
+        await eventually_async(lambda: world.gateway.views.plans.windows["cooling"].started)
+        await eventually_async(lambda: world.gateway.views.nodes.rows["n1"].drained)
         [shown] = (await read(world, "/v1/maintenance"))["items"]
         assert (shown["state"], shown["starts_at"], shown["notice_seconds"]) == ("started", starts, 7200)
         await ask(world, "/v1/maintenance", wish, 409)
@@ -128,13 +129,13 @@ async def test_the_breaker_is_shown_and_reset() -> None:
             node = await world.node(name, 1)
             gpu = world.gateway.views.nodes.rows[name].inventory.gpus[0].uuid
             await node.sick(gpu, "xid79")
-        await until(lambda: bool(world.gateway.views.plans.tripped))
+        await eventually_async(lambda: bool(world.gateway.views.plans.tripped))
         [tripped] = (await read(world, "/v1/breaker"))["tripped"]
         assert (tripped["kind"], tripped["found"], tripped["allowed"], tripped["of"]) == ("nodes", 2, 1, 2)
         restored = Views.restore(world.gateway.views.snapshot())
         assert restored is not None and restored.snapshot() == world.gateway.views.snapshot()
         assert (await ask(world, "/v1/breaker:reset"))["tripped"] == []
-        await until(lambda: bool(world.gateway.views.nodes.rows["n2"].taints))
+        await eventually_async(lambda: bool(world.gateway.views.nodes.rows["n2"].taints))
 
 
 async def test_a_key_stands_for_one_wish_here_too() -> None:
@@ -156,7 +157,7 @@ async def test_what_is_not_well_is_shown_with_its_evidence_until_it_is_over() ->
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
         await node.sick(gpu, "xid79")
         await node.sick("", "disk_full")
-        await until(lambda: len(world.gateway.views.nodes.rows["n1"].ailments) == 2)
+        await eventually_async(lambda: len(world.gateway.views.nodes.rows["n1"].ailments) == 2)
         of_gpu, of_node = (await read(world, "/v1/nodes/n1"))["health"]
         assert (of_gpu["gpu"], of_gpu["code"], of_gpu["severity"], of_gpu["evidence"]) == (gpu, "xid79", "node", "seen")
         assert of_gpu["words"] == "XID 79, GPU has fallen off the bus" and of_gpu["since"].endswith("Z")

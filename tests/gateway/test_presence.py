@@ -9,7 +9,8 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import NodesHeard
 from tests.gateway.logbook import Logbook, joined
-from tests.gateway.world import World, until
+from tests.gateway.world import World
+from tests.kit.eventually import eventually_async
 
 
 class Clock:
@@ -101,7 +102,7 @@ async def test_a_silent_node_is_not_ready_in_documents_map_and_metrics() -> None
         clock.now += presence.monotonic()
         presence.monotonic = clock
         await world.hub.connect().publish(subjects.beat("n2"), b"")
-        await until(lambda: presence.silent_s("n1") > 0)
+        await eventually_async(lambda: presence.silent_s("n1") > 0)
         sequence = world.gateway.views.sequence
         shown = {node["id"]: node for node in (await world.http.get("/v1/nodes")).json()["items"]}
         assert (shown["n1"]["state"], shown["n2"]["state"]) == ("silent", "ready")
@@ -111,7 +112,7 @@ async def test_a_silent_node_is_not_ready_in_documents_map_and_metrics() -> None
         assert (nodes["n1"]["state"], nodes["n1"]["gpus"][0]["state"]) == ("silent", "closed")
         assert 'fairlead_nodes{pool="default",state="silent"} 1.0' in (await world.http.get("/metrics")).text
         await world.hub.connect().publish(subjects.beat("n1"), b"")
-        await until(lambda: not presence.silent_s("n1"))
+        await eventually_async(lambda: not presence.silent_s("n1"))
         assert 'state="silent"' not in (await world.http.get("/metrics")).text
         assert world.gateway.views.sequence == sequence
         past = (await world.http.get(f"/v1/map?at={sequence}")).json()["nodes"]

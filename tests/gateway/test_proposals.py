@@ -8,7 +8,8 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import StarvationRow
 from tests.gateway.test_dryrun import tried
 from tests.gateway.test_why_explained import kinds_of
-from tests.gateway.world import World, gpus, until
+from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 
 async def full_but_for(world: World, left: int) -> None:
@@ -22,7 +23,7 @@ async def full_but_for(world: World, left: int) -> None:
 async def refused(world: World, **spec: Any) -> dict[str, Any]:
     """Why a job waits that the placer could not place."""
     job = await world.submit(**spec)
-    await until(lambda: any(refusal.job == job for refusal in world.gateway.views.waiting.refusals.values()))
+    await eventually_async(lambda: any(refusal.job == job for refusal in world.gateway.views.waiting.refusals.values()))
     return await world.why(job)
 
 
@@ -132,7 +133,7 @@ async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
         found = await tried(world, resources={"nvidia.com/gpu": 1, "cpu": "64"})
         assert kinds_of(found) == {"wait": "starts when 1 GPU and 64 CPUs are free on one node"}
         await world.http.post("/v1/nodes/n1:cordon", json={"reason": "fan"})
-        await until(lambda: world.gateway.views.nodes.rows["n1"].cordoned)
+        await eventually_async(lambda: world.gateway.views.nodes.rows["n1"].cordoned)
         found = await tried(world, resources=gpus(2), nodes=2)
         assert kinds_of(found)["wait"] == "starts when 2 GPUs are free on each of 2 nodes"
         assert (

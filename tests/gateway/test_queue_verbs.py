@@ -6,8 +6,8 @@ import pytest
 
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, QueueEntry, QueueRemoval, QueueSettings
 from fairlead_schemas.wire import commands as cmd
-from tests.gateway.gatehouse import until
 from tests.gateway.played_queue import QueueHouse, obliging, refusing
+from tests.kit.eventually import eventually_async
 
 GPU = "nvidia.com/gpu"
 FILE = {"pools": {"a100": {}}, "queues": {"research": {"pool": "a100", "queues": {"vision": {"maximum": {GPU: 8}}}}}}
@@ -226,7 +226,7 @@ async def test_events_about_queues_and_pools_have_a_subject() -> None:
     """So that a listener can pick them."""
     async with QueueHouse(obliging) as house:
         await house.http.post("/v1/queues:apply", json=FILE)
-        await until(lambda: house.gateway.views.sequence >= 1)
+        await eventually_async(lambda: house.gateway.views.sequence >= 1)
         events = (await house.http.get("/v1/events?from=1")).json()["items"]
         assert [event.get("subject", "") for event in events] == [
             "pool/a100",

@@ -7,8 +7,9 @@ from fairlead_gateway.monitoring import probes, readiness
 from fairlead_gateway.monitoring.readiness import OTHERS, SILENT_S, STALLED_S, WRITERS, LogStatus, ReadinessEvidence
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Alive, Condition, Scrubbed
-from tests.gateway.gatehouse import Gatehouse, until
+from tests.gateway.gatehouse import Gatehouse
 from tests.gateway.world import World
+from tests.kit.eventually import eventually_async
 
 WELL = LogStatus(bus=True, near_end=True, has_room=True, sequence=7, log_end=7)
 
@@ -113,7 +114,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_ready_once_queue_and_placer_have_answered() -> None:
     """With both, 200; telemetry and explainer are named where they are missing, and block nothing."""
     async with World() as world:
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
         answer = await world.http.get("/readyz")
         assert answer.status_code == 200
         assert [each["code"] for each in answer.json()["conditions"]] == ["telemetry_silent", "explainer_silent"]
@@ -126,7 +127,9 @@ async def test_ready_once_queue_and_placer_have_answered() -> None:
 async def test_not_ready_while_no_queue_and_placer_run() -> None:
     """The gateway alone has a bus and its views, and accepts nothing that would ever be decided."""
     async with Gatehouse() as house:
-        await until(lambda: house.gateway.folding.is_near_end and house.gateway.pulse.evidence.stored_since(0.0))
+        await eventually_async(
+            lambda: house.gateway.folding.is_near_end and house.gateway.pulse.evidence.stored_since(0.0)
+        )
         answer = await house.http.get("/readyz")
         assert answer.status_code == 503
         held = [Condition(**each) for each in answer.json()["conditions"]]
@@ -139,9 +142,9 @@ async def test_a_queue_that_ends_makes_it_unready(monkeypatch: pytest.MonkeyPatc
     """While gateway and bus are well."""
     monkeypatch.setattr(readiness, "SILENT_S", 0.2)
     async with World() as world:
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
         await world.services[0].stop()
-        await until(lambda: not world.gateway.readiness().ready)
+        await eventually_async(lambda: not world.gateway.readiness().ready)
         assert (await world.http.get("/readyz")).json()["conditions"][0]["code"] == "queue_silent"
 
 
@@ -149,24 +152,24 @@ async def test_an_idle_gateway_notices_a_server_that_does_not_store(monkeypatch:
     """Nobody submits, so the gateway's own empty command finds it; the next one that is stored ends it."""
     monkeypatch.setattr(probes, "IDLE_S", 0.05)
     async with World() as world:
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
         stored = world.bus.append
 
         async def refuse(*_: object, **__: object) -> int:
             raise OutcomeUnknown("fairlead.cmd.probe: no space left on device (10077)")
 
         monkeypatch.setattr(world.bus, "append", refuse)
-        await until(lambda: not world.gateway.readiness().ready)
+        await eventually_async(lambda: not world.gateway.readiness().ready)
         (found, *_) = (await world.http.get("/readyz")).json()["conditions"]
         assert (found["code"], "no space left" in found["message"]) == ("commands_refused", True)
         monkeypatch.setattr(world.bus, "append", stored)
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
 
 
 async def test_a_submit_that_is_not_stored_makes_it_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gateway's own publishing counts at once, without waiting for a probe."""
     async with World(decision_wait_s=0.05) as world:
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
 
         async def refuse(*_: object, **__: object) -> int:
             raise OutcomeUnknown("fairlead.cmd.queue: no answer within 5 s")
@@ -179,7 +182,7 @@ async def test_a_submit_that_is_not_stored_makes_it_unready(monkeypatch: pytest.
 async def test_probes_are_no_commands() -> None:
     """A probe stands in CMD under a name that no service reads."""
     async with World() as world:
-        await until(lambda: world.gateway.pulse.evidence.stored_since(0.0))
+        await eventually_async(lambda: world.gateway.pulse.evidence.stored_since(0.0))
         before = [each.subject for each in world.hub.streams[subjects.CMD].messages]
         assert subjects.cmd(probes.NOBODY) in before
         assert world.commands_stored() == 0
@@ -202,7 +205,7 @@ async def test_the_scrub_is_part_of_the_answer() -> None:
     async with World() as world:
         await world.submit()
         await world.start_explainer()
-        await until(lambda: (scrub := world.gateway.readiness().scrub) is not None and scrub.passes > 0)
+        await eventually_async(lambda: (scrub := world.gateway.readiness().scrub) is not None and scrub.passes > 0)
         assert (await world.http.get("/readyz")).json()["scrub"]["damaged"] == 0
         assert "fairlead_scrub_damaged_sequence 0.0" in (await world.http.get("/metrics")).text
 
@@ -211,10 +214,10 @@ async def test_a_commit_that_is_gone_makes_it_unready() -> None:
     """Found by the scrub alone: queue, placer and gateway have read past it."""
     async with World() as world:
         await world.submit()
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
         world.hub.remove(subjects.LOG, 2)
         await world.start_explainer()
-        await until(lambda: not world.gateway.readiness().ready)
+        await eventually_async(lambda: not world.gateway.readiness().ready)
         (first, *_) = (await world.http.get("/readyz")).json()["conditions"]
         assert (first["code"], "gap" in first["message"]) == ("log_damaged", True)
         assert "fairlead_scrub_damaged_sequence 2.0" in (await world.http.get("/metrics")).text

@@ -14,7 +14,8 @@ from fairlead_bus.port import Message
 from fairlead_bus.settings import BadSetting
 from fairlead_gateway.routes.identities import Identities
 from fairlead_schemas.wire import subjects
-from tests.gateway.gatehouse import Gatehouse, until
+from tests.gateway.gatehouse import Gatehouse
+from tests.kit.eventually import eventually_async
 
 ROWS = b'{"columns":["x"],"rows":[[1]],"sequence":7}'
 HEAD = b'{"columns":[{"name":"x","type":"INTEGER"}],"sequence":7,"truncated":true,"elapsed_ms":1.0,"cut":"the first 1 rows of more","left_out":"uses"}'
@@ -169,7 +170,7 @@ async def test_who_goes_away_cancels() -> None:
         async def receive() -> dict[str, Any]:
             if body:
                 return body.pop()
-            await until(lambda: bool(asked.wishes))
+            await eventually_async(lambda: bool(asked.wishes))
             return {"type": "http.disconnect"}
 
         async def send(_: Any) -> None:
@@ -188,7 +189,7 @@ async def test_who_goes_away_cancels() -> None:
             "root_path": "",
         }
         request = asyncio.create_task(house.gateway.app(scope, receive, send))
-        await until(lambda: bool(asked.cancelled))
+        await eventually_async(lambda: bool(asked.cancelled))
         ended.set()
         await request
         assert asked.cancelled[0]["id"] == asked.wishes[0]["id"]

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.gateway.world import World, gpus, until
+from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 GOOD = {"command": ["true"]}
 HEADERS = {"content-type": "application/json"}
@@ -176,7 +177,7 @@ async def test_without_a_queue_the_command_is_kept_and_decided_later() -> None:
         assert answer.headers["location"] == f"/v1/commands/{command}"
         assert (await world.http.get(f"/v1/commands/{command}")).status_code == 404
         await world.start_queue()
-        await until(lambda: bool(world.gateway.views.jobs.rows))
+        await eventually_async(lambda: bool(world.gateway.views.jobs.rows))
         decided = (await world.http.get(f"/v1/commands/{command}")).json()
         assert (decided["outcome"], decided["job"]) == ("done", "1")
 
@@ -195,7 +196,7 @@ async def test_a_full_log_is_503_and_says_so() -> None:
         assert "full" in answer.json()["detail"]
         assert len(statuses) > 10, "it was not full from the start"
         assert (await world.http.post("/v1/jobs/1:cancel")).status_code == 200
-        await until(lambda: world.gateway.views.jobs.rows["1"].state == "cancelled")
+        await eventually_async(lambda: world.gateway.views.jobs.rows["1"].state == "cancelled")
 
 
 async def test_an_unreachable_bus_is_503() -> None:

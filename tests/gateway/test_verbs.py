@@ -7,7 +7,8 @@ import msgspec
 
 from fairlead_bus.port import Message
 from fairlead_schemas.wire import subjects
-from tests.gateway.world import World, gpus, until
+from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 
 async def test_cancel_hold_and_release() -> None:
@@ -217,7 +218,9 @@ async def test_an_array_shows_its_elements() -> None:
     async with World() as world:
         node = await world.node("n1", 2)
         array = await world.submit(array=4, resources=gpus(1))
-        await until(lambda: world.gateway.views.jobs.rows[array].elements == {"waiting": 0, "offered": 2, "placed": 2})
+        await eventually_async(
+            lambda: world.gateway.views.jobs.rows[array].elements == {"waiting": 0, "offered": 2, "placed": 2}
+        )
         element = await world.job(f"{array}_0")
         assert element["spec"]["array"] == 4 and element["state"] == "placed"
         for index in range(4):

@@ -12,7 +12,8 @@ from fairlead_gateway.routes import events
 from fairlead_gateway.routes.events import LogPosition
 from fairlead_gateway.service import Gateway
 from fairlead_schemas.wire import subjects
-from tests.gateway.world import World, until
+from tests.gateway.world import World
+from tests.kit.eventually import eventually_async
 
 
 async def watched(gateway: Gateway, place: LogPosition, until_id: str, job: str = "") -> list[str]:
@@ -180,7 +181,9 @@ async def test_the_http_watch_is_an_event_stream() -> None:
     """Content type, first comment, Last-Event-ID over from; a place ahead of the log is refused."""
     async with World() as world:
         job = await world.submit()
-        await until(lambda: len(world.gateway.views.waiting.refusals) == 1)  # the placer has spoken: the log is at rest
+        await eventually_async(
+            lambda: len(world.gateway.views.waiting.refusals) == 1
+        )  # the placer has spoken: the log is at rest
         assert job == "1"
         last = (await all_ids(world))[-1]
         headers = {"last-event-id": "1.0"}
@@ -207,7 +210,7 @@ async def test_a_thousand_watches_open_no_consumers(monkeypatch: pytest.MonkeyPa
         place = LogPosition(world.gateway.views.sequence)
         target = f"{place.sequence + 1}.0"
         watches = [asyncio.create_task(watched(world.gateway, place, target)) for _ in range(1000)]
-        await until(lambda: world.gateway.feed.watches == 1000)
+        await eventually_async(lambda: world.gateway.feed.watches == 1000)
         await world.submit()
         for ids in await asyncio.gather(*watches):
             assert target in ids

@@ -10,7 +10,8 @@ from fairlead_gateway.sources import service_queries
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer, Explanation, decode_ask, encode
 from fairlead_schemas.wire import subjects
-from tests.gateway.world import PlayedNode, World, gpus, until
+from tests.gateway.world import PlayedNode, World, gpus
+from tests.kit.eventually import eventually_async
 
 VISION = "research/vision"
 
@@ -80,7 +81,7 @@ async def test_who_is_ahead_is_named() -> None:
         assert answer["reason"]["code"] == "maximum"
         last = await world.submit(queue=VISION, resources=gpus(8), priority=1)
         offered = [await world.submit(queue="shared", resources=gpus(8), nodes=2) for _ in range(2)]
-        await until(lambda: all(world.gateway.views.jobs.rows[one].state == "offered" for one in offered))
+        await eventually_async(lambda: all(world.gateway.views.jobs.rows[one].state == "offered" for one in offered))
         detail = (await world.why(last))["reason"]["detail"]
         assert detail["ahead"] == 4
         assert detail["first_ahead"] == ", ".join([*offered, job, second])

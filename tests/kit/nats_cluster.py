@@ -4,7 +4,6 @@ It knows servers, leaders and faults, and nothing of Fairlead's streams. Each se
 a restart. Waits are bounded; one that runs out raises with the end of every server's log.
 """
 
-import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 import msgspec
 
 from fairlead.stack.nats_server import free_port
+from tests.kit.eventually import eventually
 from tests.kit.nats_server import NatsServer
 
 SERVERS = 3
 #: Elections take 4 to 9 s by constants of the server; a busy machine adds to that.
 WAIT_S = 40.0
-POLL_S = 0.05
 MONITOR_S = 1.0
 _ATTEMPTS_MAX = 3
 
@@ -126,12 +125,10 @@ class NatsCluster:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until a condition holds. Raises AssertionError after WAIT_S."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            if time.monotonic() > deadline:
-                logs = "\n".join(f"{server.directory.name}:\n{server.log_tail()}" for server in self.servers)
-                raise AssertionError(f"expected {what} within {WAIT_S:g} s\n{logs}")
-            time.sleep(POLL_S)
+        eventually(condition, what, within_s=WAIT_S, logs=self._logs)
+
+    def _logs(self) -> str:
+        return "\n".join(f"{server.directory.name}:\n{server.log_tail()}" for server in self.servers)
 
     def close(self) -> None:
         """End all servers and remove their stores."""

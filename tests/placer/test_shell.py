@@ -22,6 +22,7 @@ from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, Un
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
 from fairlead_schemas.wire.desired import Desired, Drained, decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Heartbeat, InventorySeen, Report, ReportAck, ReportBatch, StartSeen
+from tests.kit.eventually import eventually_async
 from tests.placer.world import SECOND, World, inventory, request
 
 
@@ -55,9 +56,7 @@ class Cluster:
         await self.placer_bus.close()
 
     async def until(self, true: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not true():  # noqa: ASYNC110 -- looks at the outside of others, who set no event
-                await asyncio.sleep(0.002)
+        await eventually_async(true)
 
     async def queue(self, *events: ev.Event) -> None:
         self._n += 1

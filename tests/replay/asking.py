@@ -1,7 +1,6 @@
 """A queue's world whose log stands on a bus, and an explainer that is asked about it."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -28,13 +27,6 @@ from fairlead_schemas.wire.commit import commit_hash, encode_commit
 from tests.queue import world as queues
 
 WAIT_S = 60.0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another task does; fail instead of hanging."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 -- any condition
-            await asyncio.sleep(0.01)
 
 
 class World:

@@ -10,8 +10,9 @@ from fairlead_queue.explain.dry_run import dry_run
 from fairlead_replay.explainer import folds
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.wire.events import JobsRetired
+from tests.kit.eventually import eventually_async
 from tests.queue.world import SECOND
-from tests.replay.asking import World, busy_morning, until
+from tests.replay.asking import World, busy_morning
 
 # ---------------------------------------------------------------------------------------- now
 
@@ -82,7 +83,7 @@ async def test_what_was_folded_is_let_go_after_a_while_and_comes_back() -> None:
         await world.write()
         assert (await world.why(waiting[0])).why == world.told(waiting[0])
         await world.why(waiting[0], at=world.last - 1)
-        await until(lambda: world.explainer.statistics()["sequence"] == 0)
+        await eventually_async(lambda: world.explainer.statistics()["sequence"] == 0)
         assert (world.explainer._folds._live, world.explainer._folds._past) == (None, None)
         world.queue.submit(1, priority=90)
         await world.write()

@@ -13,7 +13,8 @@ from fairlead_replay.explainer import folds, service
 from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, AskWhy, DryRunOutcome, decode_answer, encode
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
-from tests.replay.asking import WAIT_S, World, busy_morning, until
+from tests.kit.eventually import eventually_async
+from tests.replay.asking import WAIT_S, World, busy_morning
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ async def test_of_several_explainers_one_answers_each_question() -> None:
         counted = [each.statistics()["answered"] for each in world.explainers]
         assert (sum(counted), min(counted) > 0) == (10, True)
         await second.stop()
-        await until(lambda: world._running[1].done())
+        await eventually_async(lambda: world._running[1].done())
         for _ in range(4):
             assert (await world.why(job)).why == world.told(job)
         assert world.explainer.statistics()["answered"] == counted[0] + 4
@@ -231,7 +232,7 @@ async def test_who_waits_when_an_explainer_stops_is_told_to_ask_again() -> None:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         asked = [asyncio.create_task(world.why(job)) for _ in range(3)]
-        await until(lambda: world.explainer.statistics()["waiting"] == 2)
+        await eventually_async(lambda: world.explainer.statistics()["waiting"] == 2)
         await world.stop()
         answers = await asyncio.gather(*asked)
     assert {(answer.error, answer.message) for answer in answers} == {("busy", "this explainer is stopping; ask again")}

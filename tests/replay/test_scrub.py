@@ -16,8 +16,8 @@ from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Scrubbed, decode_alive
 from tests.bus.commits import chain
+from tests.kit.eventually import eventually_async
 from tests.kit.nats_server import NatsServer
-from tests.replay.asking import until
 
 LENGTH = 400
 
@@ -74,11 +74,11 @@ async def test_a_whole_log_is_read_to_its_end_again_and_again() -> None:
     """What comes meanwhile is part of the next pass."""
     hub = await filled()
     async with scrubbing(hub.connect()) as running:
-        await until(lambda: running.result.passes >= 2)
+        await eventually_async(lambda: running.result.passes >= 2)
         assert (running.result.end, running.result.damaged, running.result.reason) == (LENGTH, 0, "")
         payload = chain(LENGTH + 1)[-1]
         await hub.connect().append(subjects.LOG, subjects.log("queue"), payload)
-        await until(lambda: running.result.end == LENGTH + 1)
+        await eventually_async(lambda: running.result.end == LENGTH + 1)
 
 
 @pytest.mark.usefixtures("soon")
@@ -88,13 +88,15 @@ async def test_a_changed_commit_is_found_and_reported_until_the_log_is_whole() -
     original = hub.streams[subjects.LOG].messages[41].payload
     hub.damage(subjects.LOG, 42, lambda payload: payload.replace(b'"c42"', b'"c43"'))
     async with scrubbing(hub.connect()) as running:
-        await until(lambda: running.result.damaged == 42)
+        await eventually_async(lambda: running.result.damaged == 42)
         assert "commit 42 does not have the hash" in running.result.reason
         passes = running.result.passes
-        await until(lambda: running.result.passes >= passes + 2)
+        await eventually_async(lambda: running.result.passes >= passes + 2)
         assert running.result.damaged == 42
         hub.damage(subjects.LOG, 42, lambda _: original)
-        await until(lambda: running.result == Scrubbed(passes=running.result.passes, sequence=LENGTH, end=LENGTH))
+        await eventually_async(
+            lambda: running.result == Scrubbed(passes=running.result.passes, sequence=LENGTH, end=LENGTH)
+        )
 
 
 @pytest.mark.usefixtures("soon")
@@ -105,7 +107,7 @@ async def test_commits_that_are_gone_are_found(gone: list[int]) -> None:
     for sequence in gone:
         hub.remove(subjects.LOG, sequence)
     async with scrubbing(hub.connect()) as running:
-        await until(lambda: running.result.damaged == gone[0])
+        await eventually_async(lambda: running.result.damaged == gone[0])
 
 
 @pytest.mark.usefixtures("soon")
@@ -117,7 +119,7 @@ async def test_a_bus_that_is_away_is_no_damage() -> None:
         await asyncio.sleep(0.2)
         assert running.result == Scrubbed()
         hub.start()
-        await until(lambda: running.result.passes >= 1)
+        await eventually_async(lambda: running.result.passes >= 1)
         assert running.result.damaged == 0
 
 
@@ -156,7 +158,7 @@ async def test_one_flipped_bit_in_an_old_commit_is_found_on_a_server(
     bus = await connect(fresh_nats.url)
     assert (await bus.state(subjects.LOG)).last == LENGTH
     async with scrubbing(bus) as running:
-        await until(lambda: running.result.damaged > 0)
+        await eventually_async(lambda: running.result.damaged > 0)
         assert running.result.damaged in (LENGTH // 2 + 1, LENGTH // 2 + 2)
     await bus.close()
 

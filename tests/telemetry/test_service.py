@@ -23,6 +23,7 @@ from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.sql.query_pool import QueryPool
 from fairlead_telemetry.warehouse import event_rows
 from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
+from tests.kit.eventually import eventually_async
 from tests.telemetry.rows import actual, expected
 from tests.telemetry.story import START_NS, Story, busy, morning
 
@@ -48,21 +49,11 @@ async def ask(bus: Bus, verb: str, **request: object) -> dict:
     return json.loads(raw)
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it holds, or fail."""
-    async with asyncio.timeout(SOON_S):
-        while True:
-            with contextlib.suppress(Exception):
-                if await holds():
-                    return
-            await asyncio.sleep(0.02)
-
-
 async def reaches(bus: Bus, sequence: int) -> None:
     async def there() -> bool:
         return (await ask(bus, "warehouse"))["sequence"] == sequence
 
-    await eventually(there)
+    await eventually_async(there, not_yet=(Exception,))
 
 
 async def world(story: Story) -> tuple[MemoryHub, Bus]:
@@ -87,7 +78,7 @@ async def test_follows_the_log_and_answers(tmp_path: Path) -> None:
         async def fresh() -> bool:
             return (await ask(bus, "sql", query="SELECT count(*) FROM events"))["rows"] == [[47]]
 
-        await eventually(fresh)
+        await eventually_async(fresh, not_yet=(Exception,))
         assert "gpu_hours_by_user" in (await ask(bus, "tables"))["text"]
         assert (await ask(bus, "sql", query="DROP TABLE events"))["error"]["code"] == "forbidden"
 
@@ -163,7 +154,7 @@ async def test_samples_arrive_once_and_losses_are_counted(tmp_path: Path) -> Non
 
     for count in (3, 4):
         async with running(hub.connect(), tmp_path):
-            await eventually(lambda count=count: stored(count))
+            await eventually_async(lambda count=count: stored(count), not_yet=(Exception,))
             state = await ask(bus, "warehouse")
             assert (state["samples_lost"], state["samples_refused"]) == (2, {"garbage": 1, "other_node": 1})
             await bus.append(subjects.SAMPLE, subjects.sample("n1"), sample(6))
@@ -195,11 +186,13 @@ async def test_one_of_two_services_answers_each_request(tmp_path: Path, monkeypa
     hub, bus = await world(morning())
     async with running(hub.connect(), tmp_path / "a"), running(hub.connect(), tmp_path / "b"):
         await reaches(bus, 33)
-        await eventually(lambda: _are(2, len(hub.subscribers[subjects.rpc("telemetry", "use")])))
+        await eventually_async(
+            lambda: _are(2, len(hub.subscribers[subjects.rpc("telemetry", "use")])), not_yet=(Exception,)
+        )
         for _ in range(3):
             await ask(bus, "tables")
         await ask(bus, "sql_cancel")
-        await eventually(lambda: _are(5, len(asked)))
+        await eventually_async(lambda: _are(5, len(asked)), not_yet=(Exception,))
     assert asked == ["tables"] * 3 + ["cancel"] * 2
 
 
@@ -332,7 +325,9 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
         return (await ask(bus, "warehouse"))["sequence"] > 0
 
     process = await start()
-    await eventually(has_stored)  # so that one kill falls into the middle of the log, however slow the machine
+    await eventually_async(
+        has_stored, not_yet=(Exception,)
+    )  # so that one kill falls into the middle of the log, however slow the machine
     assert 0 < await killed(process) <= half
     writing = asyncio.create_task(story.append_to(bus, first=half))
     for _ in range(KILLS):

@@ -6,8 +6,7 @@ from typing import Any
 import docker
 
 from fairlead_agent.runtimes.docker.template import LABEL_INCARNATION
-
-GONE_S = 60.0
+from tests.kit.eventually import eventually_async
 
 
 def containers(incarnation: str, *, ended: bool = True) -> list[dict[str, Any]]:
@@ -21,6 +20,8 @@ def containers(incarnation: str, *, ended: bool = True) -> list[dict[str, Any]]:
 
 async def until_gone(incarnation: str, *, ended: bool = True) -> None:
     """Wait until none is left (that runs)."""
-    async with asyncio.timeout(GONE_S):
-        while await asyncio.to_thread(containers, incarnation, ended=ended):  # noqa: ASYNC110 -- the engine's matter
-            await asyncio.sleep(0.05)
+
+    async def gone() -> bool:
+        return not await asyncio.to_thread(containers, incarnation, ended=ended)
+
+    await eventually_async(gone, f"no container of {incarnation} is left", look_s=0.05)

@@ -1,6 +1,6 @@
 """Real containers: what a job sees, the ways out that are shut, limits that hold, volumes and secrets."""
 
-# ruff: noqa: ASYNC110, ASYNC240
+# ruff: noqa: ASYNC110
 
 import asyncio
 import contextlib
@@ -33,6 +33,7 @@ from tests.agent.containers.hostile_jobs import ALWAYS, ORDERS, PROGRAMS, launch
 from tests.agent.containers.image import ensure_image
 from tests.agent.containers.python_image import PYTHON, ensure_image_with, ensure_python_image
 from tests.agent.runtime_watch import Watch, incarnation, launch
+from tests.kit.eventually import eventually_async
 
 pytestmark = pytest.mark.docker
 CANARIES = (Path(__file__).parent / "canaries.py").read_text()
@@ -353,7 +354,7 @@ async def test_a_secret_is_the_programs_alone(node: Node, user: str, owner: str)
     assert SECRET.decode() not in json.dumps(client.inspect_container(there))
     assert SECRET not in b"".join(client.export(there))  # what the container has on disk
     node.runtime.release(run.key)
-    await until_gone(node.runtime.holdings.directory)
+    await eventually_async(lambda: not node.runtime.holdings.directory.exists())
 
 
 @needs_root
@@ -374,12 +375,6 @@ async def test_what_ended_while_the_agent_was_away_holds_nothing(node: Node) -> 
     await node.runtime.open(node.watch.handle)
     await node.runtime.adopt([run.key for run in runs])
     assert [path.name for path in node.runtime.holdings.directory.iterdir()] == ["7161.1.0"]
-
-
-async def until_gone(path: Path) -> None:
-    async with asyncio.timeout(60):
-        while path.exists():
-            await asyncio.sleep(0.05)
 
 
 def test_the_key_of_a_run_is_its_name() -> None:

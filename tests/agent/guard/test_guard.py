@@ -24,7 +24,7 @@ from tests.agent import sleepers
 from tests.agent.placer_script import order
 from tests.agent.processes.spawners import spawners
 from tests.agent.world import World
-from tests.until import until
+from tests.kit.eventually import eventually
 
 S = 1_000_000_000
 LEASE = Lease("boot", "n1", "inc", "process", 1000 * S, 60 * S, 30 * S, 30 * S)
@@ -271,7 +271,7 @@ async def test_silence_is_counted_over_an_agents_restarts(world: World) -> None:
 def test_one_guard_per_directory(tmp_path: Path, guard: subprocess.Popen[bytes]) -> None:
     """A second one says so and ends."""
     lock = tmp_path / "guard.lock"
-    until(lambda: lock.exists() and lock.read_text(), "the first has its lock", within_s=60, look_s=0.02)
+    eventually(lambda: lock.exists() and lock.read_text(), "the first has its lock", within_s=60, look_s=0.02)
     assert guard.poll() is None
     env = {**os.environ, "FAIRLEAD_DATA": str(tmp_path)}
     second = subprocess.run([sys.executable, "-m", "fairlead_agent.guard"], env=env, capture_output=True, check=False)

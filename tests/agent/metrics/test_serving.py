@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -18,6 +18,7 @@ from fairlead_schemas.wire.reports import StartSeen
 from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.agent.placer_script import order
 from tests.agent.world import World
+from tests.kit.eventually import eventually_async
 
 #: A bound of the tests, not a promise.
 LONG_S = 60.0
@@ -130,13 +131,6 @@ class Readers:
         return len(asyncio.all_tasks() - self._own)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Look until it is so."""
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 -- nobody is told
-            await asyncio.sleep(0.01)
-
-
 def taken(reader: socket.socket) -> int:
     """Bytes that come until its connection ends, in good order or not."""
     found = 0
@@ -151,7 +145,7 @@ async def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(server, "PATIENCE_S", 0.1)
     readers = Readers()
     with await readers.come(b"GET /metrics HTTP/1.1\r\n\r\n") as reader:
-        await until(lambda: readers.pages == 1 and readers.served == 0)
+        await eventually_async(lambda: readers.pages == 1 and readers.served == 0)
         assert await asyncio.to_thread(taken, reader) < len(LARGE)
     await readers.server.close()
 
@@ -161,7 +155,7 @@ async def test_closing_cuts_off_who_is_there(said: bytes, pages: int) -> None:
     """Their connections have ended when it returns, and none is left to the end of the loop."""
     readers = Readers()
     with await readers.come(said) as reader:
-        await until(lambda: (readers.served, readers.pages) == (1, pages))
+        await eventually_async(lambda: (readers.served, readers.pages) == (1, pages))
         await readers.server.close()
         assert readers.served == 0
         assert await asyncio.to_thread(taken, reader) < len(LARGE)

@@ -1,11 +1,10 @@
 """Several runs on one simulated GPU: the whole agent, with real processes that say what they use."""
 
-import asyncio
 import os
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,7 @@ from fairlead_schemas.wire.samples import SampleBatch, decode_samples
 from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.placer_script import order
 from tests.agent.world import World
+from tests.kit.eventually import eventually_async
 
 SECOND_NS = 1_000_000_000
 #: Fields of an order that say which share of which GPU it has.
@@ -48,13 +48,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await world.open()
     yield world
     await world.close()
-
-
-async def eventually(met: Callable[[], bool]) -> None:
-    """Wait for what no report tells."""
-    async with asyncio.timeout(60):
-        while not met():  # noqa: ASYNC110 -- files and samples tell nobody
-            await asyncio.sleep(0.02)
 
 
 def processes_of_this_machine() -> list[int]:
@@ -99,7 +92,7 @@ async def test_without_a_guard_the_neighbour_starves(world: World) -> None:
     await world.placer.desire("n1", greedy)
     agent = world.agents[-1][0]
     stdout = agent.runtime.output(RunKey("7", 1, 0))[0]
-    await eventually(lambda: stdout.exists() and b"holds" in stdout.read_bytes())
+    await eventually_async(lambda: stdout.exists() and b"holds" in stdout.read_bytes())
     await world.placer.desire("n1", greedy, notebook(world, "8", "--mib", "100", "--seconds", "600"))
     assert (await world.ended("8")).exit_code == 1
     assert "out of memory (simulated)" in agent.runtime.output(RunKey("8", 1, 0))[1].read_text()
@@ -183,9 +176,9 @@ async def test_samples_say_what_each_run_uses(world: World) -> None:
     await world.placer.desire("n1", first)
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
     await world.placer.desire("n1", first, notebook(world, "8", "--mib", "500", "--seconds", "600"))
-    await eventually(lambda: bool(batches) and len(batches[-1].uses) == 2)
+    await eventually_async(lambda: bool(batches) and len(batches[-1].uses) == 2)
     seen = len(batches)
-    await eventually(
+    await eventually_async(
         lambda: len(batches) > seen
     )  # in the first one the GPU's own number may be older than its processes'
     batch = batches[-1]

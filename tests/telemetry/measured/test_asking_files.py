@@ -10,8 +10,9 @@ from fairlead_telemetry.samples.day_files import FOLDER
 from fairlead_telemetry.samples.day_spans import DAY_NS, SETTLE_NS
 from fairlead_telemetry.sql.query_pool import QueryPool
 from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
+from tests.kit.eventually import eventually_async
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, day, put
-from tests.telemetry.sql.asking import LONG_S, eventually
+from tests.telemetry.sql.asking import LONG_S
 
 NOW_NS = START_NS + DAY_NS + SETTLE_NS
 
@@ -56,7 +57,7 @@ async def test_both_are_one(tmp_path: Path) -> None:
     async def dropped() -> bool:  # in the next copy, which is made when the old one is some seconds old
         return (await asked.ask(query))["rows"] == [[144 * 3, 1, 144 * 3]]
 
-    await eventually(dropped)
+    await eventually_async(dropped)
     await asked.close()
 
 

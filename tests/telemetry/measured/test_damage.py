@@ -18,10 +18,11 @@ from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.usage.usage_store import refold
 from fairlead_telemetry.warehouse import database
 from fairlead_telemetry.warehouse.warehouse import FILE, Retention, Warehouse, WarehouseRefused
+from tests.kit.eventually import eventually_async
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, content, day, put
 from tests.telemetry.rows import actual, store
 from tests.telemetry.story import morning
-from tests.telemetry.test_service import ask, eventually, running, world
+from tests.telemetry.test_service import ask, running, world
 
 FOLDED = ("jobs", "runs", "allocations", "nodes", "queues", "gpu_hours_by_user")
 EVER = Retention(9 * 10**18, 9 * 10**18, 9 * 10**18)
@@ -157,7 +158,7 @@ async def test_the_service_makes_a_damaged_warehouse_again(tmp_path: Path, capsy
         return rows == [[3 * len(batches), 46]]
 
     async with running(hub.connect(), tmp_path):
-        await eventually(stored)
+        await eventually_async(stored, not_yet=(Exception,))
     warehouse = Warehouse(tmp_path)
     warehouse.roll_up(START_NS + 3 * DAY_NS)
     warehouse.file_samples(START_NS + DAY_NS + SETTLE_NS)
@@ -168,7 +169,7 @@ async def test_the_service_makes_a_damaged_warehouse_again(tmp_path: Path, capsy
     for _ in range(2):  # damage may show only when something is read: then it is set aside at the next start
         service = Telemetry(hub.connect(), tmp_path, kept=EVER)
         running_now = asyncio.create_task(service.run())
-        await eventually(lambda task=running_now: ended_or(task, stored))
+        await eventually_async(lambda task=running_now: ended_or(task, stored), not_yet=(Exception,))
         if running_now.done():
             assert running_now.result() == 1
             continue
@@ -197,7 +198,7 @@ async def test_damage_in_what_is_read_at_the_start_is_set_aside_by_the_next(
         return (await ask(bus, "sql", query="SELECT count(*) FROM events"))["rows"] == [[46]]
 
     async with running(hub.connect(), tmp_path):
-        await eventually(stored)
+        await eventually_async(stored, not_yet=(Exception,))
 
     def unreadable(*_: object) -> None:
         raise duckdb.Error(
@@ -208,7 +209,7 @@ async def test_damage_in_what_is_read_at_the_start_is_set_aside_by_the_next(
         patched.setattr(Warehouse, "sample_heads", unreadable)
         assert await asyncio.wait_for(Telemetry(hub.connect(), tmp_path, kept=EVER).run(), 60) == 1
     async with running(hub.connect(), tmp_path):
-        await eventually(stored)
+        await eventually_async(stored, not_yet=(Exception,))
         damaged = (await ask(bus, "warehouse"))["damage"]
     assert "computed checksum 7" in damaged and "set aside as warehouse.duckdb.damaged-1" in damaged
 

@@ -10,9 +10,10 @@ from fairlead_telemetry.ingest import AHEAD_NS
 from fairlead_telemetry.samples.intake import REFUSERS_MAX, STEP_MS, SampleBook, SampleDelays
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.warehouse.warehouse import Retention
+from tests.kit.eventually import eventually_async
 from tests.telemetry.measured.nodes import DAY_NS, START_NS, day
 from tests.telemetry.story import morning
-from tests.telemetry.test_service import ask, eventually, running, world
+from tests.telemetry.test_service import ask, running, world
 
 GOOD = next(iter(day(0)))
 
@@ -48,7 +49,7 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
         ]
 
     async with running(hub.connect(), tmp_path, service):
-        await eventually(counted)
+        await eventually_async(counted, not_yet=(Exception,))
         state = await ask(bus, "warehouse")
         assert state["samples_refused"] == {"garbage": 4, "other_node": 1, "future": 1, "past": 1}
         assert state["samples_lost"] == 0
