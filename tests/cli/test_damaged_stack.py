@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.stack import state
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.cli.test_local_stack import Cluster
+from tests.cli.command_line_stack import Cluster
 from tests.kit.eventually import eventually
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]

@@ -9,9 +9,10 @@ from fairlead_replay.export import write_export
 from fairlead_schemas.queries.telemetry import UsageEstimate, UsageEstimateLine
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
-from tests.gateway.test_usage import STATEMENT
+from tests.kit.usage_statement import STATEMENT
+from tests.telemetry.story import of_story
 from tests.telemetry.usage.logs import caught_up, plain, statements, warehouse_of
-from tests.telemetry.usage.test_statement import PRICES, log_of, winter
+from tests.telemetry.usage.winter import PRICES, winter
 
 
 def test_a_statement_as_a_table(gateway: GatewayStub, run: Run) -> None:
@@ -87,7 +88,7 @@ def test_a_statement_for_programs(gateway: GatewayStub, run: Run) -> None:
 
 def test_a_bill_is_counted_again_from_an_exported_log(tmp_path: Path, run: Run) -> None:
     """Equal as it is; a bill that was changed by a cent is caught and says where; so is a log that was changed."""
-    log = log_of(winter())
+    log = of_story(winter())
     write_export(tmp_path / "export", log)
     warehouse = warehouse_of(tmp_path, log)
     [january, *_] = statements(caught_up(warehouse), ["2026-01"], PRICES)

@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.why.reason import reason_of
+from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
@@ -140,3 +142,15 @@ def preempting(job: str, beneficiary: str, rule: Any = "lower_priority", attempt
 def requeued(job: str = "1", reason: Any = "preempted", attempt: int = 2) -> ev.JobRequeued:
     """Back to the queue for another attempt."""
     return ev.JobRequeued(cause="4.0", job=job, attempt=attempt, reason=reason)
+
+
+def why(events: list[ev.Event], job: str = "1") -> Reason:
+    """The reason of a job after these events, one commit each; the same after a restart from a snapshot."""
+    book = Logbook()
+    for event in events:
+        book.write(event)
+    reason = reason_of(book.views, book.views.jobs.rows[job], book.now_ns)
+    again = Views.restore(book.views.snapshot())
+    assert again is not None
+    assert reason_of(again, again.jobs.rows[job], book.now_ns) == reason
+    return reason

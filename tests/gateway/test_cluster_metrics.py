@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import NODES_AT_ONCE, ClusterCollector
@@ -17,18 +16,9 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import VERSION, Commit
 from tests.agent.metrics.promtool import complaints, needs_promtool
 from tests.gateway.logbook import Logbook, joined
+from tests.gateway.metrics_page import page
 from tests.gateway.world import World, gpus
 from tests.kit.eventually import eventually_async
-
-
-async def page(world: World) -> dict[str, float]:
-    """{series as it is written: value}."""
-    text = (await world.http.get("/metrics")).text
-    return {
-        f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
-        for family in text_string_to_metric_families(text)
-        for s in family.samples
-    }
 
 
 async def test_a_running_job_and_a_waiting_one_are_told() -> None:

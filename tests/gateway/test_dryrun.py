@@ -8,20 +8,10 @@ from fairlead_gateway.why.preemption import might_yield
 from fairlead_schemas.queries.explainer import COMMANDS_MAX
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire.events import Victim
+from tests.gateway.crowded_queue import VISION, crowded, kinds_of
+from tests.gateway.dry_runs import GOOD, tried
 from tests.gateway.logbook import Logbook, configured, joined, offered, placed, started, submitted
-from tests.gateway.test_why_explained import VISION, crowded, kinds_of
 from tests.gateway.world import World, gpus
-
-GOOD = {"command": ["true"]}
-
-
-async def tried(world: World, **spec: Any) -> dict[str, Any]:
-    """The answer for one job that would be accepted; nothing was sent."""
-    before = world.commands_stored(), world.log_length()
-    answer = await world.http.post("/v1/jobs:dryrun", json={**GOOD, **spec}, headers={"x-fairlead-user": "ada"})
-    assert answer.status_code == 200, answer.text
-    assert (world.commands_stored(), world.log_length()) == before
-    return answer.json()
 
 
 async def test_quota_position_and_what_would_hold_it_back() -> None:

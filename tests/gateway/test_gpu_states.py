@@ -27,7 +27,7 @@ from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
 from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
-from tests.gateway.test_why_places import views_of
+from tests.gateway.placer_views import views_of
 from tests.placer.world import SECOND, World, inventory, request
 
 NODES, GPUS = ("n1", "n2", "n3", "n4"), 4

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from fairlead_gateway.routes.job_logs import last_lines
 from fairlead_gateway.routes.why import FAILED_LINES
-from tests.gateway.test_logs import TEXT, pieces, running, send
+from tests.gateway.job_output import TEXT, pieces, running, send
 from tests.gateway.world import World, gpus
 
 NOTES = b"fairlead: pulling image x:1\nfairlead: pulling image x:1: 40 %, 12 of 30 MiB\n"

@@ -6,8 +6,8 @@ import pytest
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import StarvationRow
-from tests.gateway.test_dryrun import tried
-from tests.gateway.test_why_explained import kinds_of
+from tests.gateway.crowded_queue import kinds_of
+from tests.gateway.dry_runs import tried
 from tests.gateway.world import World, gpus
 from tests.kit.eventually import eventually_async
 

@@ -3,7 +3,7 @@
 from fairlead_bus.port import Message
 from fairlead_schemas.wire import subjects
 from tests.agent.metrics.promtool import complaints, needs_promtool
-from tests.gateway.test_cluster_metrics import page
+from tests.gateway.metrics_page import page
 from tests.gateway.world import World
 
 STATE = (

@@ -10,24 +10,9 @@ from fairlead_gateway.sources import service_queries
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer, Explanation, decode_ask, encode
 from fairlead_schemas.wire import subjects
-from tests.gateway.world import PlayedNode, World, gpus
+from tests.gateway.crowded_queue import VISION, crowded, kinds_of
+from tests.gateway.world import World, gpus
 from tests.kit.eventually import eventually_async
-
-VISION = "research/vision"
-
-
-async def crowded(world: World) -> tuple[PlayedNode, str]:
-    """A node of 8 GPUs; research/vision holds 6 of its 8, and a job of 4 waits there: the node, and that job."""
-    node = await world.node("n1")
-    await world.node("n2")
-    await world.configure(research__vision={"maximum": {"nvidia.com/gpu": 8}}, shared={})
-    await world.run(node, queue=VISION, resources=gpus(6))
-    return node, await world.submit(queue=VISION, resources=gpus(4))
-
-
-def kinds_of(answer: dict[str, Any]) -> dict[str, str]:
-    """{kind of change: its message}"""
-    return {change["kind"]: change["message"] for change in reversed(answer["changes"])}
 
 
 async def test_changes_say_what_would_start_it() -> None:

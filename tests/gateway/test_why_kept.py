@@ -6,8 +6,7 @@ import pytest
 from fairlead_gateway.views.cluster_map import cluster_map
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.gateway.logbook import START_NS, Logbook, ended, joined, offered, placed, submitted, unplaceable
-from tests.gateway.test_why_queue import why
+from tests.gateway.logbook import START_NS, Logbook, ended, joined, offered, placed, submitted, unplaceable, why
 
 FROM_NS = START_NS + 3600 * 10**9
 WHEN = "2026-01-01T01:00:00.000Z"

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from bench.vectors.allocation import descriptions
-from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.explanation import proposed_changes
 from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
@@ -14,36 +13,14 @@ from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, QuarantineNode, TaintNode
-from fairlead_schemas.wire.reports import HealthSeen, InventorySeen
+from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
-from tests.placer.capacity.ground import machine
+from tests.gateway.placer_views import cluster, join, views_of
 from tests.placer.world import World, request
 
 GEFORCE = descriptions()["rtx4090x8-pcie"]
 H100 = {MODEL_LABEL: "NVIDIA-H100-80GB-HBM3"}
 RESERVED = 1_000_000_000
-
-
-def join(world: World, name: str, gpus: int = 8, **more: Any) -> None:
-    """A node of any make."""
-    world.incarnations[name], world.numbers[name] = name, 0
-    world.report(name, InventorySeen(n=0, boot_id="b", inventory=machine(name, gpus, **more)))
-
-
-def cluster(count: int, gpus: int = 8, **more: Any) -> World:
-    """Nodes n1, n2 …, all alike."""
-    world = World()
-    for at in range(1, count + 1):
-        join(world, f"n{at}", gpus, **more)
-    return world
-
-
-def views_of(world: World) -> Views:
-    """What the gateway makes of the log."""
-    views = Views()
-    for sequence, commit in enumerate(world.log, 1):
-        views.fold(sequence, commit)
-    return views
 
 
 def why(world: World, job: str) -> Reason:

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from fairlead_gateway.views.fold import Views
 from fairlead_gateway.why.reason import reason_of, request_class
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import Budget
@@ -23,23 +22,12 @@ from tests.gateway.logbook import (
     started,
     submitted,
     unplaceable,
+    why,
 )
 
 RESEARCH = configured("research", maximum={"gpu": 64_000})
 VISION = configured("research/vision", users={"*": {"gpu": 8000}})
 HOURS = 3_600_000
-
-
-def why(events: list[ev.Event], job: str = "1") -> Reason:
-    """The reason of a job after these events, one commit each; the same after a restart from a snapshot."""
-    book = Logbook()
-    for event in events:
-        book.write(event)
-    reason = reason_of(book.views, book.views.jobs.rows[job], book.now_ns)
-    again = Views.restore(book.views.snapshot())
-    assert again is not None
-    assert reason_of(again, again.jobs.rows[job], book.now_ns) == reason
-    return reason
 
 
 #: (name, events, code, the sentence, the next step, what the detail must hold)

@@ -10,7 +10,7 @@ from fairlead_gateway.why import free_resources
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
-from tests.gateway.test_why_places import cluster, views_of
+from tests.gateway.placer_views import cluster, views_of
 from tests.placer.world import World, inventory, request
 
 SHARES = st.builds(

@@ -3,8 +3,7 @@
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.test_reservations import claim, kept
-from tests.placer.test_timeline import HOUR, busy, made
+from tests.placer.reserved_nodes import HOUR, busy, claim, kept, made
 from tests.placer.world import SECOND, World, inventory, names, placed, request
 
 

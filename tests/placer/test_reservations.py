@@ -10,17 +10,8 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, ScheduleMaintenance, UncordonNode
 from fairlead_schemas.wire.reports import InventorySeen
+from tests.placer.reserved_nodes import claim, kept
 from tests.placer.world import SECOND, World, cluster, inventory, names, placed, request
-
-
-def claim(job: str, attempt: int = 1, queue: str = "") -> ev.ReservationRequested:
-    """The queue asks that nodes be kept."""
-    return ev.ReservationRequested(cause="clock", job=job, attempt=attempt, waited_ns=1, queue=queue)
-
-
-def kept(world: World) -> dict[str, tuple[str, ...]]:
-    """{job: nodes that are kept for it}."""
-    return {job: reservation.nodes for job, reservation in world.core.state.reservations.items()}
 
 
 def filled(*free: int, **more: Any) -> World:

@@ -10,35 +10,8 @@ from fairlead_placer.cluster.timeline.run_ends import KINDS_MAX
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
-from tests.placer.test_reservations import claim
+from tests.placer.reserved_nodes import HOUR, busy, claim, from_now, made
 from tests.placer.world import SECOND, World, names, request
-
-MINUTE = 60
-HOUR = 3600
-
-
-def made(events: list[ev.Event]) -> ev.ReservationMade:
-    """The one reservation among the events."""
-    [event] = [event for event in events if isinstance(event, ev.ReservationMade)]
-    return event
-
-
-def from_now(world: World, event: ev.ReservationMade) -> int:
-    """Seconds to its start."""
-    return (event.start_ns - world.now) // SECOND
-
-
-def busy(*limits_s: int, gpus: int = 4, racks: tuple[str, ...] = ()) -> World:
-    """Nodes a, b, c … each full with one job of that limit, which has just started."""
-    world = World()
-    for at, limit_s in enumerate(limits_s):
-        name = "abcdef"[at]
-        labels = {"name": name} | ({"fairlead/rack": racks[at]} if racks else {})
-        world.join(name, gpus, labels=labels)
-        world.offer(request(gpus, selector=(f"name={name}",)), limit_s=limit_s)
-        world.start(name, str(at + 1))
-    return world
-
 
 # ---------------------------------------------------------------------------- what is learned
 

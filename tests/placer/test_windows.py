@@ -5,38 +5,10 @@ from fairlead_schemas.wire.commands import (
     CancelMaintenance,
     CordonNode,
     QuarantineNode,
-    ScheduleMaintenance,
     UncordonNode,
 )
-from tests.placer.world import SECOND, World, cluster, names, request
-
-
-def schedule(
-    world: World,
-    *nodes: str,
-    name: str = "cooling",
-    starts: int = 100,
-    ends: int = 200,
-    notice: int = 40,
-    **more: object,
-) -> list[ev.Event]:
-    command = ScheduleMaintenance(
-        id=name,
-        user="ops",
-        name=name,
-        nodes=nodes,
-        starts_ns=world.now + starts * SECOND,
-        ends_ns=world.now + ends * SECOND,
-        notice_ns=notice * SECOND,
-        reason="pump",
-        **more,  # type: ignore[arg-type]
-    )
-    return world.command(command)
-
-
-def pass_time(world: World, seconds: int) -> list[ev.Event]:
-    world.now += seconds * SECOND
-    return world.step()
+from tests.placer.windows import pass_time, schedule
+from tests.placer.world import SECOND, cluster, names, request
 
 
 def test_a_window_drains_at_its_notice_stops_at_its_start_and_returns_at_its_end() -> None:

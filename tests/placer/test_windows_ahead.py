@@ -4,9 +4,8 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelMaintenance, UncordonNode
-from tests.placer.test_reservations import claim, kept
-from tests.placer.test_timeline import busy, from_now, made
-from tests.placer.test_windows import pass_time, schedule
+from tests.placer.reserved_nodes import busy, claim, from_now, kept, made
+from tests.placer.windows import pass_time, schedule
 from tests.placer.world import World, cluster, names, placed, request
 
 HOUR = 3600

@@ -14,7 +14,7 @@ from fairlead_agent.hollow.shapes import of_profile
 from fairlead_agent.settings import Admin, Settings
 from fairlead_schemas.wire import events as ev
 from tests.placer.cutting.migworld import mig
-from tests.placer.test_shell import Cluster
+from tests.placer.placer_on_bus import Cluster
 from tests.placer.world import names, request
 
 AUTO = {"fairlead/mig": "auto"}

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead_bus.port import Stored
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
@@ -43,6 +44,11 @@ class Story:
         read = max(commit.cursors[subjects.CMD] for _, commit, _ in self.commits)
         if (await bus.state(subjects.CMD)).last < read:
             await bus.advance(subjects.CMD, read)
+
+
+def of_story(story: Story) -> list[Stored]:
+    """Its commits as a log stores them."""
+    return [Stored(sequence, subject, payload) for sequence, (subject, _, payload) in enumerate(story.commits, 1)]
 
 
 def submitted(

@@ -11,11 +11,11 @@ from fairlead_telemetry.fold import tables, updater
 from fairlead_telemetry.warehouse import event_rows
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.schemas.examples import EVENTS
+from tests.telemetry.log_feed import feed
+from tests.telemetry.moved_jobs import again
 from tests.telemetry.rows import actual, expected, store
 from tests.telemetry.simulated import log_of
-from tests.telemetry.story import Story, busy, offered, submitted
-from tests.telemetry.test_fold import feed, of_story
-from tests.telemetry.test_moves import again
+from tests.telemetry.story import Story, busy, of_story, offered, submitted
 
 #: Fields that name a person, a queue or a job; a new one belongs here, and its column has to be filled.
 PERSONS, QUEUES, JOBS = {"user", "by"}, {"queue", "path"}, {"job"}

@@ -20,8 +20,8 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies, encode_commands
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
 from tests.kit.eventually import eventually_async
+from tests.telemetry.service_on_bus import ask, running
 from tests.telemetry.story import Story, joined, offered, placed, submitted
-from tests.telemetry.test_service import ask, running
 
 SECOND = 10**9
 LIMIT_S = 60.0

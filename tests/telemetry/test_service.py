@@ -1,12 +1,10 @@
 """The service on a bus: it follows the log, answers requests, counts lost samples, and refuses what does not fit."""
 
 import asyncio
-import contextlib
-import json
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import duckdb
@@ -14,7 +12,6 @@ import pytest
 
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.nats.adapter import connect
-from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
@@ -22,46 +19,14 @@ from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.sql.query_pool import QueryPool
 from fairlead_telemetry.warehouse import event_rows
-from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
+from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.kit.eventually import eventually_async
 from tests.telemetry.rows import actual, expected
+from tests.telemetry.service_on_bus import ask, reaches, running, world
 from tests.telemetry.story import START_NS, Story, busy, morning
 
 SOON_S = 60.0
 KILLS = 5
-
-
-@contextlib.asynccontextmanager
-async def running(bus: Bus, directory: Path, service: Telemetry | None = None) -> AsyncIterator[asyncio.Task[int]]:
-    """The service, stopped at the end."""
-    service = service or Telemetry(bus, directory, kept=Retention(10**18 * 9, 10**18 * 9, 10**18 * 9))
-    task = asyncio.create_task(service.run())
-    yield task
-    await service.stop()
-    await task
-
-
-async def ask(bus: Bus, verb: str, **request: object) -> dict:
-    if verb == "sql":
-        request["caller"] = {"user": "ada", "role": "admin"}
-    raw = await bus.request(subjects.rpc("telemetry", verb), json.dumps(request).encode(), timeout_s=15)
-    assert len(raw) < 2**20
-    return json.loads(raw)
-
-
-async def reaches(bus: Bus, sequence: int) -> None:
-    async def there() -> bool:
-        return (await ask(bus, "warehouse"))["sequence"] == sequence
-
-    await eventually_async(there, not_yet=(Exception,))
-
-
-async def world(story: Story) -> tuple[MemoryHub, Bus]:
-    hub = MemoryHub()
-    bus = hub.connect()
-    await bus.ensure()
-    await story.append_to(bus)
-    return hub, bus
 
 
 async def test_follows_the_log_and_answers(tmp_path: Path) -> None:

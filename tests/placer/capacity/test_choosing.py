@@ -13,34 +13,9 @@ from fairlead_placer.cluster.pools import PoolIndex, key_of
 from fairlead_placer.explain.reasons import cause_of, refusal
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.wire.resources import Request
-from tests.placer.capacity.ground import Ground, insides, machine, requests
+from tests.placer.capacity.ground import Ground, grounds, machine, requests
 
 DGX1 = descriptions()["dgx1-v100"]
-
-
-@st.composite
-def grounds(draw: st.DrawFn) -> Ground:
-    """Up to five nodes of up to three makes, some with faults or of no use now, and what was placed and ended there."""
-    ground = Ground()
-    for at in range(draw(st.integers(1, 5))):
-        name = f"n{at}"
-        inside, gpus = draw(insides), draw(st.sampled_from([0, 2, 4, 8]))
-        labels = draw(st.sampled_from([{}, {}, {"fairlead/rack": f"r{at % 2}"}, {"zone": "b"}]))
-        count = inside.gpus or gpus
-        faults = draw(st.sets(st.integers(0, max(0, count - 1)), max_size=1)) if count else set()
-        fields = draw(st.sampled_from([{}, {}, {}, {"quarantined": True}, {"keeper": "77"}]))
-        found = machine(
-            name, gpus, inside=inside, labels=labels, taints=draw(st.sampled_from([(), (), ("a:NoSchedule",)]))
-        )
-        ground.join(found, faulted={f"{name}-g{each}": "x" for each in faults}, **fields)
-    keys: list[str] = []
-    for request in draw(st.lists(requests(), max_size=12)):
-        place = find(ground.state, request)
-        if isinstance(place, NodeSelection):
-            keys.append(ground.put(place))
-        if keys and draw(st.booleans()):
-            ground.end(keys.pop(draw(st.integers(0, len(keys) - 1))))
-    return ground
 
 
 @settings(max_examples=150, deadline=None)

@@ -14,8 +14,7 @@ from fairlead_placer.packing.policy import Arrivals
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.units.taints import tolerates
 from fairlead_schemas.wire.resources import Gpu, MigInstance, Request
-from tests.placer.capacity.ground import Ground, machine
-from tests.placer.capacity.test_choosing import grounds
+from tests.placer.capacity.ground import Ground, grounds, machine
 
 RACK = "fairlead/rack"
 

@@ -21,8 +21,8 @@ from fairlead_telemetry.warehouse.warehouse import FILE, Retention, Warehouse, W
 from tests.kit.eventually import eventually_async
 from tests.telemetry.measured.nodes import HOUR_NS, START_NS, content, day, put
 from tests.telemetry.rows import actual, store
+from tests.telemetry.service_on_bus import ask, running, world
 from tests.telemetry.story import morning
-from tests.telemetry.test_service import ask, running, world
 
 FOLDED = ("jobs", "runs", "allocations", "nodes", "queues", "gpu_hours_by_user")
 EVER = Retention(9 * 10**18, 9 * 10**18, 9 * 10**18)

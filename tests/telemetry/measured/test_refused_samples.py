@@ -12,8 +12,8 @@ from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.warehouse.warehouse import Retention
 from tests.kit.eventually import eventually_async
 from tests.telemetry.measured.nodes import DAY_NS, START_NS, day
+from tests.telemetry.service_on_bus import ask, running, world
 from tests.telemetry.story import morning
-from tests.telemetry.test_service import ask, running, world
 
 GOOD = next(iter(day(0)))
 

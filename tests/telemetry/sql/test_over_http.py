@@ -16,9 +16,9 @@ from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.service import GatewaySettings, build
 from fairlead_telemetry.service import Telemetry
 from tests.kit.eventually import eventually_async
+from tests.telemetry.service_on_bus import ask, reaches
 from tests.telemetry.sql.asking import ENDLESS
 from tests.telemetry.story import morning
-from tests.telemetry.test_service import ask, reaches
 
 TOKENS = {"root": "admin", "ada": "member", "bob": "member"}
 
