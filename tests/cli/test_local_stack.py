@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from fairlead.client import Client
 from fairlead.stack import state
 from tests.cli.command_line_stack import Cluster
+from tests.kit.eventually import eventually
 from tests.kit.nats_server import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
@@ -60,9 +60,7 @@ def test_killed_processes_come_back(cluster: Cluster) -> None:
     cluster.up()
     for name in ("queue", "placer", "gateway", "agent-sim-1", "nats"):
         os.kill(cluster.process(name).pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while cluster.run("queues").returncode == UNREACHABLE and time.monotonic() < deadline:
-        time.sleep(0.2)
+    eventually(lambda: cluster.run("queues").returncode != UNREACHABLE, "the gateway is back", look_s=0.2)
     assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true").strip().isdecimal()
 
 
@@ -87,10 +85,7 @@ def test_killed_services_come_back_on_a_server_of_ones_own(cluster: Cluster, fre
 def test_of_two_at_once_one_is_refused(cluster: Cluster) -> None:
     """Two `up` on one data directory at the same moment: one cluster comes of it, and the other says why not."""
     both = [cluster.start("up", "--port", "0", "--nodes", "1") for _ in range(2)]
-    deadline = time.monotonic() + 60
-    while (there := state.load(cluster.data)) is None or not there.ready:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    there = _ready(cluster)
     refused = next(one for one in both if one.pid != there.supervisor.pid)
     assert refused.wait(60) == 5
     assert state.load(cluster.data) == there
@@ -134,10 +129,7 @@ def test_an_agent_that_refuses_to_start_is_named_and_its_node_given_nothing(clus
     assert "sim-2 takes no work, its agent refuses to start" in said
     assert "checksum differs" in said
     assert "agent_refuses" in cluster.run("doctor").stdout
-    deadline = time.monotonic() + 60
-    while "fairlead/silent" not in cluster.ok("nodes", "-o", "json"):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    eventually(lambda: "fairlead/silent" in cluster.ok("nodes", "-o", "json"), "the silent node is tainted", look_s=0.5)
     placed = [cluster.ok("submit", "--wait", "--gpus", "8", "--", "true").strip() for _ in range(2)]
     assert [msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] for job in placed] == ["succeeded"] * 2
     journal.rename(journal.with_suffix(".damaged"))
@@ -155,10 +147,7 @@ def test_hollow_nodes_play_jobs(cluster: Cluster) -> None:
 def test_ctrl_c_stops_everything(cluster: Cluster) -> None:
     """An interrupt of `up` in the foreground ends it with code 0 and leaves no process and no state behind."""
     process = cluster.start("up", "--port", "0", "--nodes", "1")
-    deadline = time.monotonic() + 60
-    while (there := state.load(cluster.data)) is None or not there.ready:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    there = _ready(cluster)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     assert not any(state.lives(one) for one in there.processes)
@@ -187,8 +176,13 @@ def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
 def _until_state(cluster: Cluster, job: str, wanted: str) -> None:
     there = state.load(cluster.data)
     assert there is not None
-    deadline = time.monotonic() + 30
     with Client(there.url) as client:
-        while (found := client.job(job).state) != wanted:
-            assert time.monotonic() < deadline, f"job {job} is {found}"
-            time.sleep(0.05)
+        eventually(lambda: client.job(job).state == wanted, f"job {job} is {wanted}", within_s=30)
+
+
+def _ready(cluster: Cluster) -> state.StackState:
+    def ready() -> list[state.StackState]:
+        there = state.load(cluster.data)
+        return [there] if there is not None and there.ready else []
+
+    return eventually(ready, "the stack is ready", look_s=0.1)[0]

@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 WITHIN_S = 60.0
 #: Between two looks: at processes, which take a while, and at tasks of the same loop.
@@ -49,11 +50,12 @@ async def eventually_async[T](
     logs: Callable[[], str] = str,
 ) -> T:
     """Look as `eventually` does while other tasks run. A condition may be a coroutine function."""
+    limit = asyncio.timeout(within_s)
     try:
-        async with asyncio.timeout(within_s) as limit:
+        async with limit:
             while True:
                 try:
-                    found = condition()
+                    found: Any = condition()
                     if value := await found if inspect.isawaitable(found) else found:
                         return value
                 except not_yet:
