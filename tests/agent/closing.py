@@ -18,6 +18,6 @@ async def until_ended(agents: Iterable[tuple[Agent, asyncio.Task[int]]]) -> None
             within_s=ENDED_S,
         )
         if agent.runtime.name == "docker" and not task.done():
-            from tests.agent.containers import of_journal
+            from tests.agent.runtimes.docker import of_journal
 
             await of_journal.until_gone(agent.ledger.incarnation)

@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.capacity.ground import machine
+from tests.placer.cluster.capacity.ground import machine
 from tests.placer.world import World
 
 

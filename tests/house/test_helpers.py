@@ -78,8 +78,8 @@ def test_no_two_classes_of_tests_have_one_general_name() -> None:
 def test_each_check_can_fail() -> None:
     """Every form of an import, and a wait that polls, are found; a wait that delegates passes."""
     for source in (
-        "from tests.queue.test_tree import x",
-        "import tests.queue.test_tree",
+        "from tests.queue.fairness.test_tree import x",
+        "import tests.queue.fairness.test_tree",
         "from tests.queue import test_tree",
     ):
         assert imports_of_tests(ast.parse(source)) != []

@@ -212,7 +212,7 @@ def main() -> int:
         sys.stderr.write(f"partitions: {unfit}\n")
         return 2
     if asked.runtime == "docker":
-        from tests.agent.containers.image import ensure_image
+        from tests.agent.runtimes.docker.image import ensure_image
 
         ensure_image()
     faults = asked.faults.split(",")

@@ -11,7 +11,7 @@ import pytest
 from fairlead_agent.core.lease import NEVER_NS, Lease
 from fairlead_agent.guard.policy import Work
 from fairlead_agent.guard.work import SOCKET, Containers, socket_of
-from tests.agent.containers.image import ensure_image
+from tests.agent.runtimes.docker.image import ensure_image
 from tests.kit.eventually import eventually
 
 pytestmark = pytest.mark.docker

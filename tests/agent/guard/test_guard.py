@@ -22,7 +22,7 @@ from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
-from tests.agent.processes.spawners import spawners
+from tests.agent.runtimes.process.spawners import spawners
 from tests.agent.world import World
 from tests.kit.eventually import eventually
 
