@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, Self
 
 import httpx
+import msgspec
 
 from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import Message
 from fairlead_bus.service import Service
 from fairlead_gateway.monitoring.probes import NOBODY
 from fairlead_gateway.server.http_server import HttpSettings
@@ -71,6 +74,17 @@ class Gatehouse:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.http.aclose()
+
+    async def play_telemetry(self, verb: str, answer: Callable[[dict[str, Any]], bytes]) -> list[dict[str, Any]]:
+        """Answer the gateway's requests to telemetry with what `answer` makes of each; return the list of requests, which grows."""
+        requests: list[dict[str, Any]] = []
+
+        async def serve(message: Message) -> bytes:
+            requests.append(msgspec.json.decode(message.payload))
+            return answer(requests[-1])
+
+        await self.hub.connect().serve(subjects.rpc("telemetry", verb), serve)
+        return requests
 
     async def job(self, job: str) -> dict[str, Any]:
         """GET one job."""

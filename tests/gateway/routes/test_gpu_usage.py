@@ -1,14 +1,10 @@
 """GET /v1/use: which jobs telemetry is asked about, and its answer as it stands."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from fairlead_bus.port import Message
 from fairlead_schemas.queries.telemetry import JOBS_MAX, JobUse, JobUses
-from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse
 
 USES = JobUses(
@@ -45,13 +41,7 @@ async def test_it_is_passed_on_as_its_schema_says() -> None:
     async with Gatehouse() as house:
         away = await house.http.get("/v1/use", params={"jobs": "812"})
         assert (away.status_code, away.json()["detail"]) == (503, "the telemetry service does not answer")
-        asked: list[dict[str, Any]] = []
-
-        async def answer(message: Message) -> bytes:
-            asked.append(msgspec.json.decode(message.payload))
-            return msgspec.json.encode(USES)
-
-        await house.hub.connect().serve(subjects.rpc("telemetry", "use"), answer)
+        asked = await house.play_telemetry("use", lambda _: msgspec.json.encode(USES))
         got = await house.http.get("/v1/use", params={"jobs": "812,813_2,812"})
         assert (got.status_code, got.json()) == (200, msgspec.to_builtins(USES))
         caller = {"user": "anonymous-admin", "role": "admin", "projects": []}
@@ -80,10 +70,8 @@ async def test_bad_parameters_are_named(query: dict[str, str]) -> None:
 
 
 async def test_a_fault_of_telemetry_is_a_problem() -> None:
-    async def answer(message: Message) -> bytes:
-        return msgspec.json.encode({"error": {"code": "internal", "message": "no", "hint": "try again"}})
-
     async with Gatehouse() as house:
-        await house.hub.connect().serve(subjects.rpc("telemetry", "use"), answer)
+        error = {"error": {"code": "internal", "message": "no", "hint": "try again"}}
+        await house.play_telemetry("use", lambda _: msgspec.json.encode(error))
         got = await house.http.get("/v1/use", params={"jobs": "812"})
         assert (got.status_code, got.json()["detail"]) == (503, "no")

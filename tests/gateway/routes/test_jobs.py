@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from fairlead_bus.port import Message
-from fairlead_schemas.wire import subjects
 from tests.gateway.world import World, gpus
 from tests.kit.eventually import eventually_async
 
@@ -136,15 +134,14 @@ async def test_a_job_that_left_the_views_is_asked_from_telemetry() -> None:
     """Its document as the warehouse has it; an error of the warehouse is a 404."""
     async with World() as world:
 
-        async def answer(message: Message) -> bytes:
-            job = msgspec.json.decode(message.payload)["id"]
+        def answer(request: dict[str, str]) -> bytes:
             return (
                 b'{"id":"77","state":"succeeded","attempt":1,"reason":null,"sequence":5}'
-                if job == "77"
+                if request["id"] == "77"
                 else b'{"error":{"code":"not_found"}}'
             )
 
-        await world.hub.connect().serve(subjects.rpc("telemetry", "job"), answer)
+        await world.play_telemetry("job", answer)
         assert (await world.job("77"))["state"] == "succeeded"
         assert (await world.http.get("/v1/jobs/78")).status_code == 404
         assert (await world.http.get("/v1/jobs/77/why")).json()["state"] == "succeeded"

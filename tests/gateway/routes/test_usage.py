@@ -3,8 +3,6 @@
 import msgspec
 from jsonschema import Draft202012Validator
 
-from fairlead_bus.port import Message
-from fairlead_schemas.wire import subjects
 from tests.gateway.world import World
 from tests.kit.usage_statement import STATEMENT
 
@@ -13,13 +11,7 @@ async def test_a_statement_is_passed_on_as_its_schema_says() -> None:
     """With the month and the word that were asked for; without telemetry it is a 503."""
     async with World() as world:
         assert (await world.http.get("/v1/usage")).status_code == 503
-        asked: list[dict[str, str]] = []
-
-        async def answer(message: Message) -> bytes:
-            asked.append(msgspec.json.decode(message.payload))
-            return msgspec.json.encode(STATEMENT)
-
-        await world.hub.connect().serve(subjects.rpc("telemetry", "usage"), answer)
+        asked = await world.play_telemetry("usage", lambda _: msgspec.json.encode(STATEMENT))
         got = await world.http.get("/v1/usage", params={"statement": "2026-11", "by": "queue"})
         assert (got.status_code, got.json()) == (200, msgspec.to_builtins(STATEMENT))
         assert asked == [{"month": "2026-11", "by": "queue"}]
@@ -34,11 +26,7 @@ async def test_refusals_name_the_parameter() -> None:
         bad = await world.http.get("/v1/usage", params={"by": "colour"})
         assert (bad.status_code, bad.json()["errors"][0]["field"]) == (422, "by")
         told = {"code": "bad_request", "message": "month: expected …", "hint": ""}
-
-        async def answer(message: Message) -> bytes:
-            return msgspec.json.encode({"error": told})
-
-        await world.hub.connect().serve(subjects.rpc("telemetry", "usage"), answer)
+        await world.play_telemetry("usage", lambda _: msgspec.json.encode({"error": told}))
         for code, status in (
             ("bad_request", 422),
             ("too_many", 422),
