@@ -9,8 +9,8 @@ from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
+from tests.kit.commits import commit_of
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_767_225_600 * SECOND_NS  # 2026-01-01T00:00:00Z
@@ -29,16 +29,7 @@ class Logbook:
         sequence = self.views.sequence + 1
         self.views.fold(
             sequence,
-            Commit(
-                v=VERSION,
-                writer="queue",
-                n=sequence,
-                basis=sequence - 1,
-                at_ns=self.now_ns,
-                cursors={},
-                prev=GENESIS,
-                events=list(events),
-            ),
+            commit_of(list(events), n=sequence, at_ns=self.now_ns),
         )
 
 

@@ -11,9 +11,10 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.service import build
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import reports, subjects
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, decode_commit, encode_commit
+from fairlead_schemas.wire.commit import GENESIS, commit_hash, decode_commit, encode_commit
 from fairlead_schemas.wire.desired import Desired, decode_desired
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportAck, ReportBatch
+from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
 from tests.placer.world import World, inventory
 
@@ -52,16 +53,7 @@ class Cluster:
 
     async def queue(self, *events: ev.Event) -> None:
         self._n += 1
-        commit = Commit(
-            v=VERSION,
-            writer="queue",
-            n=self._n,
-            basis=0,
-            at_ns=self._n,
-            cursors={},
-            prev=self._prev,
-            events=list(events),
-        )
+        commit = commit_of(list(events), n=self._n, basis=0, at_ns=self._n, prev=self._prev)
         payload = encode_commit(commit)
         self._prev = commit_hash(payload)
         self._last = await self.bus.append(subjects.LOG, subjects.log("queue"), payload, expected=self._last)

@@ -9,10 +9,11 @@ from fairlead_placer.core import PlacerCore
 from fairlead_placer.desired_state import OrderBook
 from fairlead_placer.invariants import check
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, decode_commit, encode_commit
+from fairlead_schemas.wire.commit import Commit, decode_commit, encode_commit
 from fairlead_schemas.wire.desired import RunOrder, decode_desired
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
+from tests.kit.commits import commit_of
 
 SECOND = 1_000_000_000
 
@@ -51,9 +52,7 @@ def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_gib: int = 1,
 
 def commit_bytes(events: list[ev.Event], cursors: dict[str, int] | None = None) -> int:
     """Bytes of a commit of these events."""
-    commit = Commit(
-        v=VERSION, writer="placer", n=1, basis=1, at_ns=1, cursors=cursors or {"CMD": 1}, prev=GENESIS, events=events
-    )
+    commit = commit_of(events, writer="placer", basis=1, cursors=cursors or {"CMD": 1})
     return len(encode_commit(commit))
 
 
@@ -77,16 +76,7 @@ class World:
     # -- the log
 
     def fold(self, writer: str, events: list[ev.Event], cursors: dict[str, int] | None = None) -> None:
-        commit = Commit(
-            v=VERSION,
-            writer=writer,
-            n=len(self.log) + 1,
-            basis=len(self.log),
-            at_ns=self.now,
-            cursors=cursors or {},
-            prev=GENESIS,
-            events=events,
-        )
+        commit = commit_of(events, writer=writer, n=len(self.log) + 1, at_ns=self.now, cursors=cursors)
         self.log.append(decode_commit(encode_commit(commit)))
         self.core.evolve(len(self.log), self.log[-1])
         check(self.core.state)

@@ -29,14 +29,13 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import (
     COMMIT_BYTES_MAX,
     COMMIT_EVENTS_MAX,
-    GENESIS,
-    VERSION,
     Commit,
     decode_commit,
     encode_commit,
 )
 from fairlead_schemas.wire.lifecycle import MOVES, next_state
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
+from tests.kit.commits import commit_of
 
 SECOND = 1_000_000_000
 SPEC = msgspec.Raw(b'{"command":["true"]}')
@@ -106,16 +105,7 @@ class World:
 
     def fold(self, writer: str, events: Sequence[Any], cursors: dict[str, int] | None = None) -> None:
         """One commit into the log and into the core."""
-        commit = Commit(
-            v=VERSION,
-            writer=writer,
-            n=len(self.log) + 1,
-            basis=len(self.log),
-            at_ns=self.now,
-            cursors=cursors or {},
-            prev=GENESIS,
-            events=list(events),
-        )
+        commit = commit_of(list(events), writer=writer, n=len(self.log) + 1, at_ns=self.now, cursors=cursors)
         payload = encode_commit(commit)
         assert len(events) <= COMMIT_EVENTS_MAX
         assert len(payload) <= COMMIT_BYTES_MAX

@@ -5,8 +5,9 @@ import msgspec
 from fairlead_bus.port import Stored
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.commit import GENESIS, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
+from tests.kit.commits import commit_of
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
 SECOND_NS = 10**9
@@ -23,15 +24,14 @@ class Story:
     def at(self, seconds: float, *events: ev.Event) -> None:
         writer = WRITER_OF[type(events[0])]
         n, prev = self._heads.get(writer, (0, GENESIS))
-        commit = Commit(
-            v=VERSION,
+        commit = commit_of(
+            list(events),
             writer=writer,
             n=n + 1,
             basis=len(self.commits),
             at_ns=START_NS + int(seconds * SECOND_NS),
             cursors={"CMD": n + 1},
             prev=prev,
-            events=list(events),
         )
         payload = encode_commit(commit)
         self._heads[writer] = (n + 1, commit_hash(payload))

@@ -13,11 +13,11 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import fair_shares
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.commit import VERSION, Commit
 from tests.agent.node.metrics.promtool import complaints, needs_promtool
 from tests.gateway.logbook import Logbook, joined
 from tests.gateway.metrics_page import page
 from tests.gateway.world import World, gpus
+from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
 
 
@@ -106,7 +106,7 @@ def shares(queues: dict[str, QueueSettings], busy: set[str], gpus: int) -> dict[
         ev.QueueConfigured(cause="", path=path, gpu_quota_milli=None, settings=settings)
         for path, settings in sorted(queues.items())
     ]
-    views.fold(1, Commit(v=VERSION, writer="queue", prev="", n=1, at_ns=1, basis=0, cursors={}, events=configured))
+    views.fold(1, commit_of(configured, prev=""))
     for path in busy:
         views.queues.of(path).states["queued"] = 1
     return fair_shares(views, {"default": gpus * 1000})
