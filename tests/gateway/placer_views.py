@@ -4,8 +4,8 @@ from typing import Any
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.wire.reports import InventorySeen
+from tests.kit.placer_world import World
 from tests.placer.cluster.capacity.ground import machine
-from tests.placer.world import World
 
 
 def join(world: World, name: str, gpus: int = 8, **more: Any) -> None:

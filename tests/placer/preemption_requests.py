@@ -1,7 +1,7 @@
 """Preemption requests of the queue, what the placer does about them, and nodes full of jobs."""
 
 from fairlead_schemas.wire import events as ev
-from tests.placer.world import World, request
+from tests.kit.placer_world import World, request
 
 
 def plea(job: str, *victims: tuple[str, int], attempt: int = 1) -> ev.PreemptionRequested:

@@ -1,7 +1,7 @@
 """Requests for reservations, reservations, and nodes that are busy for a known time."""
 
 from fairlead_schemas.wire import events as ev
-from tests.placer.world import SECOND, World, request
+from tests.kit.placer_world import SECOND, World, request
 
 MINUTE = 60
 HOUR = 3600

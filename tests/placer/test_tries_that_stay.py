@@ -12,7 +12,7 @@ from fairlead_placer.scheduling import allocate
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.kit.commits import commit_of
-from tests.placer.world import SECOND, World, request, taken_marks
+from tests.kit.placer_world import SECOND, World, request, taken_marks
 
 NOW = 1_000 * SECOND
 

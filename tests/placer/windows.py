@@ -2,7 +2,7 @@
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ScheduleMaintenance
-from tests.placer.world import SECOND, World
+from tests.kit.placer_world import SECOND, World
 
 
 def schedule(

@@ -7,8 +7,8 @@ from fairlead_queue.service import build
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import SubmitJob, encode_commands
 from fairlead_schemas.wire.resources import Request
+from tests.kit.queue_world import SPEC, kinds
 from tests.queue.stored_log import commits
-from tests.queue.world import SPEC, kinds
 
 
 def submission(id_: str) -> bytes:

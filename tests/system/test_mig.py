@@ -13,9 +13,9 @@ from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import of_profile
 from fairlead_agent.settings import Admin, Settings
 from fairlead_schemas.wire import events as ev
-from tests.placer.placer_on_bus import Cluster
+from tests.kit.placer_on_bus import Cluster
+from tests.kit.placer_world import names, request
 from tests.placer.scheduling.repartition.migworld import mig
-from tests.placer.world import names, request
 
 AUTO = {"fairlead/mig": "auto"}
 SEES = b'{"command":["sh","-c","test -n \\"$CUDA_VISIBLE_DEVICES\\" && echo $CUDA_VISIBLE_DEVICES"]}'

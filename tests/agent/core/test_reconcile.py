@@ -12,8 +12,8 @@ from fairlead_agent.core.steps import KillRun, StartRun, Step, TerminateRun
 from fairlead_schemas.wire.desired import Desired, RunOrder
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
 from fairlead_schemas.wire.resources import Inventory
-from tests.agent.core.core_node import FENCE, KEY, Node
 from tests.agent.placer_script import order
+from tests.kit.agent_core import FENCE, KEY, Node
 
 
 def test_a_run_is_journalled_before_it_is_started() -> None:

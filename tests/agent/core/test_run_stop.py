@@ -9,8 +9,8 @@ from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen
-from tests.agent.core.core_node import FENCE, KEY, Node
 from tests.agent.placer_script import order
+from tests.kit.agent_core import FENCE, KEY, Node
 
 MINUTE = 60 * SECOND_NS
 #: Shorter than the fence, which would come in between.

@@ -9,8 +9,8 @@ from fairlead_agent.core.steps import NoticeRun, TerminateRun
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
-from tests.agent.core.core_node import KEY, Node
 from tests.agent.placer_script import order
+from tests.kit.agent_core import KEY, Node
 
 #: The boot's clock when the run begins; all of it stays within one lease.
 BEGAN = 7 * SECOND_NS

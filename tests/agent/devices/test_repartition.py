@@ -11,8 +11,8 @@ from fairlead_agent.launch.plan import NodePlace, Program, plan
 from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.reports import InventorySeen
 from fairlead_schemas.wire.resources import Inventory, MigInstance, MigPlace
-from tests.agent.core.core_node import Node
 from tests.agent.placer_script import order
+from tests.kit.agent_core import Node
 
 
 def devices(kept: Path | None = None) -> SimulatedDevices:

@@ -28,7 +28,7 @@ from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
 from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 from tests.gateway.placer_views import views_of
-from tests.placer.world import SECOND, World, inventory, request
+from tests.kit.placer_world import SECOND, World, inventory, request
 
 NODES, GPUS = ("n1", "n2", "n3", "n4"), 4
 ANYBODY = Request(gpu_milli=1000, cpu_milli=1, memory_mib=1)

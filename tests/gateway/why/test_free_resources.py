@@ -11,7 +11,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.placer_views import cluster, views_of
-from tests.placer.world import World, inventory, request
+from tests.kit.placer_world import World, inventory, request
 
 SHARES = st.builds(
     Request,

@@ -16,7 +16,7 @@ from fairlead_schemas.wire.commands import CordonNode, DrainNode, QuarantineNode
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.placer_views import cluster, join, views_of
-from tests.placer.world import World, request
+from tests.kit.placer_world import World, request
 
 GEFORCE = descriptions()["rtx4090x8-pcie"]
 H100 = {MODEL_LABEL: "NVIDIA-H100-80GB-HBM3"}

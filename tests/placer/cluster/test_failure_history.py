@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.placer.world import World, cluster, names, placed, request
+from tests.kit.placer_world import World, cluster, names, placed, request
 
 
 def test_a_failed_job_does_not_go_back_and_waits_for_the_others() -> None:

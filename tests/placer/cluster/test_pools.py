@@ -1,8 +1,8 @@
 """Gains: which waiting jobs look again when a node has more than before."""
 
 from fairlead_placer.cluster.pools import Pools
+from tests.kit.placer_world import request
 from tests.placer.cluster.capacity.ground import Ground, machine
-from tests.placer.world import request
 
 
 def test_a_node_that_gained_and_moved_does_not_belong_to_its_old_pool() -> None:

@@ -8,7 +8,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
 from fairlead_schemas.wire.reports import ExitSeen
 from fairlead_schemas.wire.resources import Request
-from tests.placer.world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
 
 
 def offer(world: World, wanted: Request, user: str, job: str = "", file: str = "") -> list[ev.Event]:

@@ -12,7 +12,7 @@ from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DeclareNodeDead
-from tests.placer.world import SECOND, World, cluster, names, request
+from tests.kit.placer_world import SECOND, World, cluster, names, request
 
 STRICT = OnPartition(replace_after_ns=NEVER_NS)
 LATER = OnPartition(stop_after_ns=200 * SECOND, replace_after_ns=300 * SECOND)

@@ -7,7 +7,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode, QuarantineNode, ResetBreaker, RestoreGpu, UntaintNode
 from fairlead_schemas.wire.health import xid_catalog, xid_decision
 from fairlead_schemas.wire.reports import ExitSeen, HealthSeen
-from tests.placer.world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
 
 TAINT = "fairlead/unhealthy=xid79:NoSchedule"
 

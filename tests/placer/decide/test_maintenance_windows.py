@@ -7,8 +7,8 @@ from fairlead_schemas.wire.commands import (
     QuarantineNode,
     UncordonNode,
 )
+from tests.kit.placer_world import SECOND, cluster, names, request
 from tests.placer.windows import pass_time, schedule
-from tests.placer.world import SECOND, cluster, names, request
 
 
 def test_a_window_drains_at_its_notice_stops_at_its_start_and_returns_at_its_end() -> None:

@@ -5,7 +5,7 @@ from fairlead_placer.decide.reports import RefusedReport
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, UncordonNode, Undecodable
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.world import SECOND, cluster, inventory, names, placed, request
+from tests.kit.placer_world import SECOND, cluster, inventory, names, placed, request
 
 
 def test_a_node_joins_with_its_first_report() -> None:

@@ -10,7 +10,7 @@ from fairlead_placer.decide.reports import INCARNATION_CHARS_MAX, INVENTORY_BYTE
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportBatch
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, NodeTopology, NumaNode
-from tests.placer.world import World, commit_bytes
+from tests.kit.placer_world import World, commit_bytes
 
 
 def cut(*instances: str, profile: str = "1g.5gb") -> Gpu:

@@ -15,7 +15,7 @@ from fairlead_schemas.wire.commands import (
     UncordonNode,
 )
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.world import SECOND, World, cluster, inventory, names, request
+from tests.kit.placer_world import SECOND, World, cluster, inventory, names, request
 
 
 def start(world: World, budget: int, **more: object) -> list[ev.Event]:

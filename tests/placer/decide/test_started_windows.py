@@ -4,9 +4,9 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelMaintenance, CordonNode, QuarantineNode
+from tests.kit.placer_world import World, names, placed, request
 from tests.placer.reserved_nodes import busy, claim, from_now, kept, made
 from tests.placer.windows import pass_time, schedule
-from tests.placer.world import World, names, placed, request
 
 HOUR = 3600
 

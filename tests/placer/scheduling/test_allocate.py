@@ -13,7 +13,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, encode_commit
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
-from tests.placer.world import SECOND, World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import SECOND, World, cluster, inventory, names, placed, request
 
 
 def test_offers_are_taken_in_rank_order() -> None:

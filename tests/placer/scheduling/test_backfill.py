@@ -15,8 +15,8 @@ from fairlead_placer.cluster.entities import run_key
 from fairlead_placer.cluster.timeline.run_ends import SETTLE_NS, START_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
+from tests.kit.placer_world import SECOND, World, request
 from tests.placer.reserved_nodes import claim
-from tests.placer.world import SECOND, World, request
 
 GRACE_NS = 5 * SECOND
 MINUTE = 60

@@ -3,8 +3,8 @@
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import InventorySeen
+from tests.kit.placer_world import SECOND, World, inventory, names, placed, request
 from tests.placer.reserved_nodes import HOUR, busy, claim, kept, made
-from tests.placer.world import SECOND, World, inventory, names, placed, request
 
 
 def hosted(events: list[ev.Event]) -> dict[str, str]:

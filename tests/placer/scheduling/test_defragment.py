@@ -9,7 +9,7 @@ from fairlead_placer.scheduling.defragment import LOOK_NS, RESTART_S, Defragment
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.placer.world import SECOND, World, names, placed, request
+from tests.kit.placer_world import SECOND, World, names, placed, request
 
 HOUR = 3600 * SECOND
 ON = ev.PoolConfigured(cause="cmd:q", pool="default", settings=PoolSettings(defragment=True))

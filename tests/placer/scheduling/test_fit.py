@@ -9,7 +9,7 @@ from fairlead_placer.scheduling.allocate import master_port
 from fairlead_placer.scheduling.node_selection import find
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
-from tests.placer.world import World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import World, cluster, inventory, names, placed, request
 
 
 def chosen(world: World, wanted: Request) -> list[str] | None:

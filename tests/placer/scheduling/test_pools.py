@@ -8,7 +8,7 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.world import World, inventory, names, placed, request
+from tests.kit.placer_world import World, inventory, names, placed, request
 
 BIG = {POOL_LABEL: "big"}
 

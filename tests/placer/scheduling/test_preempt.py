@@ -9,8 +9,8 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode
 from fairlead_schemas.wire.resources import Request
+from tests.kit.placer_world import SECOND, World, names, placed, request
 from tests.placer.preemption_requests import asked, made, plea, running
-from tests.placer.world import SECOND, World, names, placed, request
 
 
 def test_the_node_where_least_is_lost_yields_and_is_kept() -> None:

@@ -10,8 +10,8 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, ScheduleMaintenance, UncordonNode
 from fairlead_schemas.wire.reports import InventorySeen
+from tests.kit.placer_world import SECOND, World, cluster, inventory, names, placed, request
 from tests.placer.reserved_nodes import claim, kept
-from tests.placer.world import SECOND, World, cluster, inventory, names, placed, request
 
 
 def filled(*free: int, **more: Any) -> World:

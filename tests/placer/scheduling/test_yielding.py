@@ -11,7 +11,7 @@ from fairlead_placer.scheduling.preempt import charge_of
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import ExitSeen, ReportBatch
-from tests.placer.world import World, cluster, names, placed, request
+from tests.kit.placer_world import World, cluster, names, placed, request
 
 
 def plea(job: str, *victims: str, amounts: dict[str, int] | None = None) -> ev.PreemptionRequested:

@@ -19,8 +19,8 @@ from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
 from fairlead_schemas.wire.desired import Drained, decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Heartbeat, InventorySeen, ReportAck, ReportBatch, StartSeen
-from tests.placer.placer_on_bus import Cluster
-from tests.placer.world import SECOND, World, inventory, request
+from tests.kit.placer_on_bus import Cluster
+from tests.kit.placer_world import SECOND, World, inventory, request
 
 
 @pytest.fixture

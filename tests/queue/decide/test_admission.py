@@ -9,7 +9,7 @@ from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.queue.world import World, kinds, request
+from tests.kit.queue_world import World, kinds, request
 
 
 def rejection(world: World, **more: Any) -> ev.JobRejected:

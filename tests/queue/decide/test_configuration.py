@@ -15,7 +15,7 @@ from fairlead_schemas.queuefile.settings import (
 )
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, World, kinds
 
 
 def queue(path: str, **settings: Any) -> QueueEntry:

@@ -2,7 +2,7 @@
 
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, World, kinds, request
 
 
 def fill(world: World, count: int, gpus: int = 1, **more: object) -> list[str]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fairlead_queue.limits import NEWS_NS, PARKED_OFFERS_MAX
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND, World, request
 from tests.queue.cluster import Cluster
-from tests.queue.world import SECOND, World, request
 
 AFTER_NEWS_S = NEWS_NS // SECOND + 1
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_schemas.queuefile.settings import Ageing, Preemption
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, kinds
+from tests.kit.queue_world import SECOND, kinds
 from tests.queue.yielding import SOON, pleas, refused, running, world_of
 
 # ---------------------------------------------------------------------------------------- the rules

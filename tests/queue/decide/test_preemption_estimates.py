@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fairlead_queue.decide.preemption_estimates import DepartingRun, clearing_order, units_freed
 from fairlead_queue.limits import REVIEW_NS, STARVING_MAX, VICTIMS_MAX
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World, request
+from tests.kit.queue_world import SECOND, World, request
 from tests.queue.yielding import SOON
 
 GOINGS = st.builds(

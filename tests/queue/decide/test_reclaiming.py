@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, World, kinds, request
 
 
 def queue(path: str, **settings: Any) -> QueueEntry:

@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.wire.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
-from tests.queue.world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, World, kinds
 
 
 def world(sequencer: str = "drf", **queue: object) -> World:

@@ -7,7 +7,7 @@ import pytest
 from fairlead_queue.limits import ASK_AFTER_NS, ASK_AGAIN_NS, REVIEW_NS
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, kinds, request
+from tests.kit.queue_world import SECOND, kinds, request
 from tests.queue.yielding import pleas, refused, running, world_of
 
 # ---------------------------------------------------------------------------------------- order and protection

@@ -4,7 +4,7 @@ from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.queuefile.settings import Budget
-from tests.queue.world import SECOND, World, request
+from tests.kit.queue_world import SECOND, World, request
 
 
 def told(world: World, job: str) -> Explanation:

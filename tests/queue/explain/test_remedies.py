@@ -14,8 +14,8 @@ from fairlead_queue.waiting.jobs import Array
 from fairlead_schemas.queries.explainer import SuggestedChange
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Budget, QueueSettings
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import World, request
 from tests.queue.spending import use
-from tests.queue.world import World, request
 
 GPUS_PER_NODE = 8
 

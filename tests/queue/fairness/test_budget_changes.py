@@ -3,8 +3,8 @@
 from fairlead_queue.fairness.budgets import UNIT
 from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND
 from tests.queue.spending import HOUR, budget, marks, use, world_at
-from tests.queue.world import SECOND
 
 # ---------------------------------------------------------------------------------------- demotion
 

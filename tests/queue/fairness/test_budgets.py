@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fairlead_queue.fairness.budgets import UNIT, period_of
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND, World, kinds
 from tests.queue.spending import HOUR, at, budget, marks, use, world_at
-from tests.queue.world import SECOND, World, kinds
 
 # ---------------------------------------------------------------------------------------- periods
 

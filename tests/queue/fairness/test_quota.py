@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND, World, request
 from tests.queue.cluster import Cluster
-from tests.queue.world import SECOND, World, request
 
 
 def offers(events: list[Any]) -> list[str]:

@@ -26,7 +26,7 @@ from fairlead_schemas.queuefile.settings import (
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.queue.world import SECOND, World, request
+from tests.kit.queue_world import SECOND, World, request
 
 PATHS = ("a", "b", "c", "c/x", "c/y")
 pick = st.integers(0, 10**6)

@@ -14,7 +14,7 @@ from fairlead_queue.sequencers.custom import QueueView
 from fairlead_queue.sequencers.registry import known_sequencers, sequencer_named
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SPEC, World, request
+from tests.kit.queue_world import SPEC, World, request
 
 
 def tree_of(*paths: str, capacity: int = 12) -> QueueTree:

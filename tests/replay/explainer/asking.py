@@ -24,7 +24,7 @@ from fairlead_schemas.queries.explainer import (
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.commit import commit_hash, encode_commit
-from tests.queue import world as queues
+from tests.kit import queue_world as queues
 
 WAIT_S = 60.0
 

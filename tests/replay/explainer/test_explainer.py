@@ -11,7 +11,7 @@ from fairlead_replay.explainer import folds
 from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.wire.events import JobsRetired
 from tests.kit.eventually import eventually_async
-from tests.queue.world import SECOND
+from tests.kit.queue_world import SECOND
 from tests.replay.explainer.asking import World, busy_morning
 
 # ---------------------------------------------------------------------------------------- now

@@ -20,7 +20,7 @@ from fairlead_schemas.queries.explainer import Ask, AskDryRun, AskWhy, Explainer
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import QueueCommand, SubmitJob, encode_commands
 from tests.kit.nats_server import NatsServer
-from tests.queue.world import SPEC, request
+from tests.kit.queue_world import SPEC, request
 
 pytestmark = pytest.mark.nats
 

@@ -9,7 +9,7 @@ from fairlead_schemas.units.taints import EFFECTS, TaintError, evicts, is_last_c
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import TaintNode, UntaintNode
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.world import World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import World, cluster, inventory, names, placed, request
 
 words = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,8}[a-z0-9])?", fullmatch=True)
 

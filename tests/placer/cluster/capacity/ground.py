@@ -16,7 +16,7 @@ from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Inventory, NodeTopology, Request
-from tests.placer.world import inventory
+from tests.kit.placer_world import inventory
 
 BUILDS = NodeShapes()
 

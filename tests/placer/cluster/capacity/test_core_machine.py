@@ -34,8 +34,8 @@ from fairlead_schemas.wire.commands import (
 )
 from fairlead_schemas.wire.reports import ExitSeen, HealthSeen, InventorySeen
 from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Inventory, NodeTopology, Request
+from tests.kit.placer_world import SECOND, World, request
 from tests.placer.cluster.capacity.ground import machine
-from tests.placer.world import SECOND, World, request
 
 NODES = ("a", "b", "c", "d", "e")
 node_names = st.sampled_from(NODES)

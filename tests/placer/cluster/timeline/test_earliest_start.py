@@ -10,8 +10,8 @@ from fairlead_placer.cluster.timeline.run_ends import KINDS_MAX
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
+from tests.kit.placer_world import SECOND, World, names, request
 from tests.placer.reserved_nodes import HOUR, busy, claim, from_now, made
-from tests.placer.world import SECOND, World, names, request
 
 # ---------------------------------------------------------------------------- what is learned
 

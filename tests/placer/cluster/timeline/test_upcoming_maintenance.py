@@ -4,9 +4,9 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelMaintenance, UncordonNode
+from tests.kit.placer_world import World, cluster, names, placed, request
 from tests.placer.reserved_nodes import busy, claim, from_now, kept, made
 from tests.placer.windows import pass_time, schedule
-from tests.placer.world import World, cluster, names, placed, request
 
 HOUR = 3600
 #: From the placement to the end at the latest, beyond the limit: start, grace (5 s), cleaning.

@@ -15,7 +15,7 @@ from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.scheduling.preemption.victim_set import VictimSet, find_victims
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.placer.world import World, placed, request
+from tests.kit.placer_world import World, placed, request
 
 RACK = "fairlead/rack"
 

@@ -11,7 +11,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
 from fairlead_schemas.wire.reports import InventorySeen
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
-from tests.placer.world import World
+from tests.kit.placer_world import World
 
 A100 = "NVIDIA A100-SXM4-40GB"
 

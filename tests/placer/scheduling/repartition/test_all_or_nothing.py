@@ -13,9 +13,9 @@ import pytest
 
 from fairlead_schemas.units.hardware import domain_of
 from fairlead_schemas.wire.resources import Gpu, Request
+from tests.kit.placer_world import placed, request
 from tests.placer.mig.exhaustive import is_legal, profiles
 from tests.placer.scheduling.repartition.migworld import MigWorld, mig, planned
-from tests.placer.world import placed, request
 
 MODEL = "A100-40GB"
 LAYOUTS = (

@@ -15,8 +15,8 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, UncordonNode
 from fairlead_schemas.wire.desired import LayoutOrder
 from fairlead_schemas.wire.reports import HealthSeen, InventorySeen
+from tests.kit.placer_world import SECOND, request
 from tests.placer.scheduling.repartition.migworld import MigWorld, mig
-from tests.placer.world import SECOND, request
 
 PROFILES = ("1g.5gb", "1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 NODES = {"n1": "auto", "n2": "recut", "n3": "fixed"}

@@ -9,8 +9,8 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
 from fairlead_schemas.wire.reports import HealthSeen, InventorySeen
 from fairlead_schemas.wire.resources import Request
+from tests.kit.placer_world import SECOND, names, placed, request
 from tests.placer.scheduling.repartition.migworld import MigWorld, cut_inventory, given, mig, planned
-from tests.placer.world import SECOND, names, placed, request
 
 AUTO = {"fairlead/mig": "auto"}
 

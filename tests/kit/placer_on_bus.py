@@ -16,7 +16,7 @@ from fairlead_schemas.wire.desired import Desired, decode_desired
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportAck, ReportBatch
 from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
-from tests.placer.world import World, inventory
+from tests.kit.placer_world import World, inventory
 
 
 class Cluster:
