@@ -13,6 +13,7 @@ from fairlead_bus.disk_reserve import NAME, Reserve
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.world import World
+from tests.kit.eventually import eventually_async
 from tests.kit.small_disk import fill, small_disk
 
 
@@ -89,8 +90,6 @@ async def test_what_runs_is_looked_after_and_nothing_is_started(world: World, di
     assert refused.outcome == "start_failed"
     assert "is full: what is left is the journal's" in refused.message
     filler.unlink()
-    async with asyncio.timeout(60):
-        while journal.reserve.short:  # noqa: ASYNC110 -- it looks once a second
-            await asyncio.sleep(0.1)
+    await eventually_async(lambda: not journal.reserve.short, look_s=0.1)
     await world.placer.desire("n1", order("4", "true"))
     assert (await world.ended("4")).outcome == "exited"

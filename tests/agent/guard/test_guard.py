@@ -24,7 +24,7 @@ from tests.agent import sleepers
 from tests.agent.placer_script import order
 from tests.agent.runtimes.process.spawners import spawners
 from tests.agent.world import World
-from tests.kit.eventually import eventually
+from tests.kit.eventually import eventually, eventually_async
 
 S = 1_000_000_000
 LEASE = Lease("boot", "n1", "inc", "process", 1000 * S, 60 * S, 30 * S, 30 * S)
@@ -195,9 +195,7 @@ async def running(world: World, job: str, script: str, **more: Any) -> str:
 
 async def gone(prefix: str) -> None:
     """Until nothing of the run is left."""
-    async with asyncio.timeout(60):
-        while tagged(prefix):  # noqa: ASYNC110 -- processes that are nobody's children here
-            await asyncio.sleep(0.05)
+    await eventually_async(lambda: not tagged(prefix), look_s=0.05)
 
 
 async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[bytes]) -> None:

@@ -24,6 +24,7 @@ from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, StartSeen
 from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY
 from fairlead_schemas.wire.samples import SampleBatch, decode_samples
 from tests.agent.placer_script import PlacerScript, order
+from tests.kit.eventually import eventually_async
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,7 @@ async def test_hollow_nodes_measure_when_asked_to() -> None:
     await bus.subscribe(subjects.SAMPLE_ALL, lambda m: batches.append(decode_samples(m.payload)))
     fleet = HollowFleet(hub.connect(), alike(3, 2, "h"), sample_s=0.05)
     playing = asyncio.create_task(fleet.run())
-    async with asyncio.timeout(60):
-        while len(batches) < 9:  # noqa: ASYNC110 -- samples tell nobody
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: len(batches) >= 9)
     await fleet.stop()
     await playing
     assert {batch.node for batch in batches} == {"h-1", "h-2", "h-3"}

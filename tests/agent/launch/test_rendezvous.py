@@ -14,6 +14,7 @@ from fairlead_schemas.wire.rank_rpc import DaemonEnded, DaemonWanted, RankReady,
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.launch.pair import Pair, rank
 from tests.agent.placer_script import order
+from tests.kit.eventually import eventually_async
 
 
 @pytest.fixture
@@ -59,9 +60,7 @@ async def test_a_rank_whose_agent_starts_anew_while_it_waits_says_so(pair: Pair)
     """What was accepted and not started ends there, so that the whole run is tried again."""
     await pair.placer.desire("n1", rank(0, "true"))
     accepted = pair.agents["n1"][0].ledger.runs
-    async with asyncio.timeout(60):
-        while not accepted:  # noqa: ASYNC110 -- a journal tells nobody
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: accepted)
     await pair.stop("n1")
     await pair.start("n1")
     await pair.placer.until(lambda: bool(pair.placer.of(ExitSeen, "7")))
@@ -85,9 +84,7 @@ async def test_mpiruns_daemon_is_run_beside_the_other_rank(pair: Pair, tmp_path:
     await pair.placer.desire("n2", msgspec.structs.replace(rank(1, "true", launcher="mpi"), stop="leader_ended"))
     ends = await pair.ended(2)
     assert (ends[1].outcome, ends[1].exit_code) == ("stopped", 0)
-    async with asyncio.timeout(60):
-        while list((tmp_path / "n1/agent-n1/launch").iterdir()):  # noqa: ASYNC110 -- of files nobody tells
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: not list((tmp_path / "n1/agent-n1/launch").iterdir()))
 
 
 async def test_what_stands_for_ssh_ends_with_its_run(pair: Pair, tmp_path: Path) -> None:
@@ -99,9 +96,7 @@ async def test_what_stands_for_ssh_ends_with_its_run(pair: Pair, tmp_path: Path)
         await pair.placer.desire(f"n{number + 1}", rank(number, "sh", "-c", program, launcher="mpi"))
     await pair.placer.until(lambda: any(report.rank == 0 for report in pair.placer.of(ExitSeen)))
     prefix = tag_prefix("n1", pair.agents["n1"][0].ledger.incarnation)
-    async with asyncio.timeout(60):
-        while any(process.run == "7.1.0" for process in tagged(prefix)):  # noqa: ASYNC110 -- of processes nobody tells
-            await asyncio.sleep(0.1)
+    await eventually_async(lambda: not any(process.run == "7.1.0" for process in tagged(prefix)), look_s=0.1)
 
 
 async def test_daemons_are_started_through_an_agent_that_was_started_anew(pair: Pair, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fairlead_agent.shell.checkpoint_watcher import read_mark
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
+from tests.kit.eventually import eventually_async
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
 #: Says "ready", and goes on when USR1 has reached it.
@@ -76,9 +77,7 @@ class World:
 
     async def empty(self, programs: Iterable[int]) -> None:
         """These processes have ended, and nothing of it runs any more; nobody of ours looked on."""
-        async with asyncio.timeout(60):
-            while any(Path(f"/proc/{pid}").exists() for pid in programs):  # noqa: ASYNC110, ASYNC240 -- of processes nobody tells
-                await asyncio.sleep(0.02)
+        await eventually_async(lambda: not any(Path(f"/proc/{pid}").exists() for pid in programs))
         if self.kind == "docker":
             from tests.agent.runtimes.docker import of_journal
 

@@ -1,6 +1,5 @@
 """What keeps a node out, and which of its GPUs; floors of versions; the gate."""
 
-import asyncio
 import shutil
 from typing import Any
 
@@ -20,6 +19,7 @@ from fairlead_agent.node.health.preflight import (
     parsed,
     too_old,
 )
+from tests.kit.eventually import eventually_async
 
 GPUS = (GpuHealth(uuid="g0"), GpuHealth(uuid="g1"))
 
@@ -130,9 +130,7 @@ async def test_what_cannot_be_examined_has_not_passed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(tries.gate, "_examine", broken)
     tries.gate.close()
-    async with asyncio.timeout(60):
-        while len(tries.said) < 2:  # noqa: ASYNC110 -- a list tells nobody
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: len(tries.said) >= 2)
     assert tries.gate.closed
     assert "no such file" in str(tries.said[-1])
     await tries.gate.stop()

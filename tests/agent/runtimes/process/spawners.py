@@ -1,8 +1,5 @@
 """Directories with a process runtime, and their spawners as the machine knows them."""
 
-# ruff: noqa: ASYNC110 -- waits for files and processes that nobody announces
-
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -12,6 +9,7 @@ from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.process.spawner_client import PROGRAM
 from tests.agent.runtime_watch import Watch, incarnation
+from tests.kit.eventually import eventually_async
 
 KEY = RunKey("801", 1, 0)
 
@@ -49,9 +47,7 @@ class Node:
 
     async def spawner(self) -> int:
         """The one spawner, once it has opened its file (agents connect before that)."""
-        async with asyncio.timeout(60):
-            while not (self.spawners() and (self.base / "spawned").exists()):
-                await asyncio.sleep(0.01)
+        await eventually_async(lambda: self.spawners() and (self.base / "spawned").exists())
         (pid,) = self.spawners()
         return pid
 
@@ -59,9 +55,7 @@ class Node:
         """kill -9, and wait until it is gone; its process id."""
         pid = await self.spawner()
         os.kill(pid, signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while pid in self.spawners():
-                await asyncio.sleep(0.01)
+        await eventually_async(lambda: pid not in self.spawners())
         return pid
 
     def processes(self, key: RunKey = KEY) -> list[int]:

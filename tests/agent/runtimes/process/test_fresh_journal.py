@@ -24,6 +24,7 @@ from fairlead_schemas.wire.reports import InventorySeen, StartSeen
 from tests.agent.placer_script import PlacerScript, order
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
 from tests.agent.runtimes.process.spawners import spawners
+from tests.kit.eventually import eventually_async
 
 DEAF = "trap '' TERM; echo ready $$; setsid sh -c 'echo $$ > {left}; sleep 1000' & while :; do sleep 0.05; done"
 KEY = RunKey("7", 1, 0)
@@ -71,9 +72,7 @@ class Installation:
         await self.placer.until(lambda: bool(self.placer.of(StartSeen, "7")))
         stdout = self.directory / "runs" / KEY.name / "stdout"
         await until_file(stdout, b"ready ")
-        async with asyncio.timeout(60):
-            while not (left.exists() and left.read_text().endswith("\n")):
-                await asyncio.sleep(0.01)
+        await eventually_async(lambda: left.exists() and left.read_text().endswith("\n"))
         return [int(stdout.read_text().split()[1]), int(left.read_text())]
 
 

@@ -1,6 +1,6 @@
 """Programs that leave their run's group, session and environment end with their run all the same."""
 
-# ruff: noqa: ASYNC110, ASYNC240 -- waits for processes that nobody announces
+# ruff: noqa: ASYNC110 -- waits for processes that nobody announces
 
 import asyncio
 import os
@@ -17,6 +17,7 @@ from fairlead_agent.runtimes.process.spawner_client import Ended
 from tests.agent.runtime_watch import launch, until_file
 from tests.agent.runtimes.process.spawners import Node
 from tests.agent.sleepers import asleep, own, until_asleep, until_gone
+from tests.kit.eventually import eventually_async
 
 KEY = RunKey("861", 1, 0)
 #: Leaves the group, the session and the environment, in the background.
@@ -113,9 +114,7 @@ async def test_a_program_that_ended_with_its_spawner_leaves_nothing(node: Node) 
     await node.kill_spawner()
     os.kill(program, signal.SIGKILL)
     second, _ = await node.runtime()
-    async with asyncio.timeout(10):
-        while Path(f"/proc/{program}").exists():
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: not Path(f"/proc/{program}").exists(), within_s=10)
     assert await second.adopt([KEY]) == {KEY: Found("lost")}
     await until_gone("861")
 

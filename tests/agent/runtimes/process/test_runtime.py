@@ -14,6 +14,7 @@ from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.run_directory import PRUNE_BATCH
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, incarnation, launch, until_file
+from tests.kit.eventually import eventually_async
 
 KEY = RunKey("801", 1, 0)
 #: Of all tests here, which follow each other in one process.
@@ -100,11 +101,8 @@ async def test_old_directories_go(tmp_path: Path) -> None:
     await watch.until(lambda: len(watch.exits) == len(keys))
     for key in keys:
         runtime.release(key)
-    import asyncio
 
-    async with asyncio.timeout(60):
-        while len(os.listdir(runtime.directories.base)) > 3:
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: len(os.listdir(runtime.directories.base)) <= 3)
     assert {key.name for key in keys[-3:]} == set(os.listdir(runtime.directories.base))
 
 

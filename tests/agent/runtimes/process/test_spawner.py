@@ -18,6 +18,7 @@ from fairlead_agent.runtimes.process.spawner_client import LOCK, SOCKET
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, launch, until_file
 from tests.agent.runtimes.process.spawners import Node
+from tests.kit.eventually import eventually_async
 
 KEY = RunKey("801", 1, 0)
 
@@ -111,9 +112,7 @@ async def test_an_orphan_is_adopted_and_its_leftovers_are_lost(node: Node) -> No
     await node.kill_spawner()
     leader = next(p.pid for p in tagged(tag_prefix("n1", node.incarnation) + left.name) if p.leads and _is_sh(p.pid))
     os.killpg(leader, signal.SIGKILL)
-    async with asyncio.timeout(60):
-        while leader in node.processes(left):
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: leader not in node.processes(left))
     second, watch = await node.runtime()
     assert {KEY: Found("running"), left: Found("lost")} == await second.adopt([KEY, left])
     second.kill(KEY)
