@@ -17,8 +17,8 @@ import hypothesis
 import pytest
 import structlog
 
-from tests import hosts
-from tests.nats_server import NatsServer, find_program
+from tests.kit import hosts
+from tests.kit.nats_server import NatsServer, find_program
 
 SYSTEM = Path(__file__).parent / "system"
 #: Torch has wheels for fewer Pythons than we run on, and is larger than all else together: it stands beside.

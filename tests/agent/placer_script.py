@@ -15,6 +15,7 @@ from fairlead_bus.port import Bus, Message
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import Desired, RunOrder, encode_desired
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportAck, decode_heartbeat, decode_reports, encode
+from tests.kit.eventually import eventually_async
 
 
 def order(job: str, *command: str, attempt: int = 1, rank: int = 0, grace_s: float = 5, **more: Any) -> RunOrder:
@@ -37,7 +38,6 @@ class PlacerScript:
         self.sequence = 0
         self.silent = False
         self.on_report: Callable[[str, Report], None] = lambda node, report: None
-        self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> "PlacerScript":
@@ -55,11 +55,8 @@ class PlacerScript:
         return await self.bus.put(subjects.DESIRED, node, encode_desired(value))
 
     async def until(self, met: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Wait until something holds; looked at whenever a report or beat arrives."""
-        async with asyncio.timeout(timeout_s):
-            while not met():
-                self._arrived.clear()
-                await self._arrived.wait()
+        """Wait until something holds; reports and beats arrive meanwhile."""
+        await eventually_async(met, within_s=timeout_s)
 
     async def joined(self, *nodes: str) -> None:
         """Wait until these nodes have sent their inventory."""
@@ -77,7 +74,6 @@ class PlacerScript:
         if not self.silent:
             known = self.incarnation.get(beat.node) == beat.incarnation
             self._confirm(beat.node, beat.incarnation if known else "")
-        self._arrived.set()
 
     def _on_reports(self, message: Message) -> None:
         if self.silent:
@@ -87,7 +83,6 @@ class PlacerScript:
             self._take(batch.node, batch.incarnation, report)
         known = self.incarnation.get(batch.node) == batch.incarnation
         self._confirm(batch.node, batch.incarnation if known else "")
-        self._arrived.set()
 
     def _take(self, node: str, incarnation: str, report: Report) -> None:
         if self.incarnation.get(node) != incarnation:

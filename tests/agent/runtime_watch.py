@@ -1,9 +1,5 @@
 """A watcher that remembers, and builders of launches, for the tests of runtimes."""
 
-# ruff: noqa: ASYNC110, ASYNC240 -- waits for a file that another process writes
-
-import asyncio
-import contextlib
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +10,7 @@ from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.launch.plan import Launch, NodePlace, Program, plan
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.events import StartFault
+from tests.kit.eventually import eventually_async
 
 PLACE = NodePlace("n1", "127.0.0.1", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, gpus_simulated=True)
 
@@ -40,7 +37,6 @@ class Watch:
         self.faults: dict[RunKey, StartFault] = {}
         self.prepared: list[RunKey] = []
         self.exits: dict[RunKey, Exit] = {}
-        self._changed = asyncio.Event()
 
     def handle(self, event: RunEvent) -> None:
         match event:
@@ -56,15 +52,10 @@ class Watch:
                 self.exits[key] = exit
             case _:
                 raise AssertionError(f"no runtime emits {event}")
-        self._changed.set()
 
     async def until(self, met: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Wait until something holds; looked at whenever the runtime emits something, and ten times a second."""
-        async with asyncio.timeout(timeout_s):
-            while not met():
-                self._changed.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), 0.1)
+        """Wait until something holds; the runtime emits events meanwhile."""
+        await eventually_async(met, within_s=timeout_s)
 
     async def exit_of(self, key: RunKey) -> Exit:
         """Wait for one run's end."""
@@ -72,8 +63,8 @@ class Watch:
         return self.exits[key]
 
 
-async def until_file(path: Path, content: bytes, timeout_s: float = 60.0) -> None:
+async def until_file(path: Path, content: bytes) -> None:
     """Wait until a file begins with some bytes."""
-    async with asyncio.timeout(timeout_s):
-        while not (path.exists() and path.read_bytes().startswith(content)):
-            await asyncio.sleep(0.01)
+    await eventually_async(
+        lambda: path.exists() and path.read_bytes().startswith(content), f"{path} begins with {content!r}"
+    )

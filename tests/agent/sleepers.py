@@ -1,12 +1,12 @@
 """Programs that sleep, and are found again among all processes of the machine, whoever else runs tests there."""
 
-import asyncio
 import contextlib
 import os
 from pathlib import Path
 
+from tests.kit.eventually import eventually_async
+
 SLEEP_S = 3600
-FOUND_S = 60.0
 
 
 def own(mark: str) -> str:
@@ -27,14 +27,9 @@ def asleep(mark: str) -> list[int]:
 
 async def until_asleep(mark: str) -> list[int]:
     """Wait for them: a shell's child is not at once what it is about to be."""
-    async with asyncio.timeout(FOUND_S):
-        while not (found := asleep(mark)):  # noqa: ASYNC110 -- of processes nobody tells
-            await asyncio.sleep(0.02)
-    return found
+    return await eventually_async(lambda: asleep(mark), f"a process sleeps for {own(mark)}", look_s=0.02)
 
 
 async def until_gone(mark: str) -> None:
     """Wait until none of them is left."""
-    async with asyncio.timeout(FOUND_S):
-        while asleep(mark):  # noqa: ASYNC110 -- of processes nobody tells
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: not asleep(mark), f"no process sleeps for {own(mark)}", look_s=0.02)

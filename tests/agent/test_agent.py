@@ -17,6 +17,7 @@ from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, OutputPiece, 
 from fairlead_schemas.wire.samples import decode_samples
 from tests.agent.placer_script import order
 from tests.agent.world import World
+from tests.kit.eventually import eventually_async
 
 
 @pytest.fixture
@@ -47,9 +48,7 @@ async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
     await world.placer.desire("n1", order("7", "sh", "-c", script), order("8", "true"))
     await world.ended("7")
     await world.ended("8")
-    async with asyncio.timeout(60):
-        while {piece.stream for _, piece in pieces if piece.last} != {"stdout", "stderr"}:  # noqa: ASYNC110 -- of output nobody tells
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: {piece.stream for _, piece in pieces if piece.last} == {"stdout", "stderr"})
     expected = "".join(f"{n}\n" for n in range(1, 20001)).encode()
     stdout = {piece.offset: piece for _, piece in pieces if piece.stream == "stdout"}
     joined = b""
@@ -103,9 +102,7 @@ async def test_reports_wait_for_a_placer_that_is_away(world: World) -> None:
     world.placer.silent = True
     await world.placer.desire("n1", order("7", "true"))
     ledger = world.agents[0][0].ledger
-    async with asyncio.timeout(60):
-        while ledger.reported < 3:  # noqa: ASYNC110 -- it tells nobody who hears
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: ledger.reported >= 3)
     assert world.placer.of(ExitSeen) == []
     world.placer.silent = False
     await world.ended("7")
@@ -132,9 +129,7 @@ async def test_a_node_without_word_fences_itself(tmp_path: Path) -> None:
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, "7")))
     world.placer.silent = True
     core = world.agents[0][0].core
-    async with asyncio.timeout(60):
-        while not core.fenced:  # noqa: ASYNC110 -- it tells nobody who hears
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: core.fenced)
     world.placer.silent = False
     report = await world.ended("7")
     assert (report.outcome, report.signal) == ("node_lost", 15)

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_agent.launch.plan import Launch
 from fairlead_schemas.wire.reports import ExitSeen
-from tests.agent.launching.pair import Pair, rank
+from tests.agent.launch.pair import Pair, rank
 from tests.agent.placer_script import order
 from tests.agent.world import World
 

@@ -10,9 +10,10 @@ from bench.kueue.model import VARIANTS, Outcome, Rules, outcome
 from bench.kueue.schedule import QUEUES, SIZES, Arrival, least_ms, schedule
 from bench.kueue.tally import Tally
 from fairlead_schemas.jobfile import job_spec, resolve
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
+from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import EventBase, JobRequeued, JobSubmitted, RunStarted
 from fairlead_schemas.wire.resources import Request
+from tests.kit.commits import commit_of
 
 ALL_YIELD_AT_ONCE = Rules(ask_after_ms=0)
 
@@ -121,4 +122,4 @@ def others() -> list[Arrival]:
 
 
 def commit(at_ns: int, event: EventBase) -> Commit:
-    return Commit(v=VERSION, writer="queue", n=1, basis=0, at_ns=at_ns, cursors={}, prev=GENESIS, events=[event])  # type: ignore[list-item] -- one of the log's events
+    return commit_of([event], at_ns=at_ns)  # type: ignore[list-item] -- one of the log's events

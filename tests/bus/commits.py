@@ -1,22 +1,16 @@
 """Small builders of commits."""
 
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.commit import GENESIS, commit_hash, encode_commit
 from fairlead_schemas.wire.events import CommandRejected
+from tests.kit.commits import commit_of
 
 
 def commit(n: int, prev: bytes | None, *, writer: str = "queue", text: str = "", at_ns: int = 0) -> bytes:
     """Bytes of a writer's n-th commit behind its commit `prev` (None: the first); `at_ns`: n unless given."""
     event = CommandRejected(cause="clock", command=f"c{n}", code="x", message=text)
     return encode_commit(
-        Commit(
-            v=VERSION,
-            writer=writer,
-            n=n,
-            basis=0,
-            at_ns=at_ns or n,
-            cursors={},
-            events=[event],
-            prev=GENESIS if prev is None else commit_hash(prev),
+        commit_of(
+            [event], writer=writer, n=n, basis=0, at_ns=at_ns or n, prev=GENESIS if prev is None else commit_hash(prev)
         )
     )
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.bus.worlds import MemoryWorld, NatsWorld, World
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 
 @pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.nats)])

@@ -10,7 +10,7 @@ from fairlead_bus import bus_users, nkey
 from fairlead_bus.bus_users import UserKind
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.permissions import SERVICES
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 
 class Users:

@@ -4,7 +4,6 @@ The second half runs against the twin and a real server: what is lost there is l
 """
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -18,6 +17,7 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World
+from tests.kit.eventually import eventually_async
 
 QUEUE, PLACER = subjects.cmd("queue"), subjects.cmd("placer")
 
@@ -66,20 +66,13 @@ def service(bus: Bus, *, waits: bool = False) -> Service[CountingCore]:
     return Service(bus, CountingCore, writer="queue", sources=[source], instance="a")
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, or fail."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 -- what is awaited is another service's doing
-            await asyncio.sleep(0.01)
-
-
 async def decided(bus: Bus, count: int, start: int = 0) -> None:
     """A queue has decided so many commands, and has stopped."""
     running = service(bus)
     task = asyncio.create_task(running.run())
     for number in range(start, start + count):
         await bus.append(subjects.CMD, QUEUE, command(number))
-    await until(lambda: len(running.core.ids) == start + count)
+    await eventually_async(lambda: len(running.core.ids) == start + count)
     await running.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
 
@@ -113,7 +106,7 @@ async def test_commands_that_go_back_under_a_running_service_end_it(world: World
     task = asyncio.create_task(running.run())
     for number in range(12):
         await bus.append(subjects.CMD, QUEUE, command(number))
-    await until(lambda: len(running.core.ids) == 12)
+    await eventually_async(lambda: len(running.core.ids) == 12)
     await world.lose_commands(8)
     assert await asyncio.wait_for(task, 60) == EXIT_COMMANDS_LOST
 
@@ -129,13 +122,13 @@ async def test_a_service_with_other_duties_goes_on_without_commands_until_the_lo
     await whole_again(bus)
     running = service(await world.connect(), waits=True)
     task = asyncio.create_task(running.run())
-    await until(lambda: running.leading)
+    await eventually_async(lambda: running.leading)
     await bus.append(subjects.CMD, QUEUE, command(99))  # at 9, which counts as read: nobody has a promise about it
     await asyncio.sleep(0.3)
     assert running.leading and len(running.core.ids) == 12
     assert (await accept_loss(bus)).through == 12
     await bus.append(subjects.CMD, QUEUE, command(12))
-    await until(lambda: len(running.core.ids) == 13)
+    await eventually_async(lambda: len(running.core.ids) == 13)
     assert running.core.ids[-1] == "c12"
     await running.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
@@ -181,7 +174,7 @@ async def test_acceptance_keeps_what_nobody_has_read_and_is_done_once(world: Wor
     assert (again.changed, again.kept) == (False, 0)
     running = service(bus)
     task = asyncio.create_task(running.run())
-    await until(lambda: len(running.core.ids) == 8)
+    await eventually_async(lambda: len(running.core.ids) == 8)
     assert running.core.ids == ["c0", "c1", "c2", "c3", "c4", "c6", "c7", "c8"]  # c5 was at 7
     newest = await bus.last(subjects.CMD, PLACER)
     assert newest is not None and (newest.sequence, newest.payload) == (11, b"for the placer")

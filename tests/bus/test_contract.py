@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 import pytest
 
@@ -19,6 +19,7 @@ from fairlead_bus.port import (
 )
 from fairlead_schemas.wire import subjects
 from tests.bus.worlds import World
+from tests.kit.eventually import eventually_async
 
 QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")
 
@@ -26,13 +27,6 @@ QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")
 async def soon[T](awaited: Awaitable[T]) -> T:
     """Fail instead of hanging."""
     return await asyncio.wait_for(awaited, 60)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what others do; fail instead of hanging."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 -- any condition
-            await asyncio.sleep(0.01)
 
 
 async def read_all(bus: Bus, count: int, *, stream: str = subjects.LOG, subject: str = "") -> list[tuple[int, bytes]]:
@@ -264,7 +258,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
     asked = [b"%d" % number for number in range(60)]
     for payload in asked:
         await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
-    await until(lambda: len(took["alone"]) == 60 and len(took["a"] + took["b"]) == 60)
+    await eventually_async(lambda: len(took["alone"]) == 60 and len(took["a"] + took["b"]) == 60)
     assert sorted(took["a"] + took["b"]) == sorted(took["alone"]) == sorted(asked)
     assert took["a"] and took["b"]
     await first.close()
@@ -272,7 +266,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
     before = len(took["b"])
     for payload in asked[:10]:
         await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
-    await until(lambda: len(took["b"]) == before + 10)
+    await eventually_async(lambda: len(took["b"]) == before + 10)
 
 
 async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):

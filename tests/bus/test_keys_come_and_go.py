@@ -11,7 +11,7 @@ from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import NotAllowed, Unavailable
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 

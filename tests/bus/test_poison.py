@@ -14,8 +14,8 @@ from fairlead_schemas.wire.commands import CancelJob, Undecodable, encode_comman
 from fairlead_schemas.wire.commit import Commit, decode_commit
 from fairlead_schemas.wire.events import CommandRejected
 from tests.bus.counting import CountingCore, command
-from tests.bus.test_service import until
 from tests.bus.worlds import World
+from tests.kit.eventually import eventually_async
 
 CMD = subjects.cmd("queue")
 
@@ -104,7 +104,7 @@ async def test_each_kind_of_poison_is_recorded_and_its_neighbours_are_decided(wo
         await bus.append(subjects.CMD, CMD, payload)
     running = Service(bus, Frail, writer="queue", sources=[CommandSource("queue")])
     task = asyncio.create_task(running.run())
-    await until(lambda: len(running.core.ids) == 9)
+    await eventually_async(lambda: len(running.core.ids) == 9)
     assert running.core.ids == ["c0", "c1", "raise-1", "c2", "encode", "c3", "c4", "large", "c5"]
     await running.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
@@ -119,7 +119,7 @@ async def test_a_restart_behind_poison_decides_nothing_twice(world: World) -> No
     for _ in range(2):
         running = Service(await world.connect(), Frail, writer="queue", sources=[CommandSource("queue")])
         task = asyncio.create_task(running.run())
-        await until(lambda r=running: r.leading and r.core.ids == ["raise", "c1"])
+        await eventually_async(lambda r=running: r.leading and r.core.ids == ["raise", "c1"])
         await running.stop()
         assert await asyncio.wait_for(task, 60) == EXIT_OK
 
@@ -130,7 +130,7 @@ async def test_an_input_of_the_cores_own_is_split_and_only_its_bad_part_is_rejec
         await world.connect(), Splitting, writer="queue", sources=[Own([["a", "b"], ["c", "bad", "d"], ["e"]])]
     )
     task = asyncio.create_task(running.run())
-    await until(lambda: len(running.core.ids) == 6)
+    await eventually_async(lambda: len(running.core.ids) == 6)
     assert running.core.ids == ["a", "b", "c", "bad", "d", "e"]
     messages = {event.command: event.message for each in await commits(running.bus) for event in each.events}  # type: ignore[union-attr]
     assert messages == dict.fromkeys("abcde", "heard") | {"bad": "cannot be decided: ValueError: bad word"}
@@ -159,7 +159,7 @@ async def test_an_input_whose_decision_raised_once_is_decided() -> None:
     await bus.ensure()
     running = Service(bus, Once, writer="queue", sources=[Own([["good"]])], instance="a")
     task = asyncio.create_task(running.run())
-    await until(lambda: running.core.ids == ["good"])
+    await eventually_async(lambda: running.core.ids == ["good"])
     await running.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
     assert [_message(event) for each in await commits(bus) for event in each.events] == ["heard"]

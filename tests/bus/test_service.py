@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -23,6 +22,7 @@ from fairlead_schemas.wire.events import QueueClockStepped
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
 from tests.bus.worlds import World
+from tests.kit.eventually import eventually_async
 
 CMD = subjects.cmd("queue")
 
@@ -30,13 +30,6 @@ CMD = subjects.cmd("queue")
 def service(bus: Bus, instance: str = "a") -> Service[CountingCore]:
     """A service around the counting core."""
     return Service(bus, CountingCore, writer="queue", sources=[CommandSource("queue")], instance=instance)
-
-
-async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for a condition, or fail."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 -- what is awaited is another service's doing
-            await asyncio.sleep(0.01)
 
 
 async def crash(task: "asyncio.Task[int]") -> None:
@@ -54,11 +47,11 @@ async def test_commands_are_decided_once_over_crashes(world: World):
         for number in range(25):
             await bus.append(subjects.CMD, CMD, command(round_number * 25 + number))
         wanted = round_number * 25 + 10
-        await until(lambda r=running, w=wanted: len(r.core.ids) >= w)
+        await eventually_async(lambda r=running, w=wanted: len(r.core.ids) >= w)
         await crash(task)
     last = service(await world.connect())
     task = asyncio.create_task(last.run())
-    await until(lambda: len(last.core.ids) >= 100)
+    await eventually_async(lambda: len(last.core.ids) >= 100)
     await last.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
     assert last.core.ids == [f"c{number}" for number in range(100)]
@@ -71,12 +64,12 @@ async def test_restored_state_equals_a_fold_of_the_log(world: World):
     task = asyncio.create_task(first.run())
     for number in range(30):
         await bus.append(subjects.CMD, CMD, command(number))
-    await until(lambda: len(first.core.ids) == 30)
+    await eventually_async(lambda: len(first.core.ids) == 30)
     await first.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK  # a clean stop leaves a snapshot
     second = service(await world.connect())
     task = asyncio.create_task(second.run())
-    await until(lambda: second.leading)
+    await eventually_async(lambda: second.leading)
     assert second.core.snapshot() == first.core.snapshot()
     answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=5))
     assert answer["sequence"] == second.folded
@@ -89,16 +82,16 @@ async def test_second_process_waits_for_the_lease_and_then_takes_over(world: Wor
     bus = await world.connect()
     first, second = service(await world.connect(), "a"), service(await world.connect(), "b")
     leading = asyncio.create_task(first.run())
-    await until(lambda: first.leading)
+    await eventually_async(lambda: first.leading)
     standby = asyncio.create_task(second.run())
     await bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: first.core.ids == ["c1"])
+    await eventually_async(lambda: first.core.ids == ["c1"])
     assert not second.leading
     await first.stop()
     assert await asyncio.wait_for(leading, 60) == EXIT_OK
-    await until(lambda: second.leading)
+    await eventually_async(lambda: second.leading)
     await bus.append(subjects.CMD, CMD, command(2))
-    await until(lambda: second.core.ids == ["c1", "c2"])
+    await eventually_async(lambda: second.core.ids == ["c1", "c2"])
     await crash(standby)
 
 
@@ -107,13 +100,13 @@ async def test_of_two_leaders_one_steps_down(world: World):
     bus = await world.connect()
     services = [service(await world.connect(), "same") for _ in range(2)]
     tasks = [asyncio.create_task(each.run()) for each in services]
-    await until(lambda: all(each.leading for each in services))
+    await eventually_async(lambda: all(each.leading for each in services))
     for number in range(20):
         await bus.append(subjects.CMD, CMD, command(number))
     done, pending = await asyncio.wait(tasks, timeout=15, return_when=asyncio.FIRST_COMPLETED)
     assert [task.result() for task in done] == [EXIT_STEPPED_DOWN]
     survivor = services[tasks.index(next(iter(pending)))]
-    await until(lambda: len(survivor.core.ids) == 20)
+    await eventually_async(lambda: len(survivor.core.ids) == 20)
     assert survivor.core.ids == [f"c{number}" for number in range(20)]
     await crash(next(iter(pending)))
 
@@ -123,7 +116,7 @@ async def test_foreign_commit_under_our_name_makes_us_step_down(world: World):
     bus = await world.connect()
     running = service(bus)
     task = asyncio.create_task(running.run())
-    await until(lambda: running.leading)
+    await eventually_async(lambda: running.leading)
     await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None))
     assert await asyncio.wait_for(task, 60) == EXIT_STEPPED_DOWN
 
@@ -142,7 +135,7 @@ async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on
     task = asyncio.create_task(running.run())
     for payload in (b"not json", b'[{"type":"CancelJob","id":"bad"}]', command(1)):
         await bus.append(subjects.CMD, CMD, payload)
-    await until(lambda: len(running.core.ids) == 3)
+    await eventually_async(lambda: len(running.core.ids) == 3)
     assert running.core.ids == ["", "bad", "c1"]
     await crash(task)
 
@@ -153,14 +146,14 @@ async def test_service_waits_out_a_server_restart(world: World):
     running = service(await world.connect())
     task = asyncio.create_task(running.run())
     await bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: running.core.ids == ["c1"])
+    await eventually_async(lambda: running.core.ids == ["c1"])
     back = asyncio.Event()
     bus.on_reconnect(back.set)
     await world.stop_server()
     await world.start_server()
     await asyncio.wait_for(back.wait(), 15)
     await bus.append(subjects.CMD, CMD, command(2))
-    await until(lambda: running.core.ids == ["c1", "c2"])
+    await eventually_async(lambda: running.core.ids == ["c1", "c2"])
     await crash(task)
 
 
@@ -172,7 +165,7 @@ async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
     bus = await small_world.connect()
     running = service(await small_world.connect())
     task = asyncio.create_task(running.run())
-    await until(lambda: running.leading)
+    await eventually_async(lambda: running.leading)
     for number in range(400):
         await bus.append(subjects.CMD, CMD, command(number))
     decided = -1
@@ -189,10 +182,10 @@ async def test_a_leader_gives_a_sign_of_life(world: World):
     """It says how far it has folded; whoever waits for the lease, or has ended, does not answer."""
     bus, running, waiting = await world.connect(), service(await world.connect()), service(await world.connect(), "b")
     task = asyncio.create_task(running.run())
-    await until(lambda: running.leading)
+    await eventually_async(lambda: running.leading)
     other = asyncio.create_task(waiting.run())
     await bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: running.core.ids)
+    await eventually_async(lambda: running.core.ids)
     alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
     assert alive == Alive(sequence=running.folded)
     await crash(other)
@@ -244,7 +237,7 @@ async def test_a_service_that_waits_for_its_lease_can_be_stopped(world: World):
     """A standby is not the leader's prisoner: it ends in order, and leaves the lease where it is."""
     leader, standby = service(await world.connect(), "a"), service(await world.connect(), "b")
     leading = asyncio.create_task(leader.run())
-    await until(lambda: leader.leading)
+    await eventually_async(lambda: leader.leading)
     waiting = asyncio.create_task(standby.run())
     await asyncio.sleep(2 * lease.POLL_S)
     await standby.stop()
@@ -261,9 +254,9 @@ async def test_a_service_keeps_its_lease_while_it_restores(monkeypatch: pytest.M
     hub.stores_up = False
     leader, standby = service(hub.connect(), "a"), service(hub.connect(), "b")
     tasks = [asyncio.create_task(leader.run())]
-    await until(lambda: hub.buckets[subjects.LEASE])
+    await eventually_async(lambda: hub.buckets[subjects.LEASE])
     tasks.append(asyncio.create_task(standby.run()))
-    await until(lambda: leader.leading or standby.leading or tasks[0].done())
+    await eventually_async(lambda: leader.leading or standby.leading or tasks[0].done())
     assert leader.leading and not standby.leading
     assert b'"a"' in hub.buckets[subjects.LEASE]["queue"].value
     for task in tasks:
@@ -286,7 +279,7 @@ async def test_a_snapshot_of_another_shape_is_passed_over_and_the_log_folded(wor
         task = asyncio.create_task(running.run())
         for number in range(count - 10, count):
             await bus.append(subjects.CMD, CMD, command(number))
-        await until(lambda r=running, c=count: len(r.core.ids) == c)
+        await eventually_async(lambda r=running, c=count: len(r.core.ids) == c)
         await running.stop()
         assert await asyncio.wait_for(task, 60) == EXIT_OK
     assert running.core.ids == [f"c{number}" for number in range(20)]
@@ -313,7 +306,7 @@ async def test_a_snapshot_of_another_version_is_not_used_though_it_can_be_read()
         task = asyncio.create_task(running.run())
         if core_type is CountingCore:
             await bus.append(subjects.CMD, CMD, command(1))
-        await until(lambda r=running: r.core.ids == ["c1"])
+        await eventually_async(lambda r=running: r.core.ids == ["c1"])
         await running.stop()
         assert await asyncio.wait_for(task, 60) == EXIT_OK
 
@@ -325,7 +318,7 @@ async def test_a_snapshot_builds_on_the_very_commits_that_the_log_holds():
     running = service(bus)
     task = asyncio.create_task(running.run())
     await bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: running.core.ids == ["c1"])
+    await eventually_async(lambda: running.core.ids == ["c1"])
     await running.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
     hub.truncate(subjects.LOG, 0)
@@ -342,14 +335,14 @@ async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch
     async def late() -> list[Snapshot]:
         task = asyncio.create_task(first.run())
         await first.bus.append(subjects.CMD, CMD, command(1))
-        await until(lambda: first.core.ids == ["c1"])
+        await eventually_async(lambda: first.core.ids == ["c1"])
         await first.stop()
         await task
         return await load()
 
     monkeypatch.setattr(second._snapshots, "load", late)
     task = asyncio.create_task(second.run())
-    await until(lambda: second.leading)
+    await eventually_async(lambda: second.leading)
     assert second.core.ids == ["c1"]
     await crash(task)
 
@@ -361,14 +354,14 @@ async def test_a_start_does_not_need_the_snapshots(monkeypatch: pytest.MonkeyPat
     first = service(hub.connect())
     task = asyncio.create_task(first.run())
     await first.bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: first.core.ids == ["c1"])
+    await eventually_async(lambda: first.core.ids == ["c1"])
     await first.stop()
     await task
     hub.stores_up = False
     second = service(hub.connect())
     with structlog.testing.capture_logs() as logs:
         task = asyncio.create_task(second.run())
-        await until(lambda: second.leading, 20)
+        await eventually_async(lambda: second.leading, within_s=20)
     assert second.core.ids == ["c1"]
     (warning,) = (line for line in logs if line["log_level"] == "warning")
     assert "the log is folded from its start" in warning["event"] and "object stores" in warning["reason"]
@@ -385,10 +378,10 @@ async def test_a_step_of_the_wall_clock_is_not_taken_into_the_log(hours: int):
     )
     task = asyncio.create_task(running.run())
     await bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: running.core.ids == ["c1"])
+    await eventually_async(lambda: running.core.ids == ["c1"])
     offset_ns[0] = hours * 3600 * 10**9
     await bus.append(subjects.CMD, CMD, command(2))
-    await until(lambda: running.core.ids == ["c1", "c2"])
+    await eventually_async(lambda: running.core.ids == ["c1", "c2"])
     await crash(task)
     tail = await bus.tail(subjects.LOG, after=0)
     commits = [decode_commit(each.payload) for each in await tail.next()]
@@ -407,13 +400,13 @@ async def test_a_step_of_the_wall_clock_is_an_event(world: World):
         bus, CountingCore, writer="queue", sources=[CommandSource("queue")], clock=lambda: time.time_ns() + offset_ns[0]
     )
     task = asyncio.create_task(running.run())
-    await until(lambda: running.leading)
+    await eventually_async(lambda: running.leading)
     offset_ns[0] = -3600 * 10**9
     await bus.append(subjects.CMD, CMD, command(1))
-    await until(lambda: running.core.ids == ["c1"])
+    await eventually_async(lambda: running.core.ids == ["c1"])
     offset_ns[0] = 0
     await bus.append(subjects.CMD, CMD, command(2))
-    await until(lambda: running.core.ids == ["c1", "c2"])
+    await eventually_async(lambda: running.core.ids == ["c1", "c2"])
     await crash(task)
     events = [event for each in await commits_of(bus) for event in each.events]
     steps = [event for event in events if isinstance(event, QueueClockStepped)]
@@ -437,7 +430,7 @@ async def test_a_restart_goes_on_with_log_time(world: World):
         )
         task = asyncio.create_task(running.run())
         await bus.append(subjects.CMD, CMD, command(number))
-        await until(lambda: len(running.core.ids) == number)
+        await eventually_async(lambda: len(running.core.ids) == number)
         await crash(task)
 
     await lead(1)
@@ -460,7 +453,7 @@ async def test_a_log_from_an_archive_is_gone_on_with_at_the_wall_clock():
     running = service(bus)
     task = asyncio.create_task(running.run())
     await bus.append(subjects.CMD, CMD, command(2))
-    await until(lambda: running.core.ids == ["c1", "c2"])
+    await eventually_async(lambda: running.core.ids == ["c1", "c2"])
     await crash(task)
     assert (await commits_of(bus))[-1].at_ns >= now_ns
 
@@ -476,17 +469,19 @@ async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.
     task = asyncio.create_task(wrong.run())
     right = service(hub.connect(), "right")
     with structlog.testing.capture_logs() as logged:
-        await until(lambda: any(each["event"] == "this machine's clock differs, not leading" for each in logged))
-        await until(lambda: hub.subscribers.get(subjects.rpc("queue", ALIVE)))
+        await eventually_async(
+            lambda: any(each["event"] == "this machine's clock differs, not leading" for each in logged)
+        )
+        await eventually_async(lambda: hub.subscribers.get(subjects.rpc("queue", ALIVE)))
         said = decode_alive(await hub.connect().request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
         assert "-3600.0 s" in said.clock
         leading = asyncio.create_task(right.run())
-        await until(lambda: right.leading)
+        await eventually_async(lambda: right.leading)
     assert not wrong.leading
     await right.stop()
     assert await asyncio.wait_for(leading, 60) == EXIT_OK
     offset_ns[0] = 0
-    await until(lambda: wrong.leading)
+    await eventually_async(lambda: wrong.leading)
     await wrong.stop()
     assert await asyncio.wait_for(task, 60) == EXIT_OK
 
@@ -498,9 +493,9 @@ async def test_a_leader_does_not_follow_a_clock_that_is_alone(monkeypatch: pytes
     offset_ns = [0]
     running = Service(MemoryHub().connect(), CountingCore, writer="queue", clock=lambda: time.time_ns() + offset_ns[0])
     task = asyncio.create_task(running.run())
-    await until(lambda: running.leading)
+    await eventually_async(lambda: running.leading)
     offset_ns[0] = 3600 * 10**9
-    await until(lambda: not running.clock.is_trusted)
+    await eventually_async(lambda: not running.clock.is_trusted)
     offset_ns[0] = 0
-    await until(lambda: running.clock.is_trusted)
+    await eventually_async(lambda: running.clock.is_trusted)
     await crash(task)

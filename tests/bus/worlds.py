@@ -14,7 +14,7 @@ from fairlead_bus.nats import stream_setup
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 
 class World(Protocol):

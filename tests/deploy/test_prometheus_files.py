@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.agent.metrics.promtool import needs_promtool
+from tests.agent.node.metrics.promtool import needs_promtool
 
 RULES = Path("deploy/prometheus/rules.yml").absolute()
 CONFIG = Path("deploy/prometheus/prometheus.yml").absolute()

@@ -14,7 +14,7 @@ from fairlead_schemas.http import asyncapi, json_schema
 from fairlead_schemas.wire import lifecycle
 from fairlead_schemas.wire.events import Event
 from fairlead_schemas.wire.subjects import WRITERS
-from tests.schemas import test_golden
+from tests.schemas.families import GOLDEN
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -79,7 +79,7 @@ def test_every_route_is_described() -> None:
 def test_golden_bytes_are_valid_by_the_published_schema(name: str, family: str) -> None:
     """Somebody else's validator accepts what we write."""
     check = validator.Draft202012Validator(json_schema.document(name))
-    for example in json.loads((test_golden.GOLDEN / f"{family}.json").read_text()):
+    for example in json.loads((GOLDEN / f"{family}.json").read_text()):
         check.validate(example)
 
 

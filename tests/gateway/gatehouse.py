@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import httpx
+import msgspec
 
 from fairlead_bus.memory import MemoryHub
+from fairlead_bus.port import Message
 from fairlead_bus.service import Service
 from fairlead_gateway.monitoring.probes import NOBODY
 from fairlead_gateway.server.http_server import HttpSettings
@@ -15,6 +17,7 @@ from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import subjects
+from tests.kit.eventually import eventually_async
 
 WAIT_S = 60.0
 
@@ -72,13 +75,26 @@ class Gatehouse:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.http.aclose()
 
+    async def play_telemetry(self, verb: str, answer: Callable[[dict[str, Any]], bytes]) -> list[dict[str, Any]]:
+        """Answer the gateway's requests to telemetry with what `answer` makes of each; return the list of requests, which grows."""
+        requests: list[dict[str, Any]] = []
+
+        async def serve(message: Message) -> bytes:
+            requests.append(msgspec.json.decode(message.payload))
+            return answer(requests[-1])
+
+        await self.hub.connect().serve(subjects.rpc("telemetry", verb), serve)
+        return requests
+
     async def job(self, job: str) -> dict[str, Any]:
         """GET one job."""
         return (await self.http.get(f"/v1/jobs/{job}")).json()
 
     async def in_state(self, job: str, state: str) -> None:
         """Wait until the job is in a state."""
-        await until(lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state)
+        await eventually_async(
+            lambda: job in self.gateway.views.jobs.rows and self.gateway.views.jobs.rows[job].state == state
+        )
 
     def log_length(self) -> int:
         """Commits in the log."""
@@ -88,10 +104,3 @@ class Gatehouse:
         """Command messages in CMD, without the probes of readiness."""
         probe = subjects.cmd(NOBODY)
         return sum(each.subject != probe for each in self.hub.streams[subjects.CMD].messages)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; fail after WAIT_S."""
-    async with asyncio.timeout(WAIT_S):
-        while not holds():  # noqa: ASYNC110 -- any condition, of any part
-            await asyncio.sleep(0.002)

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.why.reason import reason_of
+from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
+from tests.kit.commits import commit_of
 
 START_NS = 1_767_225_600 * SECOND_NS  # 2026-01-01T00:00:00Z
 
@@ -27,16 +29,7 @@ class Logbook:
         sequence = self.views.sequence + 1
         self.views.fold(
             sequence,
-            Commit(
-                v=VERSION,
-                writer="queue",
-                n=sequence,
-                basis=sequence - 1,
-                at_ns=self.now_ns,
-                cursors={},
-                prev=GENESIS,
-                events=list(events),
-            ),
+            commit_of(list(events), n=sequence, at_ns=self.now_ns),
         )
 
 
@@ -140,3 +133,15 @@ def preempting(job: str, beneficiary: str, rule: Any = "lower_priority", attempt
 def requeued(job: str = "1", reason: Any = "preempted", attempt: int = 2) -> ev.JobRequeued:
     """Back to the queue for another attempt."""
     return ev.JobRequeued(cause="4.0", job=job, attempt=attempt, reason=reason)
+
+
+def why(events: list[ev.Event], job: str = "1") -> Reason:
+    """The reason of a job after these events, one commit each; the same after a restart from a snapshot."""
+    book = Logbook()
+    for event in events:
+        book.write(event)
+    reason = reason_of(book.views, book.views.jobs.rows[job], book.now_ns)
+    again = Views.restore(book.views.snapshot())
+    assert again is not None
+    assert reason_of(again, again.jobs.rows[job], book.now_ns) == reason
+    return reason

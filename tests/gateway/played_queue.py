@@ -10,7 +10,8 @@ from fairlead_bus.service import Service
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
-from tests.gateway.gatehouse import Gatehouse, until
+from tests.gateway.gatehouse import Gatehouse
+from tests.kit.eventually import eventually_async
 
 #: Events that a command leads to; their causes are put in by the queue.
 Answer = Callable[[Any], list[ev.Event]]
@@ -100,5 +101,5 @@ class QueueHouse(Gatehouse):
         core.schema = PlayedQueue.schema  # a partial has none of its class's attributes
         queue = Service(self.hub.connect(), core, writer="queue", sources=[CommandSource("queue")])
         self.spawn(queue)
-        await until(lambda: queue.leading)
+        await eventually_async(lambda: queue.leading)
         return self

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead_placer.scheduling import defragment
-from tests.gateway.gatehouse import until
 from tests.gateway.world import PlayedNode, World, gpus
+from tests.kit.eventually import eventually_async
 
 SLICED: dict[str, Any] = {"resources": gpus(1), "time": {"slice": "1s"}}
 
@@ -22,7 +22,7 @@ async def fragmented(world: World) -> tuple[PlayedNode, PlayedNode, str]:
     await first.exit(gone)
     await world.in_state(gone, "succeeded")
     big = await world.submit(resources=gpus(2))
-    await until(lambda: world.gateway.views.jobs.rows[big].state == "offered")
+    await eventually_async(lambda: world.gateway.views.jobs.rows[big].state == "offered")
     return first, second, big
 
 
@@ -61,12 +61,12 @@ async def test_a_pool_that_asks_for_it_has_it_done(monkeypatch: pytest.MonkeyPat
         assert answer.status_code == 200, answer.text
         first, _, big = await fragmented(world)
         rows = world.gateway.views.jobs.rows
-        await until(lambda: any(row.yielding is not None for row in rows.values()))
+        await eventually_async(lambda: any(row.yielding is not None for row in rows.values()))
         [moved] = [job for job, row in rows.items() if row.yielding is not None]
         assert "fits elsewhere" in (await world.why(moved))["reason"]["message"]
         await first.stopped(moved)
         await world.in_state(big, "placed")
-        await until(lambda: rows[moved].attempt == 2 and rows[moved].state == "placed")
+        await eventually_async(lambda: rows[moved].attempt == 2 and rows[moved].state == "placed")
 
 
 async def test_who_is_not_there() -> None:

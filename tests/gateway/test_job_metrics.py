@@ -1,14 +1,10 @@
 """GET /v1/jobs/{id}/metrics: what is asked of telemetry, and its picture as it stands."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from fairlead_bus.port import Message
 from fairlead_schemas.queries.telemetry import GpuSeries, JobMetrics
-from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse
 
 PICTURE = JobMetrics(
@@ -39,13 +35,7 @@ async def test_a_picture_is_passed_on_as_its_schema_says() -> None:
     """With what was asked for; without telemetry it is a 503."""
     async with Gatehouse() as house:
         assert (await house.http.get("/v1/jobs/812/metrics")).status_code == 503
-        asked: list[dict[str, Any]] = []
-
-        async def answer(message: Message) -> bytes:
-            asked.append(msgspec.json.decode(message.payload))
-            return msgspec.json.encode(PICTURE)
-
-        await house.hub.connect().serve(subjects.rpc("telemetry", "metrics"), answer)
+        asked = await house.play_telemetry("metrics", lambda _: msgspec.json.encode(PICTURE))
         query = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00+01:00", "step": "5m", "attempt": "2"}
         got = await house.http.get("/v1/jobs/812/metrics", params=query)
         assert (got.status_code, got.json()) == (200, msgspec.to_builtins(PICTURE))
@@ -84,11 +74,8 @@ async def test_refusals_are_problems() -> None:
     """A step that cannot be is a 422 for the step, a job without a picture a 404."""
     told = {"code": "", "message": "", "hint": ""}
 
-    async def answer(message: Message) -> bytes:
-        return msgspec.json.encode({"error": told})
-
     async with Gatehouse() as house:
-        await house.hub.connect().serve(subjects.rpc("telemetry", "metrics"), answer)
+        await house.play_telemetry("metrics", lambda _: msgspec.json.encode({"error": told}))
         for code, message, status, field in (
             ("bad_request", "step: too many", 422, "step"),
             ("not_found", "no job", 404, ""),

@@ -8,9 +8,9 @@ from fairlead_gateway.routes.job_logs import last_lines
 from fairlead_gateway.routes.why import FAILED_LINES
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import OutputPiece, encode
-from tests.gateway.gatehouse import until
-from tests.gateway.test_logs import TEXT, pieces, running, send
+from tests.gateway.job_output import TEXT, pieces, running, send
 from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 NOTES = b"fairlead: pulling image x:1\nfairlead: pulling image x:1: 40 %, 12 of 30 MiB\n"
 
@@ -94,7 +94,7 @@ async def test_the_output_of_an_attempt_that_never_began_is_the_reason() -> None
             row = world.gateway.views.jobs.rows[job]
             assert row.attempt == attempt
             await nodes[row.parts[0].node].fail_start(job, f"no image\nx:{attempt}", attempt)
-            await until(lambda row=row, attempt=attempt: row.attempt > attempt or row.state == "failed")
+            await eventually_async(lambda row=row, attempt=attempt: row.attempt > attempt or row.state == "failed")
         await world.in_state(job, "failed")
         for query, attempt in (("", 2), ("?attempt=1", 1), ("?attempt=2&tail=5", 2)):
             told = (await world.http.get(f"/v1/jobs/{job}/logs{query}")).text

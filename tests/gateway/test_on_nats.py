@@ -11,7 +11,8 @@ from fairlead_bus.nats.adapter import connect
 from fairlead_bus.service import Service
 from fairlead_gateway.service import Gateway, GatewaySettings, build
 from fairlead_queue.core import QueueCore
-from tests.nats_server import NatsServer
+from tests.kit.eventually import eventually_async
+from tests.kit.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 
@@ -62,9 +63,7 @@ async def test_submits_over_a_killed_server_and_a_restarted_gateway(
         await background
     again = await build(bus, GatewaySettings())
     background = asyncio.create_task(again.background())
-    async with asyncio.timeout(60):
-        while not again.folding.caught_up:  # noqa: ASYNC110 -- any condition
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: again.folding.caught_up)
     assert again.views.snapshot() == before
     background.cancel()
     await queue.stop()

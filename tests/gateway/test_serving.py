@@ -22,7 +22,8 @@ from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
-from tests.gateway.world import World, gpus, until
+from tests.gateway.world import World, gpus
+from tests.kit.eventually import eventually_async
 
 
 async def test_the_openapi_document_holds_together() -> None:
@@ -158,7 +159,7 @@ async def test_two_snapshots_are_kept_over_restarts() -> None:
             await world.gateway.folding.save()
             await world.stop_gateway()
             await world.start_gateway()
-            await until(lambda: world.gateway.folding.caught_up)
+            await eventually_async(lambda: world.gateway.folding.caught_up)
         found = await snapshots.load_all(
             world.bus, "gateway", log_id=await identity(world.bus), schema=f"views-{SCHEMA}"
         )
@@ -175,7 +176,7 @@ async def test_a_gateway_starts_without_the_snapshots(monkeypatch: pytest.Monkey
         world.hub.stores_up = False
         async with asyncio.timeout(20):
             await world.start_gateway()
-        await until(lambda: world.gateway.folding.caught_up)
+        await eventually_async(lambda: world.gateway.folding.caught_up)
         assert (await world.http.get(f"/v1/jobs/{job}")).status_code == 200
 
 
@@ -287,7 +288,7 @@ async def test_metrics_and_readiness() -> None:
         assert "fairlead_gateway_decision_seconds_count 1.0" in text
         assert 'fairlead_gateway_commands{service="queue",what="published"} 1.0' in text
         assert f"fairlead_gateway_folded_sequence {float(world.gateway.views.sequence)}" in text
-        await until(lambda: world.gateway.readiness().ready)
+        await eventually_async(lambda: world.gateway.readiness().ready)
         assert (await world.http.get("/readyz")).status_code == 200
         world.gateway.folding.bus_answers = False
         assert (await world.http.get("/readyz")).status_code == 503
@@ -302,7 +303,7 @@ async def test_a_restarted_gateway_shows_the_same() -> None:
         await world.gateway.folding.save()
         saved_at = world.gateway.views.sequence
         await world.submit()
-        await until(lambda: len(world.gateway.views.waiting.refusals) == 1)
+        await eventually_async(lambda: len(world.gateway.views.waiting.refusals) == 1)
         before = world.gateway.views.snapshot()
         for with_snapshot in (True, False):
             await world.stop_gateway()
@@ -312,7 +313,7 @@ async def test_a_restarted_gateway_shows_the_same() -> None:
             await world.start_gateway()
             await old.aclose()
             assert (world.gateway.folding.views.sequence >= saved_at) or not with_snapshot
-            await until(lambda: world.gateway.folding.caught_up)
+            await eventually_async(lambda: world.gateway.folding.caught_up)
             assert world.gateway.views.snapshot() == before
         world.gateway.folding.caught_up = False
         answer = await world.http.post("/v1/jobs", json={"command": ["true"]})
@@ -360,7 +361,7 @@ async def test_a_real_server_serves_streams_and_stops() -> None:
 
             while not await healthy():  # noqa: ASYNC110 -- the server is asked as a stranger would
                 await asyncio.sleep(0.01)
-            await until(lambda: gateway.folding.caught_up)
+            await eventually_async(lambda: gateway.folding.caught_up)
             async with http.stream("GET", "/v1/events?follow=1&from=1") as watch:
                 assert (await http.post("/v1/jobs", json={"command": ["true"]})).status_code == 201
                 async for line in watch.aiter_lines():

@@ -21,7 +21,8 @@ from fairlead_schemas.wire import reports as rp
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import decode_desired
 from fairlead_schemas.wire.resources import Gpu, Inventory
-from tests.gateway.gatehouse import Gatehouse, until
+from tests.gateway.gatehouse import Gatehouse
+from tests.kit.eventually import eventually_async
 
 
 def inventory(node: str, gpus: int = 8) -> Inventory:
@@ -136,7 +137,7 @@ class World(Gatehouse):
         """As the base does; the queue's first commit has arrived."""
         await super().start_gateway()
         if self._with_queue:
-            await until(lambda: "default" in self.gateway.views.queues.rows)
+            await eventually_async(lambda: "default" in self.gateway.views.queues.rows)
 
     # -- what tests do
 
@@ -147,18 +148,18 @@ class World(Gatehouse):
             verb = ("cordon", "uncordon")[step % 2]  # it looks when something comes
             await self.http.post(f"/v1/nodes/{name}:{verb}", json={})
             self._skipped_ns += DEFAULT_LEASE_NS // 4
-        await until(lambda: rows[name].lost)
+        await eventually_async(lambda: rows[name].lost)
         for other in rows.keys() - {name}:
             await self.hub.connect().publish(
                 subjects.beat(other), rp.encode(rp.Heartbeat(node=other, incarnation=f"i-{other}"))
             )
-        await until(lambda: not any(row.lost for row in rows.values() if row.id != name))
+        await eventually_async(lambda: not any(row.lost for row in rows.values() if row.id != name))
 
     async def node(self, name: str, gpus: int = 8, *, runtime: str = "process") -> PlayedNode:
         """A node that has joined."""
         node = PlayedNode(self.hub.connect(), name)
         await node.join(gpus, runtime)
-        await until(lambda: name in self.gateway.views.nodes.rows)
+        await eventually_async(lambda: name in self.gateway.views.nodes.rows)
         return node
 
     async def run(self, node: PlayedNode, **spec: Any) -> str:

@@ -18,13 +18,13 @@ import docker.errors
 from fairlead.client import Client
 from fairlead.errors import FairleadError, InputRefused
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.agent.containers.hostile_jobs import ALWAYS
+from tests.agent.runtimes.docker.hostile_jobs import ALWAYS
 from tests.conftest import no_docker
 from tests.hostile.outcome import Row, row
 from tests.hostile.stack import Stack
 
 ENDED_S = 150.0
-CANARIES = Path(__file__).parents[1] / "agent" / "containers" / "canaries.py"
+CANARIES = Path(__file__).parents[1] / "agent" / "runtimes" / "docker" / "canaries.py"
 SMALL = {"resources": {"nvidia.com/gpu": 1, "cpu": "100m", "memory": "64Mi"}, "time": {"total": "30s", "grace": "1s"}}
 NEVER = ("Binds", "CapAdd", "Devices", "DeviceRequests", "VolumesFrom", "PidMode", "UsernsMode")
 #: Refused at submit: no references of images, or of a registry that no list has.
@@ -92,7 +92,7 @@ def containers(directory: Path, tries: int, seed: int) -> list[Row]:
 
 
 def _busybox() -> str:
-    from tests.agent.containers.image import ensure_image  # needs an engine
+    from tests.agent.runtimes.docker.image import ensure_image  # needs an engine
 
     return ensure_image()
 
@@ -174,7 +174,7 @@ def _strange(engine: docker.APIClient, job: str) -> list[str]:
 
 def _inside(client: Client, directory: Path) -> Row:
     """Try the ways out from inside: mounts, devices, namespaces, keys, kernel settings, the host's files."""
-    from tests.agent.containers.python_image import PYTHON, ensure_python_image  # needs an engine
+    from tests.agent.runtimes.docker.python_image import PYTHON, ensure_python_image  # needs an engine
 
     treasure = directory / "treasure"
     treasure.write_text("gold")

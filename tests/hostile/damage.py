@@ -18,7 +18,7 @@ import httpx
 from fairlead.stack import state
 from tests.hostile import damaged_files as files
 from tests.hostile.load import Load
-from tests.hostile.outcome import Row, joined, row, wait_ended
+from tests.hostile.outcome import Row, joined, lost_or_open, row
 from tests.hostile.stack import Stack, send
 
 #: The bound of the promise.
@@ -142,7 +142,7 @@ def prepare(directory: Path) -> Prepared:
         load.start()
         time.sleep(WORK_S)
         load.stop()
-        lost = wait_ended(stack, load, ENDED_S)
+        lost = lost_or_open(stack, load, ENDED_S)
         assert not lost, f"before any damage: {lost[:3]}"
         secret = str(directory / "archive.key")
         made.public_key.write_text(stack.fairlead("audit", "key", secret, "--name", "fairlead.log/hostile").stdout)

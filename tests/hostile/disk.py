@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.hostile.load import Load, read_marks
 from tests.hostile.outcome import Row, check_load, joined, row
 from tests.hostile.stack import Stack
-from tests.small_disk import fill, mount
+from tests.kit.small_disk import fill, mount
 
 SIZE = 80 * 2**20
 FULL_S = 30.0

@@ -60,7 +60,7 @@ def check_load(round_: str, stack: Stack, load: Load, *, within_s: float = ENDED
 
     The stack must run and its faults be over; nobody mends anything by hand.
     """
-    lost = wait_ended(stack, load, within_s)
+    lost = lost_or_open(stack, load, within_s)
     marks = read_marks(load.directory)
     doubles = [f"attempt {job}.{attempt} rank {rank} began twice" for job, attempt, rank in marks.doubles]
     stack.wait_whole()
@@ -79,7 +79,7 @@ def check_load(round_: str, stack: Stack, load: Load, *, within_s: float = ENDED
     return [*found, row(round_, "`audit verify` and `replay --check` afterwards", 2, broken)]
 
 
-def wait_ended(stack: Stack, load: Load, within_s: float) -> list[str]:
+def lost_or_open(stack: Stack, load: Load, within_s: float) -> list[str]:
     """Wait until the log has an end for every acknowledged job; return what was lost or is still open."""
     deadline = time.monotonic() + within_s
     while True:

@@ -18,7 +18,7 @@ import httpx
 from fairlead.client import Client
 from fairlead.errors import FairleadError
 from fairlead.stack import state
-from tests.until import until
+from tests.kit.eventually import eventually
 
 READY_S = 90.0
 COMMAND_S = 240.0
@@ -124,7 +124,7 @@ class Stack:
     def until(self, condition: Callable[[], object], what: str, within_s: float = READY_S, look_s: float = 0.2) -> None:
         """Wait for a condition. Raises AssertionError with the ends of all logs."""
         not_yet = (FairleadError, httpx.HTTPError, OSError)
-        until(condition, what, within_s=within_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
+        eventually(condition, what, within_s=within_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
 
     def readyz(self) -> tuple[int, dict[str, Any]]:
         """Status and document of /readyz; (0, {}) where nobody answers."""

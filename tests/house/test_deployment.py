@@ -139,7 +139,7 @@ def test_the_servers_configuration_is_accepted_and_always_fsyncs(tmp_path: Path)
     from fairlead_bus import bus_users, nkey
     from fairlead_bus.bus_users import UserKind
     from fairlead_bus.permissions import SERVICES
-    from tests.nats_server import find_program
+    from tests.kit.nats_server import find_program
 
     (tmp_path / "nats.conf").write_text((ROOT / "deploy" / "nats.conf").read_text())
     kinds: list[tuple[UserKind, str]] = [("service", name) for name in SERVICES]

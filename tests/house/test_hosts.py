@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import hosts
-from tests.hosts import Hosts
-from tests.until import until
+from tests.kit import hosts
+from tests.kit.eventually import eventually
+from tests.kit.hosts import Hosts
 
 pytestmark = pytest.mark.skipif(bool(hosts.unfit()), reason=hosts.unfit() or "fit")
 
@@ -39,6 +39,6 @@ def test_nothing_stays_behind() -> None:
         name = world["a"].name
         sleeper = world["a"].start(["sleep", "1000"])
         comm = Path(f"/proc/{sleeper.pid}/comm")
-        until(lambda: comm.read_text() == "sleep\n", "it runs there", within_s=30)
+        eventually(lambda: comm.read_text() == "sleep\n", "it runs there", within_s=30)
     assert sleeper.wait(10) == -9
     assert name not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.nats_server import NatsServer
+from tests.kit.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 

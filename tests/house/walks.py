@@ -27,7 +27,7 @@ from fairlead_schemas.wire.samples import GpuSample, SampleBatch, decode_columns
 from fairlead_telemetry.samples.intake import SampleBook
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.house.measure import PARTS, ROOT
-from tests.telemetry.idle.scenes import Scene, policy
+from tests.kit.idle_world import Scene, policy
 
 BODY = b'{"command":["true"],"resources":{"nvidia.com/gpu":1,"cpu":"1","memory":"1Gi"}}'
 _ROOTS = tuple(f"{ROOT / part}/" for part in PARTS)

@@ -12,7 +12,7 @@ from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.wire.desired import decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.wire.resources import Gpu, Inventory
-from tests.placer.world import SECOND, World, commit_bytes, inventory, request
+from tests.kit.placer_world import SECOND, World, commit_bytes, inventory, request
 
 
 def machine(name: str) -> Inventory:

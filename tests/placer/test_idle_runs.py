@@ -7,8 +7,8 @@ import pytest
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.policies.idle import IdleEvidence
 from fairlead_schemas.wire import events as ev
-from tests.placer.test_preemption import asked, made, running
-from tests.placer.world import World, placed, request
+from tests.kit.placer_world import World, placed, request
+from tests.placer.preemption_requests import asked, made, running
 
 EVIDENCE = (IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),)
 

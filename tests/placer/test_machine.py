@@ -37,7 +37,7 @@ from fairlead_schemas.wire.commands import (
 )
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.wire.resources import Inventory
-from tests.placer.world import SECOND, World, inventory, request
+from tests.kit.placer_world import SECOND, World, inventory, request
 
 NODES = ("a", "b", "c", "d")
 node_names = st.sampled_from(NODES)

@@ -8,7 +8,7 @@ from fairlead_placer.packing.policies import POLICIES
 from fairlead_schemas.queuefile.settings import PACKINGS, POOL_LABEL, Packing, PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.placer.world import World, inventory, placed, request
+from tests.kit.placer_world import World, inventory, placed, request
 
 
 def configured(packing: Packing, pool: str = "default") -> ev.PoolConfigured:

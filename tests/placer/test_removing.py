@@ -14,7 +14,7 @@ from fairlead_schemas.wire.commands import (
     TaintNode,
 )
 from fairlead_schemas.wire.reports import HealthSeen
-from tests.placer.world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
 
 REMOVE = RemoveNode(id="r", user="ada", node="n1", reason="sold")
 REMOVED = ev.NodeRemoved(cause="cmd:r", node="n1", by="ada", reason="sold")

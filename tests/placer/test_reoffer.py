@@ -2,7 +2,7 @@
 
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
-from tests.placer.world import World, cluster, names, placed, request
+from tests.kit.placer_world import World, cluster, names, placed, request
 
 
 def again(job: str, rank: int, attempt: int = 1) -> ev.JobOffered:

@@ -10,7 +10,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
 from fairlead_schemas.wire.desired import decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, ReportBatch, StartSeen
-from tests.placer.world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
 
 
 def test_one_gpu_job_from_offer_to_end() -> None:

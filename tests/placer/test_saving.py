@@ -10,8 +10,8 @@ from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
 from fairlead_schemas.wire.reports import CheckpointSeen, HealthSeen
-from tests.placer.test_preemption import plea
-from tests.placer.world import SECOND, World, names, request
+from tests.kit.placer_world import SECOND, World, names, request
+from tests.placer.preemption_requests import plea
 
 MINUTE = 60 * SECOND
 TOLD = Checkpoint(signal="SIGUSR1", notice_ns=2 * MINUTE)

@@ -3,7 +3,7 @@
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
-from tests.placer.world import World, cluster, inventory, names, request
+from tests.kit.placer_world import World, cluster, inventory, names, request
 
 
 def busy() -> World:

@@ -10,9 +10,9 @@ from fairlead_placer import core as placer_core
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.scheduling import allocate
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
-from tests.placer.world import SECOND, World, request, taken_marks
+from tests.kit.commits import commit_of
+from tests.kit.placer_world import SECOND, World, request, taken_marks
 
 NOW = 1_000 * SECOND
 
@@ -32,16 +32,7 @@ class Pair:
         self, writer: str, events: list[ev.Event], *, at_ns: int = NOW, cursors: dict[str, int] | None = None
     ) -> None:
         self.last += 1
-        commit = Commit(
-            v=VERSION,
-            writer=writer,
-            n=self.last,
-            basis=self.last - 1,
-            at_ns=at_ns,
-            cursors=cursors or {},
-            prev=GENESIS,
-            events=events,
-        )
+        commit = commit_of(events, writer=writer, n=self.last, at_ns=at_ns, cursors=cursors)
         self.decides.evolve(self.last, commit)
         self.folds.evolve(self.last, msgspec.structs.replace(commit, events=list(events)))
         assert not self.decides.has_pending

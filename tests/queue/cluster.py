@@ -8,7 +8,7 @@ from typing import Any
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.queue.world import SECOND, World
+from tests.kit.queue_world import SECOND, World
 
 
 class Run:

@@ -1,6 +1,6 @@
 """Who stands where in a queue's lines."""
 
-from tests.queue.world import World
+from tests.kit.queue_world import World
 
 
 def order(world: World, path: str) -> list[str]:

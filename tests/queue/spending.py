@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World
+from tests.kit.queue_world import SECOND, World
 
 HOUR = 3600
 

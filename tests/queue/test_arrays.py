@@ -3,7 +3,7 @@
 from fairlead_queue.limits import WINDOW_OFFERS_MAX
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelJob
-from tests.queue.world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, World, kinds
 
 
 def run_all(world: World, *jobs: str) -> None:

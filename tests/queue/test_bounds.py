@@ -20,7 +20,7 @@ from fairlead_schemas.wire.commands import (
     encode_commands,
 )
 from fairlead_schemas.wire.resources import Request
-from tests.queue.world import SPEC, World, request
+from tests.kit.queue_world import SPEC, World, request
 
 LONG_USER = "\N{PILE OF POO}" * USER_CHARS_MAX
 PART = ev.Part(node="n1", gpus=(), cpu_milli=1, memory_mib=1)

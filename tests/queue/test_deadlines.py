@@ -1,8 +1,8 @@
 """Deadlines: the earliest first among equals; one that is missed is said once, and the job goes on without."""
 
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND, World, kinds
 from tests.queue.lines import closed, order
-from tests.queue.world import SECOND, World, kinds
 
 
 def test_the_earliest_deadline_goes_first_among_equals() -> None:

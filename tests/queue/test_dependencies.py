@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.events import Dependency
-from tests.queue.world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, World, kinds
 
 
 def after(*jobs: str, state: ev.DependencyState = "succeeded") -> tuple[Dependency, ...]:

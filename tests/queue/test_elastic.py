@@ -7,8 +7,8 @@ import msgspec
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Preemption
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
+from tests.kit.queue_world import SECOND, World, request
 from tests.queue.spending import HOUR, at, budget, marks
-from tests.queue.world import SECOND, World, request
 
 
 def elastic(most: int, least: int, gpus: int = 1, **more: Any) -> Request:

@@ -9,7 +9,7 @@ from fairlead_schemas.policies.idle import IdleEvidence
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, World, kinds, request
 from tests.queue.yielding import pleas, refused, running, world_of
 
 EVIDENCE = (IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),)

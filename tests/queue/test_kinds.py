@@ -7,7 +7,7 @@ import pytest
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Sharing
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.queue.world import World
+from tests.kit.queue_world import World
 
 
 def replicas(count: int, **more: Any) -> Request:

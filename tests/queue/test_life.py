@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, SPEC, World, kinds, request
+from tests.kit.queue_world import SECOND, SPEC, World, kinds, request
 
 
 def test_an_empty_log_begins_with_the_default_queue() -> None:

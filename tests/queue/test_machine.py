@@ -16,7 +16,7 @@ from fairlead_queue.limits import PARKED_OFFERS_MAX
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.queue.world import SECOND, World, request
+from tests.kit.queue_world import SECOND, World, request
 
 QUOTAS = {"default": None, "small": 4000, "none": 0}
 pick = st.integers(0, 10**6)

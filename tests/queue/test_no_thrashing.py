@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND, World
 from tests.queue.cluster import Cluster
-from tests.queue.world import SECOND, World
 
 PROTECT_S = 5
 PATHS = ("a", "b", "c/x", "c/y")

@@ -18,8 +18,8 @@ from fairlead_schemas.wire.commands import SubmitJob, encode_commands
 from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import CommandRejected, JobOffered, JobSubmitted
 from fairlead_schemas.wire.resources import Request
-from tests.queue.test_service import commits
-from tests.queue.world import SPEC
+from tests.kit.queue_world import SPEC
+from tests.queue.stored_log import commits
 
 
 class Bug(Exception):

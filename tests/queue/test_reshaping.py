@@ -9,7 +9,7 @@ import pytest
 
 from fairlead_schemas.queuefile.settings import Ageing, PoolEntry, PoolSettings, QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, World, kinds, request
 
 
 @pytest.mark.parametrize("model", ["", "a100"])

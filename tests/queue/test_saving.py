@@ -5,7 +5,7 @@ import pytest
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import SECOND, World
+from tests.kit.queue_world import SECOND, World
 from tests.queue.yielding import refused, running, world_of
 
 MINUTE = 60 * SECOND

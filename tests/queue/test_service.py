@@ -1,30 +1,14 @@
 """The queue on the service shell and the in-memory bus: commands in, commits out, and a restart between."""
 
 import asyncio
-from collections.abc import Callable
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.port import Bus
 from fairlead_queue.service import build
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import SubmitJob, encode_commands
-from fairlead_schemas.wire.commit import Commit, decode_commit
 from fairlead_schemas.wire.resources import Request
-from tests.queue.world import SPEC, kinds
-
-WAIT_S = 10.0
-
-
-async def commits(bus: Bus, until: Callable[[list[Commit]], bool]) -> list[Commit]:
-    """The whole log, once it says what is waited for."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            last = (await bus.state(subjects.LOG)).last
-            stored = [await bus.read(subjects.LOG, sequence) for sequence in range(1, last + 1)]
-            log = [decode_commit(each.payload) for each in stored if each is not None]
-            if until(log):
-                return log
-            await asyncio.sleep(0.01)
+from tests.kit.queue_world import SPEC, kinds
+from tests.queue.stored_log import commits
 
 
 def submission(id_: str) -> bytes:

@@ -10,9 +10,9 @@ from fairlead_schemas.queuefile.settings import Ageing
 from fairlead_schemas.units.ids import PRIORITY_MAX
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import SubmitJob
+from tests.kit.queue_world import SECOND, World, kinds
 from tests.queue.cluster import Cluster
 from tests.queue.lines import closed, order
-from tests.queue.world import SECOND, World, kinds
 
 # ---------------------------------------------------------------------------------------- arrays
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
-from tests.queue.world import World
+from tests.kit.queue_world import World
 
 SOON = Preemption(protect_ns=0)
 

@@ -16,8 +16,9 @@ from fairlead_replay import chain
 from fairlead_replay.audit import export, verify_export, verify_live
 from fairlead_replay.export import LINES_FILE, LOG_FILE, MANIFEST_FILE, ExportError, read_export, write_export
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.commit import GENESIS, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.events import Event, JobOffered, JobSubmitted
+from tests.kit.commits import commit_of
 from tests.replay.worlds import log_of
 
 SEED = 8
@@ -282,9 +283,7 @@ def test_numbers_that_are_none_are_findings(job: str, cause: str) -> None:
 
 def queue_commit(n: int, prev: str, *events: Event) -> bytes:
     """A commit of a queue that is alone in its log."""
-    commit = Commit(
-        v=VERSION, writer="queue", n=n, basis=n - 1, at_ns=n, cursors={"CMD": n}, prev=prev, events=list(events)
-    )
+    commit = commit_of(list(events), n=n, at_ns=n, cursors={"CMD": n}, prev=prev)
     return encode_commit(commit)
 
 

@@ -17,7 +17,7 @@ from fairlead_schemas.wire.events import (
     RunEnded,
 )
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
-from tests.queue.world import SPEC
+from tests.kit.queue_world import SPEC
 
 POOLS = {f"n{at}": "default" for at in range(8)} | {"other": "a100"}
 

@@ -9,7 +9,7 @@ from fairlead_placer.cluster.state import ClusterState as PlacerState
 from fairlead_queue.state import QueueState
 from fairlead_replay.sim import faults
 from fairlead_replay.sim.world import WORK_S, run_seed
-from tests.sim.test_planted import first_violation
+from tests.sim.violations import first_violation
 
 
 def struck_seed() -> int:

@@ -22,22 +22,9 @@ from fairlead_queue.core import QueueCore
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.faults import Disaster, Faults
-from fairlead_replay.sim.world import Parts, run_seed
+from fairlead_replay.sim.world import Parts
 from fairlead_schemas.wire import subjects
-
-#: Seeds within which every planted bug must be found.
-SEEDS = 60
-#: For bugs that need a rare disaster: which seeds have it changes with everything that is drawn.
-RARE = 600
-
-
-def first_violation(parts: Parts | None = None, *, first: int = 1, seeds: int = SEEDS) -> str:
-    """What the first seed that fails says; "" if none of so many does."""
-    for seed in range(first, first + seeds):
-        violation = run_seed(seed, parts=parts).violation
-        if violation is not None:
-            return violation
-    return ""
+from tests.sim.violations import RARE, first_violation
 
 
 def test_skipping_the_fence_is_caught() -> None:

@@ -18,8 +18,8 @@ from fairlead.stack import nats_server
 from fairlead.stack.local import GROUP_NATS, GROUP_NODES, StackOptions, plan
 from fairlead.stack.processes import Spec, Supervisor
 from fairlead_bus.nats.adapter import NatsBus, connect
+from tests.kit.eventually import eventually
 from tests.system import leftovers
-from tests.until import until
 
 READY_S = 120.0
 #: A submit on a busy machine is answered with its job, not with 202.
@@ -92,7 +92,7 @@ class Cluster:
     ) -> None:
         """Wait for a condition, looked at this often, or fail, saying what did not come true."""
         not_yet = (FairleadError, httpx.HTTPError)
-        until(condition, what, within_s=timeout_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
+        eventually(condition, what, within_s=timeout_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
 
     def logs(self, chars: int = 800) -> str:
         """The end of every process's output."""

@@ -1,6 +1,6 @@
 """A container image with this machine's Open MPI and one program, made on the spot: no registry is asked.
 
-It is the busybox image of tests/agent/containers/image.py with mpirun, its daemon, its plugins, and the libraries that the loader names.
+It is the busybox image of tests/agent/runtimes/docker/image.py with mpirun, its daemon, its plugins, and the libraries that the loader names.
 """
 
 import io
@@ -9,8 +9,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.agent.containers.image import root_file_system
-from tests.agent.containers.python_image import libraries
+from tests.agent.runtimes.docker.image import root_file_system
+from tests.agent.runtimes.docker.python_image import libraries
 
 IMAGE = "fairlead-test:openmpi"
 #: What Open MPI and its run-time look for besides programs and libraries, where Debian has it.

@@ -1,4 +1,4 @@
-"""A cluster over hosts (tests/hosts.py): nats-server and the services on one, an agent on each of two others. All of it is real:
+"""A cluster over hosts (tests/kit/hosts.py): nats-server and the services on one, an agent on each of two others. All of it is real:
 processes, sockets, interfaces. Who needs one says how its agents start and how it asks; see two_hosts.py and netcluster.py.
 """
 
@@ -10,9 +10,9 @@ from typing import ClassVar, Self
 
 from fairlead.stack import nats_server
 from fairlead.stack.local import SERVICES
-from tests.hosts import Host, Hosts
+from tests.kit.eventually import eventually
+from tests.kit.hosts import Host, Hosts
 from tests.system.cluster import DECISION_WAIT_S
-from tests.until import until
 
 NODES = ("a", "b")
 #: Ports of the control host, where nobody else listens.
@@ -102,7 +102,7 @@ class OverHosts:
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = READY_S) -> None:
         """Wait for it, or fail with what did not come true."""
-        until(condition, what, within_s=timeout_s, not_yet=self.not_yet, look_s=self.look_s, logs=self.logs)
+        eventually(condition, what, within_s=timeout_s, not_yet=self.not_yet, look_s=self.look_s, logs=self.logs)
 
     def logs(self, chars: int = 1500) -> str:
         """The end of every process's output."""

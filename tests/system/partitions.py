@@ -21,7 +21,7 @@ from fairlead_bus.log import LogReader
 from fairlead_bus.nats.adapter import connect
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from tests import hosts
+from tests.kit import hosts
 from tests.system.netcluster import FENCE_S, LEASE_S, NODES, NetCluster
 
 BEATING = "trap '' TERM; while read up rest < /proc/uptime; do echo $up; sleep 0.1; done"
@@ -212,7 +212,7 @@ def main() -> int:
         sys.stderr.write(f"partitions: {unfit}\n")
         return 2
     if asked.runtime == "docker":
-        from tests.agent.containers.image import ensure_image
+        from tests.agent.runtimes.docker.image import ensure_image
 
         ensure_image()
     faults = asked.faults.split(",")

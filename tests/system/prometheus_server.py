@@ -10,7 +10,7 @@ import httpx
 import yaml
 
 from fairlead.stack.nats_server import free_port
-from tests.until import until
+from tests.kit.eventually import eventually
 
 CONFIG = Path("deploy/prometheus/prometheus.yml")
 RULES = Path("deploy/prometheus/rules.yml").absolute()
@@ -60,7 +60,7 @@ class PrometheusServer:
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something holds; what it says in its log, where it never does."""
         log = self._directory / "prometheus.log"
-        until(holds, what, within_s=WAIT_S, look_s=0.2, logs=lambda: log.read_text()[-2000:])
+        eventually(holds, what, within_s=WAIT_S, look_s=0.2, logs=lambda: log.read_text()[-2000:])
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Series of an instant query. Raises AssertionError with Prometheus' words where it refuses."""

@@ -16,8 +16,8 @@ import pytest
 from docker.errors import DockerException
 
 from fairlead.stack.nats_server import free_port
-from tests import base_images
-from tests.until import until
+from tests.kit import base_images
+from tests.kit.eventually import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ class Composed:
     def submit(self, body: dict[str, object]) -> str:
         """The job's id. Where it is not decided in time (202), it is asked for again by the same key."""
         key = {"Idempotency-Key": secrets.token_hex(8)}
-        until(lambda: self._submitted(body, key) != "", "the job is accepted", within_s=UNTIL_S)
+        eventually(lambda: self._submitted(body, key) != "", "the job is accepted", within_s=UNTIL_S)
         return self._submitted(body, key)
 
     def _submitted(self, body: dict[str, object], key: dict[str, str]) -> str:
@@ -95,7 +95,7 @@ class Composed:
         def logs() -> str:
             return self.compose("logs", "--tail=15")[-6000:]
 
-        until(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), look_s=0.2, logs=logs)
+        eventually(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), look_s=0.2, logs=logs)
 
 
 @pytest.fixture(scope="module")

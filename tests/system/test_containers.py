@@ -8,7 +8,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.agent.containers.python_image import PYTHON, ensure_python_image
+from tests.agent.runtimes.docker.python_image import PYTHON, ensure_python_image
 from tests.system.cluster import Cluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.docker, pytest.mark.slow]

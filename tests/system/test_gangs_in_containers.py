@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.containers import own_engine
-from tests.agent.containers.own_engine import OwnEngine
+from tests.agent.runtimes.docker import own_engine
+from tests.agent.runtimes.docker.own_engine import OwnEngine
 from tests.system.mpi_image import IMAGE, archive
 from tests.system.over_hosts import NODES
 from tests.system.two_hosts import TwoHosts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead_schemas.http.api import Job
-from tests.hosts import Hosts
+from tests.kit.hosts import Hosts
 from tests.system.cluster import Cluster
 from tests.system.people import Terminal
 

@@ -13,9 +13,10 @@ from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import of_profile
 from fairlead_agent.settings import Admin, Settings
 from fairlead_schemas.wire import events as ev
-from tests.placer.cutting.migworld import mig
-from tests.placer.test_shell import Cluster
-from tests.placer.world import names, request
+from tests.kit.eventually import eventually_async
+from tests.kit.placer_on_bus import Cluster
+from tests.kit.placer_world import names, request
+from tests.placer.scheduling.repartition.migworld import mig
 
 AUTO = {"fairlead/mig": "auto"}
 SEES = b'{"command":["sh","-c","test -n \\"$CUDA_VISIBLE_DEVICES\\" && echo $CUDA_VISIBLE_DEVICES"]}'
@@ -97,7 +98,5 @@ async def test_hollow_nodes_are_cut_too(cluster: Cluster) -> None:
     wanted = [mig(profile) for profile in (f"1g.{gb // 8}gb", f"2g.{gb // 4}gb", f"3g.{gb // 2}gb")] * 12
     for each in wanted:
         await cluster.queue(*cluster.world.submitted(each, spec=b'{"command":["sleep","1"]}'))
-    async with asyncio.timeout(120):
-        while names(cluster.events()).count("RunEnded") < len(wanted):  # noqa: ASYNC110 -- looks at the log
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: names(cluster.events()).count("RunEnded") >= len(wanted), within_s=120)
     await fleet.close()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests import hosts
+from tests.kit import hosts
 
 pytestmark = [
     pytest.mark.nats,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead.stack.nats_server import free_port
-from tests.agent.metrics.promtool import needs_promtool
+from tests.agent.node.metrics.promtool import needs_promtool
 from tests.system.cluster import Cluster
 from tests.system.prometheus_server import PrometheusServer
 

@@ -22,9 +22,9 @@ from fairlead_replay.audit import read_log, verify_url
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit
-from tests.nats_cluster import NatsCluster
+from tests.kit.eventually import eventually
+from tests.kit.nats_cluster import NatsCluster
 from tests.system.cluster import DECISION_WAIT_S
-from tests.until import until
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 TOKEN = "t0ken"
@@ -55,7 +55,7 @@ class Installation:
         self.nats = self.cluster.url.replace("nats://", f"nats://{TOKEN}@", 1)
         for name, module in PROCESSES.items():
             self._start(name, f"fairlead_{module}")
-        until(
+        eventually(
             lambda: self.http.get("/readyz").status_code == 200,
             "the gateway is ready",
             within_s=UNTIL_S,
@@ -138,7 +138,7 @@ class Load:
         self._last = time.monotonic()
         with ThreadPoolExecutor(CLIENTS) as pool:
             work = [pool.submit(self.submit, before + number) for number in range(BATCH)]
-            until(
+            eventually(
                 lambda: len(self.answered) >= before + BATCH // 5,
                 "submits are answered",
                 within_s=ANSWER_S,

@@ -13,8 +13,8 @@ import pytest
 from fairlead.stack.nats_server import free_port
 from fairlead_bus import bus_users, nkey
 from tests.bus.keyed import Keyed
+from tests.kit.eventually import eventually
 from tests.system.cluster import DECISION_WAIT_S
-from tests.until import until
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 UNTIL_S = 60.0
@@ -73,7 +73,7 @@ class Installation:
         return httpx.post(f"{self.url}/v1/sql", json={"query": query}, timeout=UNTIL_S).json()["rows"]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        until(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), logs=self.logs)
+        eventually(condition, what, within_s=UNTIL_S, not_yet=(httpx.HTTPError, KeyError), logs=self.logs)
 
     def logs(self) -> str:
         return "\n".join(f"--- {p.stem}\n{p.read_text()[-600:]}" for p in sorted(self.data.glob("*.log")))

@@ -2,11 +2,13 @@
 
 import msgspec
 
+from fairlead_bus.port import Stored
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit, commit_hash, encode_commit
+from fairlead_schemas.wire.commit import GENESIS, Commit, commit_hash, encode_commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
+from tests.kit.commits import commit_of
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
 WRITER_OF = {kind: writer for writer, kinds in ev.EVENTS_OF.items() for kind in kinds}
@@ -22,15 +24,14 @@ class Story:
     def at(self, seconds: float, *events: ev.Event) -> None:
         writer = WRITER_OF[type(events[0])]
         n, prev = self._heads.get(writer, (0, GENESIS))
-        commit = Commit(
-            v=VERSION,
+        commit = commit_of(
+            list(events),
             writer=writer,
             n=n + 1,
             basis=len(self.commits),
             at_ns=START_NS + int(seconds * SECOND_NS),
             cursors={"CMD": n + 1},
             prev=prev,
-            events=list(events),
         )
         payload = encode_commit(commit)
         self._heads[writer] = (n + 1, commit_hash(payload))
@@ -43,6 +44,11 @@ class Story:
         read = max(commit.cursors[subjects.CMD] for _, commit, _ in self.commits)
         if (await bus.state(subjects.CMD)).last < read:
             await bus.advance(subjects.CMD, read)
+
+
+def of_story(story: Story) -> list[Stored]:
+    """Its commits as a log stores them."""
+    return [Stored(sequence, subject, payload) for sequence, (subject, _, payload) in enumerate(story.commits, 1)]
 
 
 def submitted(

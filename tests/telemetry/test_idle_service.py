@@ -19,8 +19,9 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import ExtendJob, SetIdlePolicies, encode_commands
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
+from tests.kit.eventually import eventually_async
+from tests.telemetry.service_on_bus import ask, running
 from tests.telemetry.story import Story, joined, offered, placed, submitted
-from tests.telemetry.test_service import ask, eventually, running
 
 SECOND = 10**9
 LIMIT_S = 60.0
@@ -82,7 +83,7 @@ async def test_a_policy_by_command_becomes_a_reclaim(tmp_path: Path) -> None:
         await command(bus, SetIdlePolicies(id="c1", user="root", scope="global", policies=(LIFE,)))
         said = await until_said(bus, "IdlePoliciesSet", "JobIdle", "ReclaimRequested")
         assert said[0].cause == "cmd:c1"
-        await eventually(lambda: agrees(bus))
+        await eventually_async(lambda: agrees(bus), not_yet=(Exception,))
         assert (await ask(bus, "warehouse"))["samples_refused"] == {}
     assert (await verify_live(bus)).ok
     stored = list(commits_of([message async for message in read_log(bus)]))
@@ -137,7 +138,7 @@ async def test_another_leader_ends_the_process(tmp_path: Path) -> None:
     hub = MemoryHub()
     bus = await small_world(hub)
     async with running(hub.connect(), tmp_path) as task:
-        await eventually(lambda: agrees(bus))
+        await eventually_async(lambda: agrees(bus), not_yet=(Exception,))
         story = one_run()
         story.at(9, ev.IdlePoliciesSet(cause="clock", scope="global", policies=(LIFE,)))
         await story.append_to(bus, first=4)
@@ -154,6 +155,6 @@ async def test_on_a_real_server(tmp_path: Path, nats_url: str) -> None:
     async with running(own, tmp_path):
         await command(bus, SetIdlePolicies(id="c1", user="root", scope="global", policies=(LIFE,)))
         await until_said(bus, "JobIdle", "ReclaimRequested")
-        await eventually(lambda: agrees(bus))
+        await eventually_async(lambda: agrees(bus), not_yet=(Exception,))
     for each in (own, bus):
         await each.close()

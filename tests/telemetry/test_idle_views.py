@@ -12,10 +12,10 @@ from fairlead_schemas.policies.idle import IdleEvidence, IdleMode
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import decode_commit
 from fairlead_telemetry.warehouse.warehouse import Warehouse
+from tests.telemetry.log_feed import anew, feed
 from tests.telemetry.rows import store
 from tests.telemetry.simulated import log_of
-from tests.telemetry.story import START_NS, Story, placed, submitted
-from tests.telemetry.test_fold import anew, feed, of_story
+from tests.telemetry.story import START_NS, Story, of_story, placed, submitted
 
 LOW = (IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=600),)
 HIGH = (IdleEvidence(signal="gpu", highest=700, mean=700, threshold=50, samples=1),)

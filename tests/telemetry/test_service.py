@@ -6,7 +6,7 @@ import json
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import duckdb
@@ -14,7 +14,6 @@ import pytest
 
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.nats.adapter import connect
-from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
@@ -22,55 +21,14 @@ from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.sql.query_pool import QueryPool
 from fairlead_telemetry.warehouse import event_rows
-from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse
+from fairlead_telemetry.warehouse.warehouse import Warehouse
+from tests.kit.eventually import eventually_async
 from tests.telemetry.rows import actual, expected
+from tests.telemetry.service_on_bus import ask, reaches, running, world
 from tests.telemetry.story import START_NS, Story, busy, morning
 
 SOON_S = 60.0
 KILLS = 5
-
-
-@contextlib.asynccontextmanager
-async def running(bus: Bus, directory: Path, service: Telemetry | None = None) -> AsyncIterator[asyncio.Task[int]]:
-    """The service, stopped at the end."""
-    service = service or Telemetry(bus, directory, kept=Retention(10**18 * 9, 10**18 * 9, 10**18 * 9))
-    task = asyncio.create_task(service.run())
-    yield task
-    await service.stop()
-    await task
-
-
-async def ask(bus: Bus, verb: str, **request: object) -> dict:
-    if verb == "sql":
-        request["caller"] = {"user": "ada", "role": "admin"}
-    raw = await bus.request(subjects.rpc("telemetry", verb), json.dumps(request).encode(), timeout_s=15)
-    assert len(raw) < 2**20
-    return json.loads(raw)
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it holds, or fail."""
-    async with asyncio.timeout(SOON_S):
-        while True:
-            with contextlib.suppress(Exception):
-                if await holds():
-                    return
-            await asyncio.sleep(0.02)
-
-
-async def reaches(bus: Bus, sequence: int) -> None:
-    async def there() -> bool:
-        return (await ask(bus, "warehouse"))["sequence"] == sequence
-
-    await eventually(there)
-
-
-async def world(story: Story) -> tuple[MemoryHub, Bus]:
-    hub = MemoryHub()
-    bus = hub.connect()
-    await bus.ensure()
-    await story.append_to(bus)
-    return hub, bus
 
 
 async def test_follows_the_log_and_answers(tmp_path: Path) -> None:
@@ -87,7 +45,7 @@ async def test_follows_the_log_and_answers(tmp_path: Path) -> None:
         async def fresh() -> bool:
             return (await ask(bus, "sql", query="SELECT count(*) FROM events"))["rows"] == [[47]]
 
-        await eventually(fresh)
+        await eventually_async(fresh, not_yet=(Exception,))
         assert "gpu_hours_by_user" in (await ask(bus, "tables"))["text"]
         assert (await ask(bus, "sql", query="DROP TABLE events"))["error"]["code"] == "forbidden"
 
@@ -163,7 +121,7 @@ async def test_samples_arrive_once_and_losses_are_counted(tmp_path: Path) -> Non
 
     for count in (3, 4):
         async with running(hub.connect(), tmp_path):
-            await eventually(lambda count=count: stored(count))
+            await eventually_async(lambda count=count: stored(count), not_yet=(Exception,))
             state = await ask(bus, "warehouse")
             assert (state["samples_lost"], state["samples_refused"]) == (2, {"garbage": 1, "other_node": 1})
             await bus.append(subjects.SAMPLE, subjects.sample("n1"), sample(6))
@@ -195,11 +153,13 @@ async def test_one_of_two_services_answers_each_request(tmp_path: Path, monkeypa
     hub, bus = await world(morning())
     async with running(hub.connect(), tmp_path / "a"), running(hub.connect(), tmp_path / "b"):
         await reaches(bus, 33)
-        await eventually(lambda: _are(2, len(hub.subscribers[subjects.rpc("telemetry", "use")])))
+        await eventually_async(
+            lambda: _are(2, len(hub.subscribers[subjects.rpc("telemetry", "use")])), not_yet=(Exception,)
+        )
         for _ in range(3):
             await ask(bus, "tables")
         await ask(bus, "sql_cancel")
-        await eventually(lambda: _are(5, len(asked)))
+        await eventually_async(lambda: _are(5, len(asked)), not_yet=(Exception,))
     assert asked == ["tables"] * 3 + ["cancel"] * 2
 
 
@@ -345,7 +305,9 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
             await ask(bus, "job", id="1")
 
     process = await start()
-    await eventually(has_stored)  # so that one kill falls into the middle of the log, however slow the machine
+    await eventually_async(
+        has_stored, not_yet=(Exception,)
+    )  # so that one kill falls into the middle of the log, however slow the machine
     assert 0 < await killed(process) <= half
     writing = asyncio.create_task(story.append_to(bus, first=half))
     asking = asyncio.create_task(keep_asking())

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tests.agent.inside.sysfs_tree import Tree
+from tests.agent.linux.sysfs_tree import Tree
 
 IDS = ("4f1a2b3c4d5e6f70", "4f1a2b3c4d5e6f71")
 KFD = (45_123, 7_654)

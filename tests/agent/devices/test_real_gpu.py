@@ -3,7 +3,6 @@
 Nothing of the machine is changed: no MIG mode is switched, nothing is reset. GPUs that others use are left alone.
 """
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from fairlead_schemas.wire.reports import ExitSeen, InventorySeen
 from fairlead_schemas.wire.resources import Gpu
 from tests.agent.placer_script import order
 from tests.agent.world import World
+from tests.kit.eventually import eventually_async
 
 pytestmark = pytest.mark.gpu
 PROGRAM = (sys.executable, str(Path(__file__).with_name("cuda_program.py")))
@@ -141,9 +141,7 @@ async def test_samples_see_what_a_run_uses(world: World, devices: NvmlDevices) -
     assert world.placer.of(InventorySeen)[0].inventory.gpus[gpu.index].uuid == gpu.uuid
     await world.placer.desire("n1", order("7", *PROGRAM, "hold", "1000", "5", gpus=(gpu.uuid,)))
     agent = world.agents[-1][0]
-    async with asyncio.timeout(30):
-        while not agent.gpu_use.uses:  # noqa: ASYNC110 -- nobody tells when the driver counts it
-            await asyncio.sleep(0.05)
+    await eventually_async(lambda: agent.gpu_use.uses, within_s=30, look_s=0.05)
     ((_, uuid), use) = next(iter(agent.gpu_use.uses.items()))
     assert (uuid, use.memory_mib >= 1000) == (gpu.uuid, True)
     start = time.monotonic()

@@ -11,8 +11,8 @@ import pytest
 from fairlead_agent.core.lease import NEVER_NS, Lease
 from fairlead_agent.guard.policy import Work
 from fairlead_agent.guard.work import SOCKET, Containers, socket_of
-from tests.agent.containers.image import ensure_image
-from tests.until import until
+from tests.agent.runtimes.docker.image import ensure_image
+from tests.kit.eventually import eventually
 
 pytestmark = pytest.mark.docker
 
@@ -66,10 +66,10 @@ def test_found_and_ended(containers: Callable[..., str], socket: str) -> None:
     other = containers("9", lease=LEASE._replace(node="other", incarnation="other"))
     found = Containers(socket)
     wanted = [Work("7.1.0"), Work("8.1.0", NEVER_NS)]
-    until(
+    eventually(
         lambda: sorted(found.look(LEASE)) == wanted, "both are found", within_s=60, logs=lambda: str(found.look(LEASE))
     )
-    until(lambda: b"ready" in logs(first), "its trap is set", within_s=60)
+    eventually(lambda: b"ready" in logs(first), "its trap is set", within_s=60)
     found.send("7.1.0", signal.SIGTERM)
     assert code(first) == 7
     found.send("8.1.0", signal.SIGKILL)

@@ -22,9 +22,9 @@ from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
-from tests.agent.processes.spawners import spawners
+from tests.agent.runtimes.process.spawners import spawners
 from tests.agent.world import World
-from tests.until import until
+from tests.kit.eventually import eventually, eventually_async
 
 S = 1_000_000_000
 LEASE = Lease("boot", "n1", "inc", "process", 1000 * S, 60 * S, 30 * S, 30 * S)
@@ -195,9 +195,7 @@ async def running(world: World, job: str, script: str, **more: Any) -> str:
 
 async def gone(prefix: str) -> None:
     """Until nothing of the run is left."""
-    async with asyncio.timeout(60):
-        while tagged(prefix):  # noqa: ASYNC110 -- processes that are nobody's children here
-            await asyncio.sleep(0.05)
+    await eventually_async(lambda: not tagged(prefix), look_s=0.05)
 
 
 async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[bytes]) -> None:
@@ -271,7 +269,7 @@ async def test_silence_is_counted_over_an_agents_restarts(world: World) -> None:
 def test_one_guard_per_directory(tmp_path: Path, guard: subprocess.Popen[bytes]) -> None:
     """A second one says so and ends."""
     lock = tmp_path / "guard.lock"
-    until(lambda: lock.exists() and lock.read_text(), "the first has its lock", within_s=60, look_s=0.02)
+    eventually(lambda: lock.exists() and lock.read_text(), "the first has its lock", within_s=60, look_s=0.02)
     assert guard.poll() is None
     env = {**os.environ, "FAIRLEAD_DATA": str(tmp_path)}
     second = subprocess.run([sys.executable, "-m", "fairlead_agent.guard"], env=env, capture_output=True, check=False)

@@ -14,7 +14,7 @@ from fairlead_placer.packing.policy import POINTS, NodeState, columns_of
 from fairlead_placer.packing.rows import Grain, Key
 from fairlead_schemas.units.taints import is_last_choice
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
-from tests.placer.capacity.ground import Ground
+from tests.placer.cluster.capacity.ground import Ground
 
 
 def choices_of(rests: tuple[int, ...], count: int, milli: int) -> list[tuple[int, tuple[int, ...]]]:

@@ -9,7 +9,7 @@ from fairlead_placer.packing.policy import EmptyNode
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, POOL_LABEL
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
-from tests.placer.capacity.ground import Ground
+from tests.placer.cluster.capacity.ground import Ground
 from tests.placer.packing.anew import check
 
 MACHINES = [EmptyNode(96_000, 393_216, 8, "A"), EmptyNode(64_000, 262_144, 4, "B"), EmptyNode(33_000, 65_537, 1, "A")]

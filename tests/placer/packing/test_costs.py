@@ -19,7 +19,7 @@ from fairlead_placer.packing.policies import POLICIES
 from fairlead_placer.packing.policy import POINTS, PRICE_ONE, columns_of
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
-from tests.placer.capacity.ground import Ground
+from tests.placer.cluster.capacity.ground import Ground
 from tests.placer.packing.anew import check, state_of
 from tests.placer.packing.play import SIZES, STEPS, Play, stock
 

@@ -23,7 +23,8 @@ from fairlead_replay.archive.verify import ArchiveReport, verify_together
 from fairlead_replay.export import decode_line
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
-from tests.nats_server import NatsServer
+from tests.kit.eventually import eventually_async
+from tests.kit.nats_server import NatsServer
 from tests.replay.archive.scenes import LOG, SIGNER, rewritten
 
 pytestmark = pytest.mark.nats
@@ -53,12 +54,6 @@ def lines(directory: Path) -> int:
         return 0  # not begun yet
 
 
-async def until(directory: Path, count: int) -> None:
-    async with asyncio.timeout(60):
-        while lines(directory) < count:  # noqa: ASYNC110 -- another process's file
-            await asyncio.sleep(0.05)
-
-
 async def verify(bus: NatsBus, directory: Path) -> ArchiveReport:
     return await asyncio.wait_for(verify_together(bus, directory, key=SIGNER.verifier), 60)
 
@@ -86,7 +81,7 @@ async def test_it_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_
             # What nobody has archived before it: once that is there, it is at work, and hears a SIGTERM.
             await appending
             await append(auditor, writers, LOG[-1:])
-        await until(directory, len(LOG) * number // KILLS)
+        await eventually_async(lambda n=number: lines(directory) >= len(LOG) * n // KILLS, look_s=0.05)
         process.send_signal(signal.SIGKILL if number < KILLS else signal.SIGTERM)
         assert await process.wait() == (-signal.SIGKILL if number < KILLS else 0)
     assert [decode_line(line) for line in ArchiveContents(directory).lines()] == LOG

@@ -21,7 +21,7 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import SubmitJob, encode_commands
 from fairlead_schemas.wire.commit import decode_commit
 from fairlead_schemas.wire.events import JobSubmitted
-from tests.queue.world import SPEC, request
+from tests.kit.queue_world import SPEC, request
 from tests.replay.archive.scenes import LOG, SIGNER, archive, fill, hub_with, store_at, verified
 
 KEY = SIGNER.verifier

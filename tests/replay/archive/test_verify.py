@@ -25,6 +25,7 @@ from fairlead_replay.fold import FoldedCluster
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit, encode_commit
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
+from tests.kit.eventually import eventually_async
 from tests.replay.archive.scenes import (
     LOG,
     NOW_NS,
@@ -273,9 +274,7 @@ async def test_the_archiver_follows_and_signs_what_came(tmp_path: Path) -> None:
     bus = hub.connect()
     for stored in LOG[20:]:
         await bus.append(subjects.LOG, stored.subject, stored.payload)
-    async with asyncio.timeout(20):
-        while sum(1 for _ in ArchiveContents(tmp_path).lines()) < END:  # noqa: ASYNC110 -- a file tells nobody
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: sum(1 for _ in ArchiveContents(tmp_path).lines()) >= END, within_s=20)
     await archiver.stop()
     assert await asyncio.wait_for(running, 10) == 0
     report = await verified(hub, tmp_path)

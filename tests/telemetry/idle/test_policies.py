@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_schemas.wire import events as ev
-from tests.telemetry.idle.scenes import MINUTE, SECOND, START, Scene, names, policy
+from tests.kit.idle_world import MINUTE, SECOND, START, Scene, names, policy
 
 
 def test_a_run_below_its_threshold_is_told_and_asked_back() -> None:

@@ -8,7 +8,7 @@ from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, Undecod
 from fairlead_telemetry.idle.decide.validation import policy_refusal
 from fairlead_telemetry.idle.scopes import policies_in_force
 from fairlead_telemetry.idle.state import JobOwner
-from tests.telemetry.idle.scenes import MINUTE, Scene, names, policy
+from tests.kit.idle_world import MINUTE, Scene, names, policy
 
 SOFT = policy(may_soften=True, after_max_ns=60 * MINUTE)
 

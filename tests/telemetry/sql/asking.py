@@ -1,8 +1,6 @@
 """People's SQL over the morning's warehouse, asked in a word."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
@@ -16,15 +14,6 @@ LONG_S = 60.0
 #: Would go on for ever.
 #: No join condition that a hash table could serve: 10^12 pairs are looked at one by one.
 ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE hash(a.range, b.range) = 1"
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it holds, or fail."""
-    async with asyncio.timeout(LONG_S):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.01)
 
 
 class House:

@@ -10,8 +10,9 @@ import pytest
 
 from fairlead_schemas.queries.telemetry import ROWS_MAX, Caller
 from fairlead_telemetry.sql.query_pool import WAITING_MAX, WAITING_OF_ONE_MAX
+from tests.kit.eventually import eventually_async
 from tests.telemetry.rows import store
-from tests.telemetry.sql.asking import ENDLESS, House, eventually
+from tests.telemetry.sql.asking import ENDLESS, House
 from tests.telemetry.story import morning
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,7 +24,7 @@ async def working(house: House) -> int:
     async def works() -> bool:
         return bool(house.desk.pids)
 
-    await eventually(works)
+    await eventually_async(works)
     return house.desk.pids[0]
 
 

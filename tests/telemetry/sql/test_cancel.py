@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from fairlead_schemas.queries.telemetry import Caller
-from tests.telemetry.sql.asking import ENDLESS, House, eventually
+from tests.kit.eventually import eventually_async
+from tests.telemetry.sql.asking import ENDLESS, House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -16,7 +17,7 @@ BOB = Caller(user="bob", role="auditor")
 async def test_who_asked_cancels(house: House) -> None:
     """The answer says so, and the next question is answered; what is not there cannot be cancelled."""
     asked = asyncio.create_task(house.code(ENDLESS, ADA, id="q1"))
-    await eventually(lambda: house.cancel("q1", ADA))
+    await eventually_async(lambda: house.cancel("q1", ADA))
     assert await asked == "cancelled"
     assert not await house.cancel("q1", ADA)
     assert not await house.cancel("", ADA)

@@ -15,9 +15,10 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.service import GatewaySettings, build
 from fairlead_telemetry.service import Telemetry
-from tests.telemetry.sql.asking import ENDLESS, eventually
+from tests.kit.eventually import eventually_async
+from tests.telemetry.service_on_bus import ask, reaches
+from tests.telemetry.sql.asking import ENDLESS
 from tests.telemetry.story import morning
-from tests.telemetry.test_service import ask, reaches
 
 TOKENS = {"root": "admin", "ada": "member", "bob": "member"}
 
@@ -76,7 +77,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
                 return (await http.get("/readyz")).json()["sequence"] >= 33
             return False
 
-        await eventually(caught_up)
+        await eventually_async(caught_up)
         yield House(http, telemetry, hub)
     await gateway.stop()
     await telemetry.stop()
@@ -147,5 +148,5 @@ async def test_a_query_is_cancelled_by_its_id(house: House) -> None:
         assert (await house.http.delete("/v1/sql/slow", headers=bob)).status_code == 404
         return (await house.http.delete("/v1/sql/slow", headers=ada)).status_code == 200
 
-    await eventually(cancelled)
+    await eventually_async(cancelled)
     assert await asked == "cancelled"

@@ -9,9 +9,9 @@ from fairlead_telemetry.queries.usage import price_file
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.usage.relations import GPU_USAGE
 from fairlead_telemetry.warehouse.warehouse import Warehouse
+from tests.telemetry.service_on_bus import ask, reaches, running, world
 from tests.telemetry.story import START_NS
-from tests.telemetry.test_service import ask, reaches, running, world
-from tests.telemetry.usage.test_statement import DAY, HOUR, PRICES, winter
+from tests.telemetry.usage.winter import DAY, HOUR, PRICES, winter
 
 
 async def test_a_statement_is_answered_and_refusals_name_what_was_expected(tmp_path: Path) -> None:

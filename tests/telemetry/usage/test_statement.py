@@ -9,55 +9,20 @@ import duckdb
 import msgspec
 import pytest
 
-from fairlead_bus.port import Stored
 from fairlead_schemas.queries.telemetry import BYS, By
-from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.usage.prices import PriceTableError, read_prices
 from fairlead_telemetry.usage.statement import amount, month_at, month_named
 from fairlead_telemetry.usage.usage_store import UsageStore, refold
-from tests.telemetry.story import START_NS, Story, ended, joined, offered, placed, submitted
+from tests.telemetry.story import START_NS, joined, of_story, submitted
 from tests.telemetry.usage.logs import caught_up, disagreements, statements, warehouse_of
-
-PRICES = """model,per_gpu_hour,currency,valid_from
-NVIDIA A100,1.50,EUR,2025-01-01
-NVIDIA A100,2.50,EUR,2026-01-11
-*,9,USD,2025-01-01
-"""
-HOUR, DAY = 3600, 86400
-
-
-def winter() -> Story:
-    """ada: 2 GPUs for an hour, then 1 GPU over the 11th's midnight for 4 hours; bob: over the month's end, and one that runs on."""
-    s = Story()
-    s.at(0, joined("n1"), joined("n2"))
-    s.at(10, submitted("1", gpus=2), offered("1"))
-    s.at(60, placed("1", n1=2))
-    s.at(60 + HOUR, ended("1", released=("n1",)))
-    s.at(60 + HOUR, ev.JobSucceeded(cause="1.0", job="1", attempt=1))
-    s.at(10 * DAY - 3 * HOUR - 5, submitted("2", queue="vision", project="cats"), offered("2"))
-    s.at(10 * DAY - 3 * HOUR, placed("2", n1=1))
-    s.at(10 * DAY + HOUR, ended("2", released=("n1",)))
-    s.at(10 * DAY + HOUR, ev.JobSucceeded(cause="1.0", job="2", attempt=1))
-    s.at(31 * DAY - 2 * HOUR - 5, submitted("3", user="bob"), offered("3"))
-    s.at(31 * DAY - 2 * HOUR, placed("3", n1=1))
-    s.at(31 * DAY + HOUR, ended("3"))
-    s.at(31 * DAY + HOUR, ev.JobSucceeded(cause="1.0", job="3", attempt=1))
-    s.at(31 * DAY + 2 * HOUR, ev.AllocationReleased(cause="report:n1:4", job="3", attempt=1, node="n1"))
-    s.at(31 * DAY + 2 * HOUR, submitted("4", user="bob"), offered("4"))
-    s.at(31 * DAY + 2 * HOUR, placed("4", n2=1))
-    s.at(31 * DAY + 5 * HOUR, joined("n3"))
-    return s
-
-
-def log_of(story: Story) -> list[Stored]:
-    return [Stored(sequence, subject, payload) for sequence, (subject, _, payload) in enumerate(story.commits, 1)]
+from tests.telemetry.usage.winter import DAY, HOUR, PRICES, winter
 
 
 @pytest.mark.parametrize("by", BYS)
 def test_an_estimate_counts_what_runs_up_to_now_and_leaves_the_bill_alone(tmp_path: Path, by: By) -> None:
     """Exactly the bill that the log would give if its clock stood at that moment; never less than the bill, however far the
     machine's clock is behind; and none for a month that is over."""
-    warehouse = warehouse_of(tmp_path, log_of(winter()))
+    warehouse = warehouse_of(tmp_path, of_story(winter()))
     usage, prices = caught_up(warehouse), read_prices(PRICES)
     february, january = month_named("2026-02"), month_named("2026-01")
     assert february and january
@@ -79,7 +44,7 @@ def test_an_estimate_counts_what_runs_up_to_now_and_leaves_the_bill_alone(tmp_pa
     at_later = winter()
     at_later.at(31 * DAY + 5 * HOUR + 30 * 60, joined("n4"))
     (tmp_path / "later").mkdir()
-    other = warehouse_of(tmp_path / "later", log_of(at_later))
+    other = warehouse_of(tmp_path / "later", of_story(at_later))
     confirmed = caught_up(other).statement(february, by, prices)
     assert [(line.key, line.model, line.charged) for line in confirmed.lines if line.charged] == [
         (line.key, line.model, line.charged) for line in told.estimate.lines if line.charged
@@ -93,7 +58,7 @@ def test_an_estimate_is_never_before_the_log(tmp_path: Path) -> None:
     """The placer's clock ends the bill; a newer commit of the queue moves now, where the machine's clock is behind both."""
     story = winter()
     story.at(31 * DAY + 7 * HOUR, submitted("5", user="bob"))
-    warehouse = warehouse_of(tmp_path, log_of(story))
+    warehouse = warehouse_of(tmp_path, of_story(story))
     usage, month = caught_up(warehouse), month_named("2026-02")
     assert month
     told = usage.statement(month, "user", read_prices(PRICES), 1)
@@ -105,7 +70,7 @@ def test_an_estimate_is_never_before_the_log(tmp_path: Path) -> None:
 
 def test_a_month_by_user(tmp_path: Path) -> None:
     """A price changes in the month, a run crosses its end; each line has its part."""
-    warehouse = warehouse_of(tmp_path, log_of(winter()))
+    warehouse = warehouse_of(tmp_path, of_story(winter()))
     usage = caught_up(warehouse)
     [january, *_] = statements(usage, ["2026-01"], PRICES)
     assert [(line.key, line.per_gpu_hour, line.gpu_hours, line.amount) for line in january.lines] == [
@@ -123,7 +88,7 @@ def test_a_month_by_user(tmp_path: Path) -> None:
 
 def test_the_recount_agrees_in_every_view(tmp_path: Path) -> None:
     """And notices a nanosecond."""
-    log = log_of(winter())
+    log = of_story(winter())
     warehouse = warehouse_of(tmp_path, log)
     told = statements(caught_up(warehouse), ["2025-12", "2026-01", "2026-02"], PRICES)
     assert sum(len(each.lines) for each in told) > 20
@@ -137,7 +102,7 @@ def test_the_recount_agrees_in_every_view(tmp_path: Path) -> None:
 
 def test_a_model_without_a_price_is_named_and_costs_nothing(tmp_path: Path) -> None:
     """Rather than an amount that is too small and looks whole."""
-    warehouse = warehouse_of(tmp_path, log_of(winter()))
+    warehouse = warehouse_of(tmp_path, of_story(winter()))
     prices = "model,per_gpu_hour,currency,valid_from\nH100,3,EUR,2025-01-01\n"
     [january, *_] = statements(caught_up(warehouse), ["2026-01"], prices)
     assert (january.unpriced, january.totals, january.lines[0].amount) == (["NVIDIA A100"], {}, None)
@@ -146,7 +111,7 @@ def test_a_model_without_a_price_is_named_and_costs_nothing(tmp_path: Path) -> N
 
 def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Path) -> None:
     """Commit by commit, with and without a saved memory, and after everything was dropped."""
-    log = log_of(winter())
+    log = of_story(winter())
     warehouse = warehouse_of(tmp_path, log)
     rows = 'SELECT * FROM gpu_usage ORDER BY job, attempt, "rank"'
     caught_up(warehouse)
@@ -170,7 +135,7 @@ def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Pa
 
 def test_a_step_that_fails_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk, say: the next step goes on from the last memory, and the rows are those of one fold."""
-    log = log_of(winter())
+    log = of_story(winter())
     warehouse = warehouse_of(tmp_path / "one", log)
     caught_up(warehouse)
     whole = warehouse.rows("SELECT * FROM gpu_usage ORDER BY ALL")

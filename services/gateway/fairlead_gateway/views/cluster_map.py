@@ -3,7 +3,7 @@
 The state of every GPU of a node: the one computation behind the map, /metrics, lists of nodes, `top` and dry runs.
 Pure.
 
-It agrees with the placer on the GPUs that may be given now (tests/gateway/test_gpu_states.py holds both to one
+It agrees with the placer on the GPUs that may be given now (tests/gateway/views/test_gpu_states.py holds both to one
 number). The one fact from outside the log is a silent agent: the placer waits for the end of the node's lease,
 people need not.
 

@@ -2,7 +2,7 @@
 
 A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. Anything
 not named here is not seen. A new table is empty for members, and a new type of event is left out, until a person states
-the part of it that is theirs. tests/telemetry/sql/test_visible.py demands that.
+the part of it that is theirs. tests/telemetry/sql/test_visibility.py demands that.
 
 In a condition, `mine` is a table of one column: the ids of the member's jobs, array elements included; $user is the
 member.

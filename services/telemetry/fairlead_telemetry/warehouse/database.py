@@ -153,7 +153,7 @@ def write_cursor(db: duckdb.DuckDBPyConnection, new: Cursor) -> None:
     db.execute("INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?)", [*new[:3], heads, *new[4:]])
 
 
-#: DuckDB's words for what a disk did to its file or its write-ahead log (tests/telemetry/measured/test_damage.py plays each).
+#: DuckDB's words for what a disk did to its file or its write-ahead log (tests/telemetry/samples/test_damage.py plays each).
 _DAMAGE_WORDS = (
     "Corrupt database file",
     "Corrupt WAL file",

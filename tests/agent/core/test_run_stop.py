@@ -1,0 +1,173 @@
+"""How runs are brought to their end: notice, the run's own word, TERM, grace, KILL. The core alone, so no clock."""
+
+import pytest
+
+from fairlead_agent.core.checkpoint_reports import MARK_EVERY_NS
+from fairlead_agent.core.run_stop import FENCE_GRACE_NS
+from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey
+from fairlead_agent.core.steps import KillRun, NoticeRun, StartRun, TerminateRun
+from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.units.timestamps import SECOND_NS
+from fairlead_schemas.wire.desired import RunOrder
+from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen
+from tests.agent.placer_script import order
+from tests.kit.agent_core import FENCE, KEY, Node
+
+MINUTE = 60 * SECOND_NS
+#: Shorter than the fence, which would come in between.
+NOTICE = 40 * SECOND_NS
+TOLD = Checkpoint(signal="SIGUSR1", notice_ns=NOTICE)
+#: By how much later things happen here than at the lease.
+AT = SECOND_NS
+
+
+def running(checkpoint: Checkpoint | None = TOLD, rank: int = 0) -> Node:
+    """A node on which the run goes on."""
+    node = Node()
+    node.desire(5, order("7", "train", rank=rank, checkpoint=checkpoint))
+    node.do(node.core.started(KEY._replace(rank=rank), 0, 0))
+    return node
+
+
+def stopped(why: str = "preempted", *, notice_ns: int = NOTICE, rank: int = 0) -> RunOrder:
+    """The order that ends it; its grace is 5 s."""
+    return order("7", "train", rank=rank, stop=why, notice_ns=notice_ns)
+
+
+@pytest.mark.parametrize("why", ["preempted", "drained", "reclaimed", "time_limit", "cancelled"])
+def test_every_stop_is_notice_then_term_then_kill(why: str) -> None:
+    """Whoever wants the end, and it is the placer that says how long the notice is."""
+    node = running()
+    assert [NoticeRun(KEY, TOLD, why)] == node.desire(6, stopped(why), now=AT).instructions
+    assert node.core.wake_at() == AT + NOTICE
+    assert node.core.tick(AT + NOTICE - 1).instructions == []
+    assert [TerminateRun(KEY)] == node.core.tick(AT + NOTICE).instructions
+    assert [KillRun(KEY)] == node.core.tick(AT + NOTICE + 5 * SECOND_NS).instructions
+
+
+def test_a_stop_without_a_notice_is_term_at_once() -> None:
+    """So a cancel ends a run that would be told, and a second stop ends a notice that runs."""
+    node = running()
+    assert [TerminateRun(KEY)] == node.desire(6, stopped("cancelled", notice_ns=0), now=AT).instructions
+    other = running()
+    other.desire(6, stopped(), now=AT)
+    assert [TerminateRun(KEY)] == other.desire(7, stopped("cancelled", notice_ns=0), now=AT + SECOND_NS).instructions
+    assert other.core.wake_at() == AT + SECOND_NS + 5 * SECOND_NS
+
+
+@pytest.mark.parametrize("checkpoint", [None, Checkpoint(every_ns=MINUTE)])
+def test_who_would_not_be_told_gets_no_notice(checkpoint: Checkpoint | None) -> None:
+    """Without a signal or a command the time would be given for nothing."""
+    assert [TerminateRun(KEY)] == running(checkpoint).desire(6, stopped(), now=AT).instructions
+
+
+def test_a_run_that_has_not_started_has_nothing_to_save() -> None:
+    """It starts, and is ended."""
+    node = Node()
+    assert isinstance(node.desire(5, order("7", "train", checkpoint=TOLD)).instructions[0], StartRun)
+    node.desire(6, stopped(), now=AT)
+    assert TerminateRun(KEY) in node.do(node.core.started(KEY, AT, 0)).instructions
+
+
+def test_its_word_after_the_notice_ends_the_notice() -> None:
+    """It is free to be ended: TERM at once, and the placer hears that it has saved, after its notice."""
+    node = running()
+    node.desire(6, stopped(), now=AT)
+    node.do(node.core.noticed(KEY, None, AT))
+    step = node.do(node.core.checkpoint_marked(KEY, CheckpointMark(100, "step=1200"), AT + SECOND_NS))
+    assert [TerminateRun(KEY)] == step.instructions
+    assert [(r.at_ns, r.note, r.noticed) for r in step.reports if isinstance(r, CheckpointSeen)] == [
+        (100, "step=1200", True)
+    ]
+    assert [KillRun(KEY)] == node.core.tick(AT + 6 * SECOND_NS).instructions
+
+
+def test_a_word_from_before_the_notice_does_not() -> None:
+    """It is told on its own, and the run has its time."""
+    node = running()
+    node.do(node.core.checkpoint_marked(KEY, CheckpointMark(90), AT))
+    node.desire(6, stopped(), now=AT + SECOND_NS)
+    told = node.do(node.core.noticed(KEY, CheckpointMark(95), AT + SECOND_NS))
+    assert [(r.at_ns, r.noticed) for r in told.reports if isinstance(r, CheckpointSeen)] == [(95, False)]
+    again = node.core.checkpoint_marked(KEY, CheckpointMark(95), AT + 2 * SECOND_NS)
+    assert (again.reports, again.instructions) == ([], [])
+
+
+def test_of_many_words_the_newest_is_told_now_and_then() -> None:
+    """A run that says it every second costs a report every ten; what lies there then is the newest."""
+    node = running()
+    told: list[str] = []
+    for second in range(25):
+        step = node.do(
+            node.core.checkpoint_marked(KEY, CheckpointMark(1000 + second, f"step={second}"), AT + second * SECOND_NS)
+        )
+        told += [report.note for report in step.reports if isinstance(report, CheckpointSeen)]
+    assert MARK_EVERY_NS == 10 * SECOND_NS
+    assert told == ["step=0", "step=10", "step=20"]
+
+
+def test_the_last_word_comes_before_the_end() -> None:
+    """A run that saves, says so and exits at once loses nothing; its exit code 0 is no success: it was stopped."""
+    node = running()
+    node.desire(6, stopped(), now=AT)
+    node.do(node.core.noticed(KEY, None, AT))
+    reports = node.do(node.core.exited(KEY, Exit(code=0), True, 5, CheckpointMark(100, "step=9"))).reports
+    assert isinstance(reports[0], CheckpointSeen)
+    assert (reports[0].note, reports[0].noticed) == ("step=9", True)
+    assert isinstance(reports[1], ExitSeen)
+    assert (reports[1].outcome, reports[1].exit_code) == ("stopped", 0)
+
+
+def test_a_command_that_ends_ends_the_notice() -> None:
+    """With success it stands for the run's word, without it the rest of the notice would be for nothing."""
+    for saved in (True, False):
+        node = running(Checkpoint(command=("save",), notice_ns=NOTICE))
+        node.desire(6, stopped(), now=AT)
+        node.do(node.core.noticed(KEY, None, AT))
+        step = node.do(node.core.notice_command_ended(KEY, saved, AT + SECOND_NS))
+        assert [TerminateRun(KEY)] == step.instructions
+        assert [True] * saved == [report.noticed for report in step.reports if isinstance(report, CheckpointSeen)]
+
+
+def test_of_a_gang_only_the_first_rank_speaks() -> None:
+    """Another rank's command says nothing of the others: it goes on until the placer hurries it."""
+    node, key = running(rank=3), KEY._replace(rank=3)
+    node.desire(6, stopped(rank=3), now=AT)
+    assert node.core.notice_command_ended(key, True, AT).instructions == []
+    assert [TerminateRun(key)] == node.desire(7, stopped(rank=3, notice_ns=0), now=AT).instructions
+
+
+def test_a_fence_keeps_its_time_notice_and_all() -> None:
+    """The placer gives the work to another node after it: half of it is the notice, and KILL is in time."""
+    node = running()
+    assert [NoticeRun(KEY, TOLD, "node_lost")] == node.core.tick(FENCE + 1).instructions
+    assert [TerminateRun(KEY)] == node.core.tick(FENCE + 1 + FENCE_GRACE_NS // 2).instructions
+    node.core.tick(FENCE + 1 + FENCE_GRACE_NS)
+    assert node.core.wake_at() is not None
+    assert not node.core.stopping[KEY].in_notice
+    assert isinstance(node.do(node.core.exited(KEY, Exit(signal=9), True, 0)).reports[0], ExitSeen)
+
+
+def test_a_fence_shortens_a_stop_that_is_under_way() -> None:
+    """A long notice or grace was given by a placer that can no longer be heard."""
+    node = running()
+    node.desire(6, order("7", "train", stop="preempted", notice_ns=60 * MINUTE, grace_s=3600), now=FENCE)
+    assert [TerminateRun(KEY)] == node.core.tick(FENCE + 1).instructions
+    assert [KillRun(KEY)] == node.core.tick(FENCE + 1 + FENCE_GRACE_NS).instructions
+
+
+def test_the_agent_knows_after_a_restart_what_it_has_told() -> None:
+    """How the run saves and its newest word are in the journal; a word that came meanwhile is told before the end."""
+    node = running()
+    node.do(node.core.checkpoint_marked(KEY, CheckpointMark(100), AT))
+    node.boot("boot-1", {KEY: Found("running")})
+    assert node.core.checkpoint_marked(KEY, CheckpointMark(100), 0).reports == []
+    step = node.boot("boot-1", {KEY: Found("ended", Exit(code=0), True, mark=CheckpointMark(200, "late"))})
+    assert [type(report).__name__ for report in step.reports] == ["InventorySeen", "CheckpointSeen", "ExitSeen"]
+
+
+def test_what_declares_nothing_is_never_asked() -> None:
+    """A word of a run that the ledger does not hold, or of none that saves, is nothing."""
+    node = running(None)
+    assert node.core.exited(KEY, Exit(code=0), True, 0, CheckpointMark(5)).reports[0].n == 3
+    assert node.core.checkpoint_marked(RunKey("9", 1, 0), CheckpointMark(1), 0).reports == []

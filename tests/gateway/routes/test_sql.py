@@ -1,0 +1,244 @@
+"""POST /v1/sql: who asks, in which form, and what becomes of a query that nobody waits for any more."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_bus.port import Message
+from fairlead_bus.settings import BadSetting
+from fairlead_gateway.routes.identities import Identities
+from fairlead_schemas.wire import subjects
+from tests.gateway.gatehouse import Gatehouse
+from tests.kit.eventually import eventually_async
+
+ROWS = b'{"columns":["x"],"rows":[[1]],"sequence":7}'
+HEAD = b'{"columns":[{"name":"x","type":"INTEGER"}],"sequence":7,"truncated":true,"elapsed_ms":1.0,"cut":"the first 1 rows of more","left_out":"uses"}'
+TOKEN = "a-token"
+IDENTITY = {"user": "ada", "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(), "projects": ["vision"]}
+
+type Answer = Callable[[dict[str, Any]], Awaitable[bytes]]
+
+
+class Asked:
+    """A telemetry service played by the test: remembers what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.wishes: list[dict[str, Any]] = []
+        self.cancelled: list[dict[str, Any]] = []
+        self._answer = answer
+
+    async def serve(self, house: Gatehouse) -> None:
+        async def sql(message: Message) -> bytes:
+            self.wishes.append(msgspec.json.decode(message.payload))
+            return await self._answer(self.wishes[-1])
+
+        async def cancel(message: Message) -> bytes:
+            self.cancelled.append(msgspec.json.decode(message.payload))
+            return msgspec.json.encode({"cancelled": self.cancelled[-1]["id"] != "gone"})
+
+        bus = house.hub.connect()
+        await bus.serve(subjects.rpc("telemetry", "sql"), sql)
+        await bus.serve(subjects.rpc("telemetry", "sql_cancel"), cancel)
+
+
+async def _rows(wish: dict[str, Any]) -> bytes:
+    return {"json": ROWS, "csv": HEAD + b"\nx\n1\n", "arrow": HEAD + b"\n\xff\xff"}[wish["format"]]
+
+
+async def test_a_query_is_passed_on() -> None:
+    """With who asks; without telemetry it is a 503. On a gateway that knows no identities everybody is an admin."""
+    async with Gatehouse() as house:
+        assert (await house.http.post("/v1/sql", json={"query": "SELECT 1"})).status_code == 503
+        asked = Asked(_rows)
+        await asked.serve(house)
+        good = await house.http.post("/v1/sql", json={"query": "SELECT 1", "limit": 5, "timeout_s": 2.5, "id": "q-1"})
+        assert (good.status_code, good.json()["rows"], good.headers["x-fairlead-sequence"]) == (200, [[1]], "7")
+        assert asked.wishes == [
+            {
+                "caller": {"user": "anonymous-admin", "role": "admin", "projects": []},
+                "query": "SELECT 1",
+                "format": "json",
+                "id": "q-1",
+                "limit": 5,
+                "timeout_s": 2.5,
+            }
+        ]
+
+
+@pytest.mark.parametrize(
+    ("accept", "parameter", "form"),
+    [
+        ("*/*", "", "json"),
+        ("", "", "json"),
+        ("application/json", "", "json"),
+        ("text/csv", "", "csv"),
+        ("text/html, text/csv;q=0.9", "", "csv"),
+        ("application/vnd.apache.arrow.stream", "", "arrow"),
+        ("text/csv", "arrow", "arrow"),
+        ("text/html", "json", "json"),
+        ("application/*", "", "json"),
+        ("text/html, */*", "", "json"),
+    ],
+)
+async def test_forms(accept: str, parameter: str, form: str) -> None:
+    """?format= decides, else the first of Accept that there is."""
+    async with Gatehouse() as house:
+        await Asked(_rows).serve(house)
+        params = {"format": parameter} if parameter else {}
+        got = await house.http.post("/v1/sql", json={"query": "x"}, params=params, headers={"accept": accept})
+        assert got.status_code == 200, got.text
+        types = {
+            "json": "application/json",
+            "csv": "text/csv; charset=utf-8",
+            "arrow": "application/vnd.apache.arrow.stream",
+        }
+        assert got.headers["content-type"] == types[form]
+        assert got.content == {"json": ROWS, "csv": b"x\n1\n", "arrow": b"\xff\xff"}[form]
+        assert got.headers.get("x-fairlead-truncated", "") == ("" if form == "json" else "the first 1 rows of more")
+        assert got.headers.get("x-fairlead-left-out", "") == ("" if form == "json" else "uses")
+
+
+async def test_what_there_is_no_form_for_is_refused() -> None:
+    """A 406 that names the types, a 422 that names the parameter; nothing was asked."""
+    async with Gatehouse() as house:
+        asked = Asked(_rows)
+        await asked.serve(house)
+        got = await house.http.post("/v1/sql", json={"query": "x"}, headers={"accept": "image/png"})
+        assert (got.status_code, "text/csv" in got.json()["detail"]) == (406, True)
+        got = await house.http.post("/v1/sql", json={"query": "x"}, params={"format": "xml"})
+        assert (got.status_code, got.json()["errors"][0]["field"]) == (422, "format")
+        got = await house.http.post("/v1/sql", json={"query": "x", "id": "a b"})
+        assert (got.status_code, got.json()["errors"][0]["field"]) == (422, "id")
+        assert not asked.wishes
+
+
+async def test_errors_are_problems_in_every_form() -> None:
+    """A refused query is a 422 that names the field; a busy desk a 503 that asks for patience."""
+    told = {"code": "", "message": "", "hint": "look"}
+
+    async def refuse(_: dict[str, Any]) -> bytes:
+        return msgspec.json.encode({"error": told})
+
+    async with Gatehouse() as house:
+        await Asked(refuse).serve(house)
+        for form in ("json", "csv", "arrow"):
+            for code, message, status, field in (
+                ("sql_syntax", "no such thing", 422, "query"),
+                ("bad_request", "timeout_s: expected less", 422, "timeout_s"),
+                ("busy", "16 queries are waiting", 503, None),
+                ("internal", "x", 503, None),
+                ("cancelled", "stopped as asked", 422, "query"),
+            ):
+                told |= {"code": code, "message": message}
+                got = await house.http.post("/v1/sql", json={"query": "x"}, params={"format": form})
+                fields = [error["field"] for error in got.json().get("errors", [])]
+                assert (got.status_code, fields) == (status, [field] if field else [])
+                assert (got.json()["detail"], got.json()["hint"]) == (message, "look"), code
+
+
+async def test_a_query_is_cancelled_by_its_id() -> None:
+    """By who asked; what is not there any more is a 404."""
+    async with Gatehouse() as house:
+        assert (await house.http.delete("/v1/sql/q-1")).status_code == 503
+        asked = Asked(_rows)
+        await asked.serve(house)
+        assert (await house.http.delete("/v1/sql/q-1")).json() == {"id": "q-1", "cancelled": True}
+        assert (await house.http.delete("/v1/sql/gone")).status_code == 404
+        assert [one["caller"]["user"] for one in asked.cancelled] == ["anonymous-admin"] * 2
+
+
+async def test_who_goes_away_cancels() -> None:
+    """A request whose client has gone is cancelled under the name that it was asked under."""
+
+    async with Gatehouse() as house:
+        ended = asyncio.Event()
+
+        async def patient(_: dict[str, Any]) -> bytes:
+            await ended.wait()
+            return ROWS
+
+        asked = Asked(patient)
+        await asked.serve(house)
+        body = [{"type": "http.request", "body": b'{"query": "x"}', "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if body:
+                return body.pop()
+            await eventually_async(lambda: bool(asked.wishes))
+            return {"type": "http.disconnect"}
+
+        async def send(_: Any) -> None:
+            pass
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/sql",
+            "query_string": b"",
+            "http_version": "1.1",
+            "scheme": "http",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "server": ("gateway", 80),
+            "client": ("here", 1),
+            "root_path": "",
+        }
+        request = asyncio.create_task(house.gateway.app(scope, receive, send))
+        await eventually_async(lambda: bool(asked.cancelled))
+        ended.set()
+        await request
+        assert asked.cancelled[0]["id"] == asked.wishes[0]["id"]
+        assert len(asked.cancelled[0]["id"]) == 32
+
+
+def identities(path: Path, *those: dict[str, Any], mode: int = 0o600) -> str:
+    path.write_text(json.dumps(list(those)))
+    path.chmod(mode)
+    return str(path)
+
+
+async def test_with_identities_the_token_says_who_asks(tmp_path: Path) -> None:
+    """Not the header that anybody can write. Without a token, or with another, it is a 401 and nothing is asked."""
+    file = identities(
+        tmp_path / "who.json", IDENTITY, IDENTITY | {"user": "eve", "token_sha256": "0" * 64, "role": "auditor"}
+    )
+    async with Gatehouse(identities=file) as house:
+        asked = Asked(_rows)
+        await asked.serve(house)
+        for headers in (
+            {},
+            {"authorization": "Bearer wrong"},
+            {"authorization": f"Basic {TOKEN}"},
+            {"authorization": "Bearer "},
+        ):
+            got = await house.http.post("/v1/sql", json={"query": "x"}, headers={"x-fairlead-user": "ada", **headers})
+            assert (got.status_code, got.json()["type"]) == (401, "urn:fairlead:problem:unauthenticated")
+            assert (await house.http.delete("/v1/sql/x", headers=headers)).status_code == 401
+        assert not asked.wishes
+        told = {"authorization": f"bearer {TOKEN}", "x-fairlead-user": "root"}
+        assert (await house.http.post("/v1/sql", json={"query": "x"}, headers=told)).status_code == 200
+        assert asked.wishes[0]["caller"] == {"user": "ada", "role": "member", "projects": ["vision"]}
+
+
+def test_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """It is named with what was expected, and nobody is let in meanwhile."""
+    path = tmp_path / "who.json"
+    for those, told in (
+        ([IDENTITY | {"user": "A b"}], "user: expected"),
+        ([IDENTITY | {"token_sha256": TOKEN}], "token_sha256 of ada"),
+        ([IDENTITY | {"role": "root"}], "role"),
+        ([IDENTITY | {"token": "x"}], "unknown field"),
+    ):
+        with pytest.raises(BadSetting, match=f"FAIRLEAD_IDENTITIES: .*{told}"):
+            Identities.read(identities(path, *those))
+    with pytest.raises(BadSetting, match="mode 0600"):
+        Identities.read(identities(path, IDENTITY, mode=0o644))
+    with pytest.raises(BadSetting, match="FAIRLEAD_IDENTITIES"):
+        Identities.read(str(tmp_path / "nosuch"))
+    assert Identities.read(identities(path)).are_known, "an empty list lets nobody in"
+    assert not Identities.read("").are_known

@@ -1,0 +1,39 @@
+"""GET /v1/usage: telemetry's statement as it stands, and its refusals as problems."""
+
+import msgspec
+from jsonschema import Draft202012Validator
+
+from tests.gateway.world import World
+from tests.kit.usage_statement import STATEMENT
+
+
+async def test_a_statement_is_passed_on_as_its_schema_says() -> None:
+    """With the month and the word that were asked for; without telemetry it is a 503."""
+    async with World() as world:
+        assert (await world.http.get("/v1/usage")).status_code == 503
+        asked = await world.play_telemetry("usage", lambda _: msgspec.json.encode(STATEMENT))
+        got = await world.http.get("/v1/usage", params={"statement": "2026-11", "by": "queue"})
+        assert (got.status_code, got.json()) == (200, msgspec.to_builtins(STATEMENT))
+        assert asked == [{"month": "2026-11", "by": "queue"}]
+        document = (await world.http.get("/openapi.json")).json()
+        schema = {"$ref": "#/components/schemas/UsageStatement", "components": document["components"]}
+        Draft202012Validator(schema).validate(got.json())
+
+
+async def test_refusals_name_the_parameter() -> None:
+    """A word that is none is not passed on; what telemetry refuses is a 422, what it cannot do now a 503."""
+    async with World() as world:
+        bad = await world.http.get("/v1/usage", params={"by": "colour"})
+        assert (bad.status_code, bad.json()["errors"][0]["field"]) == (422, "by")
+        told = {"code": "bad_request", "message": "month: expected …", "hint": ""}
+        await world.play_telemetry("usage", lambda _: msgspec.json.encode({"error": told}))
+        for code, status in (
+            ("bad_request", 422),
+            ("too_many", 422),
+            ("busy", 503),
+            ("bad_prices", 503),
+            ("internal", 503),
+        ):
+            told["code"] = code
+            got = await world.http.get("/v1/usage", params={"statement": "2026-99"})
+            assert (got.status_code, "expected" in str(got.json())) == (status, True), code

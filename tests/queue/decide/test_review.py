@@ -1,0 +1,98 @@
+"""The slow look at the order leaves alone what is right, and comes when it is needed."""
+
+import pytest
+
+from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.wire.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
+from tests.kit.queue_world import SECOND, World, kinds
+
+
+def world(sequencer: str = "drf", **queue: object) -> World:
+    """Queues a and b on one node of 8 GPUs."""
+    found = World()
+    found.node()
+    settings = QueueSettings(**queue)  # type: ignore[arg-type] -- the settings' own fields
+    found.apply(
+        pools=(PoolEntry(pool="default", settings=PoolSettings(sequencer=sequencer)),),
+        queues=tuple(QueueEntry(path=path, settings=settings) for path in ("a", "b")),
+    )
+    return found
+
+
+def woken(world: World, until_s: float) -> list[str]:
+    """What is decided when time passes and the core is asked only when it wants to be."""
+    until, decided = world.now + int(until_s * SECOND), list[object]()
+    for _ in range(100):
+        decided += world.settle()
+        at_ns = world.core.wake_at()
+        if at_ns is None or at_ns > until:
+            return kinds([event for event in decided if not isinstance(event, JobDeferred | JobUnplaceable)])
+        world.now = max(world.now, at_ns)
+    raise AssertionError("it wants to be asked again and again")
+
+
+@pytest.mark.parametrize("sequencer", ["drf", "fifo", "lifo", "promised", "fairshare"])
+def test_offers_that_are_in_order_stay_where_nobody_else_waits(sequencer: str) -> None:
+    """Looked at again, all of them still deserve an offer; after that look nothing is said any more."""
+    here = world(sequencer)
+    here.run(here.submit(8, queue="a"))
+    waiting = [here.submit(gpus, queue=queue) for queue, gpus in (("b", 4), ("a", 8), ("b", 8), ("a", 4))]
+    here.refuse(waiting[0], waiting[1])
+    assert "OfferWithdrawn" not in woken(here, 250)
+    assert sorted(here.offered()) == sorted(waiting)
+    assert woken(here, 30) == []
+
+
+def test_a_class_that_has_all_it_may_have_takes_no_turn_from_others() -> None:
+    """Sixteen of a parked class are open and more of it wait; offers of classes in which nobody else waits stay."""
+    here = world()
+    here.run(here.submit(8, queue="a"))
+    here.refuse(here.submit(8, queue="a"))
+    for _ in range(20):
+        here.submit(8, queue="a")
+    others = [here.submit(gpus, queue="a") for gpus in (2, 4, 6)]
+    here.refuse(*others)
+    assert woken(here, 100) == []
+    assert {here.of(other) for other in others} == {"offered"}
+
+
+def test_whoever_is_refused_between_two_looks_is_helped_at_the_next() -> None:
+    """An offer that is too fresh at one look is not forgotten when nothing else happens."""
+    here = world(preemption=Preemption(protect_ns=0))
+    here.now += SECOND // 10
+    running = here.submit(8, queue="a", slice_ns=SECOND)
+    here.run(running)
+    here.now += 10 * SECOND
+    waiting = here.submit(8, queue="b")
+    here.refuse(waiting)
+    assert woken(here, 5) == ["PreemptionRequested"]
+
+
+def test_one_line_goes_by_places_also_behind_a_class_that_is_passed_by() -> None:
+    """First come, first served over both queues: what stands behind a class that may have no more does not take its place."""
+    here = world("fifo")
+    here.run(here.submit(8, queue="a"))
+    here.refuse(here.submit(8, queue="a"))
+    for _ in range(20):
+        here.submit(8, queue="a")
+    here.ask(here.submission(2, queue="b"), here.submission(2, queue="a"))
+    offered = [here.state.jobs[job] for job in here.offered()[-2:]]
+    assert [job.lane.leaf.queue.path for job in offered] == ["b", "a"]
+
+
+def test_when_the_cheapest_make_no_room_those_of_a_whole_part_are_named() -> None:
+    """Eight small runs hold as much as is asked for, but lie on two nodes; the large one is dearer, and would do."""
+    here = world(guaranteed={"gpu": 8000})
+    here.node("n2")
+    large = here.submit(8, queue="b")
+    here.run(large)
+    here.now += 600 * SECOND
+    here.run(*[here.submit(1, queue="b") for _ in range(8)])
+    here.now += 600 * SECOND
+    waiting = here.submit(8, queue="a")
+    here.refuse(waiting)
+    first = [event for event in here.pass_time(2) if isinstance(event, PreemptionRequested)]
+    assert len(first[0].victims) == 8
+    here.says(PreemptionDeclined(cause="1.0", job=waiting, attempt=1))
+    again = [event for event in here.pass_time(10) if isinstance(event, PreemptionRequested)]
+    assert [victim.job for victim in again[0].victims] == [large]

@@ -1,0 +1,250 @@
+"""Nobody starves: the stated bound, and what becomes of it under load.
+
+The first of its pool's order whom the placer or a limit refuses is spoken for after the pool's patience, one at a time
+for places and one under each limit; a placer that keeps what comes free for it starts it within the patience and the
+longest run that is in its way.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_schemas.queuefile.settings import Preemption
+from fairlead_schemas.wire import events as ev
+from tests.kit.queue_world import SECOND, World, request
+from tests.queue.cluster import Cluster
+
+PATIENCE_S = 30
+
+
+def world_with(nodes: int = 1, gpus: int = 4, *, careful: bool = True, sequencer: str = "drf") -> Cluster:
+    """A small cluster and a short patience."""
+    world = World(careful=careful)
+    world.pool(patience_ns=PATIENCE_S * SECOND, sequencer=sequencer)
+    return Cluster(world, nodes, gpus)
+
+
+def test_the_first_in_order_is_spoken_for_after_the_patience_and_not_before() -> None:
+    """Once; the next only when it has its place."""
+    cluster = world_with()
+    world = cluster.world
+    cluster.submit(500, 2)
+    first, second = cluster.submit(1, 4), cluster.submit(1, 4)
+    begun = world.now
+    cluster.run(PATIENCE_S - 1)
+    assert world.said(ev.ReservationRequested) == []
+    cluster.run(1)
+    (asked,) = world.said(ev.ReservationRequested)
+    assert (asked.job, asked.queue, asked.waited_ns) == (first, "", PATIENCE_S * SECOND)
+    cluster.run(400)
+    assert len(world.said(ev.ReservationRequested)) == 1
+    cluster.run(100)
+    assert cluster.started[first] == begun + 500 * SECOND
+    assert [each.job for each in world.said(ev.ReservationRequested)] == [first, second]
+    assert cluster.started[second] == begun + 501 * SECOND
+
+
+@pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
+@settings(max_examples=15, deadline=None)
+@given(
+    big=st.sampled_from([(4, 2), (4, 1), (3, 2), (2, 2)]),
+    path=st.sampled_from(["a", "b"]),
+    stream=st.lists(
+        st.tuples(st.sampled_from([1, 1, 2]), st.integers(1, 40), st.integers(0, 2)), min_size=30, max_size=60
+    ),
+)
+def test_a_big_job_among_a_stream_of_small_ones_starts_within_the_bound(
+    sequencer: str, big: tuple[int, int], path: str, stream: list[tuple[int, int, int]]
+) -> None:
+    """Patience, then the longest run of those that are in its way; in the stream's own queue or in another."""
+    cluster = world_with(2, 4, careful=False, sequencer=sequencer)
+    cluster.world.tree(a={}, b={})
+    for gpus, seconds, pause in stream[:10]:
+        cluster.submit(seconds, gpus, queue="a")
+        cluster.run(pause)
+    job = cluster.submit(10, queue=path, request=request(big[0], nodes=big[1]))
+    begun, longest = cluster.world.now, 40
+    for gpus, seconds, pause in stream[10:] * 9:
+        cluster.submit(seconds, gpus, queue="a")
+        cluster.run(pause)
+        if job in cluster.started or cluster.world.now > begun + 200 * SECOND:
+            break
+    cluster.run(PATIENCE_S + longest)
+    # Those that were first in order before it, in its own queue, have waited longer, and are spoken for first.
+    assert cluster.started[job] <= begun + (PATIENCE_S + 2 * longest + 1) * SECOND
+
+
+@pytest.mark.parametrize("limit", ["queue", "above", "user"])
+def test_whom_a_limit_refuses_is_spoken_for_under_that_limit(limit: str) -> None:
+    """Whoever's limit it is, and whatever other offers wait for places meanwhile."""
+    cluster = world_with(2, 8)
+    world = cluster.world
+    two = {"maximum": {"gpu": 2_000}}
+    world.tree(
+        org=two if limit == "above" else {},
+        org__a=two if limit == "queue" else {},
+        org__b={},
+        u={"users": {"*": {"gpu": 2_000}}},
+    )
+    path = "u" if limit == "user" else "org/a"
+    for gpus in (8, 6):
+        cluster.submit(10_000, gpus)
+    stuck = cluster.submit(10, 8)
+    for seconds in (12, 20):
+        cluster.submit(seconds, 1, queue=path)
+    cluster.run(1)
+    big, begun = cluster.submit(10, 2, queue=path), world.now
+    for _ in range(60):
+        cluster.submit(20, 1, queue=path)
+        cluster.run(1)
+        if big in cluster.started:
+            break
+    expected = {"queue": "org/a", "above": "org", "user": "u/@ada"}[limit]
+    assert (big, expected) in [(each.job, each.queue) for each in world.said(ev.ReservationRequested)]
+    assert stuck not in cluster.started
+    assert cluster.started[big] <= begun + (PATIENCE_S + 20 + 2) * SECOND
+
+
+def test_nothing_is_kept_that_can_never_come_free() -> None:
+    """What a sibling never lends stays away: the small ones of the queue go on, and the big one says why it waits."""
+    cluster = world_with(2, 8)
+    world = cluster.world
+    world.tree(
+        org={"maximum": {"gpu": 10_000}}, org__a={"guaranteed": {"gpu": 8_000}, "lending": {"gpu": 0}}, org__b={}
+    )
+    big = cluster.submit(10, 4, queue="org/b")
+    for _ in range(50):
+        cluster.submit(3, 1, queue="org/b")
+        cluster.run(2)
+    assert world.said(ev.ReservationRequested) == []
+    assert len(cluster.started) == 50
+    assert [e.reason for e in world.said(ev.JobDeferred) if e.job == big] == ["reserved"]
+
+
+def test_what_cannot_be_kept_is_asked_for_again_but_seldom() -> None:
+    """No node could serve it: the placer says so at once, and the next in order has his turn to be kept for."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    world.node(gpus=8)
+    job = world.submit(8)
+    world.refuse(job)
+    asked = 0
+    for _ in range(60):
+        for event in world.pass_time():
+            if isinstance(event, ev.ReservationRequested):
+                asked += 1
+                world.unreserve(job)
+                world.refuse(job)
+    assert 3 <= asked <= 7
+
+
+def test_who_is_placed_or_gives_up_while_he_is_spoken_for_leaves_nothing_behind() -> None:
+    """The two commits cross: the next one in order is spoken for in his turn."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    jobs = [world.submit(8) for _ in range(3)]
+    world.refuse(*jobs)
+    world.now += PATIENCE_S * SECOND
+    events = world.decide()
+    assert [type(event) for event in events] == [ev.ReservationRequested]
+    world.place(jobs[0])
+    world.fold("queue", events)
+    assert world.state.pools["default"].claimant == ""
+    world.pass_time()
+    assert world.said(ev.ReservationRequested)[-1].job == jobs[1]
+    world.restart()
+    world.cancel(jobs[1])
+    world.give_back(jobs[1])
+    world.pass_time()
+    assert world.said(ev.ReservationRequested)[-1].job == jobs[2]
+
+
+def test_a_wish_for_a_place_that_crosses_the_return_of_the_offer_keeps_nothing() -> None:
+    """The job waits in line again; nothing of the whole pool is kept for it."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    job = world.submit(8)
+    world.refuse(job)
+    world.now += PATIENCE_S * SECOND
+    events = world.decide()
+    world.fold("queue", [ev.OfferWithdrawn(cause="clock", job=job, attempt=1, reason="order")])
+    world.give_back(job)
+    world.fold("queue", events)
+    assert [type(event) for event in events] == [ev.ReservationRequested]
+    assert world.state.pools["default"].tree.root.claim is None
+
+
+def test_nothing_is_kept_for_an_array_that_is_being_stopped() -> None:
+    """Its elements may take long to end; what is free meanwhile is for others."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    world.tree(a={"users": {"*": {"gpu": 4_000}}})
+    array = world.submit(2, queue="a", array=(0, 2))
+    world.settle()
+    world.run(f"{array}_0", f"{array}_1")
+    world.pass_time(PATIENCE_S)
+    assert [(e.job, e.queue) for e in world.said(ev.ReservationRequested)] == [(array, "a/@ada")]
+    world.cancel(array)
+    assert world.state.pools["default"].tree.nodes["a/@ada"].claim is None
+
+
+def test_what_the_whole_pool_reserves_for_others_is_claimed_of_the_whole_pool() -> None:
+    """The limit is that of the root: a queue keeps what it does not lend, and the rest is one line."""
+    world = World()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    world.node(gpus=8)
+    world.tree(kept={"guaranteed": {"gpu": 2_000}, "lending": {"gpu": 0}}, free={})
+    runs = [world.submit(1, queue="free") for _ in range(6)]
+    world.run(*runs)
+    big = world.submit(2, queue="free")
+    world.pass_time(PATIENCE_S + 1)
+    assert [(e.job, e.queue) for e in world.said(ev.ReservationRequested)] == [(big, "")]
+    world.restart()
+    small = world.submit(1, queue="free")
+    for run in runs[:2]:
+        world.end(run)
+        world.settle()
+    assert (world.of(big), world.of(small)) == ("offered", "queued")
+    assert world.state.pools["default"].tree.root.claim is None
+
+
+jobs_of = st.lists(
+    st.tuples(
+        st.integers(0, 20),  # pause before it, in seconds
+        st.sampled_from([1, 1, 2, 3, 4]),  # GPUs
+        st.sampled_from([1, 1, 2]),  # nodes
+        st.integers(1, 60),  # seconds of work
+        st.sampled_from(["a", "b", "c/d", "c/e"]),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
+@settings(max_examples=15, deadline=None)
+@given(jobs=jobs_of, maximum=st.sampled_from([4_000, 6_000, 16_000]))
+def test_everything_starts_that_can(sequencer: str, jobs: list[tuple[int, int, int, int, str]], maximum: int) -> None:
+    """Random load in queues with limits, equal priorities: whoever could run alone starts, within what all the work
+    before and beside it can take."""
+    cluster = world_with(2, 4, careful=False, sequencer=sequencer)
+    world = cluster.world
+    calm = Preemption(reclaim="never")
+    world.tree(
+        a={"maximum": {"gpu": maximum}, "preemption": calm},
+        b={"weight": 3, "preemption": calm},
+        c={"maximum": {"gpu": 8_000}},
+        c__d={"preemption": calm},
+        c__e={"preemption": calm},
+    )
+    most = {"a": maximum, "b": 8_000, "c/d": 8_000, "c/e": 8_000}
+    begun: dict[str, int] = {}
+    for pause, gpus, nodes, seconds, path in jobs:
+        if gpus * nodes * 1000 <= most[path]:
+            job = cluster.submit(seconds, queue=path, request=request(gpus, nodes=nodes))
+            begun[job] = world.now
+        cluster.run(pause)
+    work = sum(each for _, _, _, each, _ in jobs)
+    cluster.run(work + (PATIENCE_S + 60) * len(jobs))
+    assert cluster.started.keys() == begun.keys()
+    assert world.state.jobs == {}

@@ -1,0 +1,269 @@
+"""The explainer: what it says is what the queue's own functions say of the log, folded to where was asked for."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from fairlead_bus.memory import MemoryBus, MemoryTail
+from fairlead_queue.explain.dry_run import dry_run
+from fairlead_replay import kept_folds
+from fairlead_schemas.queries.explainer import Explanation
+from fairlead_schemas.wire.events import JobsRetired
+from tests.kit.eventually import eventually_async
+from tests.kit.queue_world import SECOND
+from tests.replay.explainer.asking import World, busy_morning
+
+# ---------------------------------------------------------------------------------------- now
+
+
+async def test_an_answer_is_what_the_queues_own_function_says() -> None:
+    """Of every live job, and of the sequence that the log is at."""
+    async with World() as world:
+        busy_morning(world.queue)
+        await world.write()
+        jobs = list(world.queue.state.jobs)
+        assert len(jobs) > 5
+        for job in jobs:
+            answer = await world.why(job)
+            assert (answer.error, answer.sequence) == ("", world.last)
+            assert answer.why == world.told(job)
+
+
+async def test_the_answer_follows_the_log() -> None:
+    """What was committed before the question counts, however shortly before; every commit is folded once."""
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        for _ in range(5):
+            world.queue.submit(1, priority=90)
+            await world.write()
+            answer = await world.why(waiting[-1])
+            assert (answer.sequence, answer.why) == (world.last, world.told(waiting[-1]))
+        assert world.explainer.statistics()["folded"] == world.last
+
+
+async def test_an_answer_does_not_need_the_snapshots() -> None:
+    """The server that has them may be away: the log is folded from its start."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        world.hub.stores_up = False
+        answer = await world.why(job)
+        assert (answer.error, answer.why) == ("", world.told(job))
+
+
+async def test_an_explainer_that_nobody_asks_folds_nothing() -> None:
+    """It takes up no snapshot and folds no commit; only the scrub reads the log, one pass and then a pause."""
+    asked: list[str] = []
+
+    class Counting(MemoryBus):
+        async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> MemoryTail:
+            asked.append("tail")
+            return await super().tail(stream, after=after, subject=subject)
+
+        async def get_object(self, store: str, name: str) -> bytes | None:
+            asked.append("object")
+            return await super().get_object(store, name)
+
+    async with World(bus=Counting) as world:
+        busy_morning(world.queue)
+        await world.write()
+        await asyncio.sleep(0.05)
+        assert asked in ([], ["tail"])
+        assert world.explainer.statistics()["folded"] == 0
+        asked.clear()
+        assert not (await world.why("1")).error
+        assert set(asked) == {"object", "tail"}
+
+
+async def test_what_was_folded_is_let_go_after_a_while_and_comes_back() -> None:
+    """Without a question nothing is held; the next one finds the log as it is then."""
+    async with World(idle_s=0.05) as world:
+        waiting = busy_morning(world.queue)
+        await world.write()
+        assert (await world.why(waiting[0])).why == world.told(waiting[0])
+        await world.why(waiting[0], at=world.last - 1)
+        await eventually_async(lambda: world.explainer.statistics()["sequence"] == 0)
+        assert (world.explainer._folds._live, world.explainer._folds._past) == (None, None)
+        world.queue.submit(1, priority=90)
+        await world.write()
+        answer = await world.why(waiting[0])
+        assert (answer.sequence, answer.why) == (world.last, world.told(waiting[0]))
+
+
+# ---------------------------------------------------------------------------------------- the past
+
+
+async def test_an_answer_for_a_past_sequence_is_that_of_a_fold_to_there() -> None:
+    """At every sequence, forwards, backwards and twice; the answer for the newest is not disturbed."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        born = next(at for at in range(1, world.last + 1) if job in world.folded_to(at).state.jobs)
+        places = [*range(born, world.last + 1), *range(world.last, born - 1, -1), born, born]
+        for at in places:
+            answer = await world.why(job, at=at)
+            assert (answer.error, answer.sequence, answer.why) == ("", at, world.told(job, at))
+        assert (await world.why(job, at=born - 1)).error == "not_found"
+        assert (await world.why(job)).why == world.told(job)
+
+
+async def test_the_past_is_kept_for_the_same_and_for_later_sequences() -> None:
+    """What is behind is folded once; only what lies before it begins anew."""
+    async with World() as world:
+        busy_morning(world.queue)
+        last = await world.write()
+        await world.why("1")
+        for at, folded in ((5, last + 5), (5, last + 5), (9, last + 9), (last - 1, 2 * last - 1), (4, 2 * last + 3)):
+            assert (await world.why("1", at=at)).sequence == at
+            assert world.explainer.statistics()["folded"] == folded
+
+
+async def test_a_sequence_that_is_still_to_come_is_told_so() -> None:
+    """With where the log is; once it has come, it is answered."""
+    async with World() as world:
+        (job, *_) = busy_morning(world.queue)
+        await world.write()
+        early = await world.why(job, at=world.last + 1)
+        assert (early.error, early.sequence) == ("not_yet", world.last)
+        assert early.message == f"the log is at sequence {world.last}"
+        world.queue.submit(1)
+        await world.write()
+        answer = await world.why(job, at=early.sequence + 1)
+        assert (answer.error, answer.why) == ("", world.told(job, early.sequence + 1))
+
+
+async def test_with_a_snapshot_in_the_store_the_tail_alone_is_folded() -> None:
+    """The newest for the end, one that is old enough for the past, none for what lies before all."""
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        first = await world.write()
+        await world.keep_snapshot(0)
+        world.queue.submit(1, priority=90)
+        second = await world.write()
+        await world.keep_snapshot(1)
+        world.queue.submit(1, priority=91)
+        last = await world.write()
+        assert first < second < last
+        expected = 0
+        for at, folded in ((0, last - second), (second - 1, second - 1 - first), (first - 1, first - 1)):
+            assert (await world.why(waiting[0], at=at)).why == world.told(waiting[0], at)
+            expected += folded
+            assert world.explainer.statistics()["folded"] == expected
+
+
+async def test_a_snapshot_that_cannot_be_read_is_passed_over() -> None:
+    """Another version's bytes: an older one is taken, and the log where there is none."""
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        first = await world.write()
+        await world.keep_snapshot(0)
+        world.queue.submit(1, priority=90)
+        last = await world.write()
+        await world.keep_snapshot(1, state=b'{"v":99}')
+        assert (await world.why(waiting[0])).why == world.told(waiting[0])
+        assert world.explainer.statistics()["folded"] == last - first
+        assert (await world.why(waiting[0], at=first - 1)).why == world.told(waiting[0], first - 1)
+
+
+async def test_a_fold_that_is_far_behind_takes_up_a_nearer_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long pause between two questions."""
+    monkeypatch.setattr(kept_folds, "FAR_COMMITS", 3)
+    async with World() as world:
+        waiting = busy_morning(world.queue)
+        first = await world.write()
+        await world.why(waiting[0])
+        for _ in range(6):
+            world.queue.submit(1, priority=90)
+        second = await world.write()
+        await world.keep_snapshot(0)
+        world.queue.submit(1, priority=91)
+        await world.write()
+        assert second - first > 3
+        assert (await world.why(waiting[0])).why == world.told(waiting[0])
+        assert world.explainer.statistics()["folded"] == first + world.last - second
+
+
+# ---------------------------------------------------------------------------------------- jobs that do not wait
+
+
+async def test_a_job_that_is_not_known_is_told_why_not() -> None:
+    """Never there, ended, no id, still to be born: each in words."""
+    async with World() as world:
+        queue = world.queue
+        queue.node(gpus=1)
+        ended = queue.submit(1)
+        queue.run(ended)
+        queue.end(ended, exit_code=3)
+        queue.settle()
+        array = queue.submit(1, array=(0, 99))
+        await world.write()
+        state = queue.state
+        assert (await world.why(ended)).why == Explanation(reason="", ended="failed")
+        for job, words in (
+            (str(state.next_number), f"was not there at sequence {world.last}"),
+            (f"{array}_100", "its array does not have it"),
+            (f"{ended}_0", "its array does not have it"),
+            ("last", "is no id of a job"),
+            ("", "is no id of a job"),
+            ("9" * 400, "is no id of a job"),
+        ):
+            answer = await world.why(job)
+            assert (answer.error, answer.sequence, answer.why) == ("not_found", world.last, None)
+            assert words in answer.message
+            assert len(answer.message) < 200
+        assert f"{array}_99" not in state.jobs
+        unborn = (await world.why(f"{array}_99")).why
+        assert unborn is not None
+        assert unborn == msgspec.structs.replace(world.told(array), array=array)
+
+
+async def test_a_job_that_was_retired_is_told_to_have_ended_long_ago() -> None:
+    """It is not confused with one that was never there; as of then it is known."""
+    async with World() as world:
+        world.queue.node(gpus=1)
+        job = world.queue.submit(1)
+        world.queue.run(job)
+        before = world.last
+        world.queue.end(job)
+        world.queue.settle()
+        world.queue.fold("queue", [JobsRetired(cause="clock", jobs=(job,))])
+        await world.write()
+        answer = await world.why(job)
+        assert (answer.error, answer.message) == ("not_found", f"job {job} ended long ago; its events show how")
+        assert (await world.why(job, at=before)).why == world.told(job, before)
+
+
+# ---------------------------------------------------------------------------------------- dry runs
+
+
+async def test_jobs_are_tried_each_by_itself_as_of_now() -> None:
+    """As the pure function says with the same clock; a refused one does not keep the others from being tried."""
+    async with World() as world:
+        busy_morning(world.queue)
+        await world.write()
+        world.queue.now += 5 * SECOND
+        commands = [
+            world.queue.submission(2, queue="research", total_ns=SECOND),
+            world.queue.submission(1, queue="nowhere"),
+            world.queue.submission(8),
+        ]
+        answer = await world.dry_run(*commands)
+        state = world.folded_to(world.last).state
+        assert answer.sequence == world.last
+        assert answer.outcomes == tuple(dry_run(state, command, world.queue.now) for command in commands)
+        assert [outcome.code for outcome in answer.outcomes] == ["", "unknown_queue", ""]
+        # Asking has changed nothing.
+        assert (await world.dry_run(*commands)) == answer
+        assert (await world.dry_run()).outcomes == ()
+
+
+async def test_a_clock_behind_the_log_counts_as_the_logs_time() -> None:
+    """As for the queue itself: its time never falls behind the newest commit's."""
+    async with World() as world:
+        busy_morning(world.queue)
+        await world.write()
+        state, command = world.folded_to(world.last).state, world.queue.submission(2, total_ns=SECOND)
+        world.queue.now = 0
+        assert (await world.dry_run(command)).outcomes == (dry_run(state, command, state.at_ns),)
