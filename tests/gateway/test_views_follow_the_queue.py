@@ -11,7 +11,7 @@ from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_queue.core import QueueCore
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.jobs import Array, LiveJob
+from fairlead_queue.waiting.pending import Array, LiveJob
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.workload import People

@@ -10,7 +10,7 @@ import pytest
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
-from fairlead_queue.waiting.jobs import Array
+from fairlead_queue.waiting.pending import Array
 from fairlead_schemas.queries.explainer import SuggestedChange
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Budget, QueueSettings
 from fairlead_schemas.wire import events as ev

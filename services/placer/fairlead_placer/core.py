@@ -8,7 +8,8 @@ anything else that needs the state calls `rollback` first (docs/adr/0018-specula
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
-from fairlead_bus.core import NOTHING, Decision, Input, UndoFailed
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_bus.undo_log import UndoFailed
 from fairlead_placer import snapshot
 from fairlead_placer.apply.handlers import confirm, fold
 from fairlead_placer.cluster.entities import DRAINING

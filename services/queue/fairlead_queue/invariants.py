@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Array, LiveJob, PoolState
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES, END_STATES
 
 

@@ -3,27 +3,21 @@
 Only what cannot be derived is written: lines, open counts, charges and timers are rebuilt from the
 jobs. Lists that have an order in the state (finished jobs, keys, what is owed) keep it; all else is
 sorted. Rows are arrays for size: a snapshot of 100,000 jobs is a few tens of megabytes at most.
-
-Rows of plain data that make up a snapshot of the queue.
-
-The state as rows, and these as bytes.
-
-State loaded from its rows; derived parts are built again.
 """
 
 from typing import Any
 
 import msgspec
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import SnapshotCodec, fill
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.apply.pool_tree import heir_of
 from fairlead_queue.fairness.past_use import PastUseRow
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, LiveJob
-from fairlead_queue.waiting.lanes import Deferral, Lane
-from fairlead_queue.waiting.pools import NodeCapacity
+from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.nodes import NodeCapacity
+from fairlead_queue.waiting.pending import Array, Deferral, Lane, LiveJob
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
@@ -33,7 +27,7 @@ from fairlead_schemas.wire.resources import Request
 VERSION = 7
 
 
-class SavedPool(msgspec.Struct, frozen=True, array_like=True):
+class PoolRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     settings: PoolSettings
     capacity_count: int
@@ -42,12 +36,12 @@ class SavedPool(msgspec.Struct, frozen=True, array_like=True):
     past: tuple[int, list[PastUseRow]] | None
 
 
-class SavedQueue(msgspec.Struct, frozen=True, array_like=True):
+class QueueRow(msgspec.Struct, frozen=True, array_like=True):
     path: str
     settings: QueueSettings
 
 
-class SavedAccount(msgspec.Struct, frozen=True, array_like=True):
+class AccountRow(msgspec.Struct, frozen=True, array_like=True):
     queue: str
     begin_ns: int
     end_ns: int
@@ -56,12 +50,12 @@ class SavedAccount(msgspec.Struct, frozen=True, array_like=True):
     reached: int
 
 
-class SavedClass(msgspec.Struct, frozen=True, array_like=True):
+class ClassRow(msgspec.Struct, frozen=True, array_like=True):
     request: Request
     parked_at: int
 
 
-class SavedLane(msgspec.Struct, frozen=True, array_like=True):
+class LaneRow(msgspec.Struct, frozen=True, array_like=True):
     """Lane of which a deferral has been emitted."""
 
     queue: str
@@ -70,7 +64,7 @@ class SavedLane(msgspec.Struct, frozen=True, array_like=True):
     deferral: tuple[str, str, str, int, int]
 
 
-class SavedArray(msgspec.Struct, frozen=True, array_like=True):
+class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     limit: int
@@ -80,7 +74,7 @@ class SavedArray(msgspec.Struct, frozen=True, array_like=True):
     cancelled: int
 
 
-class SavedJob(msgspec.Struct, frozen=True, array_like=True):
+class JobRow(msgspec.Struct, frozen=True, array_like=True):
     id: str
     order: str  # a decimal number: it takes more than 64 bits
     queue: str
@@ -127,7 +121,7 @@ class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     asks: int
     idle: list[IdleReclaim]
     end: AttemptEnd | None
-    array: SavedArray | None
+    array: ArrayRow | None
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True):
@@ -140,32 +134,29 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     next_number: int
     next_place: int
     next_rank: int
-    pools: list[SavedPool]
-    queues: list[SavedQueue]
-    accounts: list[SavedAccount]
+    pools: list[PoolRow]
+    queues: list[QueueRow]
+    accounts: list[AccountRow]
     claims: list[tuple[str, str, str]]  # pool, node, job
     reclaims: list[tuple[str, str, str]]  # node, cause, by
-    classes: list[SavedClass]
-    lanes: list[SavedLane]
-    jobs: list[SavedJob]
+    classes: list[ClassRow]
+    lanes: list[LaneRow]
+    jobs: list[JobRow]
     owed: list[str]
     finished: list[tuple[str, str]]
     keys: list[tuple[str, str, str]]
     nodes: list[tuple[str, NodeCapacity]]
 
 
-#: The name of the document's shape.
-SCHEMA = schema_of(QueueSnapshot, VERSION)
-
-
-_encoder = msgspec.json.Encoder(order="deterministic")
+_CODEC = SnapshotCodec(QueueSnapshot, VERSION)
+SCHEMA = _CODEC.schema
 
 
 def dump(state: QueueState) -> bytes:
     """Canonical bytes."""
     classes = sorted(state.classes.values(), key=lambda klass: _fields(klass.request))
     number_of = {klass.request: number for number, klass in enumerate(classes)}
-    return _encoder.encode(
+    return _CODEC.encode(
         QueueSnapshot(
             v=VERSION,
             at_ns=state.at_ns,
@@ -175,7 +166,7 @@ def dump(state: QueueState) -> bytes:
             next_place=state.next_place,
             next_rank=state.next_rank,
             pools=[
-                SavedPool(
+                PoolRow(
                     name,
                     pool.settings,
                     pool.capacity_count,
@@ -185,9 +176,9 @@ def dump(state: QueueState) -> bytes:
                 )
                 for name, pool in sorted(state.pools.items())
             ],
-            queues=[SavedQueue(path, queue.settings) for path, queue in sorted(state.queues.items())],
+            queues=[QueueRow(path, queue.settings) for path, queue in sorted(state.queues.items())],
             accounts=[
-                SavedAccount(path, each.begin_ns, each.end_ns, each.since_ns, str(each.used), each.reached)
+                AccountRow(path, each.begin_ns, each.end_ns, each.since_ns, str(each.used), each.reached)
                 for path, each in sorted(state.accounts.items())
             ],
             claims=sorted(
@@ -198,7 +189,7 @@ def dump(state: QueueState) -> bytes:
             ),
             reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
-            classes=[SavedClass(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
+            classes=[ClassRow(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
             lanes=_lanes(state, number_of),
             jobs=[_row(job, number_of[job.lane.klass.request]) for job in sorted(state.jobs.values(), key=_birth)],
             owed=list(state.owed),
@@ -219,24 +210,24 @@ def _birth(job: LiveJob) -> tuple[int, bool, int]:
     return int(array_of(job.id) or job.id), job.parent is not None, job.order & OFFSET_MASK
 
 
-def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[SavedLane]:
-    rows: list[SavedLane] = []
+def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[LaneRow]:
+    rows: list[LaneRow] = []
     for path, queue in sorted(state.queues.items()):
         for user, leaf in sorted(queue.leaves.items()):
             for request, lane in leaf.lanes.items():
                 said = lane.deferral
                 if said is not None:
                     deferral = (said.reason, said.queue, said.resource, said.at_ns, said.times)
-                    rows.append(SavedLane(path, user, number_of[request], deferral))
+                    rows.append(LaneRow(path, user, number_of[request], deferral))
     rows.sort(key=lambda row: (row.queue, row.user, row.klass))
     return rows
 
 
-def _row(job: LiveJob, klass: int) -> SavedJob:
+def _row(job: LiveJob, klass: int) -> JobRow:
     array = None
     if isinstance(job, Array):
-        array = SavedArray(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
-    return SavedJob(
+        array = ArrayRow(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
+    return JobRow(
         job.id,
         str(job.order),
         job.lane.leaf.queue.path,
@@ -287,12 +278,9 @@ def _row(job: LiveJob, klass: int) -> SavedJob:
     )
 
 
-_decoder = msgspec.json.Decoder(QueueSnapshot)
-
-
 def load(data: bytes) -> QueueState:
     """The state that was dumped. Raises msgspec.MsgspecError."""
-    document = _decoder.decode(data)
+    document = _CODEC.decode(data)
     if document.v != VERSION:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = QueueState()
@@ -332,7 +320,7 @@ def _load_queues(state: QueueState, document: QueueSnapshot) -> None:
             queues.limit_again(state, row.queue)
 
 
-def _load_lane(state: QueueState, row: SavedLane, request: Request) -> None:
+def _load_lane(state: QueueState, row: LaneRow, request: Request) -> None:
     lane = state.lane(row.queue, row.user, request)
     lane.deferral = Deferral(*row.deferral)
 
@@ -358,7 +346,7 @@ def _derive(state: QueueState, document: QueueSnapshot) -> None:
                 state.stopping[job.id] = job
 
 
-def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
+def _restore(state: QueueState, row: JobRow, lane: Lane) -> None:
     job = _job(row, lane)
     state.add(job)
     state.lies_idle(job, tuple(row.idle))
@@ -389,7 +377,28 @@ def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
         state.due.set_timer(job, row.timer_ns)
 
 
-def _job(row: SavedJob, lane: Lane) -> LiveJob:
+#: Fields of a job's row that are no attributes, are encoded otherwise, or are set with what is derived from them.
+_NOT_COPIED = frozenset(
+    [
+        "id",
+        "order",
+        "queue",
+        "klass",
+        "cause",
+        "deadline_ns",
+        "wait",
+        "timer_ns",
+        "open",
+        "running",
+        "nodes",
+        "withdrawal",
+        "idle",
+        "array",
+    ]
+)
+
+
+def _job(row: JobRow, lane: Lane) -> LiveJob:
     order = int(row.order)
     if row.array is None:
         job = LiveJob(row.id, order, lane, row.cause)
@@ -397,24 +406,6 @@ def _job(row: SavedJob, lane: Lane) -> LiveJob:
         job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
         job.limit, job.told, job.ended = row.array.limit, row.array.told, row.array.ended
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
-    job.user, job.state, job.attempt = row.user, row.state, row.attempt
-    job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
-    job.total_ns, job.used_ns = row.total_ns, row.used_ns
-    job.started_ns = row.started_ns
-    job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
-    job.notice_ns, job.every_ns, job.saved_ns, job.stop_saves = (
-        row.notice_ns,
-        row.every_ns,
-        row.saved_ns,
-        row.stop_saves,
-    )
-    job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
-    job.missing, job.nodes = row.missing, tuple(row.nodes)
-    job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
-    job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
-    job.asked, job.asked_ns, job.asks = row.asked, row.asked_ns, row.asks
-    job.end = row.end
+    fill(job, row, without=_NOT_COPIED)
+    job.nodes = tuple(row.nodes)
     return job
-
-
-__all__ = ["SCHEMA", "dump", "load"]

@@ -7,15 +7,15 @@ knows no event and no rule: here it is written what follows from "this job now w
 
 from bisect import bisect_left, insort
 
-from fairlead_bus.core import UndoLog
+from fairlead_bus.undo_log import UndoLog
 from fairlead_queue.fairness import quota
 from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.waiting_line import RANK_STEP, WaitingLine, priority_of
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.waiting import before_images
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf, LiveQueue, RequestClass
-from fairlead_queue.waiting.pools import Nodes, PoolState, pool_of
+from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.nodes import Nodes
+from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, LiveQueue, PoolState, RequestClass, pool_of
 from fairlead_queue.waiting.wait_conditions import Dependents, Due
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.wire.resources import Request

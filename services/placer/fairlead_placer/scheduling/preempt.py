@@ -9,7 +9,7 @@ only. Emits on a draft.
 
 from collections.abc import Sequence
 
-from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import Offer, PreemptionRequest, run_key
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.upcoming_maintenance import barred
@@ -24,10 +24,10 @@ from fairlead_schemas.wire.resources import Request
 
 #: Holes kept at once. A further preemption request is declined and may come again.
 HOLES_MAX = 64
-VICTIM_BYTES = EVENT_BYTES + 40
+VICTIM_BYTES = 40
 
 
-def process(draft: CommitDraft) -> bool:
+def process(draft: PlacerDraft) -> bool:
     """Decide the preemption requests in the order of arrival. Return False if the commit was full before the end."""
     for plea in sorted(draft.state.pleas.values(), key=lambda plea: plea.asked):
         if draft.full or not (_for_quota(draft, plea) if plea.amounts else _for_placement(draft, plea)):
@@ -38,7 +38,7 @@ def process(draft: CommitDraft) -> bool:
 # ---------------------------------------------------------------------------- a place
 
 
-def _for_placement(draft: CommitDraft, plea: PreemptionRequest) -> bool:
+def _for_placement(draft: PlacerDraft, plea: PreemptionRequest) -> bool:
     state = draft.state
     offer = state.offers[plea.job]
     holes = [kept for kept in state.reservations.values() if kept.hole]
@@ -47,8 +47,8 @@ def _for_placement(draft: CommitDraft, plea: PreemptionRequest) -> bool:
     hole = find_victims(state, offer, plea.victims, draft.now_ns)
     if hole is None:
         return _declined(draft, plea, _still_missing(state, offer, plea.victims, draft.now_ns))
-    size = len(hole.victims) * VICTIM_BYTES + made_bytes(hole.nodes)
-    if not draft.has_room(size, len(hole.victims) + 1):
+    extra_bytes = len(hole.victims) * VICTIM_BYTES + made_bytes(hole.nodes)
+    if not draft.has_room(extra_bytes, len(hole.victims) + 1):
         return False
     _start(draft, plea, hole.victims)
     make(draft, offer, hole.nodes, plea.cause)
@@ -66,7 +66,7 @@ def _still_missing(state: ClusterState, offer: Offer, victims: Sequence[ev.Victi
 # ---------------------------------------------------------------------------- a queue's leave
 
 
-def _for_quota(draft: CommitDraft, plea: PreemptionRequest) -> bool:
+def _for_quota(draft: PlacerDraft, plea: PreemptionRequest) -> bool:
     """Ask the victims that the amounts need, in order. Without a victim to ask, the request is declined: none has the amounts,
     or (no reasons either way) capacity about to come free already has them.
     """
@@ -133,7 +133,7 @@ def _short(left: dict[str, int]) -> bool:
 # ---------------------------------------------------------------------------- the answers
 
 
-def _start(draft: CommitDraft, plea: PreemptionRequest, victims: Sequence[ev.Victim]) -> None:
+def _start(draft: PlacerDraft, plea: PreemptionRequest, victims: Sequence[ev.Victim]) -> None:
     for victim in victims:
         event = ev.PreemptionStarted(
             cause=plea.cause, job=victim.job, attempt=victim.attempt, beneficiary=plea.job, rule=victim.rule
@@ -141,9 +141,9 @@ def _start(draft: CommitDraft, plea: PreemptionRequest, victims: Sequence[ev.Vic
         draft.emit(event, VICTIM_BYTES)
 
 
-def _declined(draft: CommitDraft, plea: PreemptionRequest, reasons: dict[str, int]) -> bool:
-    if not draft.has_room(2 * EVENT_BYTES):
+def _declined(draft: PlacerDraft, plea: PreemptionRequest, reasons: dict[str, int]) -> bool:
+    if not draft.has_room(draft.EVENT_BYTES):
         return False
     event = ev.PreemptionDeclined(cause=plea.cause, job=plea.job, attempt=plea.attempt, reasons=reasons)
-    draft.emit(event, 2 * EVENT_BYTES)
+    draft.emit(event, draft.EVENT_BYTES)
     return True

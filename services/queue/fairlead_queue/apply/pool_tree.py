@@ -17,9 +17,7 @@ from fairlead_queue.fairness.quota import queue_limits
 from fairlead_queue.fairness.tree import Limits, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array
-from fairlead_queue.waiting.lanes import Deferral, Lane, LiveQueue
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Array, Deferral, Lane, LiveQueue, PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES, QueueSettings
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 

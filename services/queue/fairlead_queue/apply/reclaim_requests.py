@@ -8,14 +8,14 @@ no sign of life. The order of the log therefore decides between a returning user
 is spared. If the stop was decided without having seen the return, the job waits again instead of ending.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_queue.fairness import quota
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import TELLS_ONLY, IdleReclaim, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import TELLS_ONLY, IdleReclaim
+from fairlead_queue.waiting.pending import LiveJob, PoolState
 from fairlead_schemas.wire import events as ev
 
 
@@ -64,21 +64,21 @@ def _spoken_of(state: QueueState, event: Any) -> LiveJob | None:
     return None if job.end is not None or job.yields_to else job
 
 
-def _reclaim_requested(state: QueueState, event: ev.ReclaimRequested, id_: str, at_ns: int) -> None:
+def _reclaim_requested(state: QueueState, event: ev.ReclaimRequested, at: EventPosition) -> None:
     job = _spoken_of(state, event)
     if job is None or event.action in TELLS_ONLY:
         return
-    wish = IdleReclaim(id_, event.scope, event.rule, event.action, event.on_demand, state.at_ns)
+    wish = IdleReclaim(at.id, event.scope, event.rule, event.action, event.on_demand, state.at_ns)
     state.lies_idle(job, (*_without(job, event.rule), wish))
 
 
-def _active(state: QueueState, event: ev.JobActive, id_: str, at_ns: int) -> None:
+def _active(state: QueueState, event: ev.JobActive, at: EventPosition) -> None:
     job = _spoken_of(state, event)
     if job is not None:
         state.lies_idle(job, _without(job, event.rule))
 
 
-def _extended(state: QueueState, event: ev.JobExtended, id_: str, at_ns: int) -> None:
+def _extended(state: QueueState, event: ev.JobExtended, at: EventPosition) -> None:
     job = _spoken_of(state, event)
     if job is not None:
         state.lies_idle(job, ())
@@ -88,7 +88,7 @@ def _without(job: LiveJob, rule: str) -> tuple[IdleReclaim, ...]:
     return tuple(wish for wish in job.idle if wish.rule != rule)
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
+HANDLERS: EventHandlers[QueueState] = {
     ev.ReclaimRequested: _reclaim_requested,
     ev.JobActive: _active,
     ev.JobExtended: _extended,

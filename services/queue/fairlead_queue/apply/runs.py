@@ -3,14 +3,15 @@
 An event about a job or attempt that the queue has already closed has no effect, except that capacity came back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.limits import BACK_NS
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import AttemptEnd, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import AttemptEnd
+from fairlead_queue.waiting.pending import LiveJob, PoolState
 from fairlead_schemas.wire import events as ev
 
 #: Of a model that the pool names no price for, in thousandths.
@@ -23,7 +24,7 @@ def _attempt(state: QueueState, event: Any) -> LiveJob | None:
     return job if job is not None and job.attempt == event.attempt else None
 
 
-def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
+def _placed(state: QueueState, event: ev.JobPlaced, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
@@ -40,7 +41,7 @@ def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> Non
     job.price = _price(state, job, event.parts)
     job.nodes = tuple([part.node for part in event.parts for _ in range(part.tasks)])
     if state.accounts:
-        queues.count_use(state, job, job.price, at_ns)
+        queues.count_use(state, job, job.price, at.time_ns)
     job.hold, job.hold_by = False, ""
     if job.state == "offered":
         job.state = "placed"
@@ -61,13 +62,13 @@ def _price(state: QueueState, job: LiveJob, parts: Iterable[ev.Part]) -> int:
     return price
 
 
-def _unplaceable(state: QueueState, event: ev.JobUnplaceable, id_: str, at_ns: int) -> None:
+def _unplaceable(state: QueueState, event: ev.JobUnplaceable, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.open:
         state.park(job.lane.klass)
 
 
-def _returned(state: QueueState, event: ev.OfferReturned, id_: str, at_ns: int) -> None:
+def _returned(state: QueueState, event: ev.OfferReturned, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
@@ -76,11 +77,11 @@ def _returned(state: QueueState, event: ev.OfferReturned, id_: str, at_ns: int) 
     waiting_jobs.give_up_claim(job)
     state.settle_past(job.lane)
     if job.state == "stopping":
-        state.settled(job, AttemptEnd(id_, None))
+        state.settled(job, AttemptEnd(at.id, None))
         return
-    job.state, job.cause = "queued", id_
+    job.state, job.cause = "queued", at.id
     if job.hold:
-        state.settled(job, AttemptEnd(id_, None))
+        state.settled(job, AttemptEnd(at.id, None))
         return
     state.uncharge(job)
     if withdrawal == "quota":
@@ -91,7 +92,7 @@ def _returned(state: QueueState, event: ev.OfferReturned, id_: str, at_ns: int) 
         state.wait_in_line(job)
 
 
-def _run_started(state: QueueState, event: ev.RunStarted, id_: str, at_ns: int) -> None:
+def _run_started(state: QueueState, event: ev.RunStarted, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is None or job.state not in ("placed", "stopping"):
         return
@@ -104,13 +105,13 @@ def _run_started(state: QueueState, event: ev.RunStarted, id_: str, at_ns: int) 
         state.wait_until(job, state.at_ns + max(0, job.total_ns - job.used_ns - job.notice_ns))
 
 
-def _saved(state: QueueState, event: ev.CheckpointSaved, id_: str, at_ns: int) -> None:
+def _saved(state: QueueState, event: ev.CheckpointSaved, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.started_ns:
         job.saved_ns = state.at_ns
 
 
-def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> None:
+def _run_ended(state: QueueState, event: ev.RunEnded, at: EventPosition) -> None:
     job = _attempt(state, event)
     _freed(state, event.released)
     if job is None or job.open or job.end is not None or job.state not in ("placed", "running", "stopping"):
@@ -118,9 +119,9 @@ def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> N
     if job.started_ns:
         job.used_ns += event.ran_ns or state.at_ns - job.started_ns
         job.started_ns = job.saved_ns = 0
-    _give_back(state, job, at_ns)
+    _give_back(state, job, at.time_ns)
     end = AttemptEnd(
-        id_,
+        at.id,
         event.outcome,
         event.exit_code,
         event.signal,
@@ -158,14 +159,14 @@ def _freed(state: QueueState, nodes: Iterable[str]) -> None:
             freed = pool
 
 
-def _rank_ended(state: QueueState, event: ev.RankEnded, id_: str, at_ns: int) -> None:
+def _rank_ended(state: QueueState, event: ev.RankEnded, at: EventPosition) -> None:
     job = state.jobs.get(event.job)
     if event.released:
         for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
             state.capacity_changed(pool)
 
 
-def _preemption_started(state: QueueState, event: ev.PreemptionStarted, id_: str, at_ns: int) -> None:
+def _preemption_started(state: QueueState, event: ev.PreemptionStarted, at: EventPosition) -> None:
     job = _attempt(state, event)
     beneficiary = state.jobs.get(event.beneficiary)
     if beneficiary is not None:
@@ -177,7 +178,7 @@ def _preemption_started(state: QueueState, event: ev.PreemptionStarted, id_: str
         beneficiary.yielders += 1
 
 
-def _preemption_declined(state: QueueState, event: ev.PreemptionDeclined, id_: str, at_ns: int) -> None:
+def _preemption_declined(state: QueueState, event: ev.PreemptionDeclined, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.asked:
         _no_help(state, job, "declined")
@@ -190,7 +191,7 @@ def _no_help(state: QueueState, job: LiveJob, why: str) -> None:
     job.asks += 1
 
 
-def _reservation_ended(state: QueueState, event: ev.ReservationEnded, id_: str, at_ns: int) -> None:
+def _reservation_ended(state: QueueState, event: ev.ReservationEnded, at: EventPosition) -> None:
     """The nodes that were kept take any work again. A job that still waits found none that could be kept."""
     job = _attempt(state, event)
     for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
@@ -200,7 +201,7 @@ def _reservation_ended(state: QueueState, event: ev.ReservationEnded, id_: str, 
         _no_help(state, job, "unkept")
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
+HANDLERS: EventHandlers[QueueState] = {
     ev.JobPlaced: _placed,
     ev.JobUnplaceable: _unplaceable,
     ev.OfferReturned: _returned,

@@ -13,8 +13,8 @@ A job's place in its line, when what it depends on has changed. Called by `evolv
 from fairlead_queue.fairness.tree import QueueNode, QuotaClaim
 from fairlead_queue.fairness.waiting_line import offset_of, place_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import AttemptEnd
+from fairlead_queue.waiting.pending import NEVER, Array, LiveJob, PoolState
 from fairlead_schemas.wire import events as ev
 
 

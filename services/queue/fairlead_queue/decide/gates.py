@@ -14,8 +14,7 @@ from fairlead_queue.fairness.quota import queue_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.lanes import Lane, RequestClass
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, PoolState, RequestClass
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
 

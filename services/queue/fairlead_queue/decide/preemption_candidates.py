@@ -24,9 +24,7 @@ from fairlead_queue.decide.preemption_estimates import DepartingRun, UnplacedCha
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES
 from fairlead_schemas.wire.events import Victim, YieldRule
 

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_queue.fairness.tree import Amounts, QueueNode
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
 
 
 class DepartingRun(NamedTuple):

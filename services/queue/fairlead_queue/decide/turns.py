@@ -18,9 +18,7 @@ from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.before_images import image_charges, image_leaf, image_turn
-from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, PoolState
 from fairlead_schemas.units.ids import element_id
 
 _order = attrgetter("order")

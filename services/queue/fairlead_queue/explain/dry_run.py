@@ -13,7 +13,7 @@ from fairlead_queue.explain.explain import closed_gate, estimate, explain
 from fairlead_queue.explain.remedies import placement_remedies
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
+from fairlead_queue.waiting.pending import LiveJob
 from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Explanation
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.events import Victim

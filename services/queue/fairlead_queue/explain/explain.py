@@ -21,9 +21,7 @@ from fairlead_queue.explain.remedies import limit_remedies, placement_remedies
 from fairlead_queue.fairness.quota import user_of
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
 from fairlead_schemas.queries.explainer import Estimate, Explanation, SuggestedChange
 from fairlead_schemas.queuefile.amounts import counted, number
 from fairlead_schemas.wire.commands import SubmitJob

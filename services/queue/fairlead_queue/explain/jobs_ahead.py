@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
+from fairlead_queue.waiting.pending import LiveJob
 
 #: Jobs ahead that are counted.
 AHEAD_MAX = 10_000

@@ -17,8 +17,7 @@ from fairlead_queue.explain.jobs_ahead import AHEAD_MAX
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_queue.waiting.lanes import LiveQueue
+from fairlead_queue.waiting.pending import Array, LiveJob, LiveQueue
 from fairlead_schemas.queries.explainer import SuggestedChange
 from fairlead_schemas.queuefile.amounts import counted, is_are
 from fairlead_schemas.wire.resource_requests import gpus, places

@@ -9,11 +9,9 @@ part. It is taken once for a decision, not once for a change: a thousand charges
     line        a lane's first job, and the counts of its lane, class and pool
 """
 
-from fairlead_bus.core import UndoLog
+from fairlead_bus.undo_log import UndoLog
 from fairlead_queue.fairness.tree import QueueNode
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 
 
 def image_charges(log: UndoLog, lane: Lane, imaged: set[QueueNode]) -> None:

@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 
 from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.jobs import LiveJob
+from fairlead_queue.waiting.pending import LiveJob
 from fairlead_schemas.units.ids import PRIORITY_MAX
 
 type Times = list[tuple[int, str]]

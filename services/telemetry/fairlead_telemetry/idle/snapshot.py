@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import SnapshotCodec
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_telemetry.idle.state import IdleState, JobOwner, TrackedRun
 
@@ -19,21 +19,19 @@ class IdleSnapshot(msgspec.Struct, frozen=True):
     runs: list[TrackedRun]
 
 
-#: The name of the document's shape.
-SCHEMA = schema_of(IdleSnapshot, VERSION)
-_encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(IdleSnapshot)
+_CODEC = SnapshotCodec(IdleSnapshot, VERSION)
+SCHEMA = _CODEC.schema
 
 
 def dump(state: IdleState) -> bytes:
     """Canonical bytes of the state."""
     runs = [run for _, run in sorted(state.runs.items())]
-    return _encoder.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
+    return _CODEC.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
 
 
 def load(data: bytes) -> IdleState:
     """The state that was dumped. Raises msgspec.MsgspecError."""
-    document = _decoder.decode(data)
+    document = _CODEC.decode(data)
     if document.v != VERSION:
         raise msgspec.ValidationError(f"idle snapshot has version {document.v}, this reader knows {VERSION}")
     state = IdleState()

@@ -5,6 +5,7 @@ Only `apply/handlers.py` changes it. A run is in the state from its placement to
 cluster's present.
 """
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -79,3 +80,10 @@ class IdleState:
         self.births: dict[str, JobOwner] = {}
         #: {job or array element: its run}.
         self.runs: dict[str, TrackedRun] = {}
+        #: Jobs whose runs have changed since `take_changed`, and all after a change of policies (derived).
+        self.changed: dict[str, None] = {}
+
+    def take_changed(self) -> Iterable[str]:
+        """Return the jobs whose runs have changed, and forget them."""
+        changed, self.changed = self.changed, {}
+        return changed
