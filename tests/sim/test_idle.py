@@ -31,7 +31,7 @@ def first_violation() -> str:
 
 def test_asking_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody was promised that time."""
-    monkeypatch.setattr(fairlead_telemetry.idle.decide.policy_evaluation, "due_ns", lambda idle: idle.said_ns)
+    monkeypatch.setattr(fairlead_telemetry.idle.decide.policy_evaluation, "due_ns", lambda idle: idle.notified_ns)
     assert "the notice is over at" in first_violation()
 
 

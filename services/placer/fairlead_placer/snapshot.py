@@ -130,7 +130,7 @@ class PlacerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     unanswered: dict[str, int]
     classes: list[ClassRow]
     claims: list[ReservationRequest]
-    pleas: list[PreemptionRequest]
+    preemption_requests: list[PreemptionRequest] = msgspec.field(name="pleas")
     reservations: list[Reservation]
     runs: list[RunRow]
     work: list[WorkRow] = []
@@ -171,7 +171,7 @@ def dump(state: ClusterState) -> bytes:
             requeued=state.requeued,
             classes=_classes(state),
             claims=[state.claims[job] for job in sorted(state.claims)],
-            pleas=[state.pleas[job] for job in sorted(state.pleas)],
+            preemption_requests=[state.preemption_requests[job] for job in sorted(state.preemption_requests)],
             reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_row(state.runs[key]) for key in sorted(state.runs)],
             work=[
@@ -240,7 +240,7 @@ def load(data: bytes) -> ClusterState:
     for row in saved.runs:
         _hold(state, row)
     state.claims = {claim.job: claim for claim in saved.claims}
-    state.pleas = {plea.job: plea for plea in saved.pleas}
+    state.preemption_requests = {preemption.job: preemption for preemption in saved.preemption_requests}
     state.failed_on, state.failing, state.well = saved.failed_on, saved.failing, saved.well
     state.removed = saved.removed
     state.acts, state.tripped, state.reset_ns = saved.acts, saved.tripped, saved.reset_ns

@@ -60,7 +60,7 @@ class LaneRow(msgspec.Struct, frozen=True, array_like=True):
 
     queue: str
     user: str
-    klass: int
+    request_class: int
     deferral: tuple[str, str, str, int, int]
 
 
@@ -68,7 +68,7 @@ class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     limit: int
-    told: bool
+    reported: bool
     ended: int
     failed: int
     cancelled: int
@@ -79,7 +79,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     order: str  # a decimal number: it takes more than 64 bits
     queue: str
     user: str
-    klass: int  # index into Document.classes
+    request_class: int  # index into Document.classes
     cause: str
     state: str
     attempt: int
@@ -154,8 +154,8 @@ SCHEMA = _CODEC.schema
 
 def dump(state: QueueState) -> bytes:
     """Canonical bytes."""
-    classes = sorted(state.classes.values(), key=lambda klass: _fields(klass.request))
-    number_of = {klass.request: number for number, klass in enumerate(classes)}
+    classes = sorted(state.classes.values(), key=lambda request_class: _fields(request_class.request))
+    number_of = {request_class.request: number for number, request_class in enumerate(classes)}
     return _CODEC.encode(
         QueueSnapshot(
             v=VERSION,
@@ -189,9 +189,14 @@ def dump(state: QueueState) -> bytes:
             ),
             reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
-            classes=[ClassRow(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
+            classes=[
+                ClassRow(request_class.request, request_class.parked_at if request_class.parked else -1)
+                for request_class in classes
+            ],
             lanes=_lanes(state, number_of),
-            jobs=[_row(job, number_of[job.lane.klass.request]) for job in sorted(state.jobs.values(), key=_birth)],
+            jobs=[
+                _row(job, number_of[job.lane.request_class.request]) for job in sorted(state.jobs.values(), key=_birth)
+            ],
             owed=list(state.owed),
             finished=list(state.finished.items()),
             keys=[(key, job, digest) for key, (job, digest) in state.keys.items()],
@@ -215,24 +220,24 @@ def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[LaneRow]:
     for path, queue in sorted(state.queues.items()):
         for user, leaf in sorted(queue.leaves.items()):
             for request, lane in leaf.lanes.items():
-                said = lane.deferral
-                if said is not None:
-                    deferral = (said.reason, said.queue, said.resource, said.at_ns, said.times)
+                last = lane.deferral
+                if last is not None:
+                    deferral = (last.reason, last.queue, last.resource, last.at_ns, last.times)
                     rows.append(LaneRow(path, user, number_of[request], deferral))
-    rows.sort(key=lambda row: (row.queue, row.user, row.klass))
+    rows.sort(key=lambda row: (row.queue, row.user, row.request_class))
     return rows
 
 
-def _row(job: LiveJob, klass: int) -> JobRow:
+def _row(job: LiveJob, request_class: int) -> JobRow:
     array = None
     if isinstance(job, Array):
-        array = ArrayRow(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
+        array = ArrayRow(job.first, job.last, job.limit, job.reported, job.ended, job.failed, job.cancelled)
     return JobRow(
         job.id,
         str(job.order),
         job.lane.leaf.queue.path,
         job.user,
-        klass,
+        request_class,
         job.cause,
         job.state,
         job.attempt,
@@ -294,11 +299,11 @@ def load(data: bytes) -> QueueState:
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}
     for row in document.lanes:
-        _load_lane(state, row, document.classes[row.klass].request)
+        _load_lane(state, row, document.classes[row.request_class].request)
     for row in document.jobs:
-        klass = document.classes[row.klass]
-        lane = state.lane(row.queue, row.user, klass.request)
-        lane.klass.parked_at = klass.parked_at
+        request_class = document.classes[row.request_class]
+        lane = state.lane(row.queue, row.user, request_class.request)
+        lane.request_class.parked_at = request_class.parked_at
         _restore(state, row, lane)
     _derive(state, document)
     return state
@@ -327,7 +332,7 @@ def _load_lane(state: QueueState, row: LaneRow, request: Request) -> None:
 
 def _derive(state: QueueState, document: QueueSnapshot) -> None:
     for pool in state.pools.values():
-        pool.parked_classes = sum(klass.parked for klass in pool.classes.values())
+        pool.parked_classes = sum(request_class.parked for request_class in pool.classes.values())
     for row in document.pools:
         past = state.pools[row.name].past
         if past is not None and row.past is not None:
@@ -349,7 +354,7 @@ def _derive(state: QueueState, document: QueueSnapshot) -> None:
 def _restore(state: QueueState, row: JobRow, lane: Lane) -> None:
     job = _job(row, lane)
     state.add(job)
-    state.lies_idle(job, tuple(row.idle))
+    state.set_idle_reclaims(job, tuple(row.idle))
     parent = state.jobs.get(array_of(row.id) or "")
     if isinstance(parent, Array):
         job.parent = parent
@@ -358,9 +363,9 @@ def _restore(state: QueueState, row: JobRow, lane: Lane) -> None:
         state.open_offer(job, row.open[0])
         job.offered_ns, job.withdrawal = row.open[1], row.withdrawal
     elif row.state in CHARGED_STATES and job.end is None and not isinstance(job, Array):
-        lane.klass.pool.charge(lane, 1)
+        lane.request_class.pool.charge(lane, 1)
         if job.missing:
-            lane.klass.pool.charge_missing(job, -1)
+            lane.request_class.pool.charge_missing(job, -1)
     if row.running:
         lane.running[job.id] = job
     if row.deadline_ns:
@@ -383,7 +388,7 @@ _NOT_COPIED = frozenset(
         "id",
         "order",
         "queue",
-        "klass",
+        "request_class",
         "cause",
         "deadline_ns",
         "wait",
@@ -404,7 +409,7 @@ def _job(row: JobRow, lane: Lane) -> LiveJob:
         job = LiveJob(row.id, order, lane, row.cause)
     else:
         job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
-        job.limit, job.told, job.ended = row.array.limit, row.array.told, row.array.ended
+        job.limit, job.reported, job.ended = row.array.limit, row.array.reported, row.array.ended
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
     fill(job, row, without=_NOT_COPIED)
     job.nodes = tuple(row.nodes)

@@ -86,7 +86,7 @@ def _want_back(state: ClusterState, job: str, attempt: int, cause: str, reason: 
     if offer is not None and offer.attempt == attempt:
         state.close_offer(job)
         state.drop(state.claims, job)
-        state.drop(state.pleas, job)
+        state.drop(state.preemption_requests, job)
     elif withdrawal is None or withdrawal.attempt != attempt:
         return
     state.put(
@@ -101,8 +101,8 @@ def _job_finished(
     state.drop(state.unanswered, event.job)
     state.drop(state.failed_on, event.job)
     state.drop(state.requeued, event.job)
-    if state.pleas:
-        state.drop(state.pleas, event.job)
+    if state.preemption_requests:
+        state.drop(state.preemption_requests, event.job)
 
 
 def _job_requeued(state: ClusterState, event: ev.JobRequeued, at: EventPosition) -> None:
@@ -172,7 +172,7 @@ def _preemption_requested(state: ClusterState, event: ev.PreemptionRequested, at
         return
     victims = event.victims[:VICTIMS_MAX]
     state.put(
-        state.pleas,
+        state.preemption_requests,
         event.job,
         PreemptionRequest(event.job, event.attempt, (at.sequence, at.index), victims, event.amounts),
     )
@@ -181,9 +181,9 @@ def _preemption_requested(state: ClusterState, event: ev.PreemptionRequested, at
 
 def _answered(state: ClusterState, job: str, cause: str) -> None:
     """Drop the job's preemption request as decided, unless the queue has replaced it meanwhile."""
-    plea = state.pleas.get(job)
-    if plea is not None and plea.cause == cause:
-        state.drop(state.pleas, job)
+    preemption = state.preemption_requests.get(job)
+    if preemption is not None and preemption.cause == cause:
+        state.drop(state.preemption_requests, job)
 
 
 def _preemption_started(state: ClusterState, event: ev.PreemptionStarted, at: EventPosition) -> None:

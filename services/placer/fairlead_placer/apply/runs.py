@@ -44,9 +44,9 @@ def _job_placed(state: ClusterState, event: ev.JobPlaced, at: EventPosition) -> 
         if withdrawal is not None:  # it was placed before the stop was seen: the run is stopped at once
             run.stop = withdrawal.stop
     state.place(run, nodes)
-    if state.claims or state.pleas or state.reservations:
+    if state.claims or state.preemption_requests or state.reservations:
         state.drop(state.claims, event.job)
-        state.drop(state.pleas, event.job)
+        state.drop(state.preemption_requests, event.job)
         state.unreserve(event.job)
 
 

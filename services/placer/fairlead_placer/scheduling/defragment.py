@@ -160,7 +160,7 @@ def plan(state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: i
 
 
 def _why_not(state: ClusterState, offer: Offer, waited_ns: int) -> str:
-    if offer.job in state.reservations or offer.job in state.pleas or offer.job in state.claims:
+    if offer.job in state.reservations or offer.job in state.preemption_requests or offer.job in state.claims:
         return "kept"
     if waited_ns < AFTER_NS:
         return "young"

@@ -42,14 +42,14 @@ def plan(draft: PlacerDraft) -> bool:
         if draft.full or planned >= PLANS_MAX:
             return False
         beside = [each for each in of_pool(found, want) if each.job not in given]
-        recuts = choose(state, want, beside, draft.now_ns)
-        if not recuts:
+        repartitions = choose(state, want, beside, draft.now_ns)
+        if not repartitions:
             hopeless.append(beyond)
             continue
-        for recut in recuts:
-            if not _emit(draft, want, recut):
+        for repartition in repartitions:
+            if not _emit(draft, want, repartition):
                 return False
-            given.update(recut.jobs)
+            given.update(repartition.jobs)
             planned += 1
     for group, beside in hopeless:  # a memory of work done, as `OfferClass.failed_at`
         if not beside:

@@ -90,7 +90,7 @@ def _submitted(state: QueueState, event: ev.JobSubmitted, at: EventPosition) -> 
     number = int(event.job)
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
-    order = lane.klass.pool.order(
+    order = lane.request_class.pool.order(
         event.priority,
         state.next_place,
         deadline_ns=event.deadline_ns,
@@ -155,12 +155,12 @@ def _deferred(state: QueueState, event: ev.JobDeferred, at: EventPosition) -> No
     job = state.jobs[event.job]
     lane = job.lane
     if isinstance(job, Array) and event.reason == "array_limit":
-        job.told = True
-        state.silent_arrays.pop(job.id, None)
+        job.reported = True
+        state.unreported_arrays.pop(job.id, None)
     elif lane.front:
         times = lane.deferral.times + 1 if lane.deferral is not None else 0
         lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns, times)
-        state.unexplained.pop(lane, None)
+        state.unreported.pop(lane, None)
 
 
 def _deadline_missed(state: QueueState, event: ev.DeadlineMissed, at: EventPosition) -> None:
@@ -174,7 +174,7 @@ def _reservation_requested(state: QueueState, event: ev.ReservationRequested, at
     cause) is ignored.
     """
     job = state.jobs[event.job]
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     if event.cause != job.cause:
         return
     if job.wait == "line":
@@ -187,7 +187,7 @@ def _preemption_requested(state: QueueState, event: ev.PreemptionRequested, at: 
     """Record the preemption request. A job that lacks a place only, and has no open offer any more, gets no answer."""
     job = state.jobs[event.job]
     if event.amounts and job.wait == "line":
-        waiting_jobs.put_claim(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+        waiting_jobs.put_claim(state, job.lane.request_class.pool.tree.nodes[event.queue], job)
     elif event.amounts or not job.open:
         return
     job.asked, job.asked_ns = "asked", state.at_ns
@@ -268,7 +268,7 @@ def _requeued(state: QueueState, event: ev.JobRequeued, at: EventPosition) -> No
     job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, at.id, None, state.at_ns
     job.stop, job.stop_by, job.stop_saves = "", "", False
     lay_idle = event.reason == "idle" and bool(job.idle)
-    state.lies_idle(job, ())
+    state.set_idle_reclaims(job, ())
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
@@ -295,7 +295,7 @@ def _go_behind(state: QueueState, job: LiveJob) -> None:
     """Move the job behind others with equal claims, because it has had its slice or did not use its resources. Pools whose
     line is ordered by place alone are unchanged.
     """
-    if not job.lane.klass.pool.sequencer.by_order:
+    if not job.lane.request_class.pool.sequencer.by_order:
         renew_order(job, priority_of(job.order), place=state.next_place)
         state.next_place += 1
 

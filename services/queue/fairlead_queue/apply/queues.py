@@ -129,9 +129,9 @@ def move_job(state: QueueState, job: LiveJob, path: str) -> None:
     wait = job.wait
     if wait == "line":
         state.unwait(job)
-    new = state.lane(path, job.user, old.klass.request)
+    new = state.lane(path, job.user, old.request_class.request)
     new.jobs += 1
-    new.klass.jobs += 1
+    new.request_class.jobs += 1
     state.leave(job)
     job.lane = new
     if wait == "line":
@@ -140,7 +140,7 @@ def move_job(state: QueueState, job: LiveJob, path: str) -> None:
 
 def _limits_changed(state: QueueState, pool: PoolState) -> None:
     """Return jobs withdrawn for quota to the line, so that they may be offered again, and forget all refusals."""
-    for job in [job for job in state.returned.values() if job.lane.klass.pool is pool]:
+    for job in [job for job in state.returned.values() if job.lane.request_class.pool is pool]:
         state.unwait(job)
         state.wait_in_line(job)
     pool.forget_all()

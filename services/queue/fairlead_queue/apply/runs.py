@@ -29,11 +29,11 @@ def _placed(state: QueueState, event: ev.JobPlaced, at: EventPosition) -> None:
     if job is None or not job.open:
         return
     lane = job.lane
-    state.unpark(lane.klass)
+    state.unpark(lane.request_class)
     state.close_offer(job)
     waiting_jobs.give_up_claim(job)
     lane.running[job.id] = job
-    request = lane.klass.request
+    request = lane.request_class.request
     if request.nodes_min and event.units < request.units:
         state.shrink(job, request.units - event.units)
     if job.deadline_ns:
@@ -49,8 +49,8 @@ def _placed(state: QueueState, event: ev.JobPlaced, at: EventPosition) -> None:
 
 def _price(state: QueueState, job: LiveJob, parts: Iterable[ev.Part]) -> int:
     """milli-GPU times the price of their models: of each part what its units are charged."""
-    prices, price = job.lane.klass.pool.settings.prices, 0
-    kinds = job.lane.klass.request.without(job.missing).kinds
+    prices, price = job.lane.request_class.pool.settings.prices, 0
+    kinds = job.lane.request_class.request.without(job.missing).kinds
     at, left = 0, kinds[0].nodes
     for part in parts:
         while not left and at + 1 < len(kinds):  # the parts of a kind come after those of the kinds before it
@@ -65,7 +65,7 @@ def _price(state: QueueState, job: LiveJob, parts: Iterable[ev.Part]) -> int:
 def _unplaceable(state: QueueState, event: ev.JobUnplaceable, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.open:
-        state.park(job.lane.klass)
+        state.park(job.lane.request_class)
 
 
 def _returned(state: QueueState, event: ev.OfferReturned, at: EventPosition) -> None:
@@ -86,7 +86,7 @@ def _returned(state: QueueState, event: ev.OfferReturned, at: EventPosition) -> 
     state.uncharge(job)
     if withdrawal == "quota":
         state.wait_for_capacity(job)
-        if not job.lane.klass.parked:
+        if not job.lane.request_class.parked:
             state.wait_until(job, state.at_ns + BACK_NS)
     else:
         state.wait_in_line(job)
@@ -142,7 +142,7 @@ def _give_back(state: QueueState, job: LiveJob, at_ns: int) -> None:
         queues.count_use(state, job, -job.price, at_ns)
     job.price, job.nodes = 0, ()
     if not job.yields_to:
-        job.lane.klass.pool.freed_ns = state.at_ns
+        job.lane.request_class.pool.freed_ns = state.at_ns
     if job.yields_to:
         beneficiary = state.jobs.get(job.yields_to)
         job.yields_to = ""
@@ -162,7 +162,7 @@ def _freed(state: QueueState, nodes: Iterable[str]) -> None:
 def _rank_ended(state: QueueState, event: ev.RankEnded, at: EventPosition) -> None:
     job = state.jobs.get(event.job)
     if event.released:
-        for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
+        for pool in [job.lane.request_class.pool] if job is not None else state.pools.values():
             state.capacity_changed(pool)
 
 
@@ -194,10 +194,10 @@ def _no_help(state: QueueState, job: LiveJob, why: str) -> None:
 def _reservation_ended(state: QueueState, event: ev.ReservationEnded, at: EventPosition) -> None:
     """The nodes that were kept take any work again. A job that still waits found none that could be kept."""
     job = _attempt(state, event)
-    for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
+    for pool in [job.lane.request_class.pool] if job is not None else state.pools.values():
         state.capacity_changed(pool)
-    if job is not None and job.lane.klass.pool.claimant == job.id:
-        job.lane.klass.pool.claimant = ""
+    if job is not None and job.lane.request_class.pool.claimant == job.id:
+        job.lane.request_class.pool.claimant = ""
         _no_help(state, job, "unkept")
 
 

@@ -79,7 +79,7 @@ def put_claim(state: QueueState, node: QueueNode, job: LiveJob) -> None:
     for other in (node.claim.holder if node.claim is not None else "", lane.claim):
         if other not in ("", job.id):
             drop_claims(state.jobs[other])
-    node.claim = QuotaClaim(job.id, lane.leaf.node, lane.klass.need, job.since_ns)
+    node.claim = QuotaClaim(job.id, lane.leaf.node, lane.request_class.need, job.since_ns)
     lane.claim = job.id
     PoolState.forget_refusals(node)
 
@@ -101,8 +101,8 @@ def give_up_claim(job: LiveJob) -> None:
     lane = job.lane
     if lane.claim == job.id:
         drop_claims(job)
-    if lane.klass.pool.claimant == job.id:
-        lane.klass.pool.claimant = ""
+    if lane.request_class.pool.claimant == job.id:
+        lane.request_class.pool.claimant = ""
     job.asked, job.asks = "", 0
 
 
@@ -110,7 +110,7 @@ def renew_order(job: LiveJob, priority: int, *, place: int = -1, newest_first: b
     """Recompute the job's order with another priority, deadline or place (-1: the present one, counted as `newest_first`
     requires).
     """
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     if place < 0:
         was = pool.sequencer.newest_first if newest_first is None else newest_first
         place = place_of(job.order, newest_first=was)

@@ -191,12 +191,10 @@ def _move(draft: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent 
     if refused is not None:
         return refused
     pool = pool_name(draft.queues(), command.queue)
-    if pool != job.lane.klass.pool.name:
-        message = (
-            f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it again"
-        )
+    if pool != job.lane.request_class.pool.name:
+        message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.request_class.pool.name}; submit it again"
         return _conflict(message)
-    refused = unnamed_model_refusal(draft, command.queue, job.lane.klass.request)
+    refused = unnamed_model_refusal(draft, command.queue, job.lane.request_class.request)
     if refused is not None:
         return refused
     draft.states[job.id] = state

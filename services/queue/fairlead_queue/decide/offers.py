@@ -19,7 +19,7 @@ def make_offers(draft: QueueDraft, *, reviewing: bool) -> int | None:
     if draft.reshaped:
         draft.full = True
         return None
-    if draft.state.silent_arrays:
+    if draft.state.unreported_arrays:
         emit_array_reasons(draft)
     with draft.state.speculating():
         _try_fresh(draft)
@@ -47,8 +47,10 @@ def _try_fresh(draft: QueueDraft) -> None:
 
 
 def _is_full(state: QueueState, request: Request) -> bool:
-    klass = state.classes.get(request)
-    return klass is not None and not has_room(klass, klass.open, len(klass.pool.offers) - klass.pool.parked_open)
+    request_class = state.classes.get(request)
+    return request_class is not None and not has_room(
+        request_class, request_class.open, len(request_class.pool.offers) - request_class.pool.parked_open
+    )
 
 
 def _offer(draft: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:

@@ -124,9 +124,9 @@ def ends_when_idle(job: LiveJob) -> bool:
 
 
 def _idle_end(job: LiveJob, end: AttemptEnd) -> JobFailed:
-    wish = decisive(job.idle)
-    how = "it ran too long" if wish.rule == "lifetime" else "it was idle"
-    told = f"{how} under the {wish.rule} policy of {wish.scope}, and its notice was over"
+    reclaim = decisive(job.idle)
+    how = "it ran too long" if reclaim.rule == "lifetime" else "it was idle"
+    told = f"{how} under the {reclaim.rule} policy of {reclaim.scope}, and its notice was over"
     return _fail(job, end, "idle", told)
 
 

@@ -13,7 +13,9 @@ from fairlead_schemas.wire.events import JobDeferred
 def emit_pending_reasons(draft: QueueDraft, turns: Turns) -> None:
     """Emit the reasons of lanes in which a job waits now and no reason has been emitted yet."""
     pool = turns.pool
-    silent = [lane for lane in draft.state.unexplained if lane.klass.pool is pool and lane not in turns.exhausted]
+    silent = [
+        lane for lane in draft.state.unreported if lane.request_class.pool is pool and lane not in turns.exhausted
+    ]
     for lane in nsmallest(NEWS_MAX, silent, key=_front):
         closed = turns.gates.closed(lane)
         if closed is not None:
@@ -22,7 +24,7 @@ def emit_pending_reasons(draft: QueueDraft, turns: Turns) -> None:
 
 def emit_array_reasons(draft: QueueDraft) -> None:
     """Emit the reason of arrays that wait for elements of their own, once each."""
-    for array in nsmallest(NEWS_MAX, draft.state.silent_arrays.values(), key=lambda array: array.order):
+    for array in nsmallest(NEWS_MAX, draft.state.unreported_arrays.values(), key=lambda array: array.order):
         if not draft.has_room():
             return
         if array.id not in draft.states:

@@ -53,7 +53,7 @@ def _reclaim(draft: QueueDraft, over: OverLimit, cause: str, by: str) -> None:
 
 
 def _held(job: LiveJob) -> Amounts:
-    return job.lane.klass.pool.holds(job)
+    return job.lane.request_class.pool.holds(job)
 
 
 def _lanes(node: QueueNode) -> list[Lane]:
@@ -84,11 +84,11 @@ def stop_idle_runs(draft: QueueDraft) -> None:
     wanted = [
         (decisive(job.idle), job) for job in draft.state.idle.values() if not (job.stop or job.end or job.yields_to)
     ]
-    for wish, job in sorted(wanted, key=lambda each: (each[0].at_ns, each[1].id)):
-        if wish.on_demand or job.id in draft.states:
+    for reclaim, job in sorted(wanted, key=lambda each: (each[0].at_ns, each[1].id)):
+        if reclaim.on_demand or job.id in draft.states:
             continue
         if not draft.has_room():
             return
-        event = JobStopRequested(cause=wish.cause, job=job.id, attempt=job.attempt, reason="idle", save=True)
+        event = JobStopRequested(cause=reclaim.cause, job=job.id, attempt=job.attempt, reason="idle", save=True)
         draft.emit(event)
         draft.states[job.id] = "stopping"

@@ -147,7 +147,12 @@ def recall_for_quota(draft: QueueDraft, turns: Turns, helped: Collection[str] = 
     again_ns: int | None = None
     for node, (lane, closed) in turns.gates.refused.items():
         refusal = closed.refusal
-        if refusal is None or lane.klass.parked or refusal.needed > refusal.ceiling or refusal.kind == "claimed":
+        if (
+            refusal is None
+            or lane.request_class.parked
+            or refusal.needed > refusal.ceiling
+            or refusal.kind == "claimed"
+        ):
             continue
         at = turns.pool.resources.index(refusal.resource)
         over = refusal.held + refusal.needed - refusal.ceiling
@@ -161,14 +166,16 @@ def _recall_under(
     draft: QueueDraft, turns: Turns, node: QueueNode, wanted: Lane, at: int, over: int, helped: Collection[str]
 ) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
-    under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
+    under = [
+        job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.request_class.need[at]
+    ]
     chosen: list[LiveJob] = []
     later: list[int] = []
     for job in sorted(under, key=lambda job: job.rank, reverse=True):
-        klass = job.lane.klass
+        request_class = job.lane.request_class
         if job.withdrawal or job.stop:
-            over -= 0 if job.id in turns.aside else klass.need[at]
-        elif klass is wanted.klass or job.id in draft.states or job.id in helped or is_served(job):
+            over -= 0 if job.id in turns.aside else request_class.need[at]
+        elif request_class is wanted.request_class or job.id in draft.states or job.id in helped or is_served(job):
             continue
         elif job.offered_ns + REVIEW_NS > draft.now_ns:
             later.append(job.offered_ns + REVIEW_NS)  # the next look says whether it can be helped to a place
@@ -181,7 +188,7 @@ def _recall_under(
         if over <= 0:
             break
         enough.append(job)
-        over -= job.lane.klass.need[at]
+        over -= job.lane.request_class.need[at]
     if over > 0:
         return min(later, default=None)
     for job in enough:
@@ -196,11 +203,11 @@ def _is_refused(draft: QueueDraft, job: LiveJob) -> bool:
     silent for long.
     """
     heard = draft.state.heard_ns >= job.offered_ns + REVIEW_NS
-    return job.lane.klass.parked or heard or job.offered_ns + STUCK_NS <= draft.now_ns
+    return job.lane.request_class.parked or heard or job.offered_ns + STUCK_NS <= draft.now_ns
 
 
 def is_served(job: LiveJob) -> bool:
     """Return True if other runs are asked to yield to an open offer, or if capacity is kept for it as it comes free. Such an
     offer is not withdrawn.
     """
-    return bool(job.yielders) or job.asked == "asked" or job.lane.klass.pool.claimant == job.id
+    return bool(job.yielders) or job.asked == "asked" or job.lane.request_class.pool.claimant == job.id

@@ -90,7 +90,7 @@ def can_ever_fit(pool: PoolState, lane: Lane, refusal: LimitRefusal) -> bool:
     unavailable.
     """
     at = pool.resources.index(refusal.resource)
-    amount, node = lane.klass.need[at], lane.leaf.node
+    amount, node = lane.request_class.need[at], lane.leaf.node
     while node is not refusal.node:
         parent = node.parent
         assert parent is not None
@@ -155,7 +155,7 @@ class _StarvationReview:
 
     def _asked_again_ns(self, job: LiveJob) -> int:
         """Return when the job may request again after a refusal: after a while, or when more runs are idle than it requested."""
-        if any(wish.at_ns > job.asked_ns for other in self._idle for wish in other.idle):
+        if any(reclaim.at_ns > job.asked_ns for other in self._idle for reclaim in other.idle):
             return job.asked_ns + REVIEW_NS
         return job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX))
 
@@ -170,11 +170,13 @@ class _StarvationReview:
 
     def is_hopeless(self, lane: Lane) -> bool:
         """Return True if an offer has no place in the present state: the placer reported so, or the whole pool has too little left."""
-        if lane.klass.parked:
+        if lane.request_class.parked:
             return True
         root = self.pool.tree.root
         left = zip(self.pool.tree.capacity, root.usage, self.unplaced.under(root), strict=True)
-        return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.klass.need, left, strict=True))
+        return any(
+            need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.request_class.need, left, strict=True)
+        )
 
     @property
     def unplaced(self) -> UnplacedCharges:
@@ -202,12 +204,16 @@ class _StarvationReview:
     def _stopped_now(self) -> list[LiveJob]:
         """Runs of the pool that this very decision tells to stop."""
         jobs = (self.draft.state.jobs[job] for job, state in self.draft.states.items() if state == "stopping")
-        return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
+        return [
+            job
+            for job in jobs
+            if job.lane.request_class.pool is self.pool and job.id in job.lane.running and not job.stop
+        ]
 
 
 def idle_on_demand(state: QueueState, pool: PoolState) -> list[LiveJob]:
     """Runs of a pool that are asked back on demand: those of this very decision that are stopped anyhow are not among them."""
-    return [job for job in state.idle.values() if job.lane.klass.pool is pool and decisive(job.idle).on_demand]
+    return [job for job in state.idle.values() if job.lane.request_class.pool is pool and decisive(job.idle).on_demand]
 
 
 def _ask(draft: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) -> None:

@@ -53,8 +53,8 @@ def _waits(state: QueueState, job: LiveJob) -> Explanation:
     if closed_gate(state, job.lane) is not None:
         return told
     if _is_full(job):
-        message = f"pool {job.lane.klass.pool.name} has less left than it needs"
-    elif job.lane.klass.parked:
+        message = f"pool {job.lane.request_class.pool.name} has less left than it needs"
+    elif job.lane.request_class.parked:
         message = "others that ask for the same found no place, and nothing has come free since"
     else:
         return msgspec.structs.replace(told, reason="next", message="it is offered at once")
@@ -63,11 +63,11 @@ def _waits(state: QueueState, job: LiveJob) -> Explanation:
 
 def _quota(job: LiveJob) -> list[DryRunQuota]:
     """Every limit and guarantee on the way up that the job counts on, with it counted."""
-    pool, found = job.lane.klass.pool, list[DryRunQuota]()
+    pool, found = job.lane.request_class.pool, list[DryRunQuota]()
     for node in job.lane.leaf.node.up():
         if node.parent is None:
             continue
-        for at, more in enumerate(job.lane.klass.need):
+        for at, more in enumerate(job.lane.request_class.need):
             resource = pool.resources[at]
             ceiling = node.ceiling[at] if node.has_ceiling(at) else None
             if more and (ceiling is not None or node.guaranteed[at]):
@@ -88,9 +88,9 @@ def _quota(job: LiveJob) -> list[DryRunQuota]:
 
 def _borrows(job: LiveJob) -> dict[str, int]:
     """Return the amounts that the job's queue would use beyond its guarantee, of resources for which it has a guarantee."""
-    node, pool = job.lane.leaf.queue.node, job.lane.klass.pool
+    node, pool = job.lane.leaf.queue.node, job.lane.request_class.pool
     borrowed: dict[str, int] = {}
-    for at, more in enumerate(job.lane.klass.need):
+    for at, more in enumerate(job.lane.request_class.need):
         beyond = node.usage[at] + more - node.guaranteed[at]
         if more and node.guaranteed[at] and beyond > 0:
             borrowed[pool.resources[at]] = min(more, beyond)
@@ -99,7 +99,7 @@ def _borrows(job: LiveJob) -> dict[str, int]:
 
 def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ...]:
     """Runs that might be asked to yield to it once it starves."""
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     closed = closed_gate(state, job.lane)
     if closed is not None and closed.refusal is not None:
         lacking = closed.refusal
@@ -115,8 +115,8 @@ def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ..
 
 
 def _is_full(job: LiveJob) -> bool:
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     usage, capacity = pool.tree.root.usage, pool.tree.capacity
     return pool.is_known() and any(
-        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.klass.need)
+        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.request_class.need)
     )

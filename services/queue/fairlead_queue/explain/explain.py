@@ -66,7 +66,7 @@ def explain(state: QueueState, job: LiveJob) -> Explanation:
 
 def closed_gate(state: QueueState, lane: Lane) -> ClosedGate | None:
     """Return the gate that is closed for the lane's jobs now; None if they could be offered."""
-    gates = Gates(state, lane.klass.pool)
+    gates = Gates(state, lane.request_class.pool)
     gates.pool.forget_refused()
     return gates.closed(lane)
 
@@ -152,7 +152,7 @@ _KEPT = {
 
 def estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
     """For a job that waits in line."""
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     begin_ns = max(now_ns, command.start_at_ns)
     if command.after:
         return Estimate(basis="it waits for other jobs, whose end is unknown")
@@ -201,7 +201,7 @@ class _Layouts:
     """Free resources over time of the pool, and under each limit above a job."""
 
     def __init__(self, job: LiveJob, now_ns: int) -> None:
-        tree = job.lane.klass.pool.tree
+        tree = job.lane.request_class.pool.tree
         #: {node: what may be used below it}
         self._layouts: dict[QueueNode, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
         for node in job.lane.leaf.node.up():
@@ -214,11 +214,11 @@ class _Layouts:
     def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
         """Occupy every layout above the job, with the same times as for one layout."""
         for layout in self._above(job):
-            layout.occupy(job.lane.klass.pool.holds(job), end_ns, start_ns)
+            layout.occupy(job.lane.request_class.pool.holds(job), end_ns, start_ns)
 
     def start(self, job: LiveJob) -> int | None:
         """The earliest time from which each of them has what it needs free for good; None when one never has."""
-        starts = [layout.start(job.lane.klass.need) for layout in self._above(job)]
+        starts = [layout.start(job.lane.request_class.need) for layout in self._above(job)]
         known = [start_ns for start_ns in starts if start_ns is not None]
         return max(known) if len(known) == len(starts) else None
 

@@ -25,7 +25,7 @@ class JobsAhead(NamedTuple):
 
 def ahead_of(state: QueueState, job: LiveJob, most: int) -> JobsAhead:
     """Open offers, then those in line who get their turn before it: `most` of these at most."""
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     offers = sorted(pool.offers.values(), key=lambda other: other.rank)
     if job.open:
         return JobsAhead([other for other in offers if other.rank < job.rank], False)
@@ -43,7 +43,7 @@ def _without_its_limits(job: LiveJob) -> Generator[None]:
     """A limit that is in its way is in the way of others, too: without them all have their turns, in order."""
     nodes = list(job.lane.leaf.node.up())
     limits = [(node.ceiling, node.bounded) for node in nodes]
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     pool.forget_refused()
     for node in nodes:
         node.ceiling, node.bounded = [UNLIMITED] * len(node.ceiling), False

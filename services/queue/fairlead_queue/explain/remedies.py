@@ -34,7 +34,7 @@ def limit_remedies(
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
         # With others before it the pool is short of what they will have, too, and gets it back from them.
-        yield _wait(lacks if before else [*lacks, *room], before, job.lane.klass.pool.resources)
+        yield _wait(lacks if before else [*lacks, *room], before, job.lane.request_class.pool.resources)
     yield from smaller_request(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
@@ -47,13 +47,13 @@ def _in_the_way(
     """Return (the number of jobs that would take resources that come free first; every limit that refuses the job after them;
     the resources that the pool lacks).
     """
-    pool, top = job.lane.klass.pool, refusal.node
+    pool, top = job.lane.request_class.pool, refusal.node
     while True:
         # A limit that is lifted is lifted for all below it.
         before = [other for other in ahead if not other.open and top in other.lane.leaf.node.up()]
         with _charged(before):
             lacks = _lacks(job)
-            room = list(_short(pool.tree.root, job.lane.klass.need, job))
+            room = list(_short(pool.tree.root, job.lane.request_class.need, job))
         last = lacks[-1].node
         if last is top or last not in top.up():
             return len(before), lacks, room
@@ -64,23 +64,25 @@ def _in_the_way(
 def _charged(jobs: Sequence[LiveJob], times: int = 1) -> Generator[None]:
     """Charge the jobs as if they had had their turns (`times` -1: as if they had not) within the context."""
     for job in jobs:
-        job.lane.klass.pool.charge(job.lane, times)
+        job.lane.request_class.pool.charge(job.lane, times)
     try:
         yield
     finally:
         for job in jobs:
-            job.lane.klass.pool.charge(job.lane, -times)
+            job.lane.request_class.pool.charge(job.lane, -times)
 
 
 def _lacks(job: LiveJob) -> list[LimitRefusal]:
     """Everything that refuses it, from its own queue up; a claim, or what is reserved at the root, ends the list."""
     lane = job.lane
-    tree = lane.klass.pool.tree
+    tree = lane.request_class.pool.tree
     since = job.since_ns if lane.claim else 0
     lifted: list[tuple[QueueNode, int, int]] = []
     found: list[LimitRefusal] = []
     try:
-        while (lack := tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)) is not None:
+        while (
+            lack := tree.refusal(lane.leaf.node, lane.request_class.need, holder=lane.claim, since=since)
+        ) is not None:
             found.append(lack)
             if lack.kind == "claimed" or lack.node.parent is None:
                 break
@@ -195,15 +197,15 @@ def _raised(state: QueueState, lack: LimitRefusal) -> str:
 
 def smaller_request(job: LiveJob) -> Iterator[SuggestedChange]:
     """Fewer GPUs with which the limits and the pool's room would do."""
-    klass, leaf = job.lane.klass, job.lane.leaf
-    request = klass.request
+    request_class, leaf = job.lane.request_class, job.lane.leaf
+    request = request_class.request
     whole = 0 if request.gpu_parts or request.also else request.gpu_milli // 1000
     for fewer in range(whole - 1, 0, -1):
         asked = msgspec.structs.replace(request, gpu_milli=fewer * 1000)
-        need = klass.pool.need(asked).amounts
+        need = request_class.pool.need(asked).amounts
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
-            refused = klass.pool.tree.refusal(leaf.node, need)
-        if refused is None and _has_room(klass.pool.tree.root, need, job):
+            refused = request_class.pool.tree.refusal(leaf.node, need)
+        if refused is None and _has_room(request_class.pool.tree.root, need, job):
             each = f" {'for each task' if request.tasks else 'on each node'}" if request.nodes > 1 else ""
             message = f"could start now with {fewer} GPU{'' if fewer == 1 else 's'} instead of {whole}{each}"
             yield SuggestedChange(kind="smaller", message=message, resource="gpu", amount=fewer * 1000)
@@ -212,7 +214,7 @@ def smaller_request(job: LiveJob) -> Iterator[SuggestedChange]:
 
 def placement_remedies(job: LiveJob) -> Iterator[SuggestedChange]:
     """Yield the changes that a job with its turn waits for."""
-    request = job.lane.klass.request
+    request = job.lane.request_class.request
     if request.gpu_milli:
         verb = is_are("gpu", request.gpu_milli if not request.gpu_parts else request.gpu_parts * 1000)
         free = f"{gpus(request)} {verb} free {places(request, tasks=request.tasks)}"
@@ -229,16 +231,16 @@ def _has_room(root: QueueNode, need: Amounts, job: LiveJob) -> bool:
 
 def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusal]:
     """Yield a refusal for each resource of which the pool as a whole has too little, apart from the amounts of open offers."""
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     for at, more in enumerate(need) if pool.is_known() else ():
-        held = root.usage[at] - sum(other.lane.klass.need[at] for other in pool.offers.values())
+        held = root.usage[at] - sum(other.lane.request_class.need[at] for other in pool.offers.values())
         if more and held + more > pool.tree.capacity[at]:
             yield LimitRefusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
 def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[SuggestedChange]:
     """Other queues of the pool to which it could be moved, and under whose limits it would come now."""
-    pool, need, plan = job.lane.klass.pool, job.lane.klass.need, QueueDraft(state, state.at_ns, 0)
+    pool, need, plan = job.lane.request_class.pool, job.lane.request_class.need, QueueDraft(state, state.at_ns, 0)
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
     if has_begun or not _has_room(pool.tree.root, need, job):
         return
@@ -249,7 +251,7 @@ def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[SuggestedChange]:
         node = _node_for(queue, job.user)
         if node is None or pool.tree.refusal(node, need) is not None:
             continue
-        if spent_budget(plan, path) or unnamed_model_refusal(plan, path, job.lane.klass.request):
+        if spent_budget(plan, path) or unnamed_model_refusal(plan, path, job.lane.request_class.request):
             continue
         named += 1
         yield SuggestedChange(kind="other_queue", message=f"could start now in queue {path}", queue=path)

@@ -40,9 +40,9 @@ class IdleReclaim(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 #: Actions that ask for nothing: the owner is notified, or no one.
-TELLS_ONLY = ("note", "warn")
+NOTIFY_ONLY = ("note", "warn")
 
 
-def decisive(wishes: Sequence[IdleReclaim]) -> IdleReclaim:
+def decisive(reclaims: Sequence[IdleReclaim]) -> IdleReclaim:
     """Return the reclaim that counts when several policies request one: the first that waits for no other job, else the first."""
-    return next((each for each in wishes if not each.on_demand), wishes[0])
+    return next((each for each in reclaims if not each.on_demand), reclaims[0])

@@ -176,7 +176,7 @@ class LiveJob:
 class Array(LiveJob):
     """Array of jobs: waits in line for its next unborn element, and counts those that were born."""
 
-    __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "told", "unstopped")
+    __slots__ = ("cancelled", "ended", "failed", "first", "last", "limit", "live", "reported", "unstopped")
 
     def __init__(self, id: str, order: int, lane: "Lane", cause: str, bounds: tuple[int, int]) -> None:
         super().__init__(id, order, lane, cause)
@@ -184,7 +184,7 @@ class Array(LiveJob):
         self.first, self.last = bounds
         #: Elements that may live at once (0: all), and True if it was reported that the array waits for that limit.
         self.limit = 0
-        self.told = False
+        self.reported = False
         #: Elements born and not ended, in order of birth.
         self.live: dict[str, LiveJob] = {}
         self.ended = self.failed = self.cancelled = 0
@@ -256,11 +256,11 @@ class Deferral:
 class Lane:
     """The jobs of one class in one leaf."""
 
-    __slots__ = ("claim", "deferral", "front", "jobs", "klass", "leaf", "lines", "offers", "running")
+    __slots__ = ("claim", "deferral", "front", "jobs", "leaf", "lines", "offers", "request_class", "running")
 
-    def __init__(self, leaf: "Leaf", klass: RequestClass) -> None:
+    def __init__(self, leaf: "Leaf", request_class: RequestClass) -> None:
         self.leaf = leaf
-        self.klass = klass
+        self.request_class = request_class
         #: {priority: its line}; a line goes when it is empty.
         self.lines: dict[int, WaitingLine[LiveJob]] = {}
         #: Open offers {id: job}, and what is placed or runs.
@@ -396,14 +396,14 @@ class PoolState:
 
     def holds(self, job: LiveJob) -> Amounts:
         """Return the charge of a job: its requested amounts, reduced where its placement has fewer units."""
-        need = job.lane.klass.need
+        need = job.lane.request_class.need
         if not job.missing:
             return need
         return tuple(all_ - less for all_, less in zip(need, self._missing(job).amounts, strict=True))
 
     def _missing(self, job: LiveJob) -> JobCharge:
         """Return the need of the units that an elastic job's placement lacks."""
-        request = job.lane.klass.request
+        request = job.lane.request_class.request
         return self.need(msgspec.structs.replace(request, nodes=job.missing, nodes_min=0, also=()))
 
     def models(self) -> list[str]:
@@ -414,13 +414,13 @@ class PoolState:
 
     def charge(self, lane: Lane, times: int) -> None:
         """`times` jobs of the lane more (or less) are offered, placed or running."""
-        node, klass = lane.leaf.node, lane.klass
+        node, request_class = lane.leaf.node, lane.request_class
         if times == 1:
-            self.tree.carry(node, klass.gain)
+            self.tree.carry(node, request_class.gain)
         elif times == -1:
-            self.tree.carry(node, klass.loss)
+            self.tree.carry(node, request_class.loss)
         else:
-            self.tree.carry(node, parts(klass.need, times))
+            self.tree.carry(node, parts(request_class.need, times))
         if self.ranking.views:
             self.ranking.touch(node)
         if times < 0:

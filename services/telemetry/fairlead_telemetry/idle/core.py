@@ -82,7 +82,7 @@ class IdleCore:
     def _resolve(self, run: TrackedRun) -> Mapping[IdleRule, PolicyInForce]:
         known = self._in_force.get(run.job)
         if known is None or known[0] != run.attempt:
-            known = self._in_force[run.job] = run.attempt, policies_in_force(self.state.policies, run.birth)
+            known = self._in_force[run.job] = run.attempt, policies_in_force(self.state.policies, run.owner)
         return known[1]
 
     def snapshot(self) -> bytes:
@@ -102,4 +102,4 @@ class IdleCore:
         """Sizes, for logs and metrics."""
         state = self.state
         idle = sum(len(run.idle) for run in state.runs.values())
-        return {"scopes": len(state.policies), "births": len(state.births), "runs": len(state.runs), "idle": idle}
+        return {"scopes": len(state.policies), "owners": len(state.owners), "runs": len(state.runs), "idle": idle}

@@ -10,12 +10,12 @@ from fairlead_telemetry.idle.state import IdleState, JobOwner, TrackedRun
 VERSION = 1
 
 
-class IdleSnapshot(msgspec.Struct, frozen=True):
+class IdleSnapshot(msgspec.Struct, frozen=True, rename={"owners": "births"}):
     """All of it, sorted."""
 
     v: int
     policies: list[tuple[str, tuple[IdlePolicy, ...]]]
-    births: list[tuple[str, JobOwner]]
+    owners: list[tuple[str, JobOwner]]
     runs: list[TrackedRun]
 
 
@@ -26,7 +26,7 @@ SCHEMA = _CODEC.schema
 def dump(state: IdleState) -> bytes:
     """Canonical bytes of the state."""
     runs = [run for _, run in sorted(state.runs.items())]
-    return _CODEC.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
+    return _CODEC.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.owners.items()), runs))
 
 
 def load(data: bytes) -> IdleState:
@@ -35,6 +35,6 @@ def load(data: bytes) -> IdleState:
     if document.v != VERSION:
         raise msgspec.ValidationError(f"idle snapshot has version {document.v}, this reader knows {VERSION}")
     state = IdleState()
-    state.policies, state.births = dict(document.policies), dict(document.births)
+    state.policies, state.owners = dict(document.policies), dict(document.owners)
     state.runs = {run.job: run for run in document.runs}
     return state

@@ -21,17 +21,17 @@ def fold(state: IdleState, seq: int, commit: Commit) -> None:
 
 
 def _submitted(state: IdleState, event: ev.JobSubmitted, at: EventPosition) -> None:
-    state.births[event.job] = JobOwner(event.user, event.project, event.kind)
+    state.owners[event.job] = JobOwner(event.user, event.project, event.kind)
 
 
 def _ended(state: IdleState, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at: EventPosition) -> None:
-    state.births.pop(event.job, None)
+    state.owners.pop(event.job, None)
 
 
 def _placed(state: IdleState, event: ev.JobPlaced, at: EventPosition) -> None:
-    birth = state.births.get(array_of(event.job) or event.job, JobOwner("", "", "batch"))
+    owner = state.owners.get(array_of(event.job) or event.job, JobOwner("", "", "batch"))
     parts = tuple(RunDevices(part.node, part.instances or part.gpus) for part in event.parts)
-    state.runs[event.job] = TrackedRun(job=event.job, attempt=event.attempt, birth=birth, parts=parts)
+    state.runs[event.job] = TrackedRun(job=event.job, attempt=event.attempt, owner=owner, parts=parts)
 
 
 def _started(state: IdleState, event: ev.RunStarted, at: EventPosition) -> None:
@@ -72,7 +72,7 @@ def _idle(state: IdleState, event: ev.JobIdle, at: EventPosition) -> None:
         scope=event.scope,
         policy=policy,
         since_ns=event.since_ns,
-        said_ns=at.time_ns,
+        notified_ns=at.time_ns,
         reclaim_at_ns=event.reclaim_at_ns,
         evidence=event.evidence,
     )

@@ -10,7 +10,7 @@ from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.units.quantities import format_duration
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from fairlead_telemetry.idle.decide.policy_evaluation import SAID_ONLY
+from fairlead_telemetry.idle.decide.policy_evaluation import NOTIFY_ONLY
 from fairlead_telemetry.idle.decide.validation import RequestedPolicies, policy_refusal
 from fairlead_telemetry.idle.limits import REFUSAL_CHARS_MAX
 from fairlead_telemetry.idle.scopes import USER, PolicyInForce, policies_in_force
@@ -62,9 +62,9 @@ def _set_all(draft: IdleDraft, wanted: RequestedPolicies, root: str, by: str, ca
 def _projects(state: IdleState, wanted: RequestedPolicies) -> dict[str, set[str]]:
     """{user: projects of which the user has jobs now}, of the users whose policies these are."""
     found = {scope.removeprefix(USER): set[str]() for scope, of in wanted.items() if of and scope.startswith(USER)}
-    for birth in state.births.values() if found else ():
-        if birth.project and birth.user in found:
-            found[birth.user].add(birth.project)
+    for owner in state.owners.values() if found else ():
+        if owner.project and owner.user in found:
+            found[owner.user].add(owner.project)
     return found
 
 
@@ -73,8 +73,8 @@ def _extend(draft: IdleDraft, command: cmd.ExtendJob, cause: str) -> CommandRefu
     if isinstance(run, CommandRefusal):
         return run
     # There are no roles yet: a command without a user speaks for the service itself.
-    if command.user not in ("", run.birth.user):
-        return CommandRefusal("denied", f"user: job {run.job} is {run.birth.user}'s, who alone may extend it")
+    if command.user not in ("", run.owner.user):
+        return CommandRefusal("denied", f"user: job {run.job} is {run.owner.user}'s, who alone may extend it")
     if any(idle.is_final for idle in run.idle.values()):
         return CommandRefusal("conflict", f"job {run.job} was asked back already; its notice is over")
     strictest = _strictest(draft, run)
@@ -112,12 +112,12 @@ def _running(state: IdleState, job: str) -> TrackedRun | CommandRefusal:
 
 def _strictest(draft: IdleDraft, run: TrackedRun) -> PolicyInForce | None:
     """Return the acting policy of the run that allows the least; None where no policy acts."""
-    acting = [each for each in policies_in_force(draft.policies, run.birth).values() if _acts(each.policy)]
+    acting = [each for each in policies_in_force(draft.policies, run.owner).values() if _acts(each.policy)]
     return min(acting, key=lambda each: (each.policy.extensions_max, each.policy.extend_ns), default=None)
 
 
 def _acts(policy: IdlePolicy) -> bool:
-    return policy.mode != "dry_run" and policy.action not in SAID_ONLY
+    return policy.mode != "dry_run" and policy.action not in NOTIFY_ONLY
 
 
 HANDLERS: dict[type, Callable[[IdleDraft, Any, str], CommandRefusal | None]] = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fairlead_bus.core import Decision, Input
 from fairlead_schemas.policies.idle import IdleRule
 from fairlead_telemetry.idle.decide.commands import IdleDraft, decide_command
-from fairlead_telemetry.idle.decide.policy_evaluation import SAID_ONLY, due_ns, evaluate
+from fairlead_telemetry.idle.decide.policy_evaluation import NOTIFY_ONLY, due_ns, evaluate
 from fairlead_telemetry.idle.limits import JUDGED_EVENTS_MAX
 from fairlead_telemetry.idle.questions import SOURCE, ActivityAnswer
 from fairlead_telemetry.idle.scopes import PolicyInForce
@@ -73,7 +73,7 @@ def _moments(run: TrackedRun, policies: Mapping[IdleRule, PolicyInForce]) -> Ite
     for idle in run.idle.values():
         if idle.step == "shrunk":
             yield idle.until_ns
-        elif idle.policy.rule == "lifetime" and idle.step == "told" and idle.policy.action not in SAID_ONLY:
+        elif idle.policy.rule == "lifetime" and idle.step == "told" and idle.policy.action not in NOTIFY_ONLY:
             yield due_ns(idle)
     lifetime = policies.get("lifetime")
     if lifetime is not None and "lifetime" not in run.idle:
