@@ -96,7 +96,7 @@ class EventPosition(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> str:
-        """The event's id: what later events name as their cause."""
+        """Id of the event, which later events name as their cause."""
         return f"{self.sequence}.{self.index}"
 
 

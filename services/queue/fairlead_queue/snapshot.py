@@ -229,6 +229,7 @@ def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[LaneRow]:
 
 
 def _row(job: LiveJob, request_class: int) -> JobRow:
+    # By position: with keywords a row takes five times as long, and a snapshot of 100,000 jobs half a second more.
     array = None
     if isinstance(job, Array):
         array = ArrayRow(job.first, job.last, job.limit, job.reported, job.ended, job.failed, job.cancelled)

@@ -1,4 +1,4 @@
-"""Facts about the current attempt of a live job: how it has ended, and who wants its idle run's resources back. Pure data."""
+"""Facts about the current attempt of a live job: its end, and the reclaims of its idle run. Pure data."""
 
 from collections.abc import Sequence
 
