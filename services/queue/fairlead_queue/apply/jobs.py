@@ -43,7 +43,7 @@ def create_element(state: QueueState, id_: str) -> LiveJob:
     return job
 
 
-def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str, id_: str, by: str) -> None:
+def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str, at: EventPosition, by: str) -> None:
     """An element has left; where the array waited for that, its next one may be born."""
     del array.live[job.id]
     array.ended += 1
@@ -58,18 +58,18 @@ def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str,
         state.unwait(array)
         array.since_ns = state.at_ns  # until now it was its own limit that it waited for
         state.wait_in_line(array)
-    _step(state, array, id_)
+    _step(state, array, at)
 
 
-def stop_array(state: QueueState, array: Array, id_: str) -> None:
+def stop_array(state: QueueState, array: Array, at: EventPosition) -> None:
     """No more are born; those that live are to be stopped one by one."""
     state.unwait(array)
     waiting_jobs.give_up_claim(array)
-    array.cause = id_
+    array.cause = at.id
     array.unstopped = sum(1 for element in array.live.values() if element.awaits_cancel)
     if array.unstopped:
         state.stopping[array.id] = array
-    _step(state, array, id_)
+    _step(state, array, at)
 
 
 def count_stopped_element(state: QueueState, array: Array) -> None:
@@ -79,10 +79,10 @@ def count_stopped_element(state: QueueState, array: Array) -> None:
         del state.stopping[array.id]
 
 
-def _step(state: QueueState, array: Array, id_: str) -> None:
+def _step(state: QueueState, array: Array, at: EventPosition) -> None:
     """Record that the array's end is due, once no element lives and none will be created."""
     if array.is_over:
-        array.end = AttemptEnd(id_, None)
+        array.end = AttemptEnd(at.id, None)
         state.owe(array)
 
 
@@ -116,7 +116,7 @@ def _submitted(state: QueueState, event: ev.JobSubmitted, at: EventPosition) -> 
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
     job.state = "scheduled" if job.after or event.start_at_ns > at.time_ns else "queued"
-    wait_for_dependencies(state, job, at.id, at.time_ns)
+    wait_for_dependencies(state, job, at)
 
 
 def _queued(state: QueueState, event: ev.JobQueued, at: EventPosition) -> None:
@@ -236,7 +236,7 @@ def _held(state: QueueState, event: ev.JobHeld, at: EventPosition) -> None:
 def _released(state: QueueState, event: ev.JobReleased, at: EventPosition) -> None:
     job = state.jobs[event.job]
     job.state, job.cause, job.since_ns = "queued", at.id, state.at_ns
-    wait_for_dependencies(state, job, at.id, at.time_ns)
+    wait_for_dependencies(state, job, at)
 
 
 def _stop_requested(state: QueueState, event: ev.JobStopRequested, at: EventPosition) -> None:
@@ -245,7 +245,7 @@ def _stop_requested(state: QueueState, event: ev.JobStopRequested, at: EventPosi
     job.stop, job.stop_by, job.stop_saves = event.reason, event.by, event.save
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
-        stop_array(state, job, at.id)
+        stop_array(state, job, at)
         return
     if job.parent is not None and job.parent.state == "stopping" and awaited and not job.awaits_cancel:
         count_stopped_element(state, job.parent)
@@ -304,14 +304,14 @@ def _ended(end_state: str) -> EventHandler[QueueState]:
     assert end_state in END_STATES
 
     def handler(state: QueueState, event: Any, at: EventPosition) -> None:
-        _finish(state, event.job, end_state, at.id, getattr(event, "by", ""))
+        _finish(state, event.job, end_state, at, getattr(event, "by", ""))
         if state.dependents:
-            dependency_ended(state, event.job, end_state, at.id, at.time_ns)
+            dependency_ended(state, event.job, end_state, at)
 
     return handler
 
 
-def _finish(state: QueueState, id_: str, end_state: str, event_id: str, by: str) -> None:
+def _finish(state: QueueState, id_: str, end_state: str, at: EventPosition, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
     waiting_jobs.give_up_claim(job)
@@ -320,7 +320,7 @@ def _finish(state: QueueState, id_: str, end_state: str, event_id: str, by: str)
     state.remove(job)
     state.finished[job.id] = end_state
     if job.parent is not None:
-        element_ended(state, job, job.parent, end_state, event_id, by)
+        element_ended(state, job, job.parent, end_state, at, by)
 
 
 def _retired(state: QueueState, event: ev.JobsRetired, at: EventPosition) -> None:

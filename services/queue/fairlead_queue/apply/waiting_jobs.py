@@ -10,6 +10,7 @@ claim over.
 A job's place in its line, when what it depends on has changed. Called by `evolve` only.
 """
 
+from fairlead_bus.core import EventPosition
 from fairlead_queue.fairness.tree import QueueNode, QuotaClaim
 from fairlead_queue.fairness.waiting_line import offset_of, place_of
 from fairlead_queue.state import QueueState
@@ -35,21 +36,21 @@ def is_dependency_met(wanted: str, end: str) -> bool:
     return wanted == "ended" or wanted == end or (wanted == "failed" and end == "cancelled")
 
 
-def wait_for_dependencies(state: QueueState, job: LiveJob, id_: str, at_ns: int) -> None:
+def wait_for_dependencies(state: QueueState, job: LiveJob, at: EventPosition) -> None:
     """Set the job to wait for other jobs, then for its start time, then in line."""
     if job.after:
         if NEVER in job.after.values():
-            job.end = AttemptEnd(id_, None)
+            job.end = AttemptEnd(at.id, None)
             state.owe(job)
         else:
             job.wait = "jobs"
-    elif job.start_at_ns > at_ns:
+    elif job.start_at_ns > at.time_ns:
         state.wait_until(job, job.start_at_ns)
     else:
         state.wait_in_line(job)
 
 
-def dependency_ended(state: QueueState, ended: str, end_state: str, id_: str, at_ns: int) -> None:
+def dependency_ended(state: QueueState, ended: str, end_state: str, at: EventPosition) -> None:
     """Let the jobs that waited for this one continue after its end, or mark them as never able to."""
     for job in state.dependents.of(ended):
         after = job.after
@@ -62,14 +63,14 @@ def dependency_ended(state: QueueState, ended: str, end_state: str, id_: str, at
         else:
             state.dependents.drop(job)
         if job.wait == "jobs":
-            _go_on(state, job, id_, at_ns)
+            _go_on(state, job, at)
 
 
-def _go_on(state: QueueState, job: LiveJob, id_: str, at_ns: int) -> None:
-    if not job.after and job.start_at_ns > at_ns:
+def _go_on(state: QueueState, job: LiveJob, at: EventPosition) -> None:
+    if not job.after and job.start_at_ns > at.time_ns:
         state.wait_until(job, job.start_at_ns)
     else:
-        job.end = AttemptEnd(id_, None)
+        job.end = AttemptEnd(at.id, None)
         state.owe(job)
 
 

@@ -190,10 +190,9 @@ def _move(draft: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent 
     refused = unknown_queue(draft, command.queue)
     if refused is not None:
         return refused
-    pool = pool_name(draft.queues(), command.queue)
-    if pool != job.lane.request_class.pool.name:
-        message = f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.request_class.pool.name}; submit it again"
-        return _conflict(message)
+    pool, own = pool_name(draft.queues(), command.queue), job.lane.request_class.pool.name
+    if pool != own:
+        return _conflict(f"queue {command.queue[:80]} is of pool {pool}, the job of {own}; submit it again")
     refused = unnamed_model_refusal(draft, command.queue, job.lane.request_class.request)
     if refused is not None:
         return refused
