@@ -130,7 +130,7 @@ class Draft[S, E: Event]:
     the events so far.
     """
 
-    __slots__ = ("bytes", "events", "now_ns", "state")
+    __slots__ = ("events", "now_ns", "size", "state")
 
     #: Encoded size of an ordinary event.
     EVENT_BYTES: ClassVar[int] = 200
@@ -139,19 +139,19 @@ class Draft[S, E: Event]:
         self.state = state
         self.now_ns = now_ns
         self.events: list[E] = []
-        #: Estimated size of the events.
-        self.bytes = 0
+        #: Estimated size of the events in bytes.
+        self.size: int = 0
 
     def emit(self, event: E, extra_bytes: int = 0) -> None:
         """Add an event. `extra_bytes`: its size beyond that of an ordinary event."""
         self.events.append(event)
-        self.bytes += self.EVENT_BYTES + extra_bytes
+        self.size += self.EVENT_BYTES + extra_bytes
 
     def fits(self, extra_bytes: int = 0, events: int = 1) -> bool:
         """Return True if a commit can also hold so many more events, which take `extra_bytes` beyond ordinary ones."""
         return (
             len(self.events) + events <= COMMIT_EVENTS_MAX
-            and self.bytes + events * self.EVENT_BYTES + extra_bytes <= COMMIT_BYTES_MAX
+            and self.size + events * self.EVENT_BYTES + extra_bytes <= COMMIT_BYTES_MAX
         )
 
 

@@ -96,6 +96,6 @@ def test_a_draft_knows_what_fits_its_commit() -> None:
     draft: Draft[None, ev.Event] = Draft(None, 0)
     assert draft.fits(events=COMMIT_EVENTS_MAX) and not draft.fits(events=COMMIT_EVENTS_MAX + 1)
     draft.emit(event, extra_bytes=100)
-    assert (draft.events, draft.bytes) == ([event], draft.EVENT_BYTES + 100)
-    left = COMMIT_BYTES_MAX - draft.bytes - draft.EVENT_BYTES
+    assert (draft.events, draft.size) == ([event], draft.EVENT_BYTES + 100)
+    left = COMMIT_BYTES_MAX - draft.size - draft.EVENT_BYTES
     assert draft.fits(left) and not draft.fits(left + 1)

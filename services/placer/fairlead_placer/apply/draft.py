@@ -38,7 +38,7 @@ class PlacerDraft(Draft[ClusterState, ev.Event]):
         if handler is not None:
             handler(self.state, event, EventPosition(self._sequence, len(events), self.now_ns))
         events.append(event)
-        self.bytes += self.EVENT_BYTES + extra_bytes
+        self.size += self.EVENT_BYTES + extra_bytes
 
     def has_room(self, extra_bytes: int = 0, events: int = 1) -> bool:
         """Return True if so many more events may be emitted, which take `extra_bytes` beyond ordinary ones. An empty draft takes
@@ -57,4 +57,4 @@ class PlacerDraft(Draft[ClusterState, ev.Event]):
     @property
     def full(self) -> bool:
         """True when no rule may begin anything more in this commit."""
-        return len(self.events) >= EVENTS_SOFT_MAX or self.bytes >= BYTES_SOFT_MAX
+        return len(self.events) >= EVENTS_SOFT_MAX or self.size >= BYTES_SOFT_MAX

@@ -252,7 +252,7 @@ def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) 
         case HealthSeen():
             refusal = health.seen(draft, node, report, cause)
             if refusal is not None:
-                _disbelieved(draft, node, report, *refusal, cause)
+                _disbelieved(draft, node, report, refusal.code, refusal.message, cause)
         case _:
             assert_never(report)
     return True

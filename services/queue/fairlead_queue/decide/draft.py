@@ -77,7 +77,7 @@ class QueueDraft(Draft[QueueState, QueueEvent]):
         """Return the number of events that still fit in addition to those that the commands need."""
         return min(
             COMMIT_EVENTS_MAX - self.reserved - len(self.events),
-            (COMMIT_BYTES_BUDGET - self.bytes - self.bytes_reserved) // self.EVENT_BYTES,
+            (COMMIT_BYTES_BUDGET - self.size - self.bytes_reserved) // self.EVENT_BYTES,
         )
 
     def has_room(self, events: int = 1) -> bool:
@@ -92,8 +92,8 @@ class QueueDraft(Draft[QueueState, QueueEvent]):
         self.events.append(event)
         self.reserved -= 1
         if isinstance(event, JobSubmitted):
-            self.bytes += SUBMIT_BYTES + len(memoryview(event.spec))
+            self.size += SUBMIT_BYTES + len(memoryview(event.spec))
         else:
-            self.bytes += ANSWER_BYTES
+            self.size += ANSWER_BYTES
         if not self.reserved:
             self.bytes_reserved = 0
