@@ -4,7 +4,7 @@ no logging.
 The same core runs under the live shell (`service.py`), in the simulator and in replay. All cores have one floor plan:
 
     apply/handlers.py    {type of event: its handler}, one effect on the state each; `apply_events` folds a commit
-    decide/decision.py   the order of a decision's rules; they emit their events on a `Draft`
+    decide/decision.py   the order of a decision's rules; they emit their events on a `CommitDraft`
     decide/commands.py   {type of command: its handler}; `undecodable` answers bytes that are no command
     snapshot.py          the state as rows (`snapshot_codec.py`)
 """
@@ -125,7 +125,7 @@ def apply_events[S](handlers: EventHandlers[S], state: S, seq: int, commit: Comm
 # -- a decision in progress
 
 
-class Draft[S, E: Event]:
+class CommitDraft[S, E: Event]:
     """Events of a decision in progress, and their size in the commit. Each core adds to it what its later rules must know of
     the events so far.
     """

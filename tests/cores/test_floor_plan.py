@@ -6,7 +6,15 @@ from typing import Any, get_args
 
 import pytest
 
-from fairlead_bus.core import DIGEST_CHARS, UNDECODABLE_CHARS_MAX, Draft, EventPosition, Input, apply_events, merged
+from fairlead_bus.core import (
+    DIGEST_CHARS,
+    UNDECODABLE_CHARS_MAX,
+    CommitDraft,
+    EventPosition,
+    Input,
+    apply_events,
+    merged,
+)
 from fairlead_replay.fold import CORES
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
@@ -93,7 +101,7 @@ def test_an_event_with_two_handlers_is_a_defect() -> None:
 def test_a_draft_knows_what_fits_its_commit() -> None:
     """By the number of events, and by their size."""
     event = ev.JobReleased(cause="c", job="1", by="")
-    draft: Draft[None, ev.Event] = Draft(None, 0)
+    draft: CommitDraft[None, ev.Event] = CommitDraft(None, 0)
     assert draft.fits(events=COMMIT_EVENTS_MAX) and not draft.fits(events=COMMIT_EVENTS_MAX + 1)
     draft.emit(event, extra_bytes=100)
     assert (draft.events, draft.size) == ([event], draft.EVENT_BYTES + 100)

@@ -32,7 +32,7 @@ from fairlead_schemas.wire.events import Part, Setter
 from fairlead_schemas.wire.resources import Inventory, Request
 
 
-class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+class SavedNode(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of one node; the runs determine its holdings."""
 
     name: str
@@ -59,7 +59,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     ills: tuple[str, ...] = ()
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+class SavedJobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of one kept job."""
 
     job: str
@@ -76,14 +76,14 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     gang: GangRule = ""
 
 
-class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
+class SavedRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of the outcome published for a parked class; its offers are among the offers."""
 
     request: Request
     outcome: ReportedRefusal
 
 
-class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+class SavedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of one run that holds resources."""
 
     job: str
@@ -110,7 +110,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     gpu_fault: str = ""
 
 
-class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
+class SavedArrivals(msgspec.Struct, frozen=True, kw_only=True):
     """The work that has arrived in a pool, in the order in which kinds of it came first."""
 
     pool: str
@@ -123,17 +123,17 @@ class PlacerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     sequence: int
     cursors: dict[str, int]
-    nodes: list[NodeRow]
-    jobs: list[JobRow]
+    nodes: list[SavedNode]
+    jobs: list[SavedJobRecord]
     offers: list[Offer]
     withdrawals: list[Withdrawal]
     unanswered: dict[str, int]
-    classes: list[ClassRow]
+    classes: list[SavedRefusal]
     claims: list[ReservationRequest]
     preemption_requests: list[PreemptionRequest] = msgspec.field(name="pleas")
     reservations: list[Reservation]
-    runs: list[RunRow]
-    work: list[WorkRow] = []
+    runs: list[SavedRun]
+    work: list[SavedArrivals] = []
     failed_on: dict[str, tuple[JobFailure, ...]] = {}
     removed: dict[str, RemovedNode] = {}
     failing: dict[str, tuple[FastFail, ...]] = {}
@@ -163,8 +163,8 @@ def dump(state: ClusterState) -> bytes:
         PlacerSnapshot(
             sequence=state.sequence,
             cursors=state.cursors,
-            nodes=[row_of(NodeRow, state.nodes[name]) for name in sorted(state.nodes)],
-            jobs=[row_of(JobRow, state.jobs[job], job=job) for job in sorted(state.jobs)],
+            nodes=[row_of(SavedNode, state.nodes[name]) for name in sorted(state.nodes)],
+            jobs=[row_of(SavedJobRecord, state.jobs[job], job=job) for job in sorted(state.jobs)],
             offers=[state.offers[job] for job in sorted(state.offers)],
             withdrawals=[state.withdrawals[job] for job in sorted(state.withdrawals)],
             unanswered=state.unanswered,
@@ -175,7 +175,7 @@ def dump(state: ClusterState) -> bytes:
             reservations=[state.reservations[job] for job in sorted(state.reservations)],
             runs=[_run_row(state.runs[key]) for key in sorted(state.runs)],
             work=[
-                WorkRow(pool=pool, arrived=work.arrived, weights=tuple(work.weights.items()))
+                SavedArrivals(pool=pool, arrived=work.arrived, weights=tuple(work.weights.items()))
                 for pool, work in sorted(state.arrivals.items())
             ],
             failed_on=state.failed_on,
@@ -196,17 +196,17 @@ def dump(state: ClusterState) -> bytes:
     )
 
 
-def _classes(state: ClusterState) -> list[ClassRow]:
+def _classes(state: ClusterState) -> list[SavedRefusal]:
     found = [
-        ClassRow(request=group.request, outcome=group.outcome)
+        SavedRefusal(request=group.request, outcome=group.outcome)
         for group in state.classes.values()
         if group.outcome is not None
     ]
     return sorted(found, key=lambda row: msgspec.json.encode(row.request, order="deterministic"))
 
 
-def _run_row(run: PlacedRun) -> RunRow:
-    return row_of(RunRow, run, started=f"{run.started:x}", ended=f"{run.ended:x}", released=f"{run.released:x}")
+def _run_row(run: PlacedRun) -> SavedRun:
+    return row_of(SavedRun, run, started=f"{run.started:x}", ended=f"{run.ended:x}", released=f"{run.released:x}")
 
 
 def load(data: bytes) -> ClusterState:
@@ -261,14 +261,14 @@ def load(data: bytes) -> ClusterState:
     return state
 
 
-def _node(row: NodeRow) -> ClusterNode:
+def _node(row: SavedNode) -> ClusterNode:
     node = ClusterNode(row.name, row.incarnation, row.boot_id, row.inventory)
     fill(node, row)
     node.derive()
     return node
 
 
-def _hold(state: ClusterState, row: RunRow) -> None:
+def _hold(state: ClusterState, row: SavedRun) -> None:
     run = PlacedRun(row.job, row.attempt, row.epoch, row.parts, row.hosts)
     fill(run, row, without=("started", "ended", "released"))
     run.started, run.ended, run.released = int(row.started, 16), int(row.ended, 16), int(row.released, 16)

@@ -27,7 +27,7 @@ from fairlead_schemas.wire.resources import Request
 VERSION = 7
 
 
-class PoolRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedPool(msgspec.Struct, frozen=True, array_like=True):
     name: str
     settings: PoolSettings
     capacity_count: int
@@ -36,12 +36,12 @@ class PoolRow(msgspec.Struct, frozen=True, array_like=True):
     past: tuple[int, list[PastUseRow]] | None
 
 
-class QueueRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedQueue(msgspec.Struct, frozen=True, array_like=True):
     path: str
     settings: QueueSettings
 
 
-class AccountRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedAccount(msgspec.Struct, frozen=True, array_like=True):
     queue: str
     begin_ns: int
     end_ns: int
@@ -50,12 +50,12 @@ class AccountRow(msgspec.Struct, frozen=True, array_like=True):
     reached: int
 
 
-class ClassRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedClass(msgspec.Struct, frozen=True, array_like=True):
     request: Request
     parked_at: int
 
 
-class LaneRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedLane(msgspec.Struct, frozen=True, array_like=True):
     """Lane of which a deferral has been emitted."""
 
     queue: str
@@ -64,7 +64,7 @@ class LaneRow(msgspec.Struct, frozen=True, array_like=True):
     deferral: tuple[str, str, str, int, int]
 
 
-class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedArray(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     limit: int
@@ -74,7 +74,7 @@ class ArrayRow(msgspec.Struct, frozen=True, array_like=True):
     cancelled: int
 
 
-class JobRow(msgspec.Struct, frozen=True, array_like=True):
+class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     id: str
     order: str  # a decimal number: it takes more than 64 bits
     queue: str
@@ -121,7 +121,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     asks: int
     idle: list[IdleReclaim]
     end: AttemptEnd | None
-    array: ArrayRow | None
+    array: SavedArray | None
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True):
@@ -134,14 +134,14 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     next_number: int
     next_place: int
     next_rank: int
-    pools: list[PoolRow]
-    queues: list[QueueRow]
-    accounts: list[AccountRow]
+    pools: list[SavedPool]
+    queues: list[SavedQueue]
+    accounts: list[SavedAccount]
     claims: list[tuple[str, str, str]]  # pool, node, job
     reclaims: list[tuple[str, str, str]]  # node, cause, by
-    classes: list[ClassRow]
-    lanes: list[LaneRow]
-    jobs: list[JobRow]
+    classes: list[SavedClass]
+    lanes: list[SavedLane]
+    jobs: list[SavedJob]
     owed: list[str]
     finished: list[tuple[str, str]]
     keys: list[tuple[str, str, str]]
@@ -166,7 +166,7 @@ def dump(state: QueueState) -> bytes:
             next_place=state.next_place,
             next_rank=state.next_rank,
             pools=[
-                PoolRow(
+                SavedPool(
                     name,
                     pool.settings,
                     pool.capacity_count,
@@ -176,9 +176,9 @@ def dump(state: QueueState) -> bytes:
                 )
                 for name, pool in sorted(state.pools.items())
             ],
-            queues=[QueueRow(path, queue.settings) for path, queue in sorted(state.queues.items())],
+            queues=[SavedQueue(path, queue.settings) for path, queue in sorted(state.queues.items())],
             accounts=[
-                AccountRow(path, each.begin_ns, each.end_ns, each.since_ns, str(each.used), each.reached)
+                SavedAccount(path, each.begin_ns, each.end_ns, each.since_ns, str(each.used), each.reached)
                 for path, each in sorted(state.accounts.items())
             ],
             claims=sorted(
@@ -190,7 +190,7 @@ def dump(state: QueueState) -> bytes:
             reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
             classes=[
-                ClassRow(request_class.request, request_class.parked_at if request_class.parked else -1)
+                SavedClass(request_class.request, request_class.parked_at if request_class.parked else -1)
                 for request_class in classes
             ],
             lanes=_lanes(state, number_of),
@@ -215,25 +215,25 @@ def _birth(job: LiveJob) -> tuple[int, bool, int]:
     return int(array_of(job.id) or job.id), job.parent is not None, job.order & OFFSET_MASK
 
 
-def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[LaneRow]:
-    rows: list[LaneRow] = []
+def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[SavedLane]:
+    rows: list[SavedLane] = []
     for path, queue in sorted(state.queues.items()):
         for user, leaf in sorted(queue.leaves.items()):
             for request, lane in leaf.lanes.items():
                 last = lane.deferral
                 if last is not None:
                     deferral = (last.reason, last.queue, last.resource, last.at_ns, last.times)
-                    rows.append(LaneRow(path, user, number_of[request], deferral))
+                    rows.append(SavedLane(path, user, number_of[request], deferral))
     rows.sort(key=lambda row: (row.queue, row.user, row.request_class))
     return rows
 
 
-def _row(job: LiveJob, request_class: int) -> JobRow:
+def _row(job: LiveJob, request_class: int) -> SavedJob:
     # By position: with keywords a row takes five times as long, and a snapshot of 100,000 jobs half a second more.
     array = None
     if isinstance(job, Array):
-        array = ArrayRow(job.first, job.last, job.limit, job.reported, job.ended, job.failed, job.cancelled)
-    return JobRow(
+        array = SavedArray(job.first, job.last, job.limit, job.reported, job.ended, job.failed, job.cancelled)
+    return SavedJob(
         job.id,
         str(job.order),
         job.lane.leaf.queue.path,
@@ -326,7 +326,7 @@ def _load_queues(state: QueueState, document: QueueSnapshot) -> None:
             queues.limit_again(state, row.queue)
 
 
-def _load_lane(state: QueueState, row: LaneRow, request: Request) -> None:
+def _load_lane(state: QueueState, row: SavedLane, request: Request) -> None:
     lane = state.lane(row.queue, row.user, request)
     lane.deferral = Deferral(*row.deferral)
 
@@ -352,7 +352,7 @@ def _derive(state: QueueState, document: QueueSnapshot) -> None:
                 state.stopping[job.id] = job
 
 
-def _restore(state: QueueState, row: JobRow, lane: Lane) -> None:
+def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
     job = _job(row, lane)
     state.add(job)
     state.set_idle_reclaims(job, tuple(row.idle))
@@ -404,7 +404,7 @@ _NOT_COPIED = frozenset(
 )
 
 
-def _job(row: JobRow, lane: Lane) -> LiveJob:
+def _job(row: SavedJob, lane: Lane) -> LiveJob:
     order = int(row.order)
     if row.array is None:
         job = LiveJob(row.id, order, lane, row.cause)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from fairlead_bus.core import Draft, EventPosition
+from fairlead_bus.core import CommitDraft, EventPosition
 from fairlead_placer.apply.handlers import HANDLERS, REPORT_CURSOR
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.state import ClusterState
@@ -13,7 +13,7 @@ EVENTS_SOFT_MAX = 900
 BYTES_SOFT_MAX = 200 * 1024
 
 
-class PlacerDraft(Draft[ClusterState, ev.Event]):
+class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
     """Events and cursors of one decision in progress. Each event is applied to the state as it is emitted, so that the next
     rule sees it; the function that opened the draft rolls all of them back.
     """

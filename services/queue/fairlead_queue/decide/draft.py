@@ -6,7 +6,7 @@ small maps.
 
 from typing import NamedTuple
 
-from fairlead_bus.core import Draft
+from fairlead_bus.core import CommitDraft
 from fairlead_queue.decide.configuration import ProposedConfiguration
 from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, SUBMIT_BYTES
 from fairlead_queue.state import QueueState
@@ -27,7 +27,7 @@ class AcceptedJob(NamedTuple):
     cause: str
 
 
-class QueueDraft(Draft[QueueState, QueueEvent]):
+class QueueDraft(CommitDraft[QueueState, QueueEvent]):
     """Events decided, room left, and the overlay."""
 
     def __init__(self, state: QueueState, now_ns: int, commands: int) -> None:

@@ -5,7 +5,7 @@ one event for each of them.
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_bus.core import CommandRefusal, Draft, rejected, undecodable
+from fairlead_bus.core import CommandRefusal, CommitDraft, rejected, undecodable
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.units.quantities import format_duration
 from fairlead_schemas.wire import commands as cmd
@@ -17,7 +17,7 @@ from fairlead_telemetry.idle.scopes import USER, PolicyInForce, policies_in_forc
 from fairlead_telemetry.idle.state import IdleState, TrackedRun
 
 
-class IdleDraft(Draft[IdleState, ev.TelemetryEvent]):
+class IdleDraft(CommitDraft[IdleState, ev.TelemetryEvent]):
     """Events decided, and the state as it will be after them: the state itself stays as it is."""
 
     def __init__(self, state: IdleState, now_ns: int) -> None:
