@@ -18,14 +18,14 @@ class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
     rule sees it; the function that opened the draft rolls all of them back.
     """
 
-    __slots__ = ("_sequence", "crowded", "cursors", "roomy")
+    __slots__ = ("_at", "crowded", "cursors", "roomy")
 
     EVENT_BYTES: ClassVar[int] = 160
 
     def __init__(self, state: ClusterState, now_ns: int, *, roomy: bool = False) -> None:
         super().__init__(state, now_ns)
-        #: Sequence of the next commit: it separates reservations of earlier commits from those of this one.
-        self._sequence = state.sequence + 1
+        #: Position in the next commit: its sequence separates reservations of earlier commits from those of this one.
+        self._at = EventPosition(state.sequence + 1, 0, now_ns)
         self.cursors: dict[str, int] = {}
         #: Set when an event found no room in this draft. The next draft is then `roomy`: reports wait for the one
         #: after it (agents send them again), or under steady load the large event would never fit.
@@ -36,7 +36,8 @@ class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
         """Add an event and apply it to the state. `extra_bytes`: its size beyond that of an ordinary event."""
         events, handler = self.events, HANDLERS.get(type(event))
         if handler is not None:
-            handler(self.state, event, EventPosition(self._sequence, len(events), self.now_ns))
+            self._at.index = len(events)
+            handler(self.state, event, self._at)
         events.append(event)
         self.size += self.EVENT_BYTES + extra_bytes
 
