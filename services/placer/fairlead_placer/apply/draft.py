@@ -36,8 +36,9 @@ class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
         """Add an event and apply it to the state. `extra_bytes`: its size beyond that of an ordinary event."""
         events, handler = self.events, HANDLERS.get(type(event))
         if handler is not None:
-            self._at.index = len(events)
-            handler(self.state, event, self._at)
+            at = self._at
+            at.index = len(events)
+            handler(self.state, event, at)
         events.append(event)
         self.size += self.EVENT_BYTES + extra_bytes
 
