@@ -1,35 +1,22 @@
-"""Interface of a core, the pure part of a service: no asyncio, no clock, no randomness, no I/O, no logging.
+"""Interface of a core, the pure part of a service, and what all cores share: no asyncio, no clock, no randomness, no I/O,
+no logging.
 
-The same core runs under the live shell (`service.py`), in the simulator and in replay.
+The same core runs under the live shell (`service.py`), in the simulator and in replay. All cores have one floor plan:
 
-Undo log of a core: speculative changes to folded state, each with the entry that restores it. Pure.
-
-A decision tries its own events on the state, so that each rule sees the ones before it, and the state must be as it was
-folded afterwards. Naively, the decision would take its changes back at its end. An exception in mid-decision then leaves
-them in place: the state holds jobs and charges that no event in the log describes, and later commits are built on them.
-
-So every change is noted here *before* it is made, and `speculating` rolls back however its block is left. An entry
-restores an earlier value, and does so whether or not its change was made in full: an exception may strike between the
-two. Data that a core derives from its state (indexes, memos) has no entries where restoring it costs more than working
-it out again; `forget_derived` drops it after an exception. Start at `UndoLog.speculating`.
-
-Names for the shapes of snapshots, derived from the types of which a snapshot is made. Pure.
-
-A snapshot of another version may decode successfully: missing fields get their defaults, and the service continues from
-a state that the log does not give. The obvious remedy, a version number raised by hand, is forgotten in one change of
-five. The name is therefore a hash over every field of every type: under another name, the log is folded instead.
+    apply/handlers.py    {type of event: its handler}, one effect on the state each; `apply_events` folds a commit
+    decide/decision.py   the order of a decision's rules; they emit their events on a `CommitDraft`
+    decide/commands.py   {type of command: its handler}; `undecodable` answers bytes that are no command
+    snapshot.py          the state as rows (`snapshot_codec.py`)
 """
 
-import hashlib
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import msgspec
-from msgspec import inspect
 
-from fairlead_schemas.wire.commit import Commit
-from fairlead_schemas.wire.events import Event
+from fairlead_schemas.wire.commands import Undecodable
+from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, Commit
+from fairlead_schemas.wire.events import CommandRejected, Event, NodeCommandRejected, TelemetryCommandRejected
 
 
 class Input(NamedTuple):
@@ -58,7 +45,7 @@ NOTHING = Decision([], {})
 class Core(Protocol):
     """State, folded from the log; decisions, read off the state."""
 
-    #: Name of the shape of `snapshot` (`state_schema.schema_of`); a snapshot of another shape is not restored.
+    #: Name of the shape of `snapshot` (`snapshot_codec.schema_of`); a snapshot of another shape is not restored.
     schema: ClassVar[str]
 
     def evolve(self, seq: int, commit: Commit) -> None:
@@ -97,136 +84,130 @@ class Core(Protocol):
         ...
 
 
-class UndoFailed(BaseException):
-    """A rollback raised, so the state is unknown. No handler for ordinary exceptions may continue with such a core: the
-    process ends, and the next one folds the log.
+# -- events applied to the state
+
+
+class EventPosition(msgspec.Struct, gc=False):
+    """Place of an event in the log, and the log time of its commit.
+
+    One object serves all events of a commit, in turn: a handler keeps `id`, never the position. An object for each event
+    costs 1 % of all that queue and placer do.
     """
 
+    sequence: int
+    index: int
+    time_ns: int
 
-class UndoLog:
-    """Entries that restore the state, newest last; a core's state derives from it."""
-
-    def __init__(self) -> None:
-        #: (function, arguments) each; None while changes are final (folding).
-        self.journal: list[tuple[Any, ...]] | None = None
-
-    def note(self, restore: Callable[..., object], *args: Any) -> None:
-        """Call `restore` with these arguments on rollback. To be called before the change."""
-        if self.journal is not None:
-            self.journal.append((restore, *args))
-
-    def set(self, thing: object, name: str, value: object) -> None:
-        """Set a field."""
-        if self.journal is not None:
-            self.journal.append((setattr, thing, name, getattr(thing, name)))
-        setattr(thing, name, value)
-
-    def put[K, V](self, table: dict[K, V], key: K, value: V) -> None:
-        """Set or replace an entry of a table."""
-        if self.journal is not None:
-            if key in table:
-                self.journal.append((table.__setitem__, key, table[key]))
-            else:
-                self.journal.append((table.pop, key, None))
-        table[key] = value
-
-    def drop[K, V](self, table: dict[K, V], key: K) -> V | None:
-        """Remove an entry of a table, if it is there. A restored entry is the last of its table: no decision may
-        depend on the order of one whose entries are dropped speculatively."""
-        value = table.get(key)
-        if value is not None:
-            if self.journal is not None:
-                self.journal.append((table.__setitem__, key, value))
-            del table[key]
-        return value
-
-    def rollback(self) -> None:
-        """Restore the state as it was when the journal was opened, and close the journal. Raises UndoFailed."""
-        journal, self.journal = self.journal, None
-        try:
-            for entry in reversed(journal or ()):
-                entry[0](*entry[1:])
-        except BaseException as error:
-            raise UndoFailed(f"the state is unknown, a rollback failed: {type(error).__name__}: {error}") from error
-
-    def forget_derived(self) -> None:
-        """Drop what is derived from the state and may be half updated: an exception has interrupted a decision."""
-
-    def abort(self) -> None:
-        """Roll back after an exception, which may have struck in the middle of a change."""
-        self.forget_derived()
-        self.rollback()
-
-    @contextmanager
-    def speculating(self) -> Generator[None]:
-        """Roll back every change made in the block when it is left, by an exception too. Blocks nest."""
-        outer, self.journal = self.journal, []
-        try:
-            yield
-        except BaseException:
-            self.abort()
-            raise
-        else:
-            self.rollback()
-        finally:
-            self.journal = outer
+    @property
+    def id(self) -> str:
+        """Id of the event, which later events name as their cause."""
+        return f"{self.sequence}.{self.index}"
 
 
-#: Characters of the hash in a name.
-HASH_CHARS = 16
+#: The effect of one event on a core's state. It contains no rule and cannot fail on a valid log.
+type EventHandler[S] = Callable[[S, Any, EventPosition], None]
+#: {type of event: its handler}. An event of a type that is not listed changes nothing.
+type EventHandlers[S] = dict[type, EventHandler[S]]
 
 
-def schema_of(document: type, meaning: int) -> str:
-    """Return the name of a document's shape: "<meaning>-<hash>". `meaning` is raised by hand where a field changes its meaning
-    and keeps its type.
+def merged[S](*tables: EventHandlers[S]) -> EventHandlers[S]:
+    """Return one table of all handlers. No type of event may be in two of them."""
+    handlers = {kind: handler for table in tables for kind, handler in table.items()}
+    assert len(handlers) == sum(map(len, tables)), "an event has two handlers"
+    return handlers
+
+
+def apply_events[S](handlers: EventHandlers[S], state: S, seq: int, commit: Commit) -> None:
+    """Apply the events of one commit to the state, in their order."""
+    at = EventPosition(seq, 0, commit.at_ns)
+    for index, event in enumerate(commit.events):
+        handler = handlers.get(type(event))
+        if handler is not None:
+            at.index = index
+            handler(state, event, at)
+
+
+# -- a decision in progress
+
+
+class CommitDraft[S, E: Event]:
+    """Events of a decision in progress, and their size in the commit. Each core adds to it what its later rules must know of
+    the events so far.
     """
-    text = "\n".join(described(document))
-    return f"{meaning}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_CHARS]}"
+
+    __slots__ = ("events", "now_ns", "size", "state")
+
+    #: Encoded size of an ordinary event.
+    EVENT_BYTES: ClassVar[int] = 200
+
+    def __init__(self, state: S, now_ns: int) -> None:
+        self.state = state
+        self.now_ns = now_ns
+        self.events: list[E] = []
+        #: Estimated size of the events in bytes.
+        self.size: int = 0
+
+    def emit(self, event: E, extra_bytes: int = 0) -> None:
+        """Add an event. `extra_bytes`: its size beyond that of an ordinary event."""
+        self.events.append(event)
+        self.size += self.EVENT_BYTES + extra_bytes
+
+    def fits(self, extra_bytes: int = 0, events: int = 1) -> bool:
+        """Return True if a commit can also hold so many more events, which take `extra_bytes` beyond ordinary ones."""
+        return (
+            len(self.events) + events <= COMMIT_EVENTS_MAX
+            and self.size + events * self.EVENT_BYTES + extra_bytes <= COMMIT_BYTES_MAX
+        )
 
 
-def described(document: type) -> list[str]:
-    """The structured types that a document reaches, sorted: name and encoding, then a line for each field."""
-    found: dict[type, list[str]] = {}
-    _describe(inspect.type_info(document), found)
-    return [line for lines in sorted(found.values()) for line in lines]
+#: Characters of another program's text that an event repeats.
+MESSAGE_CHARS_MAX = 500
 
 
-def _describe(kind: inspect.Type, found: dict[type, list[str]]) -> str:
-    """A type in words; structured ones by their names, with a line each."""
-    match kind:
-        case inspect.StructType():
-            encoding = f"array={kind.array_like} tag={kind.tag_field}:{kind.tag}"
-            return _structured(kind.cls, kind.fields, encoding, found)
-        case inspect.NamedTupleType() | inspect.TypedDictType() | inspect.DataclassType():
-            return _structured(kind.cls, kind.fields, type(kind).__name__, found)
-        case inspect.UnionType():
-            return "|".join(sorted(_describe(each, found) for each in kind.types))
-        case inspect.LiteralType():
-            return f"literal{sorted(map(repr, kind.values))}"
-        case inspect.EnumType():
-            return f"enum{sorted(repr(each.value) for each in kind.cls)}"
-        case inspect.DictType():
-            return f"dict[{_describe(kind.key_type, found)},{_describe(kind.value_type, found)}]"
-        case inspect.TupleType():
-            return f"tuple[{','.join(_describe(each, found) for each in kind.item_types)}]"
-        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
-            return f"{type(kind).__name__}[{_describe(kind.item_type, found)}]"
-        case inspect.CustomType():
-            return kind.cls.__name__
-        case _:
-            return type(kind).__name__
+def encoded_bytes(text: str) -> int:
+    """Return the encoded size of another program's text: one character may take six bytes and more."""
+    return len(msgspec.json.encode(text)) if text else 0
 
 
-def _structured(cls: type, fields: tuple[inspect.Field, ...], encoding: str, found: dict[type, list[str]]) -> str:
-    if cls not in found:
-        lines = found[cls] = [f"{cls.__name__} {encoding}"]  # before its fields: types may refer to themselves
-        lines += [f"  {each.encode_name}: {_describe(each.type, found)} = {_default(each)}" for each in fields]
-    return cls.__name__
+def names_bytes(names: Iterable[str]) -> int:
+    """Return the encoded size of a list of names, such as those of nodes."""
+    return sum(len(name) + 3 for name in names)
 
 
-def _default(field: inspect.Field) -> str:
-    """A field's default: what bytes without the field mean."""
-    if field.required:
-        return "required"
-    value: Any = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-    return msgspec.json.encode(value, order="deterministic").decode()
+# -- commands
+
+
+class CommandRefusal(NamedTuple):
+    """Reason for refusing a command: a code for programs, a sentence for people."""
+
+    code: str
+    message: str
+    #: Path of the refused field in the job file; "" where no single field is wrong.
+    field: str = ""
+
+
+type Rejection = CommandRejected | NodeCommandRejected | TelemetryCommandRejected
+
+
+def rejected[R: Rejection](
+    kind: type[R], command: str, refusal: CommandRefusal, *, chars_max: int = MESSAGE_CHARS_MAX
+) -> R:
+    """Return the event, of a writer's own kind, that answers a refused command."""
+    return kind(cause=f"cmd:{command}", command=command, code=refusal.code, message=refusal.message[:chars_max])
+
+
+#: Characters of a digest that take the place of an id where a command has none.
+DIGEST_CHARS = 16
+#: Characters of the reason why bytes are no command: four hundred such answers must fit a commit.
+UNDECODABLE_CHARS_MAX = 100
+
+
+def undecodable[R: Rejection](kind: type[R], command: Undecodable) -> R:
+    """Return the event, of a writer's own kind, that answers bytes that are no command. It names them by their digest."""
+    return kind(
+        cause=f"cmd:{command.id or command.digest[:DIGEST_CHARS]}",
+        command=command.id,
+        code="undecodable",
+        message=command.message[:UNDECODABLE_CHARS_MAX],
+        digest=command.digest,
+    )

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import pytest
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import schema_of
 
 
 class Spot(NamedTuple):

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-import fairlead_bus.core
-from fairlead_bus.core import NOTHING, Decision, Input, UndoLog
+import fairlead_bus.undo_log
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_bus.undo_log import UndoLog
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.core import PlacerCore
 from fairlead_replay.sim.world import Parts, run_seed
@@ -77,7 +78,7 @@ class Injector:
         if not call and code in SHIELDS:
             self._shielded += 1
         # A fault in the rollback itself ends the process: see UndoFailed.
-        if self._shielded or code.co_filename == fairlead_bus.core.__file__:
+        if self._shielded or code.co_filename == fairlead_bus.undo_log.__file__:
             return None
         self.calls += 1
         if self.calls == self._left:

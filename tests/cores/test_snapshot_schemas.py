@@ -9,14 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_bus.core import described
-from fairlead_placer.snapshot import Shot
-from fairlead_queue.snapshot import QueueSnapshot as QueueDocument
+from fairlead_bus.snapshot_codec import described
+from fairlead_placer.snapshot import PlacerSnapshot
+from fairlead_queue.snapshot import QueueSnapshot
 from fairlead_replay.fold import CORES
-from fairlead_telemetry.idle.snapshot import IdleSnapshot as IdleDocument
+from fairlead_telemetry.idle.snapshot import IdleSnapshot
 
 GOLDEN = Path(__file__).parent / "data" / "snapshot_schemas.txt"
-DOCUMENTS: dict[str, type[msgspec.Struct]] = {"queue": QueueDocument, "placer": Shot, "telemetry": IdleDocument}
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {
+    "queue": QueueSnapshot,
+    "placer": PlacerSnapshot,
+    "telemetry": IdleSnapshot,
+}
 
 
 def test_the_shapes_of_snapshots_are_those_that_are_pinned(request: pytest.FixtureRequest) -> None:

@@ -101,8 +101,8 @@ SHELL_USERS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 
-#: Modules of the bus that a core may import: types, the undo log and names of shapes, no I/O.
-BUS_FOR_CORES = ("fairlead_bus.core",)
+#: Modules of the bus that a core may import: what all cores share, without I/O.
+BUS_FOR_CORES = ("fairlead_bus.core", "fairlead_bus.snapshot_codec", "fairlead_bus.undo_log")
 
 #: {what a core may not import: what to do instead}
 BANNED: dict[str, str] = {

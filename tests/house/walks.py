@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from bench.cores import NOW_NS, Pair
 from fairlead_bus.core import Input
-from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.scheduling import allocate
 from fairlead_queue.core import QueueCore
 from fairlead_schemas.jobfile import job_spec, resolve
@@ -83,7 +83,7 @@ def place(walk: Walk) -> None:
     """An offered job gets its GPU: from the action that allocates to the placer's state."""
     pair, allocate_place = Pair(), allocate.place
 
-    def recorded_place(draft: CommitDraft) -> bool:
+    def recorded_place(draft: PlacerDraft) -> bool:
         with recorded(walk):
             return allocate_place(draft)
 

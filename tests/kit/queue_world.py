@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from fairlead_bus.core import Input
+from fairlead_bus.core import EventPosition, Input
 from fairlead_queue.apply import handlers as evolving
 from fairlead_queue.core import QueueCore
 from fairlead_queue.invariants import check
@@ -69,12 +69,12 @@ def _checked(kind: type[ev.EventBase], handler: Any) -> Any:
     if name not in MOVING:
         return handler
 
-    def fold(state: QueueState, event: Any, id_: str, at_ns: int) -> None:
+    def fold(state: QueueState, event: Any, at: EventPosition) -> None:
         before = state_of(state, event.job)
         if handler is not None:
-            handler(state, event, id_, at_ns)
+            handler(state, event, at)
         after = state_of(state, event.job)
-        scheduled = name == "JobSubmitted" and (event.start_at_ns > at_ns or after == "scheduled")
+        scheduled = name == "JobSubmitted" and (event.start_at_ns > at.time_ns or after == "scheduled")
         assert after == ("scheduled" if scheduled else next_state(before, name)), (
             f"{event} led from {before} to {after}"
         )

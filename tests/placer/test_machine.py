@@ -355,7 +355,9 @@ class PlacerMachine(RuleBasedStateMachine):
         assert self.world.core.state.runs == {}
         assert self.starts == self.ended
         state = self.world.core.state
-        assert (state.reservations, state.claims, state.pleas) == ({}, {}, {}), "what is kept is given at last"
+        assert (state.reservations, state.claims, state.preemption_requests) == ({}, {}, {}), (
+            "what is kept is given at last"
+        )
         for group in self.world.core.state.classes.values():
             assert group.outcome is not None, "an offer waits, and nothing was said about it"
         fresh = PlacerCore()

@@ -80,7 +80,7 @@ def test_a_pool_that_is_built_anew_charges_what_it_holds() -> None:
     assert world.charged("q") == 2_000
     world.configure("q", maximum={"gpu:a100": 4_000})
     assert world.charged("q", "gpu:a100") == 2_000
-    assert f"{MODEL_LABEL}=a100" in world.state.jobs[job].lane.klass.request.selector
+    assert f"{MODEL_LABEL}=a100" in world.state.jobs[job].lane.request_class.request.selector
     world.end(job)
     assert world.charged("q", "gpu:a100") == 0
 

@@ -293,7 +293,7 @@ class QueueMachine(RuleBasedStateMachine):
         for job in stuck.values():
             quota = QUOTAS[job.lane.leaf.queue.path]
             assert quota is not None, f"{job.id} is stuck as {job.state}"
-            assert job.lane.klass.need[0] > quota, f"{job.id} is stuck as {job.state}"
+            assert job.lane.request_class.need[0] > quota, f"{job.id} is stuck as {job.state}"
 
 
 assert PARKED_OFFERS_MAX < 30, "an array of 30 is to meet the bound of a parked class"

@@ -138,7 +138,7 @@ def test_pools_come_and_go_with_their_nodes_and_queues() -> None:
     )
     assert world.state.pools["p"].tree.capacity[0] == 4_000
     job = world.submit(4, queue="q")
-    assert world.state.jobs[job].lane.klass.request.pool == "p"
+    assert world.state.jobs[job].lane.request_class.request.pool == "p"
     refused = world.ask(world.submission(8, queue="q"))[0]
     assert refused.message == "asks for 8 GPUs per node; the largest node has 4"
     assert world.move(job, "default").message == "job 1 is offered; only a job that waits can be moved"

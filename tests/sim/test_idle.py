@@ -9,7 +9,9 @@ import fairlead_telemetry.idle.decide.policy_evaluation
 from fairlead_replay.sim import idleness
 from fairlead_replay.sim.faults import Disaster, Faults
 from fairlead_replay.sim.world import run_seed
+from fairlead_schemas.wire.commands import TelemetryCommand
 from fairlead_telemetry.idle.core import IdleCore
+from fairlead_telemetry.idle.decide.commands import IdleDraft
 from fairlead_telemetry.idle.idle_windows import IdleWindow
 from fairlead_telemetry.idle.state import TrackedRun
 
@@ -31,7 +33,7 @@ def first_violation() -> str:
 
 def test_asking_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody was promised that time."""
-    monkeypatch.setattr(fairlead_telemetry.idle.decide.policy_evaluation, "due_ns", lambda idle: idle.said_ns)
+    monkeypatch.setattr(fairlead_telemetry.idle.decide.policy_evaluation, "due_ns", lambda idle: idle.notified_ns)
     assert "the notice is over at" in first_violation()
 
 
@@ -53,9 +55,13 @@ def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 def test_setting_a_part_of_what_was_asked_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several scopes' policies are set together or not at all."""
     carry_out = fairlead_telemetry.idle.decide.decision.decide_command
-    monkeypatch.setattr(
-        fairlead_telemetry.idle.decide.decision, "decide_command", lambda plan, command: carry_out(plan, command)[:1]
-    )
+
+    def partly(draft: IdleDraft, command: TelemetryCommand) -> None:
+        before = len(draft.events)
+        carry_out(draft, command)
+        del draft.events[before + 1 :]
+
+    monkeypatch.setattr(fairlead_telemetry.idle.decide.decision, "decide_command", partly)
     assert "and was carried out for" in first_violation()
 
 

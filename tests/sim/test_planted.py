@@ -15,7 +15,7 @@ from fairlead_bus.log import FencedWriter
 from fairlead_bus.log_time import SteadyClock
 from fairlead_bus.port import Bus, Stored
 from fairlead_bus.service import Service
-from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import PlacedRun, RankVerdict
 from fairlead_placer.decide import fencing
 from fairlead_queue.core import QueueCore
@@ -71,7 +71,7 @@ def test_freeing_a_gpu_on_the_exit_message_alone_is_caught(monkeypatch: pytest.M
     """A process that has exited may still hold its devices: the next one would find them busy."""
     rank_ended = fairlead_placer.decide.reports.run_lifecycle.rank_ended
 
-    def credulous(draft: CommitDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
+    def credulous(draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
         rank_ended(draft, run, verdict, True, cause)
 
     monkeypatch.setattr(fairlead_placer.decide.reports.run_lifecycle, "rank_ended", credulous)

@@ -11,7 +11,7 @@ from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.scheduling.defragment import WHY_NOT, DefragmentationPlan, plans
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array
+from fairlead_queue.waiting.pending import Array
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan, ExplainerAnswer, Explanation
 from fairlead_schemas.units.ids import array_of, is_job_id

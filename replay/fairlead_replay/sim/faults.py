@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any, Literal, NamedTuple, get_args
 
 from fairlead_bus.core import Decision, Input
-from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.state import ClusterState as PlacerState
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.fairness.tree import QueueTree
@@ -140,7 +140,7 @@ _STEPS: tuple[Callable[..., object], ...] = (
     QueueState.wait_in_line,
     QueueState.refront,
     QueueTree.carry,
-    CommitDraft.emit,
+    PlacerDraft.emit,
     PlacerState.place,
     PlacerState.take,
     PlacerState.give,

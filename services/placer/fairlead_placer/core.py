@@ -8,9 +8,10 @@ anything else that needs the state calls `rollback` first (docs/adr/0018-specula
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
-from fairlead_bus.core import NOTHING, Decision, Input, UndoFailed
+from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_bus.undo_log import UndoFailed
 from fairlead_placer import snapshot
-from fairlead_placer.apply.handlers import confirm, fold
+from fairlead_placer.apply.handlers import WRITER, confirm, fold
 from fairlead_placer.cluster.entities import DRAINING
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.decide import fencing, maintenance_windows, reports
@@ -35,7 +36,7 @@ class PendingDecision(NamedTuple):
 class PlacerCore:
     """`fairlead_bus.core.Core` for the placer."""
 
-    writer = "placer"
+    writer = WRITER
     schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:

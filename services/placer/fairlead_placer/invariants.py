@@ -139,7 +139,7 @@ def _check_reservations(state: ClusterState) -> None:
     nodes = [name for kept in state.reservations.values() for name in kept.nodes]
     _expect(len(nodes) == len(keepers), f"a node is kept twice: {sorted(nodes)}")
     _expect(state.claims.keys() <= state.offers.keys(), f"claims without an offer: {sorted(state.claims)}")
-    lacking = {job for job, plea in state.pleas.items() if not plea.amounts}
+    lacking = {job for job, preemption in state.preemption_requests.items() if not preemption.amounts}
     _expect(lacking <= state.offers.keys(), f"requests for a placement without an offer: {sorted(lacking)}")
     for pool in state.pools.each():
         _expect(starving(state, pool) <= RESERVATIONS_MAX, f"nodes of {pool} are kept for {starving(state, pool)} jobs")

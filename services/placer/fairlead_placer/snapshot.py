@@ -1,10 +1,8 @@
 """The folded state as canonical bytes, and back. Equal states have equal bytes; what is derived is left out."""
 
-from typing import Any
-
 import msgspec
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import SnapshotCodec, fill, row_of
 from fairlead_placer.cluster.entities import (
     ClusterNode,
     FastFail,
@@ -34,11 +32,7 @@ from fairlead_schemas.wire.events import Part, Setter
 from fairlead_schemas.wire.resources import Inventory, Request
 
 
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class NodeShot(_Strict, frozen=True, kw_only=True):
+class SavedNode(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of one node; the runs determine its holdings."""
 
     name: str
@@ -65,7 +59,7 @@ class NodeShot(_Strict, frozen=True, kw_only=True):
     ills: tuple[str, ...] = ()
 
 
-class JobShot(_Strict, frozen=True, kw_only=True):
+class SavedJobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of one kept job."""
 
     job: str
@@ -82,14 +76,14 @@ class JobShot(_Strict, frozen=True, kw_only=True):
     gang: GangRule = ""
 
 
-class ClassShot(_Strict, frozen=True, kw_only=True):
+class SavedRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of the outcome published for a parked class; its offers are among the offers."""
 
     request: Request
     outcome: ReportedRefusal
 
 
-class RunShot(_Strict, frozen=True, kw_only=True):
+class SavedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshot of one run that holds resources."""
 
     job: str
@@ -116,7 +110,7 @@ class RunShot(_Strict, frozen=True, kw_only=True):
     gpu_fault: str = ""
 
 
-class WorkShot(_Strict, frozen=True, kw_only=True):
+class SavedArrivals(msgspec.Struct, frozen=True, kw_only=True):
     """The work that has arrived in a pool, in the order in which kinds of it came first."""
 
     pool: str
@@ -124,22 +118,22 @@ class WorkShot(_Strict, frozen=True, kw_only=True):
     weights: tuple[tuple[Request, int], ...]
 
 
-class Shot(_Strict, frozen=True, kw_only=True):
+class PlacerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything."""
 
     sequence: int
     cursors: dict[str, int]
-    nodes: list[NodeShot]
-    jobs: list[JobShot]
+    nodes: list[SavedNode]
+    jobs: list[SavedJobRecord]
     offers: list[Offer]
     withdrawals: list[Withdrawal]
     unanswered: dict[str, int]
-    classes: list[ClassShot]
+    classes: list[SavedRefusal]
     claims: list[ReservationRequest]
-    pleas: list[PreemptionRequest]
+    preemption_requests: list[PreemptionRequest] = msgspec.field(name="pleas")
     reservations: list[Reservation]
-    runs: list[RunShot]
-    work: list[WorkShot] = []
+    runs: list[SavedRun]
+    work: list[SavedArrivals] = []
     failed_on: dict[str, tuple[JobFailure, ...]] = {}
     removed: dict[str, RemovedNode] = {}
     failing: dict[str, tuple[FastFail, ...]] = {}
@@ -159,31 +153,29 @@ class Shot(_Strict, frozen=True, kw_only=True):
 
 #: Increase when the meaning of a field changes.
 VERSION = 2
-#: The name of the snapshot's shape.
-SCHEMA = schema_of(Shot, VERSION)
-_encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(Shot)
+_CODEC = SnapshotCodec(PlacerSnapshot, VERSION)
+SCHEMA = _CODEC.schema
 
 
 def dump(state: ClusterState) -> bytes:
     """Canonical bytes of the folded state."""
-    return _encoder.encode(
-        Shot(
+    return _CODEC.encode(
+        PlacerSnapshot(
             sequence=state.sequence,
             cursors=state.cursors,
-            nodes=[_fields(NodeShot, state.nodes[name]) for name in sorted(state.nodes)],
-            jobs=[_fields(JobShot, state.jobs[job], job=job) for job in sorted(state.jobs)],
+            nodes=[row_of(SavedNode, state.nodes[name]) for name in sorted(state.nodes)],
+            jobs=[row_of(SavedJobRecord, state.jobs[job], job=job) for job in sorted(state.jobs)],
             offers=[state.offers[job] for job in sorted(state.offers)],
             withdrawals=[state.withdrawals[job] for job in sorted(state.withdrawals)],
             unanswered=state.unanswered,
             requeued=state.requeued,
             classes=_classes(state),
             claims=[state.claims[job] for job in sorted(state.claims)],
-            pleas=[state.pleas[job] for job in sorted(state.pleas)],
+            preemption_requests=[state.preemption_requests[job] for job in sorted(state.preemption_requests)],
             reservations=[state.reservations[job] for job in sorted(state.reservations)],
-            runs=[_run_shot(state.runs[key]) for key in sorted(state.runs)],
+            runs=[_run_row(state.runs[key]) for key in sorted(state.runs)],
             work=[
-                WorkShot(pool=pool, arrived=work.arrived, weights=tuple(work.weights.items()))
+                SavedArrivals(pool=pool, arrived=work.arrived, weights=tuple(work.weights.items()))
                 for pool, work in sorted(state.arrivals.items())
             ],
             failed_on=state.failed_on,
@@ -204,91 +196,82 @@ def dump(state: ClusterState) -> bytes:
     )
 
 
-def _fields[S: msgspec.Struct](kind: type[S], thing: object, **more: Any) -> S:
-    return kind(**more, **{name: getattr(thing, name) for name in kind.__struct_fields__ if name not in more})
-
-
-def _classes(state: ClusterState) -> list[ClassShot]:
+def _classes(state: ClusterState) -> list[SavedRefusal]:
     found = [
-        ClassShot(request=group.request, outcome=group.outcome)
+        SavedRefusal(request=group.request, outcome=group.outcome)
         for group in state.classes.values()
         if group.outcome is not None
     ]
-    return sorted(found, key=lambda shot: _encoder.encode(shot.request))
+    return sorted(found, key=lambda row: msgspec.json.encode(row.request, order="deterministic"))
 
 
-def _run_shot(run: PlacedRun) -> RunShot:
-    return _fields(RunShot, run, started=f"{run.started:x}", ended=f"{run.ended:x}", released=f"{run.released:x}")
+def _run_row(run: PlacedRun) -> SavedRun:
+    return row_of(SavedRun, run, started=f"{run.started:x}", ended=f"{run.ended:x}", released=f"{run.released:x}")
 
 
 def load(data: bytes) -> ClusterState:
     """The state that had these bytes. Raises msgspec.MsgspecError."""
-    shot = _decoder.decode(data)
+    saved = _CODEC.decode(data)
     state = ClusterState()
-    state.sequence, state.cursors = shot.sequence, shot.cursors
-    for item in shot.nodes:
-        state.add_node(_node(item))
-    for item in shot.jobs:
-        request = state.intern(item.request)
-        state.jobs[item.job] = JobRecord(
-            item.name,
-            item.queue,
-            item.user,
-            item.grace_ns,
+    state.sequence, state.cursors = saved.sequence, saved.cursors
+    for row in saved.nodes:
+        state.add_node(_node(row))
+    for row in saved.jobs:
+        request = state.intern(row.request)
+        state.jobs[row.job] = JobRecord(
+            row.name,
+            row.queue,
+            row.user,
+            row.grace_ns,
             request,
-            item.spec.copy(),
-            item.total_ns,
-            item.slice_ns,
-            item.on_partition,
-            item.checkpoint,
-            item.gang,
+            row.spec.copy(),
+            row.total_ns,
+            row.slice_ns,
+            row.on_partition,
+            row.checkpoint,
+            row.gang,
         )
-    for offer in shot.offers:
+    for offer in saved.offers:
         state.open_offer(offer._replace(request=state.intern(offer.request)))
-    state.unanswered, state.requeued = shot.unanswered, shot.requeued
-    state.withdrawals = {withdrawal.job: withdrawal for withdrawal in shot.withdrawals}
-    for item in shot.classes:
-        state.classes[item.request].outcome = item.outcome
-    for item in shot.runs:
-        _hold(state, item)
-    state.claims = {claim.job: claim for claim in shot.claims}
-    state.pleas = {plea.job: plea for plea in shot.pleas}
-    state.failed_on, state.failing, state.well = shot.failed_on, shot.failing, shot.well
-    state.removed = shot.removed
-    state.acts, state.tripped, state.reset_ns = shot.acts, shot.tripped, shot.reset_ns
-    state.windows = {window.name: window for window in shot.windows}
-    state.rollouts = {rollout.name: rollout for rollout in shot.rollouts}
-    state.spans = shot.spans
-    state.spoilt = shot.spoilt
-    for name, plan in shot.layouts.items():
+    state.unanswered, state.requeued = saved.unanswered, saved.requeued
+    state.withdrawals = {withdrawal.job: withdrawal for withdrawal in saved.withdrawals}
+    for row in saved.classes:
+        state.classes[row.request].outcome = row.outcome
+    for row in saved.runs:
+        _hold(state, row)
+    state.claims = {claim.job: claim for claim in saved.claims}
+    state.preemption_requests = {preemption.job: preemption for preemption in saved.preemption_requests}
+    state.failed_on, state.failing, state.well = saved.failed_on, saved.failing, saved.well
+    state.removed = saved.removed
+    state.acts, state.tripped, state.reset_ns = saved.acts, saved.tripped, saved.reset_ns
+    state.windows = {window.name: window for window in saved.windows}
+    state.rollouts = {rollout.name: rollout for rollout in saved.rollouts}
+    state.spans = saved.spans
+    state.spoilt = saved.spoilt
+    for name, plan in saved.layouts.items():
         state.lay_out(state.nodes[name], plan)
-    state.defragmented = dict.fromkeys(shot.defragmented, True)
-    for pool, packing in shot.packings.items():
+    state.defragmented = dict.fromkeys(saved.defragmented, True)
+    for pool, packing in saved.packings.items():
         state.pack(pool, packing)
-    for kept in shot.reservations:
+    for kept in saved.reservations:
         state.reserve(kept)
-    for work in shot.work:
+    for work in saved.work:
         weights = {state.intern(request): weight for request, weight in work.weights}
         state.arrivals[work.pool] = Arrivals(weights, work.arrived)
     return state
 
 
-def _node(shot: NodeShot) -> ClusterNode:
-    node = ClusterNode(shot.name, shot.incarnation, shot.boot_id, shot.inventory)
-    for name in NodeShot.__struct_fields__:
-        setattr(node, name, getattr(shot, name))
+def _node(row: SavedNode) -> ClusterNode:
+    node = ClusterNode(row.name, row.incarnation, row.boot_id, row.inventory)
+    fill(node, row)
     node.derive()
     return node
 
 
-def _hold(state: ClusterState, shot: RunShot) -> None:
-    run = PlacedRun(shot.job, shot.attempt, shot.epoch, shot.parts, shot.hosts)
-    run.master_address, run.master_port = shot.master_address, shot.master_port
-    run.started, run.ended, run.released = int(shot.started, 16), int(shot.ended, 16), int(shot.released, 16)
-    run.stop, run.verdict, run.began_ns = shot.stop, shot.verdict, shot.began_ns
-    run.placed_ns, run.gang, run.gpu_fault = shot.placed_ns, shot.gang, shot.gpu_fault
-    run.noticed_ns, run.notice_ns, run.saved_ns = shot.noticed_ns, shot.notice_ns, shot.saved_ns
-    run.restarted, run.idle, run.ran_ns = shot.restarted, shot.idle, shot.ran_ns
+def _hold(state: ClusterState, row: SavedRun) -> None:
+    run = PlacedRun(row.job, row.attempt, row.epoch, row.parts, row.hosts)
+    fill(run, row, without=("started", "ended", "released"))
+    run.started, run.ended, run.released = int(row.started, 16), int(row.ended, 16), int(row.released, 16)
     state.runs[run.key] = run
     for rank, part in enumerate(run.parts):
         if not run.released >> rank & 1:

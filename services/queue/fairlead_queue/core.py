@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_queue import snapshot
-from fairlead_queue.apply.handlers import WRITER, evolve
+from fairlead_queue.apply.handlers import WRITER, fold
 from fairlead_queue.decide.decision import QueueDecision, decide
 from fairlead_queue.decide.timers import next_due_ns
 from fairlead_queue.limits import REVIEW_NS
@@ -28,7 +28,7 @@ class QueueCore:
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit of any writer."""
-        evolve(self.state, seq, commit)
+        fold(self.state, seq, commit)
         self._folded += 1
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Array, LiveJob, PoolState
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES, END_STATES
 
 
@@ -26,7 +25,7 @@ def _check_charges(state: QueueState, pool: PoolState) -> None:
     """Every node of the tree is charged what its jobs hold, and no more than its limits allow where they held."""
     expected = {node: [0] * pool.tree.width for node in pool.tree.nodes.values()}
     for job in state.jobs.values():
-        if charged(job) and job.lane.klass.pool is pool:
+        if charged(job) and job.lane.request_class.pool is pool:
             for node in job.lane.leaf.node.up():
                 expected[node] = [have + more for have, more in zip(expected[node], pool.holds(job), strict=True)]
     for node, amounts in expected.items():
@@ -95,7 +94,7 @@ def charged(job: LiveJob) -> bool:
 
 
 def _problem(state: QueueState, job: LiveJob) -> str:
-    if job.missing and (not charged(job) or job.open or not 0 < job.missing < job.lane.klass.request.nodes):
+    if job.missing and (not charged(job) or job.open or not 0 < job.missing < job.lane.request_class.request.nodes):
         return f"{job.missing} of its units are missing"
     if job.id in state.finished or job.state in END_STATES:
         return "live and finished at once"
@@ -124,8 +123,8 @@ def _check_counts(state: QueueState) -> None:
         "in_line": sum(job.wait == "line" for job in state.jobs.values()),
         "lines": sum(len(line) for line in lines),
         "open": sum(job.open for job in state.jobs.values()),
-        "parked_open": sum(klass.open for klass in state.classes.values() if klass.parked),
-        "parked_classes": sum(klass.parked for klass in state.classes.values()),
+        "parked_open": sum(request_class.open for request_class in state.classes.values() if request_class.parked),
+        "parked_classes": sum(request_class.parked for request_class in state.classes.values()),
         "lane jobs": len(state.jobs),
         "fronts": sorted(first.order for lane in lanes if (first := lane.first()) is not None),
         "waiting": sum(1 for lane in lanes if lane.first() is not None),

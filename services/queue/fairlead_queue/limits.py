@@ -56,10 +56,5 @@ BLAMED_NODES = 3
 COMMIT_BYTES_BUDGET = COMMIT_BYTES_MAX - 8 * 1024
 #: Of these, kept for the answers to one decision's commands (the source takes at most 400, of 96 KiB).
 COMMANDS_BYTES = 160 * 1024
-EVENT_BYTES = 200
 ANSWER_BYTES = 400
 SUBMIT_BYTES = 450
-
-#: Characters kept of a message that came from elsewhere: of an undecodable command, of a run's end.
-UNDECODABLE_CHARS_MAX = 100
-MESSAGE_CHARS_MAX = 500

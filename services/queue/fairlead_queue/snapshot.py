@@ -3,27 +3,21 @@
 Only what cannot be derived is written: lines, open counts, charges and timers are rebuilt from the
 jobs. Lists that have an order in the state (finished jobs, keys, what is owed) keep it; all else is
 sorted. Rows are arrays for size: a snapshot of 100,000 jobs is a few tens of megabytes at most.
-
-Rows of plain data that make up a snapshot of the queue.
-
-The state as rows, and these as bytes.
-
-State loaded from its rows; derived parts are built again.
 """
 
 from typing import Any
 
 import msgspec
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import SnapshotCodec, fill
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.apply.pool_tree import heir_of
 from fairlead_queue.fairness.past_use import PastUseRow
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, LiveJob
-from fairlead_queue.waiting.lanes import Deferral, Lane
-from fairlead_queue.waiting.pools import NodeCapacity
+from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.nodes import NodeCapacity
+from fairlead_queue.waiting.pending import Array, Deferral, Lane, LiveJob
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
@@ -66,7 +60,7 @@ class SavedLane(msgspec.Struct, frozen=True, array_like=True):
 
     queue: str
     user: str
-    klass: int
+    request_class: int
     deferral: tuple[str, str, str, int, int]
 
 
@@ -74,7 +68,7 @@ class SavedArray(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     limit: int
-    told: bool
+    reported: bool
     ended: int
     failed: int
     cancelled: int
@@ -85,7 +79,7 @@ class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     order: str  # a decimal number: it takes more than 64 bits
     queue: str
     user: str
-    klass: int  # index into Document.classes
+    request_class: int  # index into Document.classes
     cause: str
     state: str
     attempt: int
@@ -154,18 +148,15 @@ class QueueSnapshot(msgspec.Struct, frozen=True):
     nodes: list[tuple[str, NodeCapacity]]
 
 
-#: The name of the document's shape.
-SCHEMA = schema_of(QueueSnapshot, VERSION)
-
-
-_encoder = msgspec.json.Encoder(order="deterministic")
+_CODEC = SnapshotCodec(QueueSnapshot, VERSION)
+SCHEMA = _CODEC.schema
 
 
 def dump(state: QueueState) -> bytes:
     """Canonical bytes."""
-    classes = sorted(state.classes.values(), key=lambda klass: _fields(klass.request))
-    number_of = {klass.request: number for number, klass in enumerate(classes)}
-    return _encoder.encode(
+    classes = sorted(state.classes.values(), key=lambda request_class: _fields(request_class.request))
+    number_of = {request_class.request: number for number, request_class in enumerate(classes)}
+    return _CODEC.encode(
         QueueSnapshot(
             v=VERSION,
             at_ns=state.at_ns,
@@ -198,9 +189,14 @@ def dump(state: QueueState) -> bytes:
             ),
             reclaims=sorted((path, cause, by) for path, (cause, by) in state.reclaims.items()),
             # A class that is not parked any more is as one that never was.
-            classes=[SavedClass(klass.request, klass.parked_at if klass.parked else -1) for klass in classes],
+            classes=[
+                SavedClass(request_class.request, request_class.parked_at if request_class.parked else -1)
+                for request_class in classes
+            ],
             lanes=_lanes(state, number_of),
-            jobs=[_row(job, number_of[job.lane.klass.request]) for job in sorted(state.jobs.values(), key=_birth)],
+            jobs=[
+                _row(job, number_of[job.lane.request_class.request]) for job in sorted(state.jobs.values(), key=_birth)
+            ],
             owed=list(state.owed),
             finished=list(state.finished.items()),
             keys=[(key, job, digest) for key, (job, digest) in state.keys.items()],
@@ -224,24 +220,25 @@ def _lanes(state: QueueState, number_of: dict[Request, int]) -> list[SavedLane]:
     for path, queue in sorted(state.queues.items()):
         for user, leaf in sorted(queue.leaves.items()):
             for request, lane in leaf.lanes.items():
-                said = lane.deferral
-                if said is not None:
-                    deferral = (said.reason, said.queue, said.resource, said.at_ns, said.times)
+                last = lane.deferral
+                if last is not None:
+                    deferral = (last.reason, last.queue, last.resource, last.at_ns, last.times)
                     rows.append(SavedLane(path, user, number_of[request], deferral))
-    rows.sort(key=lambda row: (row.queue, row.user, row.klass))
+    rows.sort(key=lambda row: (row.queue, row.user, row.request_class))
     return rows
 
 
-def _row(job: LiveJob, klass: int) -> SavedJob:
+def _row(job: LiveJob, request_class: int) -> SavedJob:
+    # By position: with keywords a row takes five times as long, and a snapshot of 100,000 jobs half a second more.
     array = None
     if isinstance(job, Array):
-        array = SavedArray(job.first, job.last, job.limit, job.told, job.ended, job.failed, job.cancelled)
+        array = SavedArray(job.first, job.last, job.limit, job.reported, job.ended, job.failed, job.cancelled)
     return SavedJob(
         job.id,
         str(job.order),
         job.lane.leaf.queue.path,
         job.user,
-        klass,
+        request_class,
         job.cause,
         job.state,
         job.attempt,
@@ -287,12 +284,9 @@ def _row(job: LiveJob, klass: int) -> SavedJob:
     )
 
 
-_decoder = msgspec.json.Decoder(QueueSnapshot)
-
-
 def load(data: bytes) -> QueueState:
     """The state that was dumped. Raises msgspec.MsgspecError."""
-    document = _decoder.decode(data)
+    document = _CODEC.decode(data)
     if document.v != VERSION:
         raise msgspec.ValidationError(f"queue snapshot has version {document.v}, this reader knows {VERSION}")
     state = QueueState()
@@ -306,11 +300,11 @@ def load(data: bytes) -> QueueState:
     state.finished = dict(document.finished)
     state.keys = {key: (job, digest) for key, job, digest in document.keys}
     for row in document.lanes:
-        _load_lane(state, row, document.classes[row.klass].request)
+        _load_lane(state, row, document.classes[row.request_class].request)
     for row in document.jobs:
-        klass = document.classes[row.klass]
-        lane = state.lane(row.queue, row.user, klass.request)
-        lane.klass.parked_at = klass.parked_at
+        request_class = document.classes[row.request_class]
+        lane = state.lane(row.queue, row.user, request_class.request)
+        lane.request_class.parked_at = request_class.parked_at
         _restore(state, row, lane)
     _derive(state, document)
     return state
@@ -339,7 +333,7 @@ def _load_lane(state: QueueState, row: SavedLane, request: Request) -> None:
 
 def _derive(state: QueueState, document: QueueSnapshot) -> None:
     for pool in state.pools.values():
-        pool.parked_classes = sum(klass.parked for klass in pool.classes.values())
+        pool.parked_classes = sum(request_class.parked for request_class in pool.classes.values())
     for row in document.pools:
         past = state.pools[row.name].past
         if past is not None and row.past is not None:
@@ -361,7 +355,7 @@ def _derive(state: QueueState, document: QueueSnapshot) -> None:
 def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
     job = _job(row, lane)
     state.add(job)
-    state.lies_idle(job, tuple(row.idle))
+    state.set_idle_reclaims(job, tuple(row.idle))
     parent = state.jobs.get(array_of(row.id) or "")
     if isinstance(parent, Array):
         job.parent = parent
@@ -370,9 +364,9 @@ def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
         state.open_offer(job, row.open[0])
         job.offered_ns, job.withdrawal = row.open[1], row.withdrawal
     elif row.state in CHARGED_STATES and job.end is None and not isinstance(job, Array):
-        lane.klass.pool.charge(lane, 1)
+        lane.request_class.pool.charge(lane, 1)
         if job.missing:
-            lane.klass.pool.charge_missing(job, -1)
+            lane.request_class.pool.charge_missing(job, -1)
     if row.running:
         lane.running[job.id] = job
     if row.deadline_ns:
@@ -389,32 +383,35 @@ def _restore(state: QueueState, row: SavedJob, lane: Lane) -> None:
         state.due.set_timer(job, row.timer_ns)
 
 
+#: Fields of a job's row that are no attributes, are encoded otherwise, or are set with what is derived from them.
+_NOT_COPIED = frozenset(
+    [
+        "id",
+        "order",
+        "queue",
+        "request_class",
+        "cause",
+        "deadline_ns",
+        "wait",
+        "timer_ns",
+        "open",
+        "running",
+        "nodes",
+        "withdrawal",
+        "idle",
+        "array",
+    ]
+)
+
+
 def _job(row: SavedJob, lane: Lane) -> LiveJob:
     order = int(row.order)
     if row.array is None:
         job = LiveJob(row.id, order, lane, row.cause)
     else:
         job = Array(row.id, order, lane, row.cause, (row.array.first, row.array.last))
-        job.limit, job.told, job.ended = row.array.limit, row.array.told, row.array.ended
+        job.limit, job.reported, job.ended = row.array.limit, row.array.reported, row.array.ended
         job.failed, job.cancelled = row.array.failed, row.array.cancelled
-    job.user, job.state, job.attempt = row.user, row.state, row.attempt
-    job.retries, job.failures, job.losses, job.starts = row.retries, row.failures, row.losses, row.starts
-    job.total_ns, job.used_ns = row.total_ns, row.used_ns
-    job.started_ns = row.started_ns
-    job.slice_ns, job.start_at_ns, job.since_ns, job.aged = row.slice_ns, row.start_at_ns, row.since_ns, row.aged
-    job.notice_ns, job.every_ns, job.saved_ns, job.stop_saves = (
-        row.notice_ns,
-        row.every_ns,
-        row.saved_ns,
-        row.stop_saves,
-    )
-    job.submitted_ns, job.after, job.price = row.submitted_ns, row.after, row.price
-    job.missing, job.nodes = row.missing, tuple(row.nodes)
-    job.hold, job.hold_by, job.stop, job.stop_by = row.hold, row.hold_by, row.stop, row.stop_by
-    job.yields_to, job.yields_by, job.yielders = row.yields_to, row.yields_by, row.yielders
-    job.asked, job.asked_ns, job.asks = row.asked, row.asked_ns, row.asks
-    job.end = row.end
+    fill(job, row, without=_NOT_COPIED)
+    job.nodes = tuple(row.nodes)
     return job
-
-
-__all__ = ["SCHEMA", "dump", "load"]

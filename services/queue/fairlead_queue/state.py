@@ -7,15 +7,15 @@ knows no event and no rule: here it is written what follows from "this job now w
 
 from bisect import bisect_left, insort
 
-from fairlead_bus.core import UndoLog
+from fairlead_bus.undo_log import UndoLog
 from fairlead_queue.fairness import quota
 from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.waiting_line import RANK_STEP, WaitingLine, priority_of
 from fairlead_queue.limits import KEYS_MAX
 from fairlead_queue.waiting import before_images
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, IdleReclaim, LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf, LiveQueue, RequestClass
-from fairlead_queue.waiting.pools import Nodes, PoolState, pool_of
+from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.nodes import Nodes
+from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, LiveQueue, PoolState, RequestClass, pool_of
 from fairlead_queue.waiting.wait_conditions import Dependents, Due
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolSettings
 from fairlead_schemas.wire.resources import Request
@@ -66,9 +66,9 @@ class QueueState(UndoLog):
         #: What it waits for by the clock (derived).
         self.due = Due()
         #: Lanes with a waiting job and without a reported reason (derived; ordered by when that began).
-        self.unexplained: dict[Lane, None] = {}
+        self.unreported: dict[Lane, None] = {}
         #: The same of arrays that wait for elements of their own (derived).
-        self.silent_arrays: dict[str, Array] = {}
+        self.unreported_arrays: dict[str, Array] = {}
         #: Number of jobs in lines; an array counts once (derived).
         self.in_line = 0
 
@@ -96,11 +96,11 @@ class QueueState(UndoLog):
             self.note(
                 self._remove_lane, leaf, request, None if request in self.classes else self.pools[pool_of(request)]
             )
-            klass = self.classes.get(request)
-            if klass is None:
+            request_class = self.classes.get(request)
+            if request_class is None:
                 pool = self.pools[pool_of(request)]
-                klass = self.classes[request] = pool.classes[request] = RequestClass(request, pool)
-            lane = leaf.lanes[klass.request] = Lane(leaf, klass)
+                request_class = self.classes[request] = pool.classes[request] = RequestClass(request, pool)
+            lane = leaf.lanes[request_class.request] = Lane(leaf, request_class)
         return lane
 
     def _remove_leaf(self, queue: LiveQueue, key: str, path: str, before: Leaf | None) -> None:
@@ -133,19 +133,19 @@ class QueueState(UndoLog):
             before_images.image_line(self, lane)
             if lane.leaf not in imaged:
                 imaged.add(lane.leaf)
-                before_images.image_leaf(self, lane.klass.pool, lane.leaf)
-        self.note(self._take_out, job, self.in_line, lane in self.unexplained)
+                before_images.image_leaf(self, lane.request_class.pool, lane.leaf)
+        self.note(self._take_out, job, self.in_line, lane in self.unreported)
         self.add(job)
         self.wait_in_line(job)
 
-    def _take_out(self, job: LiveJob, in_line: int, unexplained: bool) -> None:
+    def _take_out(self, job: LiveJob, in_line: int, unreported: bool) -> None:
         """Undo `try_in_line`, except the parts that have images."""
         lane, priority = job.lane, priority_of(job.order)
         self.jobs.pop(job.id, None)
         self.in_line = in_line
         self.due.discard_age(job)
-        if not unexplained:
-            self.unexplained.pop(lane, None)
+        if not unreported:
+            self.unreported.pop(lane, None)
         line = lane.lines.get(priority)
         if line is not None:
             line.discard(job)
@@ -163,7 +163,7 @@ class QueueState(UndoLog):
         """A job enters."""
         self.jobs[job.id] = job
         job.lane.jobs += 1
-        job.lane.klass.jobs += 1
+        job.lane.request_class.jobs += 1
         if job.after:
             self.dependents.add(job)
 
@@ -173,27 +173,27 @@ class QueueState(UndoLog):
         if job.after:
             self.dependents.drop(job)
         if job.idle:
-            self.lies_idle(job, ())
+            self.set_idle_reclaims(job, ())
         self.leave(job)
 
     def leave(self, job: LiveJob) -> None:
         """A job leaves its lane; what was there for it alone goes too."""
         lane = job.lane
-        klass, leaf = lane.klass, lane.leaf
+        request_class, leaf = lane.request_class, lane.leaf
         lane.jobs -= 1
-        klass.jobs -= 1
+        request_class.jobs -= 1
         if lane.jobs:
             return
-        del leaf.lanes[klass.request]
-        self.unexplained.pop(lane, None)
-        if klass.jobs == 0:
-            klass.pool.parked_classes -= klass.parked
-            del self.classes[klass.request], klass.pool.classes[klass.request]
+        del leaf.lanes[request_class.request]
+        self.unreported.pop(lane, None)
+        if request_class.jobs == 0:
+            request_class.pool.parked_classes -= request_class.parked
+            del self.classes[request_class.request], request_class.pool.classes[request_class.request]
 
-    def lies_idle(self, job: LiveJob, wishes: tuple[IdleReclaim, ...]) -> None:
+    def set_idle_reclaims(self, job: LiveJob, reclaims: tuple[IdleReclaim, ...]) -> None:
         """Record exactly these reclaims of the job's idle run."""
-        job.idle = wishes
-        if wishes:
+        job.idle = reclaims
+        if reclaims:
             self.idle[job.id] = job
         else:
             self.idle.pop(job.id, None)
@@ -214,7 +214,7 @@ class QueueState(UndoLog):
             return
         job.wait = "line"
         self.in_line += 1
-        if job.lane.klass.pool.settings.ageing is not None:
+        if job.lane.request_class.pool.settings.ageing is not None:
             self.due.begin_to_age(job)
         lines = job.lane.lines
         priority = priority_of(job.order)
@@ -229,8 +229,8 @@ class QueueState(UndoLog):
     def wait_for_elements(self, array: Array) -> None:
         """Let the array wait for its elements: as many live as may, and the next waits until one has ended."""
         array.wait = "array"
-        if not array.told:
-            self.silent_arrays[array.id] = array
+        if not array.reported:
+            self.unreported_arrays[array.id] = array
 
     def wait_until(self, job: LiveJob, at_ns: int) -> None:
         """Make the job (or its run) wait for a time; a job that was withdrawn for quota waits at most that long."""
@@ -267,14 +267,14 @@ class QueueState(UndoLog):
         elif wait == "returned":
             del self.returned[job.id]
         elif wait == "array":
-            self.silent_arrays.pop(job.id, None)
+            self.unreported_arrays.pop(job.id, None)
         if job.timer_ns:
             self.due.drop_timer(job)
         job.wait = ""
 
     def refront(self, lane: Lane) -> None:
         """The first of a lane may have changed: bring its leaf's fronts, wants and turn up to date."""
-        leaf, klass = lane.leaf, lane.klass
+        leaf, request_class = lane.leaf, lane.request_class
         fronts, node = leaf.fronts, leaf.node
         before = lane.front
         if before:
@@ -292,54 +292,54 @@ class QueueState(UndoLog):
         front = fronts[0][0] if fronts else 0
         if front != node.front or not before or job is None:
             node.front = front
-            if klass.pool.ranking.views:
-                klass.pool.ranking.touch(node)
+            if request_class.pool.ranking.views:
+                request_class.pool.ranking.touch(node)
 
     def _waits_now(self, lane: Lane) -> None:
-        klass, wants = lane.klass, lane.leaf.node.wants
-        wants[klass.mask] = wants.get(klass.mask, 0) + 1
-        klass.waiting += 1
-        klass.pool.waiting += 1
+        request_class, wants = lane.request_class, lane.leaf.node.wants
+        wants[request_class.mask] = wants.get(request_class.mask, 0) + 1
+        request_class.waiting += 1
+        request_class.pool.waiting += 1
         if lane.deferral is None:
-            self.unexplained[lane] = None
+            self.unreported[lane] = None
 
     def _waits_no_more(self, lane: Lane) -> None:
-        klass, node = lane.klass, lane.leaf.node
-        left = node.wants[klass.mask] - 1
+        request_class, node = lane.request_class, lane.leaf.node
+        left = node.wants[request_class.mask] - 1
         if left:
-            node.wants[klass.mask] = left
+            node.wants[request_class.mask] = left
         else:
-            del node.wants[klass.mask]
-        klass.waiting -= 1
-        klass.pool.waiting -= 1
+            del node.wants[request_class.mask]
+        request_class.waiting -= 1
+        request_class.pool.waiting -= 1
         lane.deferral = None
-        self.unexplained.pop(lane, None)
+        self.unreported.pop(lane, None)
 
     # -- offers and capacity
 
     def open_offer(self, job: LiveJob, rank: int) -> None:
         """The placer has an offer of it; its queue is charged."""
         lane = job.lane
-        klass = lane.klass
+        request_class = lane.request_class
         job.open, job.rank, job.offered_ns = True, rank, self.at_ns
         lane.offers[job.id] = job
-        klass.pool.charge(lane, 1)
+        request_class.pool.charge(lane, 1)
         self.open += 1
-        klass.pool.offers[job.id] = job
-        klass.open += 1
-        if klass.parked_at == klass.pool.capacity_count:
-            self._count_parked(klass.pool, 1)
+        request_class.pool.offers[job.id] = job
+        request_class.open += 1
+        if request_class.parked_at == request_class.pool.capacity_count:
+            self._count_parked(request_class.pool, 1)
 
     def close_offer(self, job: LiveJob) -> None:
         """The placer has placed or returned the offer."""
-        klass = job.lane.klass
+        request_class = job.lane.request_class
         job.open, job.rank, job.offered_ns, job.withdrawal = False, 0, 0, ""
         del job.lane.offers[job.id]
         self.open -= 1
-        del klass.pool.offers[job.id]
-        klass.open -= 1
-        if klass.parked_at == klass.pool.capacity_count:
-            self._count_parked(klass.pool, -1)
+        del request_class.pool.offers[job.id]
+        request_class.open -= 1
+        if request_class.parked_at == request_class.pool.capacity_count:
+            self._count_parked(request_class.pool, -1)
 
     def _count_parked(self, pool: PoolState, more: int) -> None:
         pool.parked_open += more
@@ -347,7 +347,7 @@ class QueueState(UndoLog):
 
     def settle_past(self, lane: Lane) -> None:
         """Count the past use of the lane's leaf before its charge changes."""
-        past = lane.klass.pool.past
+        past = lane.request_class.pool.past
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)
 
@@ -359,33 +359,33 @@ class QueueState(UndoLog):
         """The placement of an elastic job has so many units less than it was charged for with its offer."""
         self.settle_past(job.lane)
         job.missing = missing
-        job.lane.klass.pool.charge_missing(job, -1)
+        job.lane.request_class.pool.charge_missing(job, -1)
 
     def uncharge(self, job: LiveJob) -> None:
         """Stop counting the job's resources against its queue."""
         lane = job.lane
         if job.missing:
-            lane.klass.pool.charge_missing(job, 1)
+            lane.request_class.pool.charge_missing(job, 1)
             job.missing = 0
-        lane.klass.pool.charge(lane, -1)
+        lane.request_class.pool.charge(lane, -1)
         if lane.running.pop(job.id, None) is not None and job.deadline_ns:
             self.due.set_alarm(job)
 
-    def park(self, klass: RequestClass) -> None:
+    def park(self, request_class: RequestClass) -> None:
         """The class was refused."""
-        if not klass.parked:
-            klass.parked_at = klass.pool.capacity_count
-            klass.pool.parked_classes += 1
-            self._count_parked(klass.pool, klass.open)
+        if not request_class.parked:
+            request_class.parked_at = request_class.pool.capacity_count
+            request_class.pool.parked_classes += 1
+            self._count_parked(request_class.pool, request_class.open)
 
-    def unpark(self, klass: RequestClass) -> None:
+    def unpark(self, request_class: RequestClass) -> None:
         """Unpark the class because one of its jobs was placed."""
-        if klass.parked_at < 0:
+        if request_class.parked_at < 0:
             return
-        if klass.parked:
-            self._count_parked(klass.pool, -klass.open)
-            klass.pool.parked_classes -= 1
-        klass.parked_at = -1
+        if request_class.parked:
+            self._count_parked(request_class.pool, -request_class.open)
+            request_class.pool.parked_classes -= 1
+        request_class.parked_at = -1
 
     def capacity_changed(self, pool: PoolState) -> None:
         """Nothing is parked there any more, and what was withdrawn may be offered again."""
@@ -394,7 +394,7 @@ class QueueState(UndoLog):
             self.parked_open -= pool.parked_open
             pool.parked_open = pool.parked_classes = 0
         if self.returned:
-            for job in [job for job in self.returned.values() if job.lane.klass.pool is pool]:
+            for job in [job for job in self.returned.values() if job.lane.request_class.pool is pool]:
                 self.unwait(job)
                 self.wait_in_line(job)
 

@@ -11,7 +11,7 @@ from fairlead_gateway.views.queue_documents import queue_documents
 from fairlead_gateway.views.rows import JobRow
 from fairlead_queue.core import QueueCore
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.jobs import Array, LiveJob
+from fairlead_queue.waiting.pending import Array, LiveJob
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.workload import People
@@ -97,7 +97,7 @@ def test_both_say_the_same_after_every_commit(seed: int, people: type[People]) -
             assert {r: shown.get(r, 0) for r in RESOURCES} == {r: charged[r] for r in RESOURCES}, (sequence, path)
             below = [job for job in queue.pool.offers.values() if queue.node in job.lane.leaf.node.up()]
             for at, resource in enumerate(queue.pool.resources[: len(RESOURCES)]):
-                open_ = sum(job.lane.klass.need[at] for job in below)
+                open_ = sum(job.lane.request_class.need[at] for job in below)
                 assert used.get(resource, 0) == charged[resource] - open_, (sequence, path, resource)
         every_job_has_a_reason(views, [row for row in views.jobs.rows.values() if row.id not in ended])
         ended |= views.jobs.rows.keys() - state.jobs.keys()

@@ -86,7 +86,7 @@ def test_where_nobody_makes_room_nobody_yields() -> None:
     cause = f"{len(world.log) - 1}.0"
     reasons = {"cordoned": 1, "gpus": 1, "free_gpus": 1}
     assert events == [ev.PreemptionDeclined(cause=cause, job="4", attempt=1, reasons=reasons)]
-    assert (world.stops("a"), world.core.state.pleas, world.core.state.reservations) == (before, {}, {})
+    assert (world.stops("a"), world.core.state.preemption_requests, world.core.state.reservations) == (before, {}, {})
 
 
 def test_reasons_of_a_declined_plea_are_counted_with_the_victims_gone() -> None:
@@ -353,9 +353,9 @@ def test_a_plea_is_not_lost_with_the_answer_to_an_earlier_one() -> None:
     decision = world.decide()
     world.fold("queue", [plea("3", ("2", 1))])
     world.fold("placer", decision.events)
-    assert list(world.core.state.pleas) == ["3"]
+    assert list(world.core.state.preemption_requests) == ["3"]
     assert names(world.step()) == ["ReservationMade"]  # what comes free already is enough
-    assert world.core.state.pleas == {}
+    assert world.core.state.preemption_requests == {}
 
 
 def test_pleas_are_answered_in_the_order_in_which_they_came() -> None:

@@ -46,7 +46,7 @@ def test_amounts_are_taken_from_the_first_and_no_more_than_must() -> None:
     assert events == [
         ev.PreemptionStarted(cause=cause, job="3", attempt=1, beneficiary="77", rule="over_share"),
     ]
-    assert (world.core.state.reservations, world.core.state.pleas) == ({}, {})
+    assert (world.core.state.reservations, world.core.state.preemption_requests) == ({}, {})
     assert world.stops("n1")["3.1"] == "preempted"
     [ended] = world.exit("n1", "3", outcome="stopped", exit_code=None)
     assert isinstance(ended, ev.RunEnded)

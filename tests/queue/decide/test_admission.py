@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_queue.limits import FINISHED_JOBS_MAX, KEYS_MAX, RETIRE_CHUNK, UNDECODABLE_CHARS_MAX
+from fairlead_bus.core import UNDECODABLE_CHARS_MAX
+from fairlead_queue.limits import FINISHED_JOBS_MAX, KEYS_MAX, RETIRE_CHUNK
 from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev

@@ -254,7 +254,7 @@ def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
     world.settle()
     for _ in range(100):
         unparked = {k.request: k for k in world.state.classes.values() if k.open and not k.parked}
-        first_of = {world.state.jobs[job].lane.klass.request: job for job in reversed(world.offered())}
+        first_of = {world.state.jobs[job].lane.request_class.request: job for job in reversed(world.offered())}
         if not unparked:
             break
         world.refuse(*(first_of[asked] for asked in unparked))

@@ -10,7 +10,7 @@ import pytest
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
-from fairlead_queue.waiting.jobs import Array
+from fairlead_queue.waiting.pending import Array
 from fairlead_schemas.http.api import SuggestedChange
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Budget, QueueSettings
 from fairlead_schemas.wire import events as ev
@@ -26,7 +26,7 @@ def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
     before = world.core.snapshot()
     told = explain(world.state, world.state.jobs[job])
     assert world.core.snapshot() == before
-    asked = world.state.jobs[job].lane.klass.request
+    asked = world.state.jobs[job].lane.request_class.request
     return [change for change in sentences(asked, told) if change.kind == kind]
 
 
@@ -128,7 +128,7 @@ def test_no_other_queue_is_named_that_would_refuse_the_move_or_keep_it_waiting()
     waits = world.submit(2, queue="team")
     assert [change.queue for change in changes(world, waits, "other_queue")] == ["default"]
     model = world.submit(queue="team", request=request(2, model="A100"))
-    assert MODEL_LABEL in world.state.jobs[model].lane.klass.request.selector[0]
+    assert MODEL_LABEL in world.state.jobs[model].lane.request_class.request.selector[0]
     array = world.state.jobs[world.submit(1, queue="team", array=(0, 3))]
     world.settle()
     assert isinstance(array, Array) and array.live, "one of it has begun"
@@ -193,7 +193,7 @@ def _busy_world(seed: int) -> World | None:
         )
         world.settle()
         for job in [job for job in world.state.jobs.values() if job.open]:
-            pool = job.lane.klass.pool
+            pool = job.lane.request_class.pool
             if all(used <= most for used, most in zip(pool.tree.root.usage, pool.tree.capacity, strict=True)):
                 world.run(job.id)
             else:
@@ -217,7 +217,7 @@ def _give_back(world: World, message: str) -> bool:
         return False  # offers that wait for a place have a claim on what comes free
     left, user, queue = int(found[1]) * 1000, found[3], found[4]
     for job in list(world.state.jobs.values()):
-        leaf, asked = job.lane.leaf, job.lane.klass.request
+        leaf, asked = job.lane.leaf, job.lane.request_class.request
         path = leaf.queue.path
         if job.state == "running" and left > 0 and f"{path}/".startswith(f"{queue}/") and user in (None, job.user):
             left -= asked.gpu_milli if found[2] == "GPU" else asked.cpu_milli
@@ -246,10 +246,10 @@ def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
         return
     for id_ in [job.id for job in busy.state.jobs.values() if job.wait == "line"]:
         waits = busy.state.jobs[id_]
-        for change in sentences(waits.lane.klass.request, explain(busy.state, waits)):
+        for change in sentences(waits.lane.request_class.request, explain(busy.state, waits)):
             world, tried = _copy(busy), id_
             job = world.state.jobs[id_]
-            asked, user, queue = job.lane.klass.request, job.user, job.lane.leaf.queue.path
+            asked, user, queue = job.lane.request_class.request, job.user, job.lane.leaf.queue.path
             match change.kind:
                 case "other_queue":
                     world.move(id_, change.queue)

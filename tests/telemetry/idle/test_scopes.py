@@ -177,9 +177,9 @@ def test_a_project_bounds_its_users_by_having_the_say() -> None:
 )
 def test_what_makes_no_sense_is_refused_by_its_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
     """Expected, found, where."""
-    code, message = policy_refusal({scope: wanted}, {scope: wanted}, {}, "policies")
-    assert code == "invalid"
-    assert what in message
+    refusal = policy_refusal({scope: wanted}, {scope: wanted}, {}, "policies")
+    assert refusal is not None and refusal.code == "invalid"
+    assert what in refusal.message
 
 
 def test_a_changed_policy_withdraws_what_the_old_one_said() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import SnapshotCodec
 from fairlead_gateway.views.idle import IdleView
 from fairlead_gateway.views.jobs import JobsView, RunsView
 from fairlead_gateway.views.nodes import NodesView, PlansView
@@ -61,12 +61,9 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     outcomes_young: dict[str, OutcomeRow]
 
 
+_CODEC = SnapshotCodec(_Snapshot, MEANING)
 #: Name of the rows' shape: a snapshot of another one is ignored, and the log folded from its start.
-SCHEMA = schema_of(_Snapshot, MEANING)
-
-
-_encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(_Snapshot)
+SCHEMA = _CODEC.schema
 
 
 class Views:
@@ -118,7 +115,7 @@ class Views:
     def snapshot(self) -> bytes:
         """All rows, canonical."""
         old, young = self.outcomes.rows()
-        return _encoder.encode(
+        return _CODEC.encode(
             _Snapshot(
                 schema=SCHEMA,
                 sequence=self.sequence,
@@ -145,7 +142,7 @@ class Views:
     def restore(cls, data: bytes) -> Self | None:
         """The inverse of `snapshot`; None when the bytes are of another shape (fold the log instead)."""
         try:
-            saved = _decoder.decode(data)
+            saved = _CODEC.decode(data)
         except msgspec.MsgspecError:
             return None
         if saved.schema != SCHEMA:

@@ -1,65 +1,52 @@
-"""Draft of a decision: its events, its cursors, its size, and the state with the events tried on.
+"""Draft of a commit, and the state with its events applied speculatively."""
 
-The draft enforces the bounds of a commit. `emit` both records an event and tries it on the state, so that the next rule
-sees the previous decisions. The function that opened the draft takes it all back with `State.undo`.
+from typing import ClassVar
 
-Refusal of a command to the placer.
-"""
-
-from typing import NamedTuple
-
-import msgspec
-
+from fairlead_bus.core import CommitDraft, EventPosition
 from fairlead_placer.apply.handlers import HANDLERS, REPORT_CURSOR
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX
 
 #: Rules stop here; what a rule adds for one more report still fits into COMMIT_EVENTS_MAX and COMMIT_BYTES_MAX.
 EVENTS_SOFT_MAX = 900
 BYTES_SOFT_MAX = 200 * 1024
-#: An event of ordinary size, encoded; the larger kinds state theirs.
-EVENT_BYTES = 160
 
 
-def encoded_bytes(text: str) -> int:
-    """Return the encoded size of foreign text in bytes: a character may take six bytes and more."""
-    return len(msgspec.json.encode(text)) if text else 0
+class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
+    """Events and cursors of one decision in progress. Each event is applied to the state as it is emitted, so that the next
+    rule sees it; the function that opened the draft rolls all of them back.
+    """
 
+    __slots__ = ("_at", "crowded", "cursors", "roomy")
 
-class CommitDraft:
-    """Events and cursors of one decision in progress."""
-
-    __slots__ = ("_seq", "bytes", "crowded", "cursors", "events", "now_ns", "roomy", "state")
+    EVENT_BYTES: ClassVar[int] = 160
 
     def __init__(self, state: ClusterState, now_ns: int, *, roomy: bool = False) -> None:
-        self.state = state
-        #: Sequence of the next commit: it separates reservations of earlier commits from those of this one.
-        self._seq = state.sequence + 1
-        self.now_ns = now_ns
-        self.events: list[ev.Event] = []
+        super().__init__(state, now_ns)
+        #: Position in the next commit: its sequence separates reservations of earlier commits from those of this one.
+        self._at = EventPosition(state.sequence + 1, 0, now_ns)
         self.cursors: dict[str, int] = {}
-        self.bytes = 0
         #: Set when an event found no room in this draft. The next draft is then `roomy`: reports wait for the one
         #: after it (agents send them again), or under steady load the large event would never fit.
         self.crowded = False
         self.roomy = roomy
 
-    def emit(self, event: ev.Event, size: int = EVENT_BYTES) -> None:
-        """Add an event of about `size` bytes and let the state have it."""
+    def emit(self, event: ev.Event, extra_bytes: int = 0) -> None:
+        """Add an event and apply it to the state. `extra_bytes`: its size beyond that of an ordinary event."""
         events, handler = self.events, HANDLERS.get(type(event))
         if handler is not None:
-            handler(self.state, self._seq, len(events), self.now_ns, event)
+            at = self._at
+            at.index = len(events)
+            handler(self.state, event, at)
         events.append(event)
-        self.bytes += size
+        self.size += self.EVENT_BYTES + extra_bytes
 
-    def has_room(self, size: int, events: int = 1) -> bool:
-        """Return True if `events` more events of `size` bytes together may be emitted. An empty draft takes any size: a gang of
-        thousands of GPUs fills a commit alone.
+    def has_room(self, extra_bytes: int = 0, events: int = 1) -> bool:
+        """Return True if so many more events may be emitted, which take `extra_bytes` beyond ordinary ones. An empty draft takes
+        any size: a gang of thousands of GPUs fills a commit alone.
         """
-        full = self.bytes + size > COMMIT_BYTES_MAX or len(self.events) + events > COMMIT_EVENTS_MAX
-        if self.events and full:
+        if self.events and not self.fits(extra_bytes, events):
             self.crowded = True
             return False
         return True
@@ -72,26 +59,4 @@ class CommitDraft:
     @property
     def full(self) -> bool:
         """True when no rule may begin anything more in this commit."""
-        return len(self.events) >= EVENTS_SOFT_MAX or self.bytes >= BYTES_SOFT_MAX
-
-
-#: So much of what others wrote is repeated in an event.
-MESSAGE_CHARS_MAX = 500
-
-
-class CommandRefusal(NamedTuple):
-    """Reason for refusing a command: a code for programs, a sentence for people."""
-
-    code: str
-    message: str
-
-
-def reject_command(draft: CommitDraft, command_id: str, refusal: CommandRefusal, digest: str = "") -> None:
-    """Record it."""
-    message = refusal.message[:MESSAGE_CHARS_MAX]
-    draft.emit(
-        ev.NodeCommandRejected(
-            cause=f"cmd:{command_id}", command=command_id, code=refusal.code, message=message, digest=digest
-        ),
-        EVENT_BYTES + encoded_bytes(message),
-    )
+        return len(self.events) >= EVENTS_SOFT_MAX or self.size >= BYTES_SOFT_MAX

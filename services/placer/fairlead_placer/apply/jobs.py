@@ -3,9 +3,7 @@
 Nodes that are kept for a job, and runs that yield to one: what was asked, and what came of it.
 """
 
-from collections.abc import Callable
-from typing import Any
-
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_placer.apply.runs import stop
 from fairlead_placer.cluster.entities import (
     JobRecord,
@@ -21,7 +19,7 @@ from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.wire import events as ev
 
 
-def _job_submitted(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobSubmitted) -> None:
+def _job_submitted(state: ClusterState, event: ev.JobSubmitted, at: EventPosition) -> None:
     # The spec is copied: as decoded it is a view that would keep the whole commit's bytes alive.
     spec = event.spec.copy()
     request = state.intern(event.request)
@@ -42,13 +40,13 @@ def _job_submitted(state: ClusterState, seq: int, index: int, at_ns: int, event:
     state.put(state.jobs, event.job, job)
 
 
-def _job_moved(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobMoved) -> None:
+def _job_moved(state: ClusterState, event: ev.JobMoved, at: EventPosition) -> None:
     job = state.jobs.get(event.job)
     if job is not None:
         state.set(job, "queue", event.queue)
 
 
-def _job_offered(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobOffered) -> None:
+def _job_offered(state: ClusterState, event: ev.JobOffered, at: EventPosition) -> None:
     """Offered again, an open attempt gets another rank; one that was placed meanwhile is not open any more."""
     request = state.request_of(event.job)
     placed = run_key(event.job, event.attempt) in state.runs or state.unanswered.get(event.job, 0) >= event.attempt
@@ -64,19 +62,21 @@ def _job_offered(state: ClusterState, seq: int, index: int, at_ns: int, event: e
         state.drop(state.withdrawals, event.job)
     if event.attempt == 1:
         state.arrive(request)
-    state.open_offer(Offer(event.job, event.attempt, event.rank, f"{seq}.{index}", request, at_ns))
+    state.open_offer(Offer(event.job, event.attempt, event.rank, at.id, request, at.time_ns))
 
 
-def _job_recalled(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.OfferWithdrawn) -> None:
-    _want_back(state, event.job, event.attempt, f"{seq}.{index}", "")
+def _job_recalled(state: ClusterState, event: ev.OfferWithdrawn, at: EventPosition) -> None:
+    _want_back(state, event.job, event.attempt, at.id, "")
 
 
-def _job_stop_requested(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobStopRequested) -> None:
+def _job_stop_requested(state: ClusterState, event: ev.JobStopRequested, at: EventPosition) -> None:
     run = state.runs.get(run_key(event.job, event.attempt))
     if run is not None:
-        stop(state, run, event.reason, at_ns, notice=event.save or event.reason != "cancelled", ran_ns=event.ran_ns)
+        stop(
+            state, run, event.reason, at.time_ns, notice=event.save or event.reason != "cancelled", ran_ns=event.ran_ns
+        )
     else:
-        _want_back(state, event.job, event.attempt, f"{seq}.{index}", event.reason)
+        _want_back(state, event.job, event.attempt, at.id, event.reason)
 
 
 def _want_back(state: ClusterState, job: str, attempt: int, cause: str, reason: str) -> None:
@@ -86,7 +86,7 @@ def _want_back(state: ClusterState, job: str, attempt: int, cause: str, reason: 
     if offer is not None and offer.attempt == attempt:
         state.close_offer(job)
         state.drop(state.claims, job)
-        state.drop(state.pleas, job)
+        state.drop(state.preemption_requests, job)
     elif withdrawal is None or withdrawal.attempt != attempt:
         return
     state.put(
@@ -95,29 +95,107 @@ def _want_back(state: ClusterState, job: str, attempt: int, cause: str, reason: 
 
 
 def _job_finished(
-    state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled
+    state: ClusterState, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at: EventPosition
 ) -> None:
     state.drop(state.jobs, event.job)
     state.drop(state.unanswered, event.job)
     state.drop(state.failed_on, event.job)
     state.drop(state.requeued, event.job)
-    if state.pleas:
-        state.drop(state.pleas, event.job)
+    if state.preemption_requests:
+        state.drop(state.preemption_requests, event.job)
 
 
-def _job_requeued(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobRequeued) -> None:
+def _job_requeued(state: ClusterState, event: ev.JobRequeued, at: EventPosition) -> None:
     state.drop(state.unanswered, event.job)
     state.put(state.requeued, event.job, event.reason)
 
 
-def _jobs_retired(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobsRetired) -> None:
+def _jobs_retired(state: ClusterState, event: ev.JobsRetired, at: EventPosition) -> None:
     for job in event.jobs:
         state.drop(state.jobs, job)
         state.drop(state.unanswered, job)
         state.drop(state.failed_on, job)
 
 
-HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
+#: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
+RESERVATIONS_MAX = 1
+#: Runs that one preemption request may name; the rest is ignored.
+VICTIMS_MAX = 256
+
+
+def _reservation_requested(state: ClusterState, event: ev.ReservationRequested, at: EventPosition) -> None:
+    """Remembered until it is answered, where it needs an answer. A claim under a queue's limit (`queue`) is the
+    queue's business until the job is offered; beyond RESERVATIONS_MAX it asks again."""
+    offer = state.offers.get(event.job)
+    if event.queue or offer is None or offer.attempt != event.attempt:
+        return
+    if event.job in state.reservations or starving(state, pool_of(offer.request)) >= RESERVATIONS_MAX:
+        return
+    state.put(state.claims, event.job, ReservationRequest(event.job, event.attempt, at.id))
+    state.pools.stir_offers()
+
+
+def starving(state: ClusterState, pool: str) -> int:
+    """Jobs of the pool that nodes are, or shall be, kept for because they have waited long."""
+    jobs = [*state.claims, *(job for job, kept in state.reservations.items() if not kept.hole)]
+    return sum(pool_of(request) == pool for request in map(state.request_of, jobs) if request is not None)
+
+
+def _reservation_made(state: ClusterState, event: ev.ReservationMade, at: EventPosition) -> None:
+    claim, kept = state.drop(state.claims, event.job), state.reservations.get(event.job)
+    _answered(state, event.job, event.cause)
+    hole = claim is None or claim.cause != event.cause
+    if kept is not None and kept.cause == event.cause:  # other nodes for the same request
+        hole = kept.hole
+    same = (
+        kept if kept is not None and not hole else None
+    )  # a hole has no guests: who is there by now is like any other
+    sinces = tuple(
+        [same.since_of(name) if same is not None and name in same.nodes else at.sequence for name in event.nodes]
+    )
+    state.reserve(
+        Reservation(
+            event.job, event.attempt, event.cause, event.nodes, at.sequence, hole, event.start_ns, event.basis, sinces
+        )
+    )
+
+
+def _reservation_ended(state: ClusterState, event: ev.ReservationEnded, at: EventPosition) -> None:
+    state.drop(state.claims, event.job)
+    state.unreserve(event.job)
+
+
+def _preemption_requested(state: ClusterState, event: ev.PreemptionRequested, at: EventPosition) -> None:
+    """Remembered until it is answered. A job that lacks a place only, and has no open offer, lacks none any more."""
+    offer = state.offers.get(event.job)
+    if not event.amounts and (offer is None or offer.attempt != event.attempt):
+        return
+    victims = event.victims[:VICTIMS_MAX]
+    state.put(
+        state.preemption_requests,
+        event.job,
+        PreemptionRequest(event.job, event.attempt, (at.sequence, at.index), victims, event.amounts),
+    )
+    state.pools.stir_offers()
+
+
+def _answered(state: ClusterState, job: str, cause: str) -> None:
+    """Drop the job's preemption request as decided, unless the queue has replaced it meanwhile."""
+    preemption = state.preemption_requests.get(job)
+    if preemption is not None and preemption.cause == cause:
+        state.drop(state.preemption_requests, job)
+
+
+def _preemption_started(state: ClusterState, event: ev.PreemptionStarted, at: EventPosition) -> None:
+    _answered(state, event.beneficiary, event.cause)
+    stop(state, state.runs[run_key(event.job, event.attempt)], "preempted", at.time_ns)
+
+
+def _preemption_declined(state: ClusterState, event: ev.PreemptionDeclined, at: EventPosition) -> None:
+    _answered(state, event.job, event.cause)
+
+
+HANDLERS: EventHandlers[ClusterState] = {
     ev.JobSubmitted: _job_submitted,
     ev.JobMoved: _job_moved,
     ev.JobOffered: _job_offered,
@@ -128,82 +206,6 @@ HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
     ev.JobFailed: _job_finished,
     ev.JobCancelled: _job_finished,
     ev.JobsRetired: _jobs_retired,
-}
-
-
-#: Jobs of a pool that nodes are kept for because they have waited long: each takes nodes from all others.
-RESERVATIONS_MAX = 1
-#: Runs that one preemption request may name; the rest is ignored.
-VICTIMS_MAX = 256
-
-
-def _reservation_requested(
-    state: ClusterState, seq: int, index: int, at_ns: int, event: ev.ReservationRequested
-) -> None:
-    """Remembered until it is answered, where it needs an answer. A claim under a queue's limit (`queue`) is the
-    queue's business until the job is offered; beyond RESERVATIONS_MAX it asks again."""
-    offer = state.offers.get(event.job)
-    if event.queue or offer is None or offer.attempt != event.attempt:
-        return
-    if event.job in state.reservations or starving(state, pool_of(offer.request)) >= RESERVATIONS_MAX:
-        return
-    state.put(state.claims, event.job, ReservationRequest(event.job, event.attempt, f"{seq}.{index}"))
-    state.pools.stir_offers()
-
-
-def starving(state: ClusterState, pool: str) -> int:
-    """Jobs of the pool that nodes are, or shall be, kept for because they have waited long."""
-    jobs = [*state.claims, *(job for job, kept in state.reservations.items() if not kept.hole)]
-    return sum(pool_of(request) == pool for request in map(state.request_of, jobs) if request is not None)
-
-
-def _reservation_made(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.ReservationMade) -> None:
-    claim, kept = state.drop(state.claims, event.job), state.reservations.get(event.job)
-    _answered(state, event.job, event.cause)
-    hole = claim is None or claim.cause != event.cause
-    if kept is not None and kept.cause == event.cause:  # other nodes for the same request
-        hole = kept.hole
-    same = (
-        kept if kept is not None and not hole else None
-    )  # a hole has no guests: who is there by now is like any other
-    sinces = tuple([same.since_of(name) if same is not None and name in same.nodes else seq for name in event.nodes])
-    state.reserve(
-        Reservation(event.job, event.attempt, event.cause, event.nodes, seq, hole, event.start_ns, event.basis, sinces)
-    )
-
-
-def _reservation_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.ReservationEnded) -> None:
-    state.drop(state.claims, event.job)
-    state.unreserve(event.job)
-
-
-def _preemption_requested(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.PreemptionRequested) -> None:
-    """Remembered until it is answered. A job that lacks a place only, and has no open offer, lacks none any more."""
-    offer = state.offers.get(event.job)
-    if not event.amounts and (offer is None or offer.attempt != event.attempt):
-        return
-    victims = event.victims[:VICTIMS_MAX]
-    state.put(state.pleas, event.job, PreemptionRequest(event.job, event.attempt, (seq, index), victims, event.amounts))
-    state.pools.stir_offers()
-
-
-def _answered(state: ClusterState, job: str, cause: str) -> None:
-    """Drop the job's preemption request as decided, unless the queue has replaced it meanwhile."""
-    plea = state.pleas.get(job)
-    if plea is not None and plea.cause == cause:
-        state.drop(state.pleas, job)
-
-
-def _preemption_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.PreemptionStarted) -> None:
-    _answered(state, event.beneficiary, event.cause)
-    stop(state, state.runs[run_key(event.job, event.attempt)], "preempted", at_ns)
-
-
-def _preemption_declined(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.PreemptionDeclined) -> None:
-    _answered(state, event.job, event.cause)
-
-
-RESERVATION_HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
     ev.ReservationRequested: _reservation_requested,
     ev.ReservationMade: _reservation_made,
     ev.ReservationEnded: _reservation_ended,

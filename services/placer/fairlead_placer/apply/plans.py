@@ -3,18 +3,14 @@
 Effects of the events about MIG layouts on the state. The module holds no rules.
 """
 
-from collections.abc import Callable
-from typing import Any
-
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.plans import BACKOFFS_MAX, InHand, LayoutPlan, RolloutPlan, Window, after_failure
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.wire import events as ev
 
 
-def _maintenance_scheduled(
-    state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MaintenanceScheduled
-) -> None:
+def _maintenance_scheduled(state: ClusterState, event: ev.MaintenanceScheduled, at: EventPosition) -> None:
     window = Window(
         event.name, event.cause, event.by, event.reason, event.nodes, event.starts_ns, event.ends_ns, event.notice_ns
     )
@@ -22,17 +18,17 @@ def _maintenance_scheduled(
     state.pools.stir_offers()
 
 
-def _maintenance_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MaintenanceStarted) -> None:
+def _maintenance_started(state: ClusterState, event: ev.MaintenanceStarted, at: EventPosition) -> None:
     state.put(state.windows, event.name, state.windows[event.name]._replace(started=True))
 
 
-def _maintenance_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MaintenanceEnded) -> None:
+def _maintenance_ended(state: ClusterState, event: ev.MaintenanceEnded, at: EventPosition) -> None:
     window = state.drop(state.windows, event.name)
     for name in window.nodes if window is not None else ():
         state.change(state.nodes[name])  # jobs that would have met it look again
 
 
-def _rollout_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RolloutStarted) -> None:
+def _rollout_started(state: ClusterState, event: ev.RolloutStarted, at: EventPosition) -> None:
     rollout = RolloutPlan(
         name=event.name,
         cause=event.cause,
@@ -50,7 +46,7 @@ def _rollout_started(state: ClusterState, seq: int, index: int, at_ns: int, even
     state.pools.stir_offers()
 
 
-def _rollout_advanced(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RolloutAdvanced) -> None:
+def _rollout_advanced(state: ClusterState, event: ev.RolloutAdvanced, at: EventPosition) -> None:
     rollout = state.rollouts[event.name]
     if event.step in ("draining", "skipped"):
         rollout = rollout._replace(pending=tuple(name for name in rollout.pending if name != event.node))
@@ -62,16 +58,16 @@ def _rollout_advanced(state: ClusterState, seq: int, index: int, at_ns: int, eve
     state.pools.stir_offers()
 
 
-def _rollout_paused(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RolloutPaused) -> None:
+def _rollout_paused(state: ClusterState, event: ev.RolloutPaused, at: EventPosition) -> None:
     state.put(state.rollouts, event.name, state.rollouts[event.name]._replace(paused=True))
 
 
-def _rollout_resumed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RolloutResumed) -> None:
+def _rollout_resumed(state: ClusterState, event: ev.RolloutResumed, at: EventPosition) -> None:
     state.put(state.rollouts, event.name, state.rollouts[event.name]._replace(paused=False))
     state.pools.stir_offers()
 
 
-def _rollout_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RolloutEnded) -> None:
+def _rollout_ended(state: ClusterState, event: ev.RolloutEnded, at: EventPosition) -> None:
     state.drop(state.rollouts, event.name)
 
 
@@ -109,38 +105,26 @@ def mark_of(node: ClusterNode) -> str:
     return f"{node.incarnation} {node.boot_id}"
 
 
-HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
-    ev.MaintenanceScheduled: _maintenance_scheduled,
-    ev.MaintenanceStarted: _maintenance_started,
-    ev.MaintenanceEnded: _maintenance_ended,
-    ev.RolloutStarted: _rollout_started,
-    ev.RolloutAdvanced: _rollout_advanced,
-    ev.RolloutPaused: _rollout_paused,
-    ev.RolloutResumed: _rollout_resumed,
-    ev.RolloutEnded: _rollout_ended,
-}
-
-
-def _planned(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MigLayoutPlanned) -> None:
-    plan = LayoutPlan(event.gpu, seq, at_ns, event.jobs, event.mode, event.destroy, event.create)
+def _planned(state: ClusterState, event: ev.MigLayoutPlanned, at: EventPosition) -> None:
+    plan = LayoutPlan(event.gpu, at.sequence, at.time_ns, event.jobs, event.mode, event.destroy, event.create)
     state.lay_out(state.nodes[event.node], plan)
     state.touch(event.node)
 
 
-def _changed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MigLayoutChanged) -> None:
+def _changed(state: ClusterState, event: ev.MigLayoutChanged, at: EventPosition) -> None:
     _end(state, event.node)
     state.drop(state.spoilt, event.gpu)
 
 
-def _failed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MigLayoutFailed) -> None:
+def _failed(state: ClusterState, event: ev.MigLayoutFailed, at: EventPosition) -> None:
     _end(state, event.node)
-    _spoil(state, event.node, event.gpu, at_ns)
+    _spoil(state, event.node, event.gpu, at.time_ns)
 
 
-def _dropped(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.MigLayoutDropped) -> None:
+def _dropped(state: ClusterState, event: ev.MigLayoutDropped, at: EventPosition) -> None:
     _end(state, event.node)
     if event.reason == "late":
-        _spoil(state, event.node, event.gpu, at_ns)
+        _spoil(state, event.node, event.gpu, at.time_ns)
 
 
 def _end(state: ClusterState, name: str) -> None:
@@ -160,7 +144,15 @@ def forget_failures(state: ClusterState, node: str) -> None:
         state.drop(state.spoilt, gpu)
 
 
-REPARTITION_HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
+HANDLERS: EventHandlers[ClusterState] = {
+    ev.MaintenanceScheduled: _maintenance_scheduled,
+    ev.MaintenanceStarted: _maintenance_started,
+    ev.MaintenanceEnded: _maintenance_ended,
+    ev.RolloutStarted: _rollout_started,
+    ev.RolloutAdvanced: _rollout_advanced,
+    ev.RolloutPaused: _rollout_paused,
+    ev.RolloutResumed: _rollout_resumed,
+    ev.RolloutEnded: _rollout_ended,
     ev.MigLayoutPlanned: _planned,
     ev.MigLayoutChanged: _changed,
     ev.MigLayoutFailed: _failed,

@@ -5,8 +5,8 @@ user who returns after the queue named the run keeps it.
 """
 
 from collections.abc import Callable
-from typing import Any
 
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict, ReportedRefusal, run_key
 from fairlead_placer.cluster.failure_history import RankEnding, record_ending, way_of
 from fairlead_placer.cluster.state import ClusterState
@@ -22,20 +22,20 @@ NEWS_INTERVAL_NS = 10 * SECOND_NS
 YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
 
 
-def _job_placed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobPlaced) -> None:
+def _job_placed(state: ClusterState, event: ev.JobPlaced, at: EventPosition) -> None:
     nodes = [state.nodes[part.node] for part in event.parts]
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
     job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
     run = PlacedRun(
         event.job,
         event.attempt,
-        seq,
+        at.sequence,
         event.parts,
         hosts,
         "",
         event.master_address,
         event.master_port,
-        at_ns,
+        at.time_ns,
         gang=job.gang if job is not None else "",
     )
     if state.requeued:
@@ -45,36 +45,36 @@ def _job_placed(state: ClusterState, seq: int, index: int, at_ns: int, event: ev
         if withdrawal is not None:  # it was placed before the stop was seen: the run is stopped at once
             run.stop = withdrawal.stop
     state.place(run, nodes)
-    if state.claims or state.pleas or state.reservations:
+    if state.claims or state.preemption_requests or state.reservations:
         state.drop(state.claims, event.job)
-        state.drop(state.pleas, event.job)
+        state.drop(state.preemption_requests, event.job)
         state.unreserve(event.job)
 
 
-def _job_unplaceable(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobUnplaceable) -> None:
+def _job_unplaceable(state: ClusterState, event: ev.JobUnplaceable, at: EventPosition) -> None:
     offer = state.offers.get(event.job)
     if offer is not None:
         group = state.classes[offer.request]
-        keys, since_ns = set(event.reasons), at_ns
-        if group.outcome is not None and at_ns < group.outcome.since_ns + NEWS_INTERVAL_NS:
+        keys, since_ns = set(event.reasons), at.time_ns
+        if group.outcome is not None and at.time_ns < group.outcome.since_ns + NEWS_INTERVAL_NS:
             keys, since_ns = keys | set(group.outcome.keys), group.outcome.since_ns
         state.set(group, "outcome", ReportedRefusal(tuple(sorted(keys)), event.nodes, since_ns))
 
 
-def _offer_returned(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.OfferReturned) -> None:
+def _offer_returned(state: ClusterState, event: ev.OfferReturned, at: EventPosition) -> None:
     state.drop(state.withdrawals, event.job)
 
 
-def _rank_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RankStarted) -> None:
+def _rank_started(state: ClusterState, event: ev.RankStarted, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     state.set(run, "started", run.started | 1 << event.rank)
-    _began(state, run, at_ns)
+    _began(state, run, at.time_ns)
 
 
-def _run_started(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RunStarted) -> None:
+def _run_started(state: ClusterState, event: ev.RunStarted, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     state.set(run, "started", run.all_ranks)
-    _began(state, run, at_ns)
+    _began(state, run, at.time_ns)
 
 
 def _began(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
@@ -82,15 +82,15 @@ def _began(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
         state.set(run, "began_ns", at_ns)
 
 
-def _checkpoint_saved(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.CheckpointSaved) -> None:
+def _checkpoint_saved(state: ClusterState, event: ev.CheckpointSaved, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
-    state.set(run, "saved_ns", at_ns)
+    state.set(run, "saved_ns", at.time_ns)
     if event.noticed and run.notice_ns:  # the notice is over, for all ranks
         state.set(run, "notice_ns", 0)
         _touch_live(state, run)
 
 
-def _rank_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RankEnded) -> None:
+def _rank_ended(state: ClusterState, event: ev.RankEnded, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     _end(state, run, event.rank)
     if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
@@ -105,7 +105,7 @@ def _rank_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev
             event.ran_ns,
         )
         state.set(run, "verdict", verdict)
-        record_ending(state, run, _ending(event, well=False), at_ns)
+        record_ending(state, run, _ending(event, well=False), at.time_ns)
         _touch_live(state, run)
     elif event.rank == 0 and run.led_to_its_end:
         _touch_live(state, run)
@@ -113,12 +113,12 @@ def _rank_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev
         _release(state, run, event.rank)
 
 
-def _run_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.RunEnded) -> None:
+def _run_ended(state: ClusterState, event: ev.RunEnded, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     if run.verdict is None:  # else it was noted with the rank that decided it
         well = is_success(event.outcome, event.exit_code, event.signal)
-        record_ending(state, run, _ending(event, well=well), at_ns)
-    learn(state, run, event.outcome, at_ns)
+        record_ending(state, run, _ending(event, well=well), at.time_ns)
+    learn(state, run, event.outcome, at.time_ns)
     state.put(state.unanswered, event.job, event.attempt)
     for rank in range(len(run.parts)):
         if not run.ended >> rank & 1:
@@ -127,7 +127,7 @@ def _run_ended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.
         _release(state, run, state.nodes[name].held[run.key])
 
 
-def _allocation_released(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.AllocationReleased) -> None:
+def _allocation_released(state: ClusterState, event: ev.AllocationReleased, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
     _release(state, run, state.nodes[event.node].held[run.key])
 
@@ -205,7 +205,25 @@ def is_success(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None
     return outcome == "exited" and exit_code == 0 and signal is None
 
 
-HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
+def _reclaim_requested(state: ClusterState, event: ev.ReclaimRequested, at: EventPosition) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and event.rule not in run.idle:
+        state.set(run, "idle", (*run.idle, event.rule))
+
+
+def _active(state: ClusterState, event: ev.JobActive, at: EventPosition) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and event.rule in run.idle:
+        state.set(run, "idle", tuple(rule for rule in run.idle if rule != event.rule))
+
+
+def _extended(state: ClusterState, event: ev.JobExtended, at: EventPosition) -> None:
+    run = state.runs.get(run_key(event.job, event.attempt))
+    if run is not None and run.idle:
+        state.set(run, "idle", ())
+
+
+HANDLERS: EventHandlers[ClusterState] = {
     ev.JobPlaced: _job_placed,
     ev.JobUnplaceable: _job_unplaceable,
     ev.OfferReturned: _offer_returned,
@@ -215,28 +233,6 @@ HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
     ev.RankEnded: _rank_ended,
     ev.RunEnded: _run_ended,
     ev.AllocationReleased: _allocation_released,
-}
-
-
-def _reclaim_requested(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.ReclaimRequested) -> None:
-    run = state.runs.get(run_key(event.job, event.attempt))
-    if run is not None and event.rule not in run.idle:
-        state.set(run, "idle", (*run.idle, event.rule))
-
-
-def _active(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobActive) -> None:
-    run = state.runs.get(run_key(event.job, event.attempt))
-    if run is not None and event.rule in run.idle:
-        state.set(run, "idle", tuple(rule for rule in run.idle if rule != event.rule))
-
-
-def _extended(state: ClusterState, seq: int, index: int, at_ns: int, event: ev.JobExtended) -> None:
-    run = state.runs.get(run_key(event.job, event.attempt))
-    if run is not None and run.idle:
-        state.set(run, "idle", ())
-
-
-IDLE_HANDLERS: dict[type, Callable[[ClusterState, int, int, int, Any], None]] = {
     ev.ReclaimRequested: _reclaim_requested,
     ev.JobActive: _active,
     ev.JobExtended: _extended,

@@ -56,7 +56,7 @@ class PoolIndex:
         self.builds: dict[int, NodeShape] = {}
         #: True if a node here may have, or had, GPUs that are repartitioned; and True for GPUs that are made whole
         #: again.
-        self.recuts = self.switches = False
+        self.repartitions = self.switches = False
         self.domains = Domains()
         #: The version at which a node last came, went or changed; nodes that gained, and when.
         self.stirred = 0
@@ -164,7 +164,7 @@ class PoolIndex:
             self.builds = {node.left.build.number: node.left.build for node in self.members.values()}
         self.builds[build.number] = build
         self.rows.know(build.number, ShapeFacts(build.model, build.grain))
-        self.recuts |= build.recuts and bool(build.cut or build.switches)
+        self.repartitions |= build.repartitions and bool(build.cut or build.switches)
         self.switches |= build.switches and bool(build.cut)
         self._wanted.clear()
         self._costs.clear()

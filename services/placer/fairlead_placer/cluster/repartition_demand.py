@@ -34,7 +34,7 @@ class WaitingOffer(NamedTuple):
 def may_gain(state: ClusterState, request: Request) -> bool:
     """Return True if the request could be served by repartitioning GPUs, or by making one whole."""
     index = state.pools.of(request)
-    if not index.recuts or not is_simple(request):
+    if not index.repartitions or not is_simple(request):
         return False
     return bool(request.profile) or (index.switches and not request.replicas)
 

@@ -57,7 +57,7 @@ class ClusterState(PlacerUndoLog):
         self.offers: dict[str, Offer] = {}
         self.withdrawals: dict[str, Withdrawal] = {}
         self.claims: dict[str, ReservationRequest] = {}
-        self.pleas: dict[str, PreemptionRequest] = {}
+        self.preemption_requests: dict[str, PreemptionRequest] = {}
         self.reservations: dict[str, Reservation] = {}
         #: {job: attempt} of runs that have ended and whose end the queue has not answered: a late offer opens nothing.
         self.unanswered: dict[str, int] = {}

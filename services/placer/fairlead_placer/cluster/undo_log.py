@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fairlead_bus.core import UndoFailed, UndoLog
+from fairlead_bus.undo_log import UndoFailed, UndoLog
 from fairlead_placer.cluster.entities import ClusterNode, Offer, OfferClass, PlacedRun, Reservation
 from fairlead_placer.cluster.plans import LayoutPlan
 from fairlead_placer.packing.policies import DEFAULT

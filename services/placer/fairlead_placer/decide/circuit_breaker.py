@@ -5,7 +5,8 @@ them: a bad check, a bad image, a placer that cannot hear. Then automatic action
 is no reset by time. What people ask for is never held.
 """
 
-from fairlead_placer.apply.draft import CommandRefusal, CommitDraft
+from fairlead_bus.core import CommandRefusal
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.nodes import ACTS_WITHIN_NS
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.units.timestamps import MINUTE_NS
@@ -29,7 +30,7 @@ def holds_losses(state: ClusterState) -> bool:
     return "loss" in state.tripped
 
 
-def allows(draft: CommitDraft, name: str) -> bool:
+def allows(draft: PlacerDraft, name: str) -> bool:
     """True when the node may be taken out of work; the one that is too many trips the breaker."""
     state = draft.state
     if state.tripped:
@@ -42,7 +43,7 @@ def allows(draft: CommitDraft, name: str) -> bool:
     return found <= allowed
 
 
-def watch_losses(draft: CommitDraft) -> None:
+def watch_losses(draft: PlacerDraft) -> None:
     """Trip it when too many nodes have just been lost."""
     state = draft.state
     if holds_losses(state):
@@ -54,12 +55,12 @@ def watch_losses(draft: CommitDraft) -> None:
         _trip(draft, "loss", found, allowed)
 
 
-def _trip(draft: CommitDraft, kind: ev.BreakerKind, found: int, allowed: int) -> None:
+def _trip(draft: PlacerDraft, kind: ev.BreakerKind, found: int, allowed: int) -> None:
     of = len(draft.state.nodes)
     draft.emit(ev.BreakerTripped(cause="clock", kind=kind, found=found, allowed=allowed, of=of))
 
 
-def reset(draft: CommitDraft, asked: ResetBreaker, cause: str) -> CommandRefusal | None:
+def reset(draft: PlacerDraft, asked: ResetBreaker, cause: str) -> CommandRefusal | None:
     """A person has looked."""
     if not draft.state.tripped:
         return CommandRefusal("not_tripped", "expected a breaker that has tripped: nothing is held")

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from fairlead_placer.apply.draft import CommandRefusal, CommitDraft, reject_command
+from fairlead_bus.core import CommandRefusal, encoded_bytes, rejected, undecodable
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.decide import (
     circuit_breaker,
     cordon,
@@ -15,11 +16,9 @@ from fairlead_placer.decide import (
     rollouts,
 )
 from fairlead_schemas.wire import commands as cmd
-from fairlead_schemas.wire.commands import PlacerCommand, Undecodable
+from fairlead_schemas.wire import events as ev
 
-type Handler = Callable[[CommitDraft, Any, str], CommandRefusal | None]
-
-COMMAND_HANDLERS: dict[type, Handler] = {
+HANDLERS: dict[type, Callable[[PlacerDraft, Any, str], CommandRefusal | None]] = {
     cmd.CordonNode: cordon.cordon,
     cmd.UncordonNode: cordon.uncordon,
     cmd.DrainNode: cordon.drain,
@@ -41,15 +40,19 @@ COMMAND_HANDLERS: dict[type, Handler] = {
 }
 
 
-def command(draft: CommitDraft, asked: PlacerCommand | Undecodable) -> None:
-    """Carry out one command, or record why not."""
-    if isinstance(asked, Undecodable):
-        reject_command(draft, asked.id or asked.digest[:16], CommandRefusal("undecodable", asked.message), asked.digest)
+def decide_command(draft: PlacerDraft, command: cmd.PlacerCommand | cmd.Undecodable) -> None:
+    """Decide one command: carry it out, or record why not."""
+    if isinstance(command, cmd.Undecodable):
+        _reject(draft, undecodable(ev.NodeCommandRejected, command))
         return
-    node: str | None = getattr(asked, "node", None)
+    node: str | None = getattr(command, "node", None)
     if node is not None and node not in draft.state.nodes:
         refusal = CommandRefusal("not_found", f'expected the name of a known node, found "{node[:80]}"')
     else:
-        refusal = COMMAND_HANDLERS[type(asked)](draft, asked, f"cmd:{asked.id}")
+        refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
-        reject_command(draft, asked.id, refusal)
+        _reject(draft, rejected(ev.NodeCommandRejected, command.id, refusal))
+
+
+def _reject(draft: PlacerDraft, event: ev.NodeCommandRejected) -> None:
+    draft.emit(event, encoded_bytes(event.message))

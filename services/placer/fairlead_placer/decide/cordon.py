@@ -7,7 +7,8 @@ Taints by command. Emits on a draft. A person removes what people set; what heal
 goes when that changes.
 """
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import CORDONED, DRAINING, ClusterNode
 from fairlead_schemas.units.quantities import DURATION_NS_MAX
 from fairlead_schemas.units.taints import TAINTS_MAX, TaintError, matches, parse_full_taint, parse_pattern
@@ -17,23 +18,21 @@ from fairlead_schemas.wire.commands import CordonNode, DrainNode, TaintNode, Unc
 DEADLINE_NS_MAX = DURATION_NS_MAX
 
 
-def cordon(draft: CommitDraft, asked: CordonNode, cause: str) -> CommandRefusal | None:
+def cordon(draft: PlacerDraft, asked: CordonNode, cause: str) -> CommandRefusal | None:
     """No new work. A cordon without a reason keeps the one of an earlier cordon."""
     node = draft.state.nodes[asked.node]
     reason = asked.reason[:MESSAGE_CHARS_MAX] or (node.reason if node.duty == CORDONED else "")
-    draft.emit(
-        ev.NodeCordoned(cause=cause, node=asked.node, by=asked.user, reason=reason), EVENT_BYTES + encoded_bytes(reason)
-    )
+    draft.emit(ev.NodeCordoned(cause=cause, node=asked.node, by=asked.user, reason=reason), encoded_bytes(reason))
     return None
 
 
-def uncordon(draft: CommitDraft, asked: UncordonNode, cause: str) -> CommandRefusal | None:
+def uncordon(draft: PlacerDraft, asked: UncordonNode, cause: str) -> CommandRefusal | None:
     """Return the node to work, regardless of its setter."""
     draft.emit(ev.NodeUncordoned(cause=cause, node=asked.node, by=asked.user))
     return None
 
 
-def drain(draft: CommitDraft, asked: DrainNode, cause: str) -> CommandRefusal | None:
+def drain(draft: PlacerDraft, asked: DrainNode, cause: str) -> CommandRefusal | None:
     """No new work, and a deadline for what runs there."""
     # Far deadlines are as good as none, and their sum must stay an ordinary integer.
     deadline_ns = draft.now_ns + asked.deadline_ns if 0 < asked.deadline_ns <= DEADLINE_NS_MAX else 0
@@ -42,23 +41,23 @@ def drain(draft: CommitDraft, asked: DrainNode, cause: str) -> CommandRefusal | 
 
 
 def begin(
-    draft: CommitDraft, node: ClusterNode, setter: ev.Setter, cause: str, by: str, reason: str, deadline_ns: int
+    draft: PlacerDraft, node: ClusterNode, setter: ev.Setter, cause: str, by: str, reason: str, deadline_ns: int
 ) -> None:
     """The node drains, up to a Unix time (0: without end)."""
     reason = reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.NodeDraining(cause=cause, node=node.name, by=by, reason=reason, deadline_ns=deadline_ns, setter=setter),
-        EVENT_BYTES + encoded_bytes(reason),
+        encoded_bytes(reason),
     )
 
 
-def give_back(draft: CommitDraft, node: ClusterNode, setter: ev.Setter, cause: str, by: str = "") -> None:
+def give_back(draft: PlacerDraft, node: ClusterNode, setter: ev.Setter, cause: str, by: str = "") -> None:
     """The node takes work again, if it was that setter who had taken it out."""
     if not node.on_duty and node.setter == setter:
         draft.emit(ev.NodeUncordoned(cause=cause, node=node.name, by=by, setter=setter))
 
 
-def drains(draft: CommitDraft) -> None:
+def drains(draft: PlacerDraft) -> None:
     """Deadlines that have come (NodeDraining once more, its deadline passed), and drains that are done."""
     state = draft.state
     for node in [n for n in map(state.nodes.__getitem__, sorted(state.closed)) if n.duty == DRAINING]:
@@ -70,7 +69,7 @@ def drains(draft: CommitDraft) -> None:
             draft.emit(ev.NodeDrained(cause=node.cause, node=node.name))
 
 
-def taint(draft: CommitDraft, asked: TaintNode, cause: str) -> CommandRefusal | None:
+def taint(draft: PlacerDraft, asked: TaintNode, cause: str) -> CommandRefusal | None:
     """Set a taint on a node. A repeated command emits the event again."""
     try:
         wanted = str(parse_full_taint(asked.taint))
@@ -83,7 +82,7 @@ def taint(draft: CommitDraft, asked: TaintNode, cause: str) -> CommandRefusal | 
     return None
 
 
-def untaint(draft: CommitDraft, asked: UntaintNode, cause: str) -> CommandRefusal | None:
+def untaint(draft: PlacerDraft, asked: UntaintNode, cause: str) -> CommandRefusal | None:
     """Remove those that match."""
     node, wanted = draft.state.nodes[asked.node], parse_pattern(asked.taint)
     found = [taint for taint in _of_people(node) if matches(wanted, parse_pattern(taint))] if wanted.key else []

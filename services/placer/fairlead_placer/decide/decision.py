@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_bus.core import Decision, Input
-from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.decide import (
     circuit_breaker,
@@ -21,7 +21,7 @@ from fairlead_placer.decide import (
     reports,
     rollouts,
 )
-from fairlead_placer.decide.commands import command
+from fairlead_placer.decide.commands import decide_command
 from fairlead_placer.scheduling import allocate, defragment, preempt, repartition, reserve
 from fairlead_schemas.wire import events as ev
 
@@ -42,7 +42,7 @@ def decide(
     `roomy`: the last draft was crowded. `look_for_moves`: it is time to look for runs to move. If `decide` raises, no events
     are left tried on the state.
     """
-    draft = CommitDraft(state, now_ns, roomy=roomy)
+    draft = PlacerDraft(state, now_ns, roomy=roomy)
     state.begin()
     try:
         fencing.fence_lost(draft)
@@ -66,14 +66,14 @@ def decide(
     return PreparedDecision(Decision(draft.events, draft.cursors), more, draft.crowded)
 
 
-def _take(draft: CommitDraft, item: Input) -> None:
+def _take(draft: PlacerDraft, item: Input) -> None:
     """Apply one input by source: "CMD" a message of commands, "report" a batch, "silent" (node, ns), "quiet" and `"heard"` a
     node, "refused" a `reports.Refused`.
     """
     match item.source:
         case "CMD":
-            for asked in item.body:
-                command(draft, asked)
+            for command in item.body:
+                decide_command(draft, command)
             draft.cursors["CMD"] = item.position
         case "report":
             reports.batch(draft, item.body)
@@ -89,7 +89,7 @@ def _take(draft: CommitDraft, item: Input) -> None:
             raise AssertionError(f'expected an input of a known source, found "{item.source}"')
 
 
-def _maintain_nodes(draft: CommitDraft) -> bool:
+def _maintain_nodes(draft: PlacerDraft) -> bool:
     """Run the automatic actions on nodes. Return False if the commit was full before the end."""
     health.taint(draft)
     quarantine.judge(draft)
@@ -98,7 +98,7 @@ def _maintain_nodes(draft: CommitDraft) -> bool:
     return whole
 
 
-def _return_offers(draft: CommitDraft) -> None:
+def _return_offers(draft: PlacerDraft) -> None:
     for job in sorted(draft.state.withdrawals):
         if draft.full:
             return

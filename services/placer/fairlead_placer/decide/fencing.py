@@ -15,7 +15,8 @@ just seen.
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.run_ends import job_of
@@ -29,7 +30,7 @@ from fairlead_schemas.wire.commands import DeclareNodeDead
 FINAL_STOPS = ("cancelled", "time_limit")
 
 
-def fence_lost(draft: CommitDraft) -> None:
+def fence_lost(draft: PlacerDraft) -> None:
     """End what waits for nothing on lost nodes. Driven by state, so that more than one commit's worth is done in several."""
     for node in [] if circuit_breaker.holds_losses(draft.state) else list(_lost(draft.state)):
         if not _end(draft, [each for each in _live(draft.state, node) if ends_now(draft.state, node, each[0])]):
@@ -43,7 +44,7 @@ def is_due(state: ClusterState) -> bool:
     return any(ends_now(state, node, run) for node in _lost(state) for run, _ in _live(state, node))
 
 
-def silent_for(draft: CommitDraft, node: ClusterNode, silent_ns: int) -> None:
+def silent_for(draft: PlacerDraft, node: ClusterNode, silent_ns: int) -> None:
     """End what says that it may be started elsewhere after so long. The length is measured by who listens, whose clock does not
     jump; it is not folded, since the ends are."""
     if not circuit_breaker.holds_losses(draft.state):
@@ -64,7 +65,7 @@ def ends_now(state: ClusterState, node: ClusterNode, run: PlacedRun) -> bool:
     return node.dead or run.stop in FINAL_STOPS or _replace_after_ns(state, run) == 0
 
 
-def may_return(draft: CommitDraft, node: ClusterNode) -> bool:
+def may_return(draft: PlacerDraft, node: ClusterNode) -> bool:
     """Return True if a lost node may be readmitted, which excludes due ends that are not recorded yet. Runs still withheld
     belong to the node, and its agent reports their fate.
     """
@@ -74,7 +75,7 @@ def may_return(draft: CommitDraft, node: ClusterNode) -> bool:
     return not any(ends_now(state, node, run) for run, _ in _live(state, node))
 
 
-def declare_dead(draft: CommitDraft, asked: DeclareNodeDead, cause: str) -> CommandRefusal | None:
+def declare_dead(draft: PlacerDraft, asked: DeclareNodeDead, cause: str) -> CommandRefusal | None:
     """A person has seen that nothing runs there."""
     node = draft.state.nodes[asked.node]
     if not node.lost:
@@ -85,11 +86,11 @@ def declare_dead(draft: CommitDraft, asked: DeclareNodeDead, cause: str) -> Comm
         )
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     event = ev.NodeDeclaredDead(cause=cause, node=asked.node, by=asked.user, reason=reason)
-    draft.emit(event, EVENT_BYTES + encoded_bytes(reason))
+    draft.emit(event, encoded_bytes(reason))
     return None
 
 
-def _end(draft: CommitDraft, due: list[tuple[PlacedRun, int]]) -> bool:
+def _end(draft: PlacerDraft, due: list[tuple[PlacedRun, int]]) -> bool:
     """False when the commit is full first."""
     for run, rank in due:
         if draft.full:

@@ -5,7 +5,8 @@ A fault always takes the GPU out of use: that rests on evidence from the very de
 holds it, and taint the node until it is well. The taint asks the breaker first, because it may hit many nodes at once.
 """
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.decide import circuit_breaker
 from fairlead_schemas.wire import events as ev
@@ -18,7 +19,7 @@ UNHEALTHY = "fairlead/unhealthy"
 SHOWN_MAX = 4
 
 
-def seen(draft: CommitDraft, node: ClusterNode, report: HealthSeen, cause: str) -> CommandRefusal | None:
+def seen(draft: PlacerDraft, node: ClusterNode, report: HealthSeen, cause: str) -> CommandRefusal | None:
     """Take up one report; what is known already changes nothing. A refusal says why it is not believed."""
     if not report.gpu:
         return _of_node(draft, node, report, cause)
@@ -38,12 +39,12 @@ def seen(draft: CommitDraft, node: ClusterNode, report: HealthSeen, cause: str) 
             ev.GpuFaulted(
                 cause=cause, node=node.name, gpu=report.gpu, code=report.code, reason=reason, stop=meaning.stop
             ),
-            EVENT_BYTES + encoded_bytes(reason),
+            encoded_bytes(reason),
         )
     return None
 
 
-def _of_node(draft: CommitDraft, node: ClusterNode, report: HealthSeen, cause: str) -> CommandRefusal | None:
+def _of_node(draft: PlacerDraft, node: ClusterNode, report: HealthSeen, cause: str) -> CommandRefusal | None:
     code, reason = report.code, report.evidence[:MESSAGE_CHARS_MAX]
     if code not in OF_NODES:
         return CommandRefusal("bad_code", f'expected a code of a node\'s health, found "{code[:80]}"')
@@ -51,11 +52,11 @@ def _of_node(draft: CommitDraft, node: ClusterNode, report: HealthSeen, cause: s
         draft.emit(ev.NodeRecovered(cause=cause, node=node.name, code=code))
     elif not report.over and code not in node.ills:
         ailed = ev.NodeUnhealthy(cause=cause, node=node.name, code=code, reason=reason, closes=OF_NODES[code].node)
-        draft.emit(ailed, EVENT_BYTES + encoded_bytes(reason))
+        draft.emit(ailed, encoded_bytes(reason))
     return None
 
 
-def restore(draft: CommitDraft, asked: RestoreGpu, cause: str) -> CommandRefusal | None:
+def restore(draft: PlacerDraft, asked: RestoreGpu, cause: str) -> CommandRefusal | None:
     """A person says that the GPU, or without one the node itself, is well."""
     node = draft.state.nodes[asked.node]
     if not asked.gpu:
@@ -81,7 +82,7 @@ def _nothing_of_node(node: ClusterNode) -> str:
     return f"expected one of the faulted GPUs of {node.name}: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def taint(draft: CommitDraft) -> None:
+def taint(draft: PlacerDraft) -> None:
     """Bring the taints that health sets to what is known of nodes and GPUs. Driven by state: what the breaker held back comes
     after its reset."""
     state = draft.state

@@ -4,7 +4,8 @@ From its notice on a window's nodes drain, at its start what still runs is stopp
 work again. A node that another has in hand by then is left to him.
 """
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes, names_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.plans import Window
 from fairlead_placer.cluster.state import ClusterState
@@ -19,7 +20,7 @@ WINDOWS_MAX = 256
 NODES_MAX = 400
 
 
-def schedule(draft: CommitDraft, asked: ScheduleMaintenance, cause: str) -> CommandRefusal | None:
+def schedule(draft: PlacerDraft, asked: ScheduleMaintenance, cause: str) -> CommandRefusal | None:
     """Remember it."""
     state = draft.state
     if (wrong := fault_of_name(asked.name) or _fault_of_times(draft, asked)) is not None:
@@ -43,19 +44,19 @@ def schedule(draft: CommitDraft, asked: ScheduleMaintenance, cause: str) -> Comm
             by=asked.user,
             reason=reason,
         ),
-        EVENT_BYTES + encoded_bytes(reason) + sum(len(name) + 3 for name in nodes),
+        encoded_bytes(reason) + names_bytes(nodes),
     )
     return None
 
 
-def _fault_of_times(draft: CommitDraft, asked: ScheduleMaintenance) -> CommandRefusal | None:
+def _fault_of_times(draft: PlacerDraft, asked: ScheduleMaintenance) -> CommandRefusal | None:
     latest = draft.now_ns + DURATION_NS_MAX
     if not 0 < asked.starts_ns < asked.ends_ns <= latest or not 0 <= asked.notice_ns <= DURATION_NS_MAX:
         return CommandRefusal("bad_times", "expected a start before the end, both within a hundred years, and a notice")
     return CommandRefusal("bad_times", "expected an end in the future") if asked.ends_ns <= draft.now_ns else None
 
 
-def cancel(draft: CommitDraft, asked: CancelMaintenance, cause: str) -> CommandRefusal | None:
+def cancel(draft: PlacerDraft, asked: CancelMaintenance, cause: str) -> CommandRefusal | None:
     """Forget it, and give back what it has drained."""
     window = draft.state.windows.get(asked.name)
     if window is None:
@@ -64,14 +65,14 @@ def cancel(draft: CommitDraft, asked: CancelMaintenance, cause: str) -> CommandR
     return None
 
 
-def step(draft: CommitDraft) -> bool:
+def step(draft: PlacerDraft) -> bool:
     """Windows whose notice or end has come. False when the commit was full before the end."""
     state = draft.state
     for window in [state.windows[name] for name in sorted(state.windows)]:
         due = window.ends_ns if window.started else window.starts_ns - window.notice_ns
         if due > draft.now_ns or (not window.started and circuit_breaker.is_open(state)):
             continue
-        if not draft.has_room((len(window.nodes) + 1) * 2 * EVENT_BYTES, len(window.nodes) + 1):
+        if not draft.has_room((len(window.nodes) + 1) * draft.EVENT_BYTES, len(window.nodes) + 1):
             return False
         if window.started or window.ends_ns <= draft.now_ns:
             _end(draft, window, "clock", "", cancelled=False)
@@ -80,7 +81,7 @@ def step(draft: CommitDraft) -> bool:
     return True
 
 
-def _begin(draft: CommitDraft, window: Window) -> None:
+def _begin(draft: PlacerDraft, window: Window) -> None:
     draft.emit(ev.MaintenanceStarted(cause="clock", name=window.name))
     reason = f"maintenance {window.name}: {window.reason}" if window.reason else f"maintenance {window.name}"
     for name in window.nodes:
@@ -89,7 +90,7 @@ def _begin(draft: CommitDraft, window: Window) -> None:
             cordon.begin(draft, node, "maintenance", window.cause, window.by, reason[:120], window.starts_ns)
 
 
-def _end(draft: CommitDraft, window: Window, cause: str, by: str, *, cancelled: bool) -> None:
+def _end(draft: PlacerDraft, window: Window, cause: str, by: str, *, cancelled: bool) -> None:
     draft.emit(ev.MaintenanceEnded(cause=cause, name=window.name, by=by, cancelled=cancelled))
     for name in window.nodes if window.started else ():
         node = draft.state.nodes[name]

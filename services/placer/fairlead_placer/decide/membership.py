@@ -11,7 +11,8 @@ ends whatever it finds.
 
 import msgspec
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.decide import fencing
@@ -25,7 +26,7 @@ from fairlead_schemas.wire.reports import InventorySeen
 QUIET = "fairlead/silent:NoSchedule"
 
 
-def joined(draft: CommitDraft, name: str, incarnation: str, report: InventorySeen, cause: str) -> bool:
+def joined(draft: PlacerDraft, name: str, incarnation: str, report: InventorySeen, cause: str) -> bool:
     """A node under a new journal: nothing of what it held can run on, its agent has cleared it away.
 
     False when ending that filled the commit: the report is then not consumed and will come again.
@@ -45,7 +46,7 @@ def joined(draft: CommitDraft, name: str, incarnation: str, report: InventorySee
     return True
 
 
-def seen_again(draft: CommitDraft, node: ClusterNode, report: InventorySeen, cause: str) -> bool:
+def seen_again(draft: PlacerDraft, node: ClusterNode, report: InventorySeen, cause: str) -> bool:
     """Process a new inventory of the same agent. A new boot ends the runs of the old one; False as for `joined`."""
     if node.boot_id != report.boot_id:
         if not _clear(draft, node, "node_rebooted", cause):
@@ -59,14 +60,14 @@ def seen_again(draft: CommitDraft, node: ClusterNode, report: InventorySeen, cau
     return True
 
 
-def _take_stock(draft: CommitDraft, event: ev.NodeJoined | ev.NodeChanged) -> None:
+def _take_stock(draft: PlacerDraft, event: ev.NodeJoined | ev.NodeChanged) -> None:
     """Emit the event with its counted bytes. An estimate would not do: a thousand nodes may join at once, with names and
     insides of any length. EVENT_BYTES is then for the cursor that goes along.
     """
-    draft.emit(event, EVENT_BYTES + len(msgspec.json.encode(event)))
+    draft.emit(event, len(msgspec.json.encode(event)))
 
 
-def _clear(draft: CommitDraft, node: ClusterNode, outcome: ev.RunOutcome, cause: str) -> bool:
+def _clear(draft: PlacerDraft, node: ClusterNode, outcome: ev.RunOutcome, cause: str) -> bool:
     """End and return everything that the node held. If that takes several commits, the node is lost meanwhile: otherwise the
     freed room would be given out again under the agent that is gone.
     """
@@ -76,7 +77,7 @@ def _clear(draft: CommitDraft, node: ClusterNode, outcome: ev.RunOutcome, cause:
     return False
 
 
-def silent(draft: CommitDraft, name: str, silent_ns: int) -> None:
+def silent(draft: PlacerDraft, name: str, silent_ns: int) -> None:
     """Mark the node as lost after a whole lease of silence. Its runs are ended by `fencing.fence_lost`; on a repeat after a
     longer silence they are ended here.
     """
@@ -87,7 +88,7 @@ def silent(draft: CommitDraft, name: str, silent_ns: int) -> None:
         draft.emit(ev.NodeLost(cause="clock", node=name, silent_ns=silent_ns))
 
 
-def quiet(draft: CommitDraft, name: str) -> None:
+def quiet(draft: PlacerDraft, name: str) -> None:
     """No word for some beats: the node keeps what runs there and is given nothing new, long before its lease is over."""
     node = draft.state.nodes.get(name)
     if node is not None and not node.lost and not is_quiet(node):
@@ -99,7 +100,7 @@ def is_quiet(node: ClusterNode) -> bool:
     return (QUIET, "silence") in node.tainted
 
 
-def heard(draft: CommitDraft, name: str, cause: str) -> None:
+def heard(draft: PlacerDraft, name: str, cause: str) -> None:
     """A lost or quiet node speaks again."""
     node = draft.state.nodes.get(name)
     if node is not None and node.lost and fencing.may_return(draft, node):
@@ -113,19 +114,19 @@ def heard(draft: CommitDraft, name: str, cause: str) -> None:
 NAMED_MAX = 5
 
 
-def remove(draft: CommitDraft, asked: RemoveNode, cause: str) -> CommandRefusal | None:
+def remove(draft: PlacerDraft, asked: RemoveNode, cause: str) -> CommandRefusal | None:
     """Forget the node, and give back what is left of ended runs on it."""
     state = draft.state
     node, reason = state.nodes[asked.node], asked.reason[:MESSAGE_CHARS_MAX]
     wrong = _fault_of(state, node)
     if wrong is not None:
         return wrong
-    size = EVENT_BYTES + encoded_bytes(reason)
-    if not draft.has_room(size + EVENT_BYTES * len(node.held), 1 + len(node.held)):
+    reason_bytes = encoded_bytes(reason)
+    if not draft.has_room(reason_bytes, 1 + len(node.held)):
         return CommandRefusal("busy", f"expected room in this commit for all that {node.name} held: try again")
     for key, rank in sorted(node.held.items()):
         released(draft, state.runs[key], rank, cause)
-    draft.emit(ev.NodeRemoved(cause=cause, node=node.name, by=asked.user, reason=reason), size)
+    draft.emit(ev.NodeRemoved(cause=cause, node=node.name, by=asked.user, reason=reason), reason_bytes)
     return None
 
 

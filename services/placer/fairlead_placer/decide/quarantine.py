@@ -10,7 +10,8 @@ user count once here, unless runs of that user did well on another node meanwhil
 thus make a node rest, and no more.
 """
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes, names_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode, FastFail, run_key
 from fairlead_placer.cluster.failure_history import FAST_NS, WINDOW_NS
 from fairlead_placer.cluster.state import ClusterState
@@ -24,7 +25,7 @@ SUSPECT_AFTER, QUARANTINE_AFTER = 2, 3
 REST_AFTER, REST_NS, REST_DOUBLINGS_MAX = 3, 30 * SECOND_NS, 4
 
 
-def judge(draft: CommitDraft) -> None:
+def judge(draft: PlacerDraft) -> None:
     """Suspect, quarantine or clear nodes by the ends of runs there; begin and end rests."""
     state = draft.state
     for name in sorted(state.suspects):
@@ -39,13 +40,13 @@ def judge(draft: CommitDraft) -> None:
         _judge_one(draft, state.nodes[name])
 
 
-def _judge_one(draft: CommitDraft, node: ClusterNode) -> None:
+def _judge_one(draft: PlacerDraft, node: ClusterNode) -> None:
     state, now_ns = draft.state, draft.now_ns
     proven = to_blame(state, node.name, now_ns)
     if len(proven) >= QUARANTINE_AFTER and circuit_breaker.allows(draft, node.name):
         reason = f"{len(proven)} different jobs failed fast here and not elsewhere"
         event = ev.NodeQuarantined(cause="clock", node=node.name, setter="health", reason=reason, jobs=proven)
-        draft.emit(event, _bytes_of(proven))
+        draft.emit(event, names_bytes(proven))
         return
     jobs = doubtful(state, node.name, now_ns)
     if len(jobs) < SUSPECT_AFTER or circuit_breaker.is_open(state):
@@ -58,13 +59,9 @@ def _judge_one(draft: CommitDraft, node: ClusterNode) -> None:
         _suspect(draft, node, jobs)
 
 
-def _suspect(draft: CommitDraft, node: ClusterNode, jobs: tuple[str, ...], rests_until_ns: int = 0) -> None:
+def _suspect(draft: PlacerDraft, node: ClusterNode, jobs: tuple[str, ...], rests_until_ns: int = 0) -> None:
     event = ev.NodeSuspected(cause="clock", node=node.name, jobs=jobs, rests_until_ns=rests_until_ns)
-    draft.emit(event, _bytes_of(jobs))
-
-
-def _bytes_of(jobs: tuple[str, ...]) -> int:
-    return EVENT_BYTES + sum(len(job) + 3 for job in jobs)
+    draft.emit(event, names_bytes(jobs))
 
 
 def to_blame(state: ClusterState, name: str, now_ns: int) -> tuple[str, ...]:
@@ -109,17 +106,17 @@ def _works_elsewhere(state: ClusterState, user: str, name: str, now_ns: int) -> 
     return well is not None and well.node != name and well.at_ns > now_ns - WINDOW_NS
 
 
-def quarantine(draft: CommitDraft, asked: QuarantineNode, cause: str) -> CommandRefusal | None:
+def quarantine(draft: PlacerDraft, asked: QuarantineNode, cause: str) -> CommandRefusal | None:
     """A person takes the node out of work until it is released."""
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.NodeQuarantined(cause=cause, node=asked.node, by=asked.user, reason=reason),
-        EVENT_BYTES + encoded_bytes(reason),
+        encoded_bytes(reason),
     )
     return None
 
 
-def release(draft: CommitDraft, asked: UnquarantineNode, cause: str) -> CommandRefusal | None:
+def release(draft: PlacerDraft, asked: UnquarantineNode, cause: str) -> CommandRefusal | None:
     """A person has looked at it."""
     node: ClusterNode = draft.state.nodes[asked.node]
     if not node.quarantined and not node.suspect:

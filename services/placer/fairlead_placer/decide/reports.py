@@ -11,8 +11,8 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
-from fairlead_bus.core import NOTHING, Decision, Input
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, NOTHING, Decision, Input, encoded_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.handlers import REPORT_CURSOR
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict, run_key
 from fairlead_placer.cluster.state import ClusterState
@@ -146,16 +146,16 @@ def fault_of(node: str, batch: ReportBatch) -> tuple[str, str] | None:
     return None
 
 
-def refused(draft: CommitDraft, refusal: RefusedReport) -> None:
+def refused(draft: PlacerDraft, refusal: RefusedReport) -> None:
     """Record what was refused; its bytes are named, not repeated."""
     message = refusal.message[:MESSAGE_CHARS_MAX]
     event = ev.ReportRejected(
         cause="clock", node=refusal.node, code=refusal.code, message=message, digest=refusal.digest
     )
-    draft.emit(event, EVENT_BYTES + encoded_bytes(message))
+    draft.emit(event, encoded_bytes(message))
 
 
-def batch(draft: CommitDraft, body: ReportBatch) -> None:
+def batch(draft: PlacerDraft, body: ReportBatch) -> None:
     """Take up what is new of one message, in order, until the commit is full; the rest will be sent again."""
     for report in body.reports:
         if draft.roomy or draft.full or not _take(draft, body, report):
@@ -185,7 +185,7 @@ def passed_over(state: ClusterState, body: ReportBatch, error: str, now_ns: int)
     return Decision([event], {REPORT_CURSOR + body.node: report.n})
 
 
-def _take(draft: CommitDraft, body: ReportBatch, report: Report) -> bool:
+def _take(draft: PlacerDraft, body: ReportBatch, report: Report) -> bool:
     """False when nothing after this report can be taken up now."""
     node = draft.state.nodes.get(body.node)
     cause = f"report:{body.node}:{report.n}"
@@ -214,7 +214,7 @@ def _is_over(state: ClusterState, body: ReportBatch) -> bool:
     return body.incarnation in before
 
 
-def _meaning(draft: CommitDraft, node: ClusterNode, report: Report, cause: str) -> bool:
+def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) -> bool:
     """False when the report must come again."""
     match report:
         case InventorySeen():
@@ -252,14 +252,14 @@ def _meaning(draft: CommitDraft, node: ClusterNode, report: Report, cause: str) 
         case HealthSeen():
             refusal = health.seen(draft, node, report, cause)
             if refusal is not None:
-                _disbelieved(draft, node, report, *refusal, cause)
+                _disbelieved(draft, node, report, refusal.code, refusal.message, cause)
         case _:
             assert_never(report)
     return True
 
 
 def _run_of(
-    draft: CommitDraft, node: ClusterNode, report: StartSeen | CheckpointSeen | ExitSeen | CleanSeen, cause: str
+    draft: PlacerDraft, node: ClusterNode, report: StartSeen | CheckpointSeen | ExitSeen | CleanSeen, cause: str
 ) -> PlacedRun | None:
     """The run whose part the node holds at that rank. A start of anything else was never authorised."""
     key = run_key(report.job, report.attempt)
@@ -281,9 +281,9 @@ def _was_here(run: PlacedRun, node: ClusterNode, rank: int) -> bool:
     return 0 <= rank < len(run.parts) and run.parts[rank].node == node.name
 
 
-def _disbelieved(draft: CommitDraft, node: ClusterNode, report: Report, code: str, message: str, cause: str) -> None:
+def _disbelieved(draft: PlacerDraft, node: ClusterNode, report: Report, code: str, message: str, cause: str) -> None:
     digest = digest_of(encode(ReportBatch(node=node.name, incarnation=node.incarnation, reports=[report])))
     event = ev.ReportRejected(
         cause=cause, node=node.name, code=code, message=message[:MESSAGE_CHARS_MAX], digest=digest
     )
-    draft.emit(event, EVENT_BYTES + 200)
+    draft.emit(event, 200)

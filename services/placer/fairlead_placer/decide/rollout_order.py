@@ -3,7 +3,7 @@
 Nodes of a plan: the named ones, and those that match a label selector. The module reads the state and changes nothing.
 """
 
-from fairlead_placer.apply.draft import CommandRefusal
+from fairlead_bus.core import CommandRefusal
 from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.cluster.plans import RolloutPlan
 from fairlead_placer.cluster.state import ClusterState

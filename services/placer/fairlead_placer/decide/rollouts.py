@@ -5,7 +5,8 @@ long runs last. Once a node is empty, a person or tool upgrades it. The node is 
 wanted labels, else by another boot or journal; or when a person confirms it. Emits on a draft.
 """
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommandRefusal, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes, names_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.plans import mark_of
 from fairlead_placer.cluster.entities import DRAINED, ClusterNode
 from fairlead_placer.cluster.plans import InHand, RolloutPlan
@@ -27,7 +28,7 @@ LABELS_MAX = 16
 # ---------------------------------------------------------------------------- by command
 
 
-def start(draft: CommitDraft, asked: StartRollout, cause: str) -> CommandRefusal | None:
+def start(draft: PlacerDraft, asked: StartRollout, cause: str) -> CommandRefusal | None:
     """Begin one."""
     state = draft.state
     if (wrong := fault_of_name(asked.name)) is not None:
@@ -53,13 +54,13 @@ def start(draft: CommitDraft, asked: StartRollout, cause: str) -> CommandRefusal
             by=asked.user,
             reason=reason,
         ),
-        2 * EVENT_BYTES + encoded_bytes(reason) + sum(len(name) + 3 for name in nodes),
+        draft.EVENT_BYTES + encoded_bytes(reason) + names_bytes(nodes),
     )
     return None
 
 
-def _fault_of(draft: CommitDraft, asked: StartRollout, nodes: tuple[str, ...]) -> CommandRefusal | None:
-    if sum(len(name) + 3 for name in nodes) > NAMES_BYTES_MAX:
+def _fault_of(draft: PlacerDraft, asked: StartRollout, nodes: tuple[str, ...]) -> CommandRefusal | None:
+    if names_bytes(nodes) > NAMES_BYTES_MAX:
         return CommandRefusal("bad_nodes", f"expected names of {NAMES_BYTES_MAX} bytes together: split the rollout")
     largest = max(len(draft.state.nodes[name].inventory.gpus) for name in nodes)
     if asked.budget_gpus < largest:
@@ -70,7 +71,7 @@ def _fault_of(draft: CommitDraft, asked: StartRollout, nodes: tuple[str, ...]) -
     return CommandRefusal("exists", f"{busy[0]} waits for its turn in another rollout") if busy else None
 
 
-def pause(draft: CommitDraft, asked: PauseRollout, cause: str) -> CommandRefusal | None:
+def pause(draft: PlacerDraft, asked: PauseRollout, cause: str) -> CommandRefusal | None:
     """Begin no further node."""
     rollout = draft.state.rollouts.get(asked.name)
     if rollout is None or rollout.paused:
@@ -78,12 +79,12 @@ def pause(draft: CommitDraft, asked: PauseRollout, cause: str) -> CommandRefusal
     reason = asked.reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.RolloutPaused(cause=cause, name=asked.name, by=asked.user, reason=reason),
-        EVENT_BYTES + encoded_bytes(reason),
+        encoded_bytes(reason),
     )
     return None
 
 
-def resume(draft: CommitDraft, asked: ResumeRollout, cause: str) -> CommandRefusal | None:
+def resume(draft: PlacerDraft, asked: ResumeRollout, cause: str) -> CommandRefusal | None:
     """Resume a paused rollout; refuse an unknown one, or one that is not paused."""
     rollout = draft.state.rollouts.get(asked.name)
     if rollout is None or not rollout.paused:
@@ -92,7 +93,7 @@ def resume(draft: CommitDraft, asked: ResumeRollout, cause: str) -> CommandRefus
     return None
 
 
-def cancel(draft: CommitDraft, asked: CancelRollout, cause: str) -> CommandRefusal | None:
+def cancel(draft: PlacerDraft, asked: CancelRollout, cause: str) -> CommandRefusal | None:
     """End it, and give back what it has in hand."""
     rollout = draft.state.rollouts.get(asked.name)
     if rollout is None:
@@ -103,7 +104,7 @@ def cancel(draft: CommitDraft, asked: CancelRollout, cause: str) -> CommandRefus
     return None
 
 
-def finish(draft: CommitDraft, asked: FinishRolloutNode, cause: str) -> CommandRefusal | None:
+def finish(draft: PlacerDraft, asked: FinishRolloutNode, cause: str) -> CommandRefusal | None:
     """A person says that the node is upgraded."""
     rollout = draft.state.rollouts.get(asked.name)
     if rollout is None:
@@ -124,7 +125,7 @@ def _unknown(name: str, which: str) -> CommandRefusal:
 # ---------------------------------------------------------------------------- by itself
 
 
-def step(draft: CommitDraft) -> bool:
+def step(draft: PlacerDraft) -> bool:
     """Return what is done, begin what may, end what has nothing left. False when the commit was full before."""
     for name in sorted(draft.state.rollouts):
         for each in draft.state.rollouts[name].in_hand:
@@ -139,7 +140,7 @@ def step(draft: CommitDraft) -> bool:
     return True
 
 
-def _step_rollout(draft: CommitDraft, rollout: RolloutPlan, each: InHand) -> None:
+def _step_rollout(draft: PlacerDraft, rollout: RolloutPlan, each: InHand) -> None:
     node = draft.state.nodes[each.node]
     if node.on_duty or node.setter != "rollout":
         draft.emit(ev.RolloutAdvanced(cause="clock", name=rollout.name, node=each.node, step="left"))
@@ -153,12 +154,12 @@ def _is_done(rollout: RolloutPlan, each: InHand, node: ClusterNode) -> bool:
     return bool(each.mark) and each.mark != mark_of(node)
 
 
-def _return(draft: CommitDraft, rollout: RolloutPlan, node: ClusterNode, cause: str) -> None:
+def _return(draft: PlacerDraft, rollout: RolloutPlan, node: ClusterNode, cause: str) -> None:
     draft.emit(ev.RolloutAdvanced(cause=cause, name=rollout.name, node=node.name, step="returned"))
     cordon.give_back(draft, node, "rollout", cause)
 
 
-def _begin(draft: CommitDraft, name: str) -> bool:
+def _begin(draft: PlacerDraft, name: str) -> bool:
     """Drain as many as may now. A node that is as wanted already has no turn."""
     state = draft.state
     while not state.rollouts[name].paused and not circuit_breaker.is_open(state):

@@ -5,7 +5,8 @@ RunEnded in place of the last RankEnded. GPUs come back on clean evidence only; 
 until AllocationReleased.
 """
 
-from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft, encoded_bytes
+from fairlead_bus.core import encoded_bytes, names_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.runs import is_success
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict
 from fairlead_placer.cluster.failure_history import RankEnding, failed_alike, way_of
@@ -19,18 +20,20 @@ from fairlead_schemas.wire.reports import CheckpointSeen
 SAVED_EVERY_NS = 5 * SECOND_NS
 
 
-def rank_started(draft: CommitDraft, run: PlacedRun, rank: int, image: str, cause: str) -> None:
+def rank_started(draft: PlacerDraft, run: PlacedRun, rank: int, image: str, cause: str) -> None:
     """Record that a rank runs, made of `image`. A repeated report, or one after its end, changes nothing."""
     if (run.started | run.ended) >> rank & 1:
         return
-    gang, size = len(run.parts) > 1, EVENT_BYTES + encoded_bytes(image)
+    gang, image_bytes = len(run.parts) > 1, encoded_bytes(image)
     if gang:
-        draft.emit(ev.RankStarted(cause=cause, job=run.job, attempt=run.attempt, rank=rank, image=image), size)
+        draft.emit(ev.RankStarted(cause=cause, job=run.job, attempt=run.attempt, rank=rank, image=image), image_bytes)
     if (run.started | 1 << rank) == run.all_ranks:
-        draft.emit(ev.RunStarted(cause=cause, job=run.job, attempt=run.attempt, image="" if gang else image), size)
+        draft.emit(
+            ev.RunStarted(cause=cause, job=run.job, attempt=run.attempt, image="" if gang else image), image_bytes
+        )
 
 
-def said_saved(draft: CommitDraft, run: PlacedRun, report: CheckpointSeen, cause: str) -> None:
+def said_saved(draft: PlacerDraft, run: PlacedRun, report: CheckpointSeen, cause: str) -> None:
     """Rank 0 says that the run's work is saved. What comes sooner after its last word than any agent says it is dropped."""
     noticed = report.noticed and run.noticed_ns > 0  # a fence tells a run, too, which the log knows nothing of
     soon = run.saved_ns and not noticed and draft.now_ns - run.saved_ns < SAVED_EVERY_NS
@@ -38,10 +41,10 @@ def said_saved(draft: CommitDraft, run: PlacedRun, report: CheckpointSeen, cause
         return
     note = note_of(report.note)
     event = ev.CheckpointSaved(cause=cause, job=run.job, attempt=run.attempt, note=note, noticed=noticed)
-    draft.emit(event, EVENT_BYTES + encoded_bytes(note))
+    draft.emit(event, encoded_bytes(note))
 
 
-def rank_ended(draft: CommitDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
+def rank_ended(draft: PlacerDraft, run: PlacedRun, verdict: RankVerdict, clean: bool, cause: str) -> None:
     """A rank whose part is held has ended; the last one ends the run. Ended already, a clean word releases it."""
     rank = verdict.rank
     if run.ended >> rank & 1:
@@ -50,10 +53,9 @@ def rank_ended(draft: CommitDraft, run: PlacedRun, verdict: RankVerdict, clean: 
         return
     if run.led_to_its_end:  # it only waited for rank 0's word, and whatever ended it came after that
         verdict = RankVerdict("exited", 0, None, rank, "ended with rank 0", ran_ns=verdict.ran_ns)
-    size = EVENT_BYTES + encoded_bytes(verdict.message)
     if run.ended | 1 << rank == run.all_ranks:
         ended = _run_ended(draft.state, run, verdict, clean, cause)
-        draft.emit(ended, EVENT_BYTES + encoded_bytes(ended.message) + sum(len(name) + 3 for name in ended.alike))
+        draft.emit(ended, encoded_bytes(ended.message) + names_bytes(ended.alike))
         return
     draft.emit(
         ev.RankEnded(
@@ -70,7 +72,7 @@ def rank_ended(draft: CommitDraft, run: PlacedRun, verdict: RankVerdict, clean: 
             blames=verdict.blames,
             ran_ns=verdict.ran_ns,
         ),
-        size,
+        encoded_bytes(verdict.message),
     )
 
 
@@ -112,13 +114,13 @@ def _told(run: PlacedRun, verdict: RankVerdict, way: str) -> str:
     return f"rank {verdict.rank} on {run.parts[verdict.rank].node} was the first to end: {verdict.message or way}"
 
 
-def released(draft: CommitDraft, run: PlacedRun, rank: int, cause: str) -> None:
+def released(draft: PlacerDraft, run: PlacedRun, rank: int, cause: str) -> None:
     """The devices of an ended rank, still held, are free."""
     node = run.parts[rank].node
     draft.emit(ev.AllocationReleased(cause=cause, job=run.job, attempt=run.attempt, node=node))
 
 
-def end_all(draft: CommitDraft, node: ClusterNode, outcome: ev.RunOutcome, clean: bool, cause: str) -> bool:
+def end_all(draft: PlacerDraft, node: ClusterNode, outcome: ev.RunOutcome, clean: bool, cause: str) -> bool:
     """End every living rank of a node (with `clean`, give back all it holds). False when the commit is full first."""
     for key in sorted(node.held):
         if draft.full:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
-from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.runs import NEWS_INTERVAL_NS
 from fairlead_placer.cluster.entities import Offer, OfferClass
 from fairlead_placer.cluster.failure_history import NOWHERE, avoided
@@ -34,7 +34,7 @@ type _Short = tuple[OfferClass, Shortfall | None]
 type _Same = tuple[int, frozenset[str], int]
 
 
-def place(draft: CommitDraft) -> bool:
+def place(draft: PlacerDraft) -> bool:
     """Place what fits, in order. False when the commit was full before the end."""
     state = draft.state
     picky = _picky(state, draft.now_ns)
@@ -58,7 +58,7 @@ def place(draft: CommitDraft) -> bool:
 
 
 def _place_all(
-    draft: CommitDraft, heads: list[_Turn], picky: Mapping[str, frozenset[str]], short: list[_Short], *, later: bool
+    draft: PlacerDraft, heads: list[_Turn], picky: Mapping[str, frozenset[str]], short: list[_Short], *, later: bool
 ) -> bool:
     """Place what fits on open nodes. The classes that do not are parked, or (`later`) noted as short. False as for
     `place`."""
@@ -123,7 +123,7 @@ def _head(group: OfferClass, picky: Mapping[str, frozenset[str]]) -> tuple[int, 
     return next((head for head in group.offers if head[1] not in picky), group.offers[0])
 
 
-def _place_own(draft: CommitDraft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]) -> bool:
+def _place_own(draft: PlacerDraft, offer: Offer, beside: frozenset[str], hopeless: set[_Same]) -> bool:
     """Place a job on nodes kept for it, or on nodes other than those that it avoids, if there is room by now. A job that
     avoids no nodes is placed elsewhere with its class. Return False as for `_placed`.
     """
@@ -139,7 +139,7 @@ def _place_own(draft: CommitDraft, offer: Offer, beside: frozenset[str], hopeles
     return not isinstance(found, NodeSelection) or _placed(draft, offer, found)
 
 
-def _may_fit(draft: CommitDraft, group: OfferClass) -> bool:
+def _may_fit(draft: PlacerDraft, group: OfferClass) -> bool:
     if group.failed_at < 0:
         return True
     state = draft.state
@@ -149,11 +149,11 @@ def _may_fit(draft: CommitDraft, group: OfferClass) -> bool:
     return False
 
 
-def _placed(draft: CommitDraft, offer: Offer, found: NodeSelection, host: str = "") -> bool:
+def _placed(draft: PlacerDraft, offer: Offer, found: NodeSelection, host: str = "") -> bool:
     """Place the offer. False when its event has no room left: a gang of thousands of GPUs fills a commit alone."""
     parts = found.parts
-    size = EVENT_BYTES + PART_BYTES * len(parts) + GPU_BYTES * len(parts[0].gpus) * len(parts)
-    if not draft.has_room(size):
+    extra_bytes = PART_BYTES * len(parts) + GPU_BYTES * len(parts[0].gpus) * len(parts)
+    if not draft.has_room(extra_bytes):
         return False
     address, port = "", 0
     if len(parts) > 1:
@@ -168,7 +168,7 @@ def _placed(draft: CommitDraft, offer: Offer, found: NodeSelection, host: str = 
         score=found.score,
         guest_of=host,
     )
-    draft.emit(event, size)
+    draft.emit(event, extra_bytes)
     return True
 
 
@@ -177,7 +177,7 @@ def master_port(job: str, attempt: int) -> int:
     return MASTER_PORT_FIRST + crc32(f"{job}.{attempt}".encode()) % MASTER_PORTS
 
 
-def _report_unplaceable(draft: CommitDraft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
+def _report_unplaceable(draft: PlacerDraft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
     found = refusal(draft.state, group.request, offer.job, short, draft.now_ns)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
@@ -199,7 +199,7 @@ def _report_unplaceable(draft: CommitDraft, group: OfferClass, offer: Offer, sho
                 near=near,
                 windows=found.windows,
             ),
-            (2 + len(near)) * EVENT_BYTES,
+            (1 + len(near)) * draft.EVENT_BYTES,
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.capacity.free_resources import FreeResources
 from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, part_of, seat
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
@@ -46,7 +46,7 @@ class BackfillCandidate(NamedTuple):
 
 
 #: Places an offer; False when the commit has no room left for it.
-type Place = Callable[[CommitDraft, Offer, NodeSelection, str], bool]
+type Place = Callable[[PlacerDraft, Offer, NodeSelection, str], bool]
 
 
 def reserved_nodes(state: ClusterState, now_ns: int) -> dict[str, list[ReservedNodes]]:
@@ -83,7 +83,7 @@ class _Line:
 
 
 def place_backfill(
-    draft: CommitDraft, open_to: Mapping[str, list[ReservedNodes]], picky: Mapping[str, frozenset[str]], place: Place
+    draft: PlacerDraft, open_to: Mapping[str, list[ReservedNodes]], picky: Mapping[str, frozenset[str]], place: Place
 ) -> bool:
     """Give everybody who waits a turn, in the order of ranks. False when the commit was full before the end."""
     state = draft.state

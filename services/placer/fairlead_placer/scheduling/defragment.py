@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from fairlead_placer.apply.draft import CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.jobs import VICTIMS_MAX
 from fairlead_placer.cluster.entities import Offer, PlacedRun, Reservation, pool_of, run_key
 from fairlead_placer.cluster.placement.gangs import Shortfall
@@ -160,7 +160,7 @@ def plan(state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: i
 
 
 def _why_not(state: ClusterState, offer: Offer, waited_ns: int) -> str:
-    if offer.job in state.reservations or offer.job in state.pleas or offer.job in state.claims:
+    if offer.job in state.reservations or offer.job in state.preemption_requests or offer.job in state.claims:
         return "kept"
     if waited_ns < AFTER_NS:
         return "young"
@@ -228,7 +228,7 @@ def next_look_ns(state: ClusterState, looked_ns: int) -> int | None:
     return looked_ns + LOOK_NS if state.defragmented and state.offers else None
 
 
-def step(draft: CommitDraft) -> bool:
+def step(draft: PlacerDraft) -> bool:
     """Begin what is worth it. False when the commit was full before the end."""
     state = draft.state
     for pool in sorted(state.defragmented):
@@ -248,7 +248,7 @@ def _is_making_room(state: ClusterState, pool: str) -> bool:
     return any(request is not None and pool_of(request) == pool for request in requests)
 
 
-def _begin(draft: CommitDraft, plan: DefragmentationPlan) -> bool:
+def _begin(draft: PlacerDraft, plan: DefragmentationPlan) -> bool:
     nodes = list(plan.nodes)
     if not draft.has_room(len(plan.moves) * VICTIM_BYTES + made_bytes(nodes), len(plan.moves) + 1):
         return False

@@ -62,7 +62,7 @@ The events are emitted on a draft. Start at `process`.
 
 from collections.abc import Sequence
 
-from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import Offer, PreemptionRequest, run_key
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.upcoming_maintenance import barred
@@ -77,13 +77,15 @@ from fairlead_schemas.wire.resources import Request
 
 #: Holes kept at once. A further preemption request is declined and may come again.
 HOLES_MAX = 64
-VICTIM_BYTES = EVENT_BYTES + 40
+VICTIM_BYTES = 40
 
 
-def process(draft: CommitDraft) -> bool:
+def process(draft: PlacerDraft) -> bool:
     """Decide the preemption requests in the order of arrival. Return False if the commit was full before the end."""
-    for plea in sorted(draft.state.pleas.values(), key=lambda plea: plea.asked):
-        if draft.full or not (_for_quota(draft, plea) if plea.amounts else _for_placement(draft, plea)):
+    for preemption in sorted(draft.state.preemption_requests.values(), key=lambda preemption: preemption.asked):
+        if draft.full or not (
+            _for_quota(draft, preemption) if preemption.amounts else _for_placement(draft, preemption)
+        ):
             return False
     return True
 
@@ -91,20 +93,20 @@ def process(draft: CommitDraft) -> bool:
 # ---------------------------------------------------------------------------- a place
 
 
-def _for_placement(draft: CommitDraft, plea: PreemptionRequest) -> bool:
+def _for_placement(draft: PlacerDraft, preemption: PreemptionRequest) -> bool:
     state = draft.state
-    offer = state.offers[plea.job]
+    offer = state.offers[preemption.job]
     holes = [kept for kept in state.reservations.values() if kept.hole]
-    if len(holes) >= HOLES_MAX and plea.job not in state.reservations:
-        return _declined(draft, plea, {"reserved": sum(len(kept.nodes) for kept in holes)})
-    hole = find_victims(state, offer, plea.victims, draft.now_ns)
+    if len(holes) >= HOLES_MAX and preemption.job not in state.reservations:
+        return _declined(draft, preemption, {"reserved": sum(len(kept.nodes) for kept in holes)})
+    hole = find_victims(state, offer, preemption.victims, draft.now_ns)
     if hole is None:
-        return _declined(draft, plea, _still_missing(state, offer, plea.victims, draft.now_ns))
-    size = len(hole.victims) * VICTIM_BYTES + made_bytes(hole.nodes)
-    if not draft.has_room(size, len(hole.victims) + 1):
+        return _declined(draft, preemption, _still_missing(state, offer, preemption.victims, draft.now_ns))
+    extra_bytes = len(hole.victims) * VICTIM_BYTES + made_bytes(hole.nodes)
+    if not draft.has_room(extra_bytes, len(hole.victims) + 1):
         return False
-    _start(draft, plea, hole.victims)
-    make(draft, offer, hole.nodes, plea.cause)
+    _start(draft, preemption, hole.victims)
+    make(draft, offer, hole.nodes, preemption.cause)
     return True
 
 
@@ -119,23 +121,23 @@ def _still_missing(state: ClusterState, offer: Offer, victims: Sequence[ev.Victi
 # ---------------------------------------------------------------------------- a queue's leave
 
 
-def _for_quota(draft: CommitDraft, plea: PreemptionRequest) -> bool:
+def _for_quota(draft: PlacerDraft, preemption: PreemptionRequest) -> bool:
     """Ask the victims that the amounts need, in order. Without a victim to ask, the request is declined: none has the amounts,
     or (no reasons either way) capacity about to come free already has them.
     """
     state = draft.state
-    left = dict(plea.amounts)
-    for victim in plea.victims:
+    left = dict(preemption.amounts)
+    for victim in preemption.victims:
         if _comes_free(state, victim):
             _count(left, _charge(state, victim), -1)
     asked: list[ev.Victim] = []
-    for candidate in may_yield(state, plea.victims):
+    for candidate in may_yield(state, preemption.victims):
         if not _short(left):
             break
         asked.append(candidate.victim)
         _count(left, _charge(state, candidate.victim), -1)
     if _short(left) or not asked:
-        return _declined(draft, plea, {})
+        return _declined(draft, preemption, {})
     for victim in reversed(asked.copy()):
         charge = _charge(state, victim)
         _count(left, charge, 1)
@@ -145,7 +147,7 @@ def _for_quota(draft: CommitDraft, plea: PreemptionRequest) -> bool:
             asked.remove(victim)
     if not draft.has_room(len(asked) * VICTIM_BYTES, len(asked)):
         return False
-    _start(draft, plea, asked)
+    _start(draft, preemption, asked)
     return True
 
 
@@ -186,17 +188,19 @@ def _short(left: dict[str, int]) -> bool:
 # ---------------------------------------------------------------------------- the answers
 
 
-def _start(draft: CommitDraft, plea: PreemptionRequest, victims: Sequence[ev.Victim]) -> None:
+def _start(draft: PlacerDraft, preemption: PreemptionRequest, victims: Sequence[ev.Victim]) -> None:
     for victim in victims:
         event = ev.PreemptionStarted(
-            cause=plea.cause, job=victim.job, attempt=victim.attempt, beneficiary=plea.job, rule=victim.rule
+            cause=preemption.cause, job=victim.job, attempt=victim.attempt, beneficiary=preemption.job, rule=victim.rule
         )
         draft.emit(event, VICTIM_BYTES)
 
 
-def _declined(draft: CommitDraft, plea: PreemptionRequest, reasons: dict[str, int]) -> bool:
-    if not draft.has_room(2 * EVENT_BYTES):
+def _declined(draft: PlacerDraft, preemption: PreemptionRequest, reasons: dict[str, int]) -> bool:
+    if not draft.has_room(draft.EVENT_BYTES):
         return False
-    event = ev.PreemptionDeclined(cause=plea.cause, job=plea.job, attempt=plea.attempt, reasons=reasons)
-    draft.emit(event, 2 * EVENT_BYTES)
+    event = ev.PreemptionDeclined(
+        cause=preemption.cause, job=preemption.job, attempt=preemption.attempt, reasons=reasons
+    )
+    draft.emit(event, draft.EVENT_BYTES)
     return True

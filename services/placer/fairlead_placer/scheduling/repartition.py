@@ -11,7 +11,8 @@ any more, the GPU is no longer well, or no answer comes; later changes by the ag
 
 import msgspec
 
-from fairlead_placer.apply.draft import EVENT_BYTES, MESSAGE_CHARS_MAX, CommitDraft, encoded_bytes
+from fairlead_bus.core import MESSAGE_CHARS_MAX, encoded_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode, OfferClass
 from fairlead_placer.cluster.plans import LATE_NS, LayoutPlan
 from fairlead_placer.cluster.repartition_demand import WaitingOffer, may_gain, of_pool, waiting_offers
@@ -26,7 +27,7 @@ from fairlead_schemas.wire.resources import Gpu, Inventory
 PLANS_MAX = 32
 
 
-def plan(draft: CommitDraft) -> bool:
+def plan(draft: PlacerDraft) -> bool:
     """Plan for those who wait. False when there is more to plan."""
     state = draft.state
     if not any(may_gain(state, group.request) for group in state.classes.values()):
@@ -41,14 +42,14 @@ def plan(draft: CommitDraft) -> bool:
         if draft.full or planned >= PLANS_MAX:
             return False
         beside = [each for each in of_pool(found, want) if each.job not in given]
-        recuts = choose(state, want, beside, draft.now_ns)
-        if not recuts:
+        repartitions = choose(state, want, beside, draft.now_ns)
+        if not repartitions:
             hopeless.append(beyond)
             continue
-        for recut in recuts:
-            if not _emit(draft, want, recut):
+        for repartition in repartitions:
+            if not _emit(draft, want, repartition):
                 return False
-            given.update(recut.jobs)
+            given.update(repartition.jobs)
             planned += 1
     for group, beside in hopeless:  # a memory of work done, as `OfferClass.failed_at`
         if not beside:
@@ -56,7 +57,7 @@ def plan(draft: CommitDraft) -> bool:
     return True
 
 
-def _may_help(draft: CommitDraft, group: OfferClass) -> bool:
+def _may_help(draft: PlacerDraft, group: OfferClass) -> bool:
     """False where nothing has come free, and no GPU may be tried again, since nothing was found for the class."""
     state = draft.state
     version, looked_ns = group.uncut_at
@@ -65,7 +66,7 @@ def _may_help(draft: CommitDraft, group: OfferClass) -> bool:
     return state.pools.of(group.request).anything_gained_since(version)
 
 
-def _emit(draft: CommitDraft, want: WaitingOffer, repartition: GpuRepartition) -> bool:
+def _emit(draft: PlacerDraft, want: WaitingOffer, repartition: GpuRepartition) -> bool:
     event = ev.MigLayoutPlanned(
         cause=want.cause,
         node=repartition.node.name,
@@ -76,10 +77,10 @@ def _emit(draft: CommitDraft, want: WaitingOffer, repartition: GpuRepartition) -
         create=repartition.create,
         score=repartition.score,
     )
-    size = EVENT_BYTES + len(msgspec.json.encode(event))
-    if not draft.has_room(size):
+    extra_bytes = len(msgspec.json.encode(event))
+    if not draft.has_room(extra_bytes):
         return False
-    draft.emit(event, size)
+    draft.emit(event, extra_bytes)
     return True
 
 
@@ -91,7 +92,7 @@ def deadlines(state: ClusterState, looked_ns: int) -> list[int]:
     return late
 
 
-def process_report(draft: CommitDraft, node: ClusterNode, report: InventorySeen, cause: str) -> None:
+def process_report(draft: PlacerDraft, node: ClusterNode, report: InventorySeen, cause: str) -> None:
     """The node has taken stock, and that is folded already. Where it answers the plan, the plan ends."""
     plan = draft.state.layouts.get(node.name)
     if plan is None or report.plan != plan.sequence:
@@ -102,12 +103,12 @@ def process_report(draft: CommitDraft, node: ClusterNode, report: InventorySeen,
         event = ev.MigLayoutChanged(
             cause=cause, node=node.name, gpu=plan.gpu, plan=plan.sequence, instances=gpu.instances
         )
-        draft.emit(event, EVENT_BYTES * (1 + len(gpu.instances)))
+        draft.emit(event, draft.EVENT_BYTES * len(gpu.instances))
         return
     reason = reason[:MESSAGE_CHARS_MAX]
     draft.emit(
         ev.MigLayoutFailed(cause=cause, node=node.name, gpu=plan.gpu, plan=plan.sequence, reason=reason),
-        EVENT_BYTES + encoded_bytes(reason),
+        encoded_bytes(reason),
     )
 
 
@@ -129,13 +130,13 @@ def _difference(plan: LayoutPlan, gpu: Gpu | None) -> str:
     return f"{min(left)} is still there" if left else ""
 
 
-def agent_restarted(draft: CommitDraft, node: ClusterNode) -> None:
+def agent_restarted(draft: PlacerDraft, node: ClusterNode) -> None:
     """Drop the node's plan because the node has a new journal or boot: the agent that had the order is gone."""
     if node.name in draft.state.layouts:
         _drop(draft, node, "node")
 
 
-def reconcile(draft: CommitDraft) -> None:
+def reconcile(draft: PlacerDraft) -> None:
     """Drop the plans that can no longer succeed. Driven by state."""
     state = draft.state
     for name in sorted(state.layouts):
@@ -150,6 +151,6 @@ def reconcile(draft: CommitDraft) -> None:
             _drop(draft, node, "late")
 
 
-def _drop(draft: CommitDraft, node: ClusterNode, reason: ev.MigDropReason) -> None:
+def _drop(draft: PlacerDraft, node: ClusterNode, reason: ev.MigDropReason) -> None:
     plan = draft.state.layouts[node.name]
     draft.emit(ev.MigLayoutDropped(cause="clock", node=node.name, gpu=plan.gpu, plan=plan.sequence, reason=reason))

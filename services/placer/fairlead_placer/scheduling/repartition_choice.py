@@ -206,8 +206,8 @@ def choose_for_units(state: ClusterState, want: WaitingOffer, now_ns: int) -> li
         return []
     *_, name, shares = min(ways)
     weights = demand_seen(state, want.request)
-    recuts = [_recut(domains[name][share.place], want, share.missing, weights) for share in shares]
-    return [recut for recut in recuts if recut is not None]
+    repartitions = [_repartition(domains[name][share.place], want, share.missing, weights) for share in shares]
+    return [repartition for repartition in repartitions if repartition is not None]
 
 
 def nodes_for(state: ClusterState, want: WaitingOffer, now_ns: int) -> list[ClusterNode]:
@@ -216,7 +216,7 @@ def nodes_for(state: ClusterState, want: WaitingOffer, now_ns: int) -> list[Clus
     index, beside, ask = state.pools.of(want.request), barred(state, want.job, now_ns), want.ask
 
     def may(build: NodeShape | None) -> bool:
-        return build is not None and (want.request.nodes > 1 or build.recuts) and not ask.verdict(build).cause
+        return build is not None and (want.request.nodes > 1 or build.repartitions) and not ask.verdict(build).cause
 
     found: list[ClusterNode] = []
     for key, masks in zip(index.rows.keys, index.inhabitants, strict=True):
@@ -246,7 +246,7 @@ def _able(state: ClusterState, node: ClusterNode, want: WaitingOffer, now_ns: in
     ready = units_in(left, ask, limit)
     has = max(_free(left, want), ready * ask.gpus)
     lacking = "free_mig" if request.profile else "free_gpus"
-    cuts = left.build.recuts and node.name not in state.layouts
+    cuts = left.build.repartitions and node.name not in state.layouts
     if not cuts or ready == limit or seat(left, several(ask, ready + 1)) != lacking:
         return _Able(node, [], Supply(ready, ready, has))
     makers = list(_makers(state, node, want, now_ns))
@@ -275,7 +275,7 @@ def _makers(state: ClusterState, node: ClusterNode, want: WaitingOffer, now_ns: 
             yield _Maker(gpu, remains(gpu.model.shape).most(room_of(gpu.model, gpu.layout.busy + kept))[index])
 
 
-def _recut(able: _Able, want: WaitingOffer, missing: int, weights: dict[str, int]) -> GpuRepartition | None:
+def _repartition(able: _Able, want: WaitingOffer, missing: int, weights: dict[str, int]) -> GpuRepartition | None:
     """On the GPU where most of what is missing can be made."""
     wholes = [maker.gpu for maker in able.makers if isinstance(maker.gpu, int)]
     if wholes:
@@ -310,8 +310,8 @@ def _for_one(
     if grant is None:
         return []
     node, gpu = home[grant.uuid]
-    recut = repartition_for(node, gpu, _served_here(state, node, beside, now_ns), weights)
-    return [] if recut is None else [recut]
+    repartition = repartition_for(node, gpu, _served_here(state, node, beside, now_ns), weights)
+    return [] if repartition is None else [repartition]
 
 
 def _candidates(state: ClusterState, want: WaitingOffer, now_ns: int) -> Iterator[ClusterNode]:

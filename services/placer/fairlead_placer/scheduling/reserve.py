@@ -7,7 +7,8 @@ reservation by itself (JobPlaced); ReservationEnded ends it otherwise, and answe
 
 from collections.abc import Sequence
 
-from fairlead_placer.apply.draft import EVENT_BYTES, CommitDraft
+from fairlead_bus.core import names_bytes
+from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
 from fairlead_placer.cluster.entities import ClusterNode, Offer, Reservation
 from fairlead_placer.cluster.failure_history import avoided
@@ -28,7 +29,7 @@ MOVE_NS = MINUTE_NS
 WAITS_BYTES = 160
 
 
-def end(draft: CommitDraft) -> None:
+def end(draft: PlacerDraft) -> None:
     """End what is kept for an offer that is open no more: before the offer goes back."""
     state = draft.state
     for kept in [state.reservations[job] for job in sorted(state.reservations)]:
@@ -41,7 +42,7 @@ def end(draft: CommitDraft) -> None:
             draft.emit(ev.ReservationEnded(cause=cause, job=kept.job, attempt=kept.attempt))
 
 
-def repair(draft: CommitDraft) -> bool:
+def repair(draft: PlacerDraft) -> bool:
     """Choose again for a reservation whose kept node has gone, and from time to time where the job would start sooner. Return
     False if the commit was full before the end.
     """
@@ -99,7 +100,7 @@ def _is_due(state: ClusterState, kept: Reservation, now_ns: int) -> bool:
     return overdue(kept, now_ns) or looked_ns + LOOK_NS <= now_ns
 
 
-def _look_again(draft: CommitDraft, offer: Offer, kept: Reservation) -> bool:
+def _look_again(draft: PlacerDraft, offer: Offer, kept: Reservation) -> bool:
     state, now_ns = draft.state, draft.now_ns
     here = start_on(state, offer.request, offer.job, kept.nodes, now_ns)
     best = earliest(state, offer.request, offer.job, now_ns)
@@ -123,7 +124,7 @@ def _is_sooner(start_ns: int, than_ns: int, now_ns: int) -> bool:
     return not than_ns or start_ns + max(MOVE_NS, (than_ns - now_ns) // 10) < than_ns
 
 
-def process(draft: CommitDraft) -> bool:
+def process(draft: PlacerDraft) -> bool:
     """Decide the claims, in the order of their offers. False as for `mend`."""
     state = draft.state
     for offer in sorted((state.offers[job] for job in state.claims), key=lambda offer: (offer.rank, offer.job)):
@@ -132,7 +133,7 @@ def process(draft: CommitDraft) -> bool:
     return True
 
 
-def _keep(draft: CommitDraft, offer: Offer, cause: str) -> bool:
+def _keep(draft: PlacerDraft, offer: Offer, cause: str) -> bool:
     start = earliest(draft.state, offer.request, offer.job, draft.now_ns)
     if start is None:
         draft.emit(ev.ReservationEnded(cause=cause, job=offer.job, attempt=offer.attempt))
@@ -144,16 +145,16 @@ def _keep(draft: CommitDraft, offer: Offer, cause: str) -> bool:
 
 
 def made_bytes(nodes: Sequence[str]) -> int:
-    """Return the size of the event that names these nodes, in bytes."""
-    return EVENT_BYTES + WAITS_BYTES + sum(len(name) + 3 for name in nodes)
+    """Return the size of the event that names these nodes, beyond that of an ordinary event."""
+    return WAITS_BYTES + names_bytes(nodes)
 
 
-def make(draft: CommitDraft, offer: Offer, nodes: Sequence[str], cause: str) -> None:
+def make(draft: PlacerDraft, offer: Offer, nodes: Sequence[str], cause: str) -> None:
     """Keep these nodes, and no others, for the offer."""
     _emit(draft, offer, start_on(draft.state, offer.request, offer.job, nodes, draft.now_ns), cause)
 
 
-def _emit(draft: CommitDraft, offer: Offer, start: EarliestStart, cause: str) -> None:
+def _emit(draft: PlacerDraft, offer: Offer, start: EarliestStart, cause: str) -> None:
     event = ev.ReservationMade(
         cause=cause,
         job=offer.job,

@@ -4,20 +4,17 @@ No rules, no refusals. The legal moves of jobs are the table in `fairlead_schema
 handler against it.
 """
 
-from typing import Any
-
+from fairlead_bus.core import EventHandlers, apply_events, merged
 from fairlead_queue.apply import jobs, queues, reclaim_requests, runs
 from fairlead_queue.apply.reclaim_requests import forget_finished_reclaims
 from fairlead_queue.state import QueueState
-from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
 
 WRITER = "queue"
-#: What is not listed changes nothing here.
-HANDLERS: dict[type[ev.EventBase], Any] = queues.HANDLERS | (jobs.HANDLERS | runs.HANDLERS | reclaim_requests.HANDLERS)
+HANDLERS: EventHandlers[QueueState] = merged(queues.HANDLERS, jobs.HANDLERS, runs.HANDLERS, reclaim_requests.HANDLERS)
 
 
-def evolve(state: QueueState, seq: int, commit: Commit) -> None:
+def fold(state: QueueState, seq: int, commit: Commit) -> None:
     """Fold one commit of any writer."""
     at_ns = commit.at_ns
     # Writers have clocks of their own; the log's time is that of the fastest, and never steps back. Decisions go by it.
@@ -30,10 +27,6 @@ def evolve(state: QueueState, seq: int, commit: Commit) -> None:
         state.decided_ns = at_ns
     elif commit.writer == "placer":
         state.heard_ns = state.at_ns
-    handlers, prefix = HANDLERS, f"{seq}."
-    for index, event in enumerate(commit.events):
-        handler = handlers.get(type(event))
-        if handler is not None:
-            handler(state, event, f"{prefix}{index}", at_ns)
+    apply_events(HANDLERS, state, seq, commit)
     if state.reclaims:
         forget_finished_reclaims(state)

@@ -4,15 +4,15 @@ Arrays: their elements are born when they are offered, and the array's end is ow
 `evolve` only.
 """
 
-from collections.abc import Callable
 from typing import Any
 
+from fairlead_bus.core import EventHandler, EventHandlers, EventPosition
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.apply.waiting_jobs import dependency_ended, pending_dependencies, renew_order, wait_for_dependencies
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK, RANK_STEP, priority_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, AttemptEnd, LiveJob
-from fairlead_queue.waiting.lanes import Deferral
+from fairlead_queue.waiting.attempts import AttemptEnd
+from fairlead_queue.waiting.pending import Array, Deferral, LiveJob
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON
@@ -43,7 +43,7 @@ def create_element(state: QueueState, id_: str) -> LiveJob:
     return job
 
 
-def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str, id_: str, by: str) -> None:
+def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str, at: EventPosition, by: str) -> None:
     """An element has left; where the array waited for that, its next one may be born."""
     del array.live[job.id]
     array.ended += 1
@@ -58,18 +58,18 @@ def element_ended(state: QueueState, job: LiveJob, array: Array, end_state: str,
         state.unwait(array)
         array.since_ns = state.at_ns  # until now it was its own limit that it waited for
         state.wait_in_line(array)
-    _step(state, array, id_)
+    _step(state, array, at)
 
 
-def stop_array(state: QueueState, array: Array, id_: str) -> None:
+def stop_array(state: QueueState, array: Array, at: EventPosition) -> None:
     """No more are born; those that live are to be stopped one by one."""
     state.unwait(array)
     waiting_jobs.give_up_claim(array)
-    array.cause = id_
+    array.cause = at.id
     array.unstopped = sum(1 for element in array.live.values() if element.awaits_cancel)
     if array.unstopped:
         state.stopping[array.id] = array
-    _step(state, array, id_)
+    _step(state, array, at)
 
 
 def count_stopped_element(state: QueueState, array: Array) -> None:
@@ -79,29 +79,33 @@ def count_stopped_element(state: QueueState, array: Array) -> None:
         del state.stopping[array.id]
 
 
-def _step(state: QueueState, array: Array, id_: str) -> None:
+def _step(state: QueueState, array: Array, at: EventPosition) -> None:
     """Record that the array's end is due, once no element lives and none will be created."""
     if array.is_over:
-        array.end = AttemptEnd(id_, None)
+        array.end = AttemptEnd(at.id, None)
         state.owe(array)
 
 
-def _submitted(state: QueueState, event: ev.JobSubmitted, id_: str, at_ns: int) -> None:
+def _submitted(state: QueueState, event: ev.JobSubmitted, at: EventPosition) -> None:
     number = int(event.job)
     state.next_number = number + 1
     lane = state.lane(event.queue, event.user, event.request)
-    order = lane.klass.pool.order(
-        event.priority, state.next_place, deadline_ns=event.deadline_ns, submitted_ns=at_ns, total_ns=event.total_ns
+    order = lane.request_class.pool.order(
+        event.priority,
+        state.next_place,
+        deadline_ns=event.deadline_ns,
+        submitted_ns=at.time_ns,
+        total_ns=event.total_ns,
     )
     state.next_place += 1
     if event.array is None:
-        job = LiveJob(event.job, order, lane, id_)
+        job = LiveJob(event.job, order, lane, at.id)
     else:
-        job = Array(event.job, order, lane, id_, event.array)
+        job = Array(event.job, order, lane, at.id, event.array)
         job.limit = event.array_limit
     job.user = event.user
     job.retries, job.total_ns, job.start_at_ns = event.retries, event.total_ns, event.start_at_ns
-    job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at_ns
+    job.slice_ns, job.since_ns, job.submitted_ns = event.slice_ns, state.at_ns, at.time_ns
     if event.checkpoint is not None:
         job.notice_ns = event.checkpoint.notice_ns if event.checkpoint.is_told else 0
         job.every_ns = event.checkpoint.every_ns
@@ -111,26 +115,26 @@ def _submitted(state: QueueState, event: ev.JobSubmitted, id_: str, at_ns: int) 
         state.due.set_deadline(job, event.deadline_ns)
     if event.key:
         state.remember_key(event.key, event.job, event.digest)
-    job.state = "scheduled" if job.after or event.start_at_ns > at_ns else "queued"
-    wait_for_dependencies(state, job, id_, at_ns)
+    job.state = "scheduled" if job.after or event.start_at_ns > at.time_ns else "queued"
+    wait_for_dependencies(state, job, at)
 
 
-def _queued(state: QueueState, event: ev.JobQueued, id_: str, at_ns: int) -> None:
+def _queued(state: QueueState, event: ev.JobQueued, at: EventPosition) -> None:
     job = state.jobs[event.job]
     if job.wait != "returned":  # that has waited for its place all the time
         job.since_ns = state.at_ns
     state.unwait(job)
-    job.state, job.cause, job.end = "queued", id_, None
+    job.state, job.cause, job.end = "queued", at.id, None
     state.wait_in_line(job)
 
 
-def _moved(state: QueueState, event: ev.JobMoved, id_: str, at_ns: int) -> None:
+def _moved(state: QueueState, event: ev.JobMoved, at: EventPosition) -> None:
     job = state.jobs[event.job]
     waiting_jobs.give_up_claim(job)
     queues.move_job(state, job, event.queue)
 
 
-def _aged(state: QueueState, event: ev.PriorityAged, id_: str, at_ns: int) -> None:
+def _aged(state: QueueState, event: ev.PriorityAged, at: EventPosition) -> None:
     for id_ in event.jobs:
         job = state.jobs[id_]
         job.aged += 1
@@ -147,30 +151,30 @@ def _reorder(state: QueueState, job: LiveJob, priority: int) -> None:
         state.wait_in_line(job)
 
 
-def _deferred(state: QueueState, event: ev.JobDeferred, id_: str, at_ns: int) -> None:
+def _deferred(state: QueueState, event: ev.JobDeferred, at: EventPosition) -> None:
     job = state.jobs[event.job]
     lane = job.lane
     if isinstance(job, Array) and event.reason == "array_limit":
-        job.told = True
-        state.silent_arrays.pop(job.id, None)
+        job.reported = True
+        state.unreported_arrays.pop(job.id, None)
     elif lane.front:
         times = lane.deferral.times + 1 if lane.deferral is not None else 0
         lane.deferral = Deferral(event.reason, event.queue, event.resource, state.at_ns, times)
-        state.unexplained.pop(lane, None)
+        state.unreported.pop(lane, None)
 
 
-def _deadline_missed(state: QueueState, event: ev.DeadlineMissed, id_: str, at_ns: int) -> None:
+def _deadline_missed(state: QueueState, event: ev.DeadlineMissed, at: EventPosition) -> None:
     job = state.jobs[event.job]
     state.due.set_deadline(job, 0)
     _reorder(state, job, priority_of(job.order))
 
 
-def _reservation_requested(state: QueueState, event: ev.ReservationRequested, id_: str, at_ns: int) -> None:
+def _reservation_requested(state: QueueState, event: ev.ReservationRequested, at: EventPosition) -> None:
     """Put the claim of the job. An event about a job that has been placed or given back meanwhile (then it waits for another
     cause) is ignored.
     """
     job = state.jobs[event.job]
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     if event.cause != job.cause:
         return
     if job.wait == "line":
@@ -179,17 +183,17 @@ def _reservation_requested(state: QueueState, event: ev.ReservationRequested, id
         pool.claimant = job.id
 
 
-def _preemption_requested(state: QueueState, event: ev.PreemptionRequested, id_: str, at_ns: int) -> None:
+def _preemption_requested(state: QueueState, event: ev.PreemptionRequested, at: EventPosition) -> None:
     """Record the preemption request. A job that lacks a place only, and has no open offer any more, gets no answer."""
     job = state.jobs[event.job]
     if event.amounts and job.wait == "line":
-        waiting_jobs.put_claim(state, job.lane.klass.pool.tree.nodes[event.queue], job)
+        waiting_jobs.put_claim(state, job.lane.request_class.pool.tree.nodes[event.queue], job)
     elif event.amounts or not job.open:
         return
     job.asked, job.asked_ns = "asked", state.at_ns
 
 
-def _offered(state: QueueState, event: ev.JobOffered, id_: str, at_ns: int) -> None:
+def _offered(state: QueueState, event: ev.JobOffered, at: EventPosition) -> None:
     if event.rank >= state.next_rank:
         state.next_rank = event.rank + RANK_STEP
     job = state.jobs.get(event.job)
@@ -207,7 +211,7 @@ def _offered(state: QueueState, event: ev.JobOffered, id_: str, at_ns: int) -> N
     state.open_offer(job, event.rank)
 
 
-def _recalled(state: QueueState, event: ev.OfferWithdrawn, id_: str, at_ns: int) -> None:
+def _recalled(state: QueueState, event: ev.OfferWithdrawn, at: EventPosition) -> None:
     job = state.jobs[event.job]
     if event.reason == "hold":
         job.hold, job.hold_by = True, event.by
@@ -216,39 +220,39 @@ def _recalled(state: QueueState, event: ev.OfferWithdrawn, id_: str, at_ns: int)
     elif event.reason == "hold" and job.state == "queued":
         # The offer came back while the hold was decided.
         state.unwait(job)
-        job.end = AttemptEnd(id_, None)
+        job.end = AttemptEnd(at.id, None)
         state.owe(job)
     elif event.reason == "hold":
         job.hold, job.hold_by = False, ""  # too late: it was placed
 
 
-def _held(state: QueueState, event: ev.JobHeld, id_: str, at_ns: int) -> None:
+def _held(state: QueueState, event: ev.JobHeld, at: EventPosition) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
     waiting_jobs.give_up_claim(job)
     job.state, job.hold, job.hold_by, job.end = "held", False, "", None
 
 
-def _released(state: QueueState, event: ev.JobReleased, id_: str, at_ns: int) -> None:
+def _released(state: QueueState, event: ev.JobReleased, at: EventPosition) -> None:
     job = state.jobs[event.job]
-    job.state, job.cause, job.since_ns = "queued", id_, state.at_ns
-    wait_for_dependencies(state, job, id_, at_ns)
+    job.state, job.cause, job.since_ns = "queued", at.id, state.at_ns
+    wait_for_dependencies(state, job, at)
 
 
-def _stop_requested(state: QueueState, event: ev.JobStopRequested, id_: str, at_ns: int) -> None:
+def _stop_requested(state: QueueState, event: ev.JobStopRequested, at: EventPosition) -> None:
     job = state.jobs[event.job]
     awaited = job.awaits_cancel
     job.stop, job.stop_by, job.stop_saves = event.reason, event.by, event.save
     was, job.state = job.state, "stopping"
     if isinstance(job, Array):
-        stop_array(state, job, id_)
+        stop_array(state, job, at)
         return
     if job.parent is not None and job.parent.state == "stopping" and awaited and not job.awaits_cancel:
         count_stopped_element(state, job.parent)
     if was == "queued":
         # The offer came back while the stop was decided: nothing is left to stop.
         state.unwait(job)
-        job.end = AttemptEnd(id_, None)
+        job.end = AttemptEnd(at.id, None)
         state.owe(job)
     elif job.end is None:
         state.due.drop_timer(job)
@@ -258,13 +262,13 @@ def _stop_requested(state: QueueState, event: ev.JobStopRequested, id_: str, at_
 PAID_BY_RETRIES = ("retry", "oom", "gpu_memory")
 
 
-def _requeued(state: QueueState, event: ev.JobRequeued, id_: str, at_ns: int) -> None:
+def _requeued(state: QueueState, event: ev.JobRequeued, at: EventPosition) -> None:
     job = state.jobs[event.job]
     state.unwait(job)
-    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, id_, None, state.at_ns
+    job.state, job.attempt, job.cause, job.end, job.since_ns = "queued", event.attempt, at.id, None, state.at_ns
     job.stop, job.stop_by, job.stop_saves = "", "", False
     lay_idle = event.reason == "idle" and bool(job.idle)
-    state.lies_idle(job, ())
+    state.set_idle_reclaims(job, ())
     if event.reason not in GOES_ON:
         job.used_ns = 0
     if job.deadline_ns:
@@ -281,7 +285,7 @@ def _requeued(state: QueueState, event: ev.JobRequeued, id_: str, at_ns: int) ->
     if lay_idle or (event.reason == "preempted" and job.yields_by == "over_slice"):
         _go_behind(state, job)
     job.yields_by = ""
-    if event.not_before_ns > at_ns:
+    if event.not_before_ns > at.time_ns:
         state.wait_until(job, event.not_before_ns)
     else:
         state.wait_in_line(job)
@@ -291,23 +295,23 @@ def _go_behind(state: QueueState, job: LiveJob) -> None:
     """Move the job behind others with equal claims, because it has had its slice or did not use its resources. Pools whose
     line is ordered by place alone are unchanged.
     """
-    if not job.lane.klass.pool.sequencer.by_order:
+    if not job.lane.request_class.pool.sequencer.by_order:
         renew_order(job, priority_of(job.order), place=state.next_place)
         state.next_place += 1
 
 
-def _ended(end_state: str) -> Callable[[QueueState, Any, str, int], None]:
+def _ended(end_state: str) -> EventHandler[QueueState]:
     assert end_state in END_STATES
 
-    def handler(state: QueueState, event: Any, id_: str, at_ns: int) -> None:
-        _finish(state, event.job, end_state, id_, getattr(event, "by", ""))
+    def handler(state: QueueState, event: Any, at: EventPosition) -> None:
+        _finish(state, event.job, end_state, at, getattr(event, "by", ""))
         if state.dependents:
-            dependency_ended(state, event.job, end_state, id_, at_ns)
+            dependency_ended(state, event.job, end_state, at)
 
     return handler
 
 
-def _finish(state: QueueState, id_: str, end_state: str, event_id: str, by: str) -> None:
+def _finish(state: QueueState, id_: str, end_state: str, at: EventPosition, by: str) -> None:
     job = state.jobs[id_]
     state.unwait(job)
     waiting_jobs.give_up_claim(job)
@@ -316,15 +320,15 @@ def _finish(state: QueueState, id_: str, end_state: str, event_id: str, by: str)
     state.remove(job)
     state.finished[job.id] = end_state
     if job.parent is not None:
-        element_ended(state, job, job.parent, end_state, event_id, by)
+        element_ended(state, job, job.parent, end_state, at, by)
 
 
-def _retired(state: QueueState, event: ev.JobsRetired, id_: str, at_ns: int) -> None:
+def _retired(state: QueueState, event: ev.JobsRetired, at: EventPosition) -> None:
     for job in event.jobs:
         del state.finished[job]
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
+HANDLERS: EventHandlers[QueueState] = {
     ev.JobSubmitted: _submitted,
     ev.JobQueued: _queued,
     ev.JobMoved: _moved,

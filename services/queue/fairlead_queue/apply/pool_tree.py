@@ -17,9 +17,7 @@ from fairlead_queue.fairness.quota import queue_limits
 from fairlead_queue.fairness.tree import Limits, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array
-from fairlead_queue.waiting.lanes import Deferral, Lane, LiveQueue
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Array, Deferral, Lane, LiveQueue, PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES, QueueSettings
 from fairlead_schemas.wire.lifecycle import CHARGED_STATES
 
@@ -131,9 +129,9 @@ def rebuild_pool(state: QueueState, pool: PoolState) -> None:
         if queue.pool is pool:
             pool.tree.limit(queue.node, current_limits(state, path))
     pool.waiting = 0
-    for klass in pool.classes.values():
-        klass.measure()
-        klass.waiting = 0
+    for request_class in pool.classes.values():
+        request_class.measure()
+        request_class.waiting = 0
     if (was.newest_first, was.stretch) != (pool.sequencer.newest_first, pool.sequencer.stretch):
         _renew_orders(state, pool, newest_first=was.newest_first)
     _relane(state, pool)
@@ -171,20 +169,20 @@ def heir_of(state: QueueState, pool: PoolState, path: str) -> QueueNode | None:
 def _renew_orders(state: QueueState, pool: PoolState, *, newest_first: bool) -> None:
     """Place every job of the pool by the new sequencer; its lines are rebuilt afterwards."""
     for job in state.jobs.values():
-        if job.lane.klass.pool is pool:
+        if job.lane.request_class.pool is pool:
             renew_order(job, priority_of(job.order), newest_first=newest_first)
 
 
 def _relane(state: QueueState, pool: PoolState) -> None:
     """Move every job of the pool to a lane of the new tree."""
-    for lane in list(state.unexplained):
-        if lane.klass.pool is pool:
-            del state.unexplained[lane]
-    jobs = [job for job in state.jobs.values() if job.lane.klass.pool is pool]
+    for lane in list(state.unreported):
+        if lane.request_class.pool is pool:
+            del state.unreported[lane]
+    jobs = [job for job in state.jobs.values() if job.lane.request_class.pool is pool]
     became: dict[Lane, set[Lane]] = {}
     for job in jobs:
         old = job.lane
-        lane = job.lane = state.lane(old.leaf.queue.path, job.user, old.klass.request)
+        lane = job.lane = state.lane(old.leaf.queue.path, job.user, old.request_class.request)
         lane.jobs += 1
         became.setdefault(old, set()).add(lane)
         if job.open:
@@ -195,8 +193,8 @@ def _relane(state: QueueState, pool: PoolState) -> None:
             pool.charge(lane, 1)
             if job.missing:
                 pool.charge_missing(job, -1)
-    for lane, said in _still_said(became).items():
-        lane.deferral = said
+    for lane, deferral in _kept_deferrals(became).items():
+        lane.deferral = deferral
     for job in jobs:
         if job.wait == "line":
             state.in_line -= 1
@@ -204,15 +202,15 @@ def _relane(state: QueueState, pool: PoolState) -> None:
             state.wait_in_line(job)
 
 
-def _still_said(became: dict[Lane, set[Lane]]) -> dict[Lane, Deferral]:
+def _kept_deferrals(became: dict[Lane, set[Lane]]) -> dict[Lane, Deferral]:
     """Return the deferrals of lanes that are not divided and not merged."""
     origins: dict[Lane, int] = {}
     for lanes in became.values():
         for lane in lanes:
             origins[lane] = origins.get(lane, 0) + 1
-    said: dict[Lane, Deferral] = {}
+    kept: dict[Lane, Deferral] = {}
     for old, lanes in became.items():
         for lane in lanes if len(lanes) == 1 and old.deferral is not None else ():
             if origins[lane] == 1 and old.deferral is not None:
-                said[lane] = old.deferral
-    return said
+                kept[lane] = old.deferral
+    return kept

@@ -6,9 +6,10 @@ A change of amounts affects the queue and those above it. A pool is rebuilt from
 changes (a GPU model that is limited for the first time), or the sequencer, or the separation of users.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_queue.apply import waiting_jobs
 from fairlead_queue.apply.pool_tree import (
     limit_upwards,
@@ -22,9 +23,8 @@ from fairlead_queue.apply.reclaim_requests import note_reclaim
 from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.quota import is_user_node, pool_name
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import LiveQueue
-from fairlead_queue.waiting.pools import NodeCapacity, PoolState
+from fairlead_queue.waiting.nodes import NodeCapacity
+from fairlead_queue.waiting.pending import LiveJob, LiveQueue, PoolState
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
     MODEL_LABEL,
@@ -129,9 +129,9 @@ def move_job(state: QueueState, job: LiveJob, path: str) -> None:
     wait = job.wait
     if wait == "line":
         state.unwait(job)
-    new = state.lane(path, job.user, old.klass.request)
+    new = state.lane(path, job.user, old.request_class.request)
     new.jobs += 1
-    new.klass.jobs += 1
+    new.request_class.jobs += 1
     state.leave(job)
     job.lane = new
     if wait == "line":
@@ -140,7 +140,7 @@ def move_job(state: QueueState, job: LiveJob, path: str) -> None:
 
 def _limits_changed(state: QueueState, pool: PoolState) -> None:
     """Return jobs withdrawn for quota to the line, so that they may be offered again, and forget all refusals."""
-    for job in [job for job in state.returned.values() if job.lane.klass.pool is pool]:
+    for job in [job for job in state.returned.values() if job.lane.request_class.pool is pool]:
         state.unwait(job)
         state.wait_in_line(job)
     pool.forget_all()
@@ -197,15 +197,15 @@ def count_use(state: QueueState, job: LiveJob, price: int, at_ns: int) -> None:
         path = path.rpartition("/")[0]
 
 
-def _pool_configured(state: QueueState, event: ev.PoolConfigured, id_: str, at_ns: int) -> None:
+def _pool_configured(state: QueueState, event: ev.PoolConfigured, at: EventPosition) -> None:
     set_pool(state, event.pool, event.settings)
 
 
-def _pool_removed(state: QueueState, event: ev.PoolRemoved, id_: str, at_ns: int) -> None:
+def _pool_removed(state: QueueState, event: ev.PoolRemoved, at: EventPosition) -> None:
     drop_pool(state, event.pool)
 
 
-def _queue_configured(state: QueueState, event: ev.QueueConfigured, id_: str, at_ns: int) -> None:
+def _queue_configured(state: QueueState, event: ev.QueueConfigured, at: EventPosition) -> None:
     settings = event.settings
     if settings is None:  # a log of before queues had settings
         quota = event.gpu_quota_milli
@@ -222,17 +222,17 @@ def _grow_parents(state: QueueState, path: str) -> None:
         set_queue(state, parent, QueueSettings())
 
 
-def _queues_applied(state: QueueState, event: ev.QueuesApplied, id_: str, at_ns: int) -> None:
+def _queues_applied(state: QueueState, event: ev.QueuesApplied, at: EventPosition) -> None:
     """Record the reclaim request of the event; its changes precede it in the same commit."""
     if event.reclaim:
-        note_reclaim(state, id_, event.by)
+        note_reclaim(state, at.id, event.by)
 
 
-def _queue_removed(state: QueueState, event: ev.QueueRemoved, id_: str, at_ns: int) -> None:
+def _queue_removed(state: QueueState, event: ev.QueueRemoved, at: EventPosition) -> None:
     remove_queue(state, event.path, event.move_to)
 
 
-def _budget_reached(state: QueueState, event: ev.BudgetReached, id_: str, at_ns: int) -> None:
+def _budget_reached(state: QueueState, event: ev.BudgetReached, at: EventPosition) -> None:
     account = state.accounts[event.queue]
     account.reached = event.percent
     state.due.await_mark(account, state.at_ns)
@@ -242,7 +242,7 @@ def _budget_reached(state: QueueState, event: ev.BudgetReached, id_: str, at_ns:
 # -- nodes
 
 
-def _node(state: QueueState, event: ev.NodeJoined | ev.NodeChanged, id_: str, at_ns: int) -> None:
+def _node(state: QueueState, event: ev.NodeJoined | ev.NodeChanged, at: EventPosition) -> None:
     old = state.nodes.shapes.get(event.node)
     shape = shape_of(event.inventory)
     pools = {shape.pool, old.pool if old is not None else shape.pool}
@@ -256,7 +256,7 @@ def _node(state: QueueState, event: ev.NodeJoined | ev.NodeChanged, id_: str, at
             state.capacity_changed(pool)
 
 
-def _node_removed(state: QueueState, event: ev.NodeRemoved, id_: str, at_ns: int) -> None:
+def _node_removed(state: QueueState, event: ev.NodeRemoved, at: EventPosition) -> None:
     pool = state.pools.get(state.nodes.pool_of(event.node))
     state.nodes.remove(event.node)
     if pool is not None:
@@ -276,14 +276,14 @@ def shape_of(inventory: Inventory) -> NodeCapacity:
     )
 
 
-def _capacity(state: QueueState, event: Any, id_: str, at_ns: int) -> None:
+def _capacity(state: QueueState, event: Any, at: EventPosition) -> None:
     """Something of a node came free."""
     pool = state.pool_of_node(event.node)
     if pool is not None:
         state.capacity_changed(pool)
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
+HANDLERS: EventHandlers[QueueState] = {
     ev.PoolConfigured: _pool_configured,
     ev.PoolRemoved: _pool_removed,
     ev.QueueConfigured: _queue_configured,

@@ -8,14 +8,14 @@ no sign of life. The order of the log therefore decides between a returning user
 is spared. If the stop was decided without having seen the return, the job waits again instead of ending.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_queue.fairness import quota
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import TELLS_ONLY, IdleReclaim, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import NOTIFY_ONLY, IdleReclaim
+from fairlead_queue.waiting.pending import LiveJob, PoolState
 from fairlead_schemas.wire import events as ev
 
 
@@ -54,7 +54,7 @@ def excess(node: QueueNode) -> list[int]:
     return [max(0, used - ceiling) for used, ceiling in zip(node.usage, node.ceiling, strict=True)]
 
 
-def _spoken_of(state: QueueState, event: Any) -> LiveJob | None:
+def _live_run(state: QueueState, event: Any) -> LiveJob | None:
     """Return the run that is meant, if it is still alive; an event for an attempt that is over, or on its way out, is too
     late.
     """
@@ -64,31 +64,31 @@ def _spoken_of(state: QueueState, event: Any) -> LiveJob | None:
     return None if job.end is not None or job.yields_to else job
 
 
-def _reclaim_requested(state: QueueState, event: ev.ReclaimRequested, id_: str, at_ns: int) -> None:
-    job = _spoken_of(state, event)
-    if job is None or event.action in TELLS_ONLY:
+def _reclaim_requested(state: QueueState, event: ev.ReclaimRequested, at: EventPosition) -> None:
+    job = _live_run(state, event)
+    if job is None or event.action in NOTIFY_ONLY:
         return
-    wish = IdleReclaim(id_, event.scope, event.rule, event.action, event.on_demand, state.at_ns)
-    state.lies_idle(job, (*_without(job, event.rule), wish))
+    reclaim = IdleReclaim(at.id, event.scope, event.rule, event.action, event.on_demand, state.at_ns)
+    state.set_idle_reclaims(job, (*_without(job, event.rule), reclaim))
 
 
-def _active(state: QueueState, event: ev.JobActive, id_: str, at_ns: int) -> None:
-    job = _spoken_of(state, event)
+def _active(state: QueueState, event: ev.JobActive, at: EventPosition) -> None:
+    job = _live_run(state, event)
     if job is not None:
-        state.lies_idle(job, _without(job, event.rule))
+        state.set_idle_reclaims(job, _without(job, event.rule))
 
 
-def _extended(state: QueueState, event: ev.JobExtended, id_: str, at_ns: int) -> None:
-    job = _spoken_of(state, event)
+def _extended(state: QueueState, event: ev.JobExtended, at: EventPosition) -> None:
+    job = _live_run(state, event)
     if job is not None:
-        state.lies_idle(job, ())
+        state.set_idle_reclaims(job, ())
 
 
 def _without(job: LiveJob, rule: str) -> tuple[IdleReclaim, ...]:
-    return tuple(wish for wish in job.idle if wish.rule != rule)
+    return tuple(reclaim for reclaim in job.idle if reclaim.rule != rule)
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
+HANDLERS: EventHandlers[QueueState] = {
     ev.ReclaimRequested: _reclaim_requested,
     ev.JobActive: _active,
     ev.JobExtended: _extended,

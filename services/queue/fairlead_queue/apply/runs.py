@@ -3,14 +3,15 @@
 An event about a job or attempt that the queue has already closed has no effect, except that capacity came back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_queue.apply import queues, waiting_jobs
 from fairlead_queue.limits import BACK_NS
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import AttemptEnd, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import AttemptEnd
+from fairlead_queue.waiting.pending import LiveJob, PoolState
 from fairlead_schemas.wire import events as ev
 
 #: Of a model that the pool names no price for, in thousandths.
@@ -23,16 +24,16 @@ def _attempt(state: QueueState, event: Any) -> LiveJob | None:
     return job if job is not None and job.attempt == event.attempt else None
 
 
-def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> None:
+def _placed(state: QueueState, event: ev.JobPlaced, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
     lane = job.lane
-    state.unpark(lane.klass)
+    state.unpark(lane.request_class)
     state.close_offer(job)
     waiting_jobs.give_up_claim(job)
     lane.running[job.id] = job
-    request = lane.klass.request
+    request = lane.request_class.request
     if request.nodes_min and event.units < request.units:
         state.shrink(job, request.units - event.units)
     if job.deadline_ns:
@@ -40,7 +41,7 @@ def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> Non
     job.price = _price(state, job, event.parts)
     job.nodes = tuple([part.node for part in event.parts for _ in range(part.tasks)])
     if state.accounts:
-        queues.count_use(state, job, job.price, at_ns)
+        queues.count_use(state, job, job.price, at.time_ns)
     job.hold, job.hold_by = False, ""
     if job.state == "offered":
         job.state = "placed"
@@ -48,8 +49,8 @@ def _placed(state: QueueState, event: ev.JobPlaced, id_: str, at_ns: int) -> Non
 
 def _price(state: QueueState, job: LiveJob, parts: Iterable[ev.Part]) -> int:
     """milli-GPU times the price of their models: of each part what its units are charged."""
-    prices, price = job.lane.klass.pool.settings.prices, 0
-    kinds = job.lane.klass.request.without(job.missing).kinds
+    prices, price = job.lane.request_class.pool.settings.prices, 0
+    kinds = job.lane.request_class.request.without(job.missing).kinds
     at, left = 0, kinds[0].nodes
     for part in parts:
         while not left and at + 1 < len(kinds):  # the parts of a kind come after those of the kinds before it
@@ -61,13 +62,13 @@ def _price(state: QueueState, job: LiveJob, parts: Iterable[ev.Part]) -> int:
     return price
 
 
-def _unplaceable(state: QueueState, event: ev.JobUnplaceable, id_: str, at_ns: int) -> None:
+def _unplaceable(state: QueueState, event: ev.JobUnplaceable, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.open:
-        state.park(job.lane.klass)
+        state.park(job.lane.request_class)
 
 
-def _returned(state: QueueState, event: ev.OfferReturned, id_: str, at_ns: int) -> None:
+def _returned(state: QueueState, event: ev.OfferReturned, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is None or not job.open:
         return
@@ -76,22 +77,22 @@ def _returned(state: QueueState, event: ev.OfferReturned, id_: str, at_ns: int) 
     waiting_jobs.give_up_claim(job)
     state.settle_past(job.lane)
     if job.state == "stopping":
-        state.settled(job, AttemptEnd(id_, None))
+        state.settled(job, AttemptEnd(at.id, None))
         return
-    job.state, job.cause = "queued", id_
+    job.state, job.cause = "queued", at.id
     if job.hold:
-        state.settled(job, AttemptEnd(id_, None))
+        state.settled(job, AttemptEnd(at.id, None))
         return
     state.uncharge(job)
     if withdrawal == "quota":
         state.wait_for_capacity(job)
-        if not job.lane.klass.parked:
+        if not job.lane.request_class.parked:
             state.wait_until(job, state.at_ns + BACK_NS)
     else:
         state.wait_in_line(job)
 
 
-def _run_started(state: QueueState, event: ev.RunStarted, id_: str, at_ns: int) -> None:
+def _run_started(state: QueueState, event: ev.RunStarted, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is None or job.state not in ("placed", "stopping"):
         return
@@ -104,13 +105,13 @@ def _run_started(state: QueueState, event: ev.RunStarted, id_: str, at_ns: int) 
         state.wait_until(job, state.at_ns + max(0, job.total_ns - job.used_ns - job.notice_ns))
 
 
-def _saved(state: QueueState, event: ev.CheckpointSaved, id_: str, at_ns: int) -> None:
+def _saved(state: QueueState, event: ev.CheckpointSaved, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.started_ns:
         job.saved_ns = state.at_ns
 
 
-def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> None:
+def _run_ended(state: QueueState, event: ev.RunEnded, at: EventPosition) -> None:
     job = _attempt(state, event)
     _freed(state, event.released)
     if job is None or job.open or job.end is not None or job.state not in ("placed", "running", "stopping"):
@@ -118,9 +119,9 @@ def _run_ended(state: QueueState, event: ev.RunEnded, id_: str, at_ns: int) -> N
     if job.started_ns:
         job.used_ns += event.ran_ns or state.at_ns - job.started_ns
         job.started_ns = job.saved_ns = 0
-    _give_back(state, job, at_ns)
+    _give_back(state, job, at.time_ns)
     end = AttemptEnd(
-        id_,
+        at.id,
         event.outcome,
         event.exit_code,
         event.signal,
@@ -141,7 +142,7 @@ def _give_back(state: QueueState, job: LiveJob, at_ns: int) -> None:
         queues.count_use(state, job, -job.price, at_ns)
     job.price, job.nodes = 0, ()
     if not job.yields_to:
-        job.lane.klass.pool.freed_ns = state.at_ns
+        job.lane.request_class.pool.freed_ns = state.at_ns
     if job.yields_to:
         beneficiary = state.jobs.get(job.yields_to)
         job.yields_to = ""
@@ -158,14 +159,14 @@ def _freed(state: QueueState, nodes: Iterable[str]) -> None:
             freed = pool
 
 
-def _rank_ended(state: QueueState, event: ev.RankEnded, id_: str, at_ns: int) -> None:
+def _rank_ended(state: QueueState, event: ev.RankEnded, at: EventPosition) -> None:
     job = state.jobs.get(event.job)
     if event.released:
-        for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
+        for pool in [job.lane.request_class.pool] if job is not None else state.pools.values():
             state.capacity_changed(pool)
 
 
-def _preemption_started(state: QueueState, event: ev.PreemptionStarted, id_: str, at_ns: int) -> None:
+def _preemption_started(state: QueueState, event: ev.PreemptionStarted, at: EventPosition) -> None:
     job = _attempt(state, event)
     beneficiary = state.jobs.get(event.beneficiary)
     if beneficiary is not None:
@@ -177,7 +178,7 @@ def _preemption_started(state: QueueState, event: ev.PreemptionStarted, id_: str
         beneficiary.yielders += 1
 
 
-def _preemption_declined(state: QueueState, event: ev.PreemptionDeclined, id_: str, at_ns: int) -> None:
+def _preemption_declined(state: QueueState, event: ev.PreemptionDeclined, at: EventPosition) -> None:
     job = _attempt(state, event)
     if job is not None and job.asked:
         _no_help(state, job, "declined")
@@ -190,17 +191,17 @@ def _no_help(state: QueueState, job: LiveJob, why: str) -> None:
     job.asks += 1
 
 
-def _reservation_ended(state: QueueState, event: ev.ReservationEnded, id_: str, at_ns: int) -> None:
+def _reservation_ended(state: QueueState, event: ev.ReservationEnded, at: EventPosition) -> None:
     """The nodes that were kept take any work again. A job that still waits found none that could be kept."""
     job = _attempt(state, event)
-    for pool in [job.lane.klass.pool] if job is not None else state.pools.values():
+    for pool in [job.lane.request_class.pool] if job is not None else state.pools.values():
         state.capacity_changed(pool)
-    if job is not None and job.lane.klass.pool.claimant == job.id:
-        job.lane.klass.pool.claimant = ""
+    if job is not None and job.lane.request_class.pool.claimant == job.id:
+        job.lane.request_class.pool.claimant = ""
         _no_help(state, job, "unkept")
 
 
-HANDLERS: dict[type[ev.EventBase], Callable[[QueueState, Any, str, int], None]] = {
+HANDLERS: EventHandlers[QueueState] = {
     ev.JobPlaced: _placed,
     ev.JobUnplaceable: _unplaceable,
     ev.OfferReturned: _returned,

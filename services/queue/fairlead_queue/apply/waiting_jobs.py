@@ -10,11 +10,12 @@ claim over.
 A job's place in its line, when what it depends on has changed. Called by `evolve` only.
 """
 
+from fairlead_bus.core import EventPosition
 from fairlead_queue.fairness.tree import QueueNode, QuotaClaim
 from fairlead_queue.fairness.waiting_line import offset_of, place_of
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, LiveJob
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import AttemptEnd
+from fairlead_queue.waiting.pending import NEVER, Array, LiveJob, PoolState
 from fairlead_schemas.wire import events as ev
 
 
@@ -35,21 +36,21 @@ def is_dependency_met(wanted: str, end: str) -> bool:
     return wanted == "ended" or wanted == end or (wanted == "failed" and end == "cancelled")
 
 
-def wait_for_dependencies(state: QueueState, job: LiveJob, id_: str, at_ns: int) -> None:
+def wait_for_dependencies(state: QueueState, job: LiveJob, at: EventPosition) -> None:
     """Set the job to wait for other jobs, then for its start time, then in line."""
     if job.after:
         if NEVER in job.after.values():
-            job.end = AttemptEnd(id_, None)
+            job.end = AttemptEnd(at.id, None)
             state.owe(job)
         else:
             job.wait = "jobs"
-    elif job.start_at_ns > at_ns:
+    elif job.start_at_ns > at.time_ns:
         state.wait_until(job, job.start_at_ns)
     else:
         state.wait_in_line(job)
 
 
-def dependency_ended(state: QueueState, ended: str, end_state: str, id_: str, at_ns: int) -> None:
+def dependency_ended(state: QueueState, ended: str, end_state: str, at: EventPosition) -> None:
     """Let the jobs that waited for this one continue after its end, or mark them as never able to."""
     for job in state.dependents.of(ended):
         after = job.after
@@ -62,14 +63,14 @@ def dependency_ended(state: QueueState, ended: str, end_state: str, id_: str, at
         else:
             state.dependents.drop(job)
         if job.wait == "jobs":
-            _go_on(state, job, id_, at_ns)
+            _go_on(state, job, at)
 
 
-def _go_on(state: QueueState, job: LiveJob, id_: str, at_ns: int) -> None:
-    if not job.after and job.start_at_ns > at_ns:
+def _go_on(state: QueueState, job: LiveJob, at: EventPosition) -> None:
+    if not job.after and job.start_at_ns > at.time_ns:
         state.wait_until(job, job.start_at_ns)
     else:
-        job.end = AttemptEnd(id_, None)
+        job.end = AttemptEnd(at.id, None)
         state.owe(job)
 
 
@@ -79,7 +80,7 @@ def put_claim(state: QueueState, node: QueueNode, job: LiveJob) -> None:
     for other in (node.claim.holder if node.claim is not None else "", lane.claim):
         if other not in ("", job.id):
             drop_claims(state.jobs[other])
-    node.claim = QuotaClaim(job.id, lane.leaf.node, lane.klass.need, job.since_ns)
+    node.claim = QuotaClaim(job.id, lane.leaf.node, lane.request_class.need, job.since_ns)
     lane.claim = job.id
     PoolState.forget_refusals(node)
 
@@ -101,8 +102,8 @@ def give_up_claim(job: LiveJob) -> None:
     lane = job.lane
     if lane.claim == job.id:
         drop_claims(job)
-    if lane.klass.pool.claimant == job.id:
-        lane.klass.pool.claimant = ""
+    if lane.request_class.pool.claimant == job.id:
+        lane.request_class.pool.claimant = ""
     job.asked, job.asks = "", 0
 
 
@@ -110,7 +111,7 @@ def renew_order(job: LiveJob, priority: int, *, place: int = -1, newest_first: b
     """Recompute the job's order with another priority, deadline or place (-1: the present one, counted as `newest_first`
     requires).
     """
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     if place < 0:
         was = pool.sequencer.newest_first if newest_first is None else newest_first
         place = place_of(job.order, newest_first=was)

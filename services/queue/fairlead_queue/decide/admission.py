@@ -1,19 +1,18 @@
 """Admission of submits. A refusal names the field, the expectation and the finding.
 
-A submit that is refused.
-
 GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a replica of a GPU.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 import msgspec
 
+from fairlead_bus.core import CommandRefusal
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.fairness.budgets import refusing_account
 from fairlead_queue.fairness.quota import is_user_node, pool_name
-from fairlead_queue.waiting.pools import NodeCapacity, model_of
+from fairlead_queue.waiting.nodes import NodeCapacity
+from fairlead_queue.waiting.pending import model_of
 from fairlead_schemas.jobfile.job_spec import ARRAY_ELEMENTS_MAX, DEPENDENCIES_MAX, RETRIES_MAX
 from fairlead_schemas.policies import partitions
 from fairlead_schemas.policies.checkpoints import fault_of
@@ -25,37 +24,29 @@ from fairlead_schemas.wire.resource_requests import SHARED, faults
 from fairlead_schemas.wire.resources import Request
 
 
-class SubmitRefusal(NamedTuple):
-    """Refusal of a submit, with its reason."""
-
-    code: str
-    message: str
-    field: str
-
-
-def pool_of_queue(plan: QueueDraft, path: str) -> str:
+def pool_of_queue(draft: QueueDraft, path: str) -> str:
     """The name of the pool that a queue is in."""
-    return pool_name(plan.queues() if plan.outlook is not None else _top(plan, path), path)
+    return pool_name(draft.queues() if draft.outlook is not None else _top(draft, path), path)
 
 
-def _top(plan: QueueDraft, path: str) -> dict[str, QueueSettings]:
+def _top(draft: QueueDraft, path: str) -> dict[str, QueueSettings]:
     top = path.partition("/")[0]
-    return {top: plan.state.queues[top].settings} if top in plan.state.queues else {}
+    return {top: draft.state.queues[top].settings} if top in draft.state.queues else {}
 
 
-def unnamed_model_refusal(plan: QueueDraft, path: str, request: Request) -> SubmitRefusal | None:
+def unnamed_model_refusal(draft: QueueDraft, path: str, request: Request) -> CommandRefusal | None:
     """Return a refusal for a job that names no GPU model although a queue above it limits GPUs by model; else None. The GPUs of
     such a job could not be counted.
     """
     if all(not (kind.gpu_milli or kind.gpu_parts) or model_of(kind) for kind in request.kinds):
         return None
     while path:
-        settings = plan.settings_of(path)
+        settings = draft.settings_of(path)
         if settings is not None:
             limited = _models(settings)
             if limited:
                 field = f"nodeSelector.{MODEL_LABEL}"
-                return SubmitRefusal(
+                return CommandRefusal(
                     "model_needed",
                     f"queue {path[:80]} counts GPUs by model; name one in nodeSelector, such as {MODEL_LABEL}: {limited[0][:60]}",
                     field,
@@ -70,19 +61,19 @@ def _models(settings: QueueSettings) -> list[str]:
     return sorted({name.removeprefix(prefix) for each in amounts for name in each if name.startswith(prefix)})
 
 
-def unshared_refusal(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+def unshared_refusal(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
     """Replicas of GPUs that are sliced by time: only of a pool that says how it does it."""
     parts = max((kind.gpu_parts for kind in command.request.kinds if kind.replicas), default=0)
     if not parts:
         return None
-    name, field = pool_of_queue(plan, command.queue), f"resources.{SHARED}"
-    sharing = plan.pool_settings(name).sharing
+    name, field = pool_of_queue(draft, command.queue), f"resources.{SHARED}"
+    sharing = draft.pool_settings(name).sharing
     if sharing is None:
         cure = 'set "sharing: {replicas: 4}" for it in the queue file where its nodes slice their GPUs by time'
-        return SubmitRefusal("not_shared", f"the GPUs of pool {name} are not shared by time; {cure}", field)
+        return CommandRefusal("not_shared", f"the GPUs of pool {name} are not shared by time; {cure}", field)
     if sharing.one_each and parts > 1:
         message = f"expected 1, found {parts}: two might lie on one GPU, and pool {name} gives one to each node or task"
-        return SubmitRefusal("one_each", message, field)
+        return CommandRefusal("one_each", message, field)
     return None
 
 
@@ -104,58 +95,60 @@ NAMED_CHARS_MAX = 160
 TIME_MAX_NS = 1 << 62
 
 
-def submit_refusal(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+def submit_refusal(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
     """Return the reason that this submit cannot enter, or None."""
-    return _invalid(command) or _late(plan, command) or _unwelcome(plan, command) or _unknown_dependency(plan, command)
+    return (
+        _invalid(command) or _late(draft, command) or _unwelcome(draft, command) or _unknown_dependency(draft, command)
+    )
 
 
-def _unwelcome(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+def _unwelcome(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
     """Return a refusal that holds for all equal jobs of one decision; most senders submit many alike."""
     kind = (command.queue, command.user, command.project, command.request)
-    if kind in plan.welcome:
+    if kind in draft.welcome:
         return None
     refused = (
         _impossible(command.request)
-        or unknown_queue(plan, command.queue)
-        or _not_allowed(plan, command)
-        or unnamed_model_refusal(plan, command.queue, command.request)
-        or unshared_refusal(plan, command)
-        or _too_large(plan, command)
-        or spent_budget(plan, command.queue)
+        or unknown_queue(draft, command.queue)
+        or _not_allowed(draft, command)
+        or unnamed_model_refusal(draft, command.queue, command.request)
+        or unshared_refusal(draft, command)
+        or _too_large(draft, command)
+        or spent_budget(draft, command.queue)
     )
     if refused is None:
-        plan.welcome.add(kind)
+        draft.welcome.add(kind)
     return refused
 
 
-def _invalid(command: SubmitJob) -> SubmitRefusal | None:
+def _invalid(command: SubmitJob) -> CommandRefusal | None:
     """Numbers out of range: the gateway refuses them too, but commands come from elsewhere as well."""
     if not 0 <= command.priority <= PRIORITY_MAX:
-        return SubmitRefusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
+        return CommandRefusal("invalid", f"expected 0 to {PRIORITY_MAX}, found {command.priority}", "priority")
     if not 0 <= command.retries <= RETRIES_MAX:
-        return SubmitRefusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
+        return CommandRefusal("invalid", f"expected 0 to {RETRIES_MAX}, found {command.retries}", "retries.max")
     if command.array_limit < 0:
-        return SubmitRefusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
+        return CommandRefusal("invalid", f"expected 0 or more, found {command.array_limit}", "array")
     if not 0 <= command.grace_ns <= TIME_MAX_NS:
-        return SubmitRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.grace_ns}", "time.grace")
+        return CommandRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.grace_ns}", "time.grace")
     if not 0 <= command.total_ns <= TIME_MAX_NS or not 0 <= command.start_at_ns <= TIME_MAX_NS:
-        return SubmitRefusal(
+        return CommandRefusal(
             "invalid", f"expected 0 to {TIME_MAX_NS} ns", "time.total" if command.start_at_ns == 0 else "startAt"
         )
     if not 0 <= command.slice_ns <= TIME_MAX_NS:
-        return SubmitRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
+        return CommandRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns, found {command.slice_ns}", "time.slice")
     if fault := partitions.fault_of(command.on_partition):
-        return SubmitRefusal("invalid", fault.message, fault.field)
+        return CommandRefusal("invalid", fault.message, fault.field)
     if command.checkpoint is not None and (wrong := fault_of(command.checkpoint, command.total_ns)) is not None:
-        return SubmitRefusal("invalid", wrong[1], f"checkpoint.{wrong[0]}")
+        return CommandRefusal("invalid", wrong.message, f"checkpoint.{wrong.field}")
     if len(command.after) > DEPENDENCIES_MAX:
-        return SubmitRefusal(
+        return CommandRefusal(
             "invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn"
         )
     if command.array is not None:
         first, last = command.array
         if first < 0 or not 0 <= last - first < ARRAY_ELEMENTS_MAX:
-            return SubmitRefusal(
+            return CommandRefusal(
                 "invalid",
                 f"expected at most {ARRAY_ELEMENTS_MAX} elements in rising order, found {first}-{last}",
                 "array",
@@ -163,45 +156,45 @@ def _invalid(command: SubmitJob) -> SubmitRefusal | None:
     return None
 
 
-def _impossible(request: Request) -> SubmitRefusal | None:
+def _impossible(request: Request) -> CommandRefusal | None:
     """A request that could be placed nowhere, whatever the cluster."""
     found = faults(request)
-    return SubmitRefusal("invalid", found[0].message, found[0].field) if found else None
+    return CommandRefusal("invalid", found[0].message, found[0].field) if found else None
 
 
-def _late(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+def _late(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
     if not command.deadline_ns:
         return None
     if not 0 <= command.deadline_ns <= TIME_MAX_NS:
-        return SubmitRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns", "deadline")
-    earliest = max(plan.now_ns, command.start_at_ns) + command.total_ns
+        return CommandRefusal("invalid", f"expected 0 to {TIME_MAX_NS} ns", "deadline")
+    earliest = max(draft.now_ns, command.start_at_ns) + command.total_ns
     if earliest > command.deadline_ns:
         short = format_duration(earliest - command.deadline_ns)
-        return SubmitRefusal(
+        return CommandRefusal(
             "deadline", f"cannot be met: {short} too little time until then; move it or shorten time.total", "deadline"
         )
     return None
 
 
-def unknown_queue(plan: QueueDraft, path: str) -> SubmitRefusal | None:
+def unknown_queue(draft: QueueDraft, path: str) -> CommandRefusal | None:
     """Return the refusal of a job for this queue's name, None if it may enter: the queue is missing, or others are below it."""
-    if plan.settings_of(path) is not None:
-        below = [] if plan.outlook is None and not _is_inner(plan, path) else _below(plan, path)
+    if draft.settings_of(path) is not None:
+        below = [] if draft.outlook is None and not _is_inner(draft, path) else _below(draft, path)
         if not below:
             return None
-        return SubmitRefusal(
+        return CommandRefusal(
             "not_a_leaf", f"queue {path[:80]} has queues below it; expected one of: {_named(below)}", "queue"
         )
-    known = sorted(path for path in plan.queues() if not _below(plan, path))
-    return SubmitRefusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
+    known = sorted(path for path in draft.queues() if not _below(draft, path))
+    return CommandRefusal("unknown_queue", f'no queue "{path[:80]}"; expected one of: {_named(known)}', "queue")
 
 
-def _is_inner(plan: QueueDraft, path: str) -> bool:
-    return any(not is_user_node(child) for child in plan.state.queues[path].node.children.values())
+def _is_inner(draft: QueueDraft, path: str) -> bool:
+    return any(not is_user_node(child) for child in draft.state.queues[path].node.children.values())
 
 
-def _below(plan: QueueDraft, path: str) -> list[str]:
-    return sorted(other for other in plan.queues() if other.startswith(f"{path}/"))
+def _below(draft: QueueDraft, path: str) -> list[str]:
+    return sorted(other for other in draft.queues() if other.startswith(f"{path}/"))
 
 
 def _named(known: list[str]) -> str:
@@ -211,51 +204,53 @@ def _named(known: list[str]) -> str:
     return ", ".join(named) + (f" and {len(known) - len(named)} more" if len(known) > len(named) else "")
 
 
-def _not_allowed(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+def _not_allowed(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
     """A pool may be for some users and projects only."""
-    name = pool_of_queue(plan, command.queue)
-    settings = plan.pool_settings(name)
+    name = pool_of_queue(draft, command.queue)
+    settings = draft.pool_settings(name)
     if not settings.users and not settings.projects:
         return None
     if command.user in settings.users or command.project in settings.projects:
         return None
     who = f"user {command.user[:40] or '(none)'}" + (f" and project {command.project[:40]}" if command.project else "")
-    return SubmitRefusal(
+    return CommandRefusal(
         "not_allowed", f"{who} may not use pool {name}; ask its administrator, or use a queue of another pool", "queue"
     )
 
 
-def spent_budget(plan: QueueDraft, path: str) -> SubmitRefusal | None:
+def spent_budget(draft: QueueDraft, path: str) -> CommandRefusal | None:
     """A budget above the queue (or its own) that is spent and refuses."""
-    account = refusing_account(plan.state.accounts, path)
+    account = refusing_account(draft.state.accounts, path)
     if account is None:
         return None
-    return SubmitRefusal(
+    return CommandRefusal(
         "budget", f"the budget of queue {account.path[:80]} is spent for this {account.budget.period}", "queue"
     )
 
 
-def _unknown_dependency(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
-    state = plan.state
+def _unknown_dependency(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
+    state = draft.state
     named: set[str] = set()
     for at, each in enumerate(command.after):
         if each.job in named:
-            return SubmitRefusal("invalid", f"job {each.job[:40]} is named twice; keep one of them", f"dependsOn[{at}]")
+            return CommandRefusal(
+                "invalid", f"job {each.job[:40]} is named twice; keep one of them", f"dependsOn[{at}]"
+            )
         named.add(each.job)
-        if each.job in state.jobs or each.job in state.finished or each.job in plan.accepted:
+        if each.job in state.jobs or each.job in state.finished or each.job in draft.accepted:
             continue
         message = f'no job "{each.job[:40]}" is known here; it may have ended long ago'
-        return SubmitRefusal("unknown_job", message, f"dependsOn[{at}]")
+        return CommandRefusal("unknown_job", message, f"dependsOn[{at}]")
     return None
 
 
-def _too_large(plan: QueueDraft, command: SubmitJob) -> SubmitRefusal | None:
+def _too_large(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
     """Per node more than any known node of the pool has. Without any node known, everything is accepted."""
-    shapes = plan.state.nodes.count(pool_of_queue(plan, command.queue))
+    shapes = draft.state.nodes.count(pool_of_queue(draft, command.queue))
     for at, kind in enumerate(command.request.kinds if shapes else ()):
         if not any(_holds(shape, kind) for shape in shapes):
             message, field = _largest_words(shapes, kind)
-            return SubmitRefusal("larger_than_any_node", message, f"groups[{at - 1}].{field}" if at else field)
+            return CommandRefusal("larger_than_any_node", message, f"groups[{at - 1}].{field}" if at else field)
     return None
 
 

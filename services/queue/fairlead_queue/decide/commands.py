@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from fairlead_bus.core import CommandRefusal, rejected, undecodable
 from fairlead_queue.decide import configuration, validation
 from fairlead_queue.decide.admission import shared_request, submit_refusal, unknown_queue, unnamed_model_refusal
 from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
 from fairlead_queue.decide.outcomes import ends_when_idle
 from fairlead_queue.fairness.quota import pool_name
-from fairlead_queue.limits import UNDECODABLE_CHARS_MAX
-from fairlead_queue.waiting.jobs import Array, LiveJob
+from fairlead_queue.waiting.pending import Array, LiveJob
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, PoolEntry
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import commands as cmd
@@ -23,21 +23,24 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
 from fairlead_schemas.wire.resources import Request
 
-#: Characters of a digest that stand for an id where a command has none.
-DIGEST_CHARS = 16
+
+def decide_command(draft: QueueDraft, command: cmd.QueueCommand | cmd.Undecodable) -> None:
+    """Decide one command: carry it out, or record why not."""
+    if isinstance(command, cmd.Undecodable):
+        draft.answer(undecodable(ev.CommandRejected, command))
+        return
+    answer = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
+    if isinstance(answer, CommandRefusal):
+        answer = rejected(ev.CommandRejected, command.id, answer)
+    draft.answer(answer)
 
 
-def decide_command(plan: QueueDraft, command: Any) -> None:
-    """Decide one command (or `Undecodable`)."""
-    plan.answer(HANDLERS[type(command)](plan, command, f"cmd:{command.id}"))
-
-
-def _submit(plan: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
+def _submit(draft: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEvent:
     if command.key:
-        known = plan.keys.get(command.key) or plan.state.keys.get(command.key)
+        known = draft.keys.get(command.key) or draft.state.keys.get(command.key)
         if known is not None:
             return _repeated(command, cause, *known)
-    refused = submit_refusal(plan, command)
+    refused = submit_refusal(draft, command)
     if refused is not None:
         return ev.JobRejected(
             cause=cause,
@@ -47,18 +50,18 @@ def _submit(plan: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEve
             field=refused.field,
             user=command.user,
         )
-    number = plan.next_number
-    plan.next_number = number + 1
+    number = draft.next_number
+    draft.next_number = number + 1
     job = str(number)
     if command.key:
-        plan.keys[command.key] = (job, command.digest)
-    plan.entered.add(command.queue)
-    plan.accepted.add(job)
-    request = request_in_pool(plan, command)
-    if command.array is None and command.start_at_ns <= plan.commit_ns and not command.after:
-        order = future_order(plan, command, plan.next_place)
-        plan.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
-    plan.next_place += 1
+        draft.keys[command.key] = (job, command.digest)
+    draft.entered.add(command.queue)
+    draft.accepted.add(job)
+    request = request_in_pool(draft, command)
+    if command.array is None and command.start_at_ns <= draft.commit_ns and not command.after:
+        order = future_order(draft, command, draft.next_place)
+        draft.fresh.append(AcceptedJob(order, job, command.queue, command.user, request, cause))
+    draft.next_place += 1
     return ev.JobSubmitted(
         cause=cause,
         job=job,
@@ -87,24 +90,24 @@ def _submit(plan: QueueDraft, command: cmd.SubmitJob, cause: str) -> ev.QueueEve
     )
 
 
-def request_in_pool(plan: QueueDraft, command: cmd.SubmitJob) -> Request:
+def request_in_pool(draft: QueueDraft, command: cmd.SubmitJob) -> Request:
     """The request, for the pool that the queue is in and charged as that says."""
-    queue = plan.state.queues.get(command.queue)
-    pool = queue.pool.name if queue is not None and plan.outlook is None else pool_name(plan.queues(), command.queue)
+    queue = draft.state.queues.get(command.queue)
+    pool = queue.pool.name if queue is not None and draft.outlook is None else pool_name(draft.queues(), command.queue)
     wanted = "" if pool == DEFAULT_POOL else pool
-    request = shared_request(command.request, plan.pool_settings(pool).sharing)
+    request = shared_request(command.request, draft.pool_settings(pool).sharing)
     return request if request.pool == wanted else msgspec.structs.replace(request, pool=wanted)
 
 
-def future_order(plan: QueueDraft, command: cmd.SubmitJob, place: int) -> int:
+def future_order(draft: QueueDraft, command: cmd.SubmitJob, place: int) -> int:
     """Return the future order of the job in its line."""
-    queue = plan.state.queues.get(command.queue)
-    pool = queue.pool if queue is not None else plan.state.pools[DEFAULT_POOL]
+    queue = draft.state.queues.get(command.queue)
+    pool = queue.pool if queue is not None else draft.state.pools[DEFAULT_POOL]
     return pool.order(
         command.priority,
         place,
         deadline_ns=command.deadline_ns,
-        submitted_ns=plan.commit_ns,
+        submitted_ns=draft.commit_ns,
         total_ns=command.total_ns,
     )
 
@@ -118,20 +121,20 @@ def _repeated(command: cmd.SubmitJob, cause: str, job: str, digest: str) -> ev.Q
     )
 
 
-def _cancel(plan: QueueDraft, command: cmd.CancelJob, cause: str) -> ev.QueueEvent:
-    job, state = _find(plan, command.job)
+def _cancel(draft: QueueDraft, command: cmd.CancelJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
     if job is None:
-        return _unknown(plan, command.id, command.job, state, cause)
-    if state == "stopping" and (job.id in plan.states or not _yields_to_cancel(job)):
-        return _conflict(command.id, cause, f"job {job.id} is already being stopped")
+        return _unknown(draft, command.job, state)
+    if state == "stopping" and (job.id in draft.states or not _yields_to_cancel(job)):
+        return _conflict(f"job {job.id} is already being stopped")
     if state in END_STATES:
-        return _conflict(command.id, cause, f"job {job.id} has already ended: {state}")
+        return _conflict(f"job {job.id} has already ended: {state}")
     if state in ("offered", "placed", "running", "stopping") or (isinstance(job, Array) and job.live):
-        plan.states[job.id] = "stopping"
+        draft.states[job.id] = "stopping"
         return ev.JobStopRequested(
             cause=cause, job=job.id, attempt=job.attempt, reason="cancelled", by=command.user, save=command.save
         )
-    plan.states[job.id] = "cancelled"
+    draft.states[job.id] = "cancelled"
     return ev.JobCancelled(cause=cause, job=job.id, by=command.user, attempt=job.attempt)
 
 
@@ -140,20 +143,20 @@ def _yields_to_cancel(job: LiveJob) -> bool:
     return job.stop in ("reclaimed", "time_limit") or (job.stop == "idle" and not ends_when_idle(job))
 
 
-def _hold(plan: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent:
-    job, state = _find(plan, command.job)
+def _hold(draft: QueueDraft, command: cmd.HoldJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
     if job is None:
-        return _unknown(plan, command.id, command.job, state, cause)
+        return _unknown(draft, command.job, state)
     if isinstance(job, Array) and not job.unborn:
-        return _conflict(command.id, cause, f"all elements of array {job.id} have been offered; hold single elements")
+        return _conflict(f"all elements of array {job.id} have been offered; hold single elements")
     if state in ("scheduled", "queued"):
-        plan.states[job.id] = "held"
+        draft.states[job.id] = "held"
         return ev.JobHeld(cause=cause, job=job.id, by=command.user)
     if state == "offered" and not job.hold:
         # A withdrawal does not change the state, so remember that this decision mentions the job.
-        plan.states[job.id] = state
+        draft.states[job.id] = state
         return ev.OfferWithdrawn(cause=cause, job=job.id, attempt=job.attempt, reason="hold", by=command.user)
-    return _conflict(command.id, cause, _why_not_hold(job, state))
+    return _conflict(_why_not_hold(job, state))
 
 
 def _why_not_hold(job: LiveJob, state: str) -> str:
@@ -164,60 +167,56 @@ def _why_not_hold(job: LiveJob, state: str) -> str:
     return f"job {job.id} is {state}; only a job that waits can be held"
 
 
-def _release(plan: QueueDraft, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent:
-    job, state = _find(plan, command.job)
+def _release(draft: QueueDraft, command: cmd.ReleaseJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
     if job is None:
-        return _unknown(plan, command.id, command.job, state, cause)
+        return _unknown(draft, command.job, state)
     if state == "held":
-        plan.states[job.id] = "queued"
+        draft.states[job.id] = "queued"
         return ev.JobReleased(cause=cause, job=job.id, by=command.user)
     if job.hold:
-        return _conflict(command.id, cause, f"job {job.id} is about to be held; release it then")
-    return _conflict(command.id, cause, f"job {job.id} is {state}, not held")
+        return _conflict(f"job {job.id} is about to be held; release it then")
+    return _conflict(f"job {job.id} is {state}, not held")
 
 
-def _move(plan: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent:
-    job, state = _find(plan, command.job)
+def _move(draft: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
     if job is None:
-        return _unknown(plan, command.id, command.job, state, cause)
+        return _unknown(draft, command.job, state)
     if state not in ("scheduled", "queued", "held") or job.wait == "owed":
-        return _conflict(command.id, cause, f"job {job.id} is {state}; only a job that waits can be moved")
+        return _conflict(f"job {job.id} is {state}; only a job that waits can be moved")
     if job.parent is not None or (isinstance(job, Array) and job.live):
-        return _conflict(command.id, cause, f"job {job.id} belongs to an array that has begun; it stays in its queue")
-    refused = unknown_queue(plan, command.queue)
+        return _conflict(f"job {job.id} belongs to an array that has begun; it stays in its queue")
+    refused = unknown_queue(draft, command.queue)
     if refused is not None:
-        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
-    pool = pool_name(plan.queues(), command.queue)
-    if pool != job.lane.klass.pool.name:
-        message = (
-            f"queue {command.queue[:80]} is of pool {pool}, the job of {job.lane.klass.pool.name}; submit it again"
-        )
-        return _conflict(command.id, cause, message)
-    refused = unnamed_model_refusal(plan, command.queue, job.lane.klass.request)
+        return refused
+    pool, own = pool_name(draft.queues(), command.queue), job.lane.request_class.pool.name
+    if pool != own:
+        return _conflict(f"queue {command.queue[:80]} is of pool {pool}, the job of {own}; submit it again")
+    refused = unnamed_model_refusal(draft, command.queue, job.lane.request_class.request)
     if refused is not None:
-        return ev.CommandRejected(cause=cause, command=command.id, code=refused.code, message=refused.message)
-    plan.states[job.id] = state
-    plan.entered.add(command.queue)
+        return refused
+    draft.states[job.id] = state
+    draft.entered.add(command.queue)
     return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
 
 
-def _apply(plan: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent:
-    state = plan.state
-    before = plan.outlook or configuration.current_configuration(state)
+def _apply(draft: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent | CommandRefusal:
+    state = draft.state
+    before = draft.outlook or configuration.current_configuration(state)
     after = configuration.proposed_configuration(before, command)
-    message, code = validation.change_refusal(state, command, before, after)
-    message, code = message or _in_use(plan, after), code or "invalid"
-    changed = configuration.changed_entries(before, after) if not message else []
-    if not message and len(changed) + len(after.removed) + len(after.dropped_pools) > plan.room():
-        message = "too many changes at once; send it again"
-    if message:
-        return ev.CommandRejected(cause=cause, command=command.id, code=code, message=message)
+    refused = validation.change_refusal(state, command, before, after) or _in_use(draft, after)
+    if refused is not None:
+        return refused
+    changed = configuration.changed_entries(before, after)
+    if len(changed) + len(after.removed) + len(after.dropped_pools) > draft.room():
+        return CommandRefusal("invalid", "too many changes at once; send it again")
     for event in configuration.configuration_events(changed, after, cause, command.user):
-        plan.emit(event, len(msgspec.json.encode(event)))
-    plan.entered.update(after.removed.values())
-    plan.outlook = after
-    plan.reshaped = True
-    plan.welcome.clear()
+        draft.emit(event, len(msgspec.json.encode(event)))
+    draft.entered.update(after.removed.values())
+    draft.outlook = after
+    draft.reshaped = True
+    draft.welcome.clear()
     # Ancestors of a named queue are configured if they had to be made, although the command does not name them.
     names = {each.pool if isinstance(each, PoolEntry) else each.path for each in changed}
     unchanged = sum(each.pool not in names for each in command.pools) + sum(
@@ -234,54 +233,42 @@ def _apply(plan: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEv
     )
 
 
-def _in_use(plan: QueueDraft, after: configuration.ProposedConfiguration) -> str:
-    """A queue that jobs enter by this very decision and that is none for jobs afterwards."""
-    for path in sorted(plan.entered.difference({""})):
+def _in_use(draft: QueueDraft, after: configuration.ProposedConfiguration) -> CommandRefusal | None:
+    """Refuse a change after which no job may wait in a queue that jobs enter by this very decision."""
+    for path in sorted(draft.entered.difference({""})):
         if path not in after.queues or any(other.startswith(f"{path}/") for other in after.queues):
-            return f"queues.{path}: jobs are entering it at this moment; send it again"
-    return ""
+            return CommandRefusal("invalid", f"queues.{path}: jobs are entering it at this moment; send it again")
+    return None
 
 
-def _undecodable(plan: QueueDraft, command: cmd.Undecodable, cause: str) -> ev.QueueEvent:
-    return ev.CommandRejected(
-        cause=cause if command.id else f"cmd:{command.digest[:DIGEST_CHARS]}",
-        command=command.id,
-        code="undecodable",
-        message=command.message[:UNDECODABLE_CHARS_MAX],
-        digest=command.digest,
-    )
-
-
-def _find(plan: QueueDraft, id_: str) -> tuple[LiveJob | None, str]:
+def _find(draft: QueueDraft, id_: str) -> tuple[LiveJob | None, str]:
     """The live job and its state as this decision leaves it; or None and the finished one's state ("")."""
-    job = plan.state.jobs.get(id_)
+    job = draft.state.jobs.get(id_)
     if job is None:
-        return None, plan.state.finished.get(id_, "")
-    return job, plan.states.get(id_, job.state)
+        return None, draft.state.finished.get(id_, "")
+    return job, draft.states.get(id_, job.state)
 
 
-def _unknown(plan: QueueDraft, command: str, id_: str, end_state: str, cause: str) -> ev.QueueEvent:
+def _unknown(draft: QueueDraft, id_: str, end_state: str) -> CommandRefusal:
     """No live job has this id: it has ended, is still to be born, or was never there."""
     if end_state:
-        return _conflict(command, cause, f"job {id_} has already ended: {end_state}")
-    array = plan.state.jobs.get(array_of(id_) or "")
+        return _conflict(f"job {id_} has already ended: {end_state}")
+    array = draft.state.jobs.get(array_of(id_) or "")
     if isinstance(array, Array) and array.is_unborn(id_):
         message = f"element {id_} has not been offered yet; cancel, hold or release array {array.id} instead"
-        return ev.CommandRejected(cause=cause, command=command, code="not_yet_offered", message=message)
-    message = f'no job "{id_[:40]}" is known here; it may have ended long ago'
-    return ev.CommandRejected(cause=cause, command=command, code="not_found", message=message)
+        return CommandRefusal("not_yet_offered", message)
+    return CommandRefusal("not_found", f'no job "{id_[:40]}" is known here; it may have ended long ago')
 
 
-def _conflict(command: str, cause: str, message: str) -> ev.QueueEvent:
-    return ev.CommandRejected(cause=cause, command=command, code="conflict", message=message)
+def _conflict(message: str) -> CommandRefusal:
+    return CommandRefusal("conflict", message)
 
 
-HANDLERS: dict[type[Any], Callable[[QueueDraft, Any, str], ev.QueueEvent]] = {
+HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRefusal]] = {
     cmd.SubmitJob: _submit,
     cmd.CancelJob: _cancel,
     cmd.HoldJob: _hold,
     cmd.ReleaseJob: _release,
     cmd.MoveJob: _move,
     cmd.ApplyQueues: _apply,
-    cmd.Undecodable: _undecodable,
 }

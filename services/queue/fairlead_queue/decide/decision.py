@@ -7,17 +7,17 @@ is left, so a full commit delays offers, never answers.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_bus.core import Input
+from fairlead_bus.core import Input, encoded_bytes, names_bytes
 from fairlead_queue.decide import configuration
 from fairlead_queue.decide.commands import decide_command
-from fairlead_queue.decide.draft import QueueDraft, encoded_bytes
+from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.offers import make_offers
 from fairlead_queue.decide.outcomes import emit_owed
 from fairlead_queue.decide.reclaim_requests import reclaim_quota, stop_idle_runs
 from fairlead_queue.decide.timers import emit_due
 from fairlead_queue.limits import FINISHED_JOBS_MAX, RETIRE_CHUNK, REVIEW_LATEST_NS, REVIEW_NS
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array
+from fairlead_queue.waiting.pending import Array
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire.events import JobCancelled, JobsRetired, JobStopRequested, QueueConfigured, QueueEvent
 
@@ -37,27 +37,27 @@ class QueueDecision(NamedTuple):
 
 def decide(state: QueueState, inputs: Sequence[Input], now_ns: int) -> QueueDecision:
     """Return the events to commit now."""
-    plan = QueueDraft(state, now_ns, sum(len(each.body) for each in inputs))
+    draft = QueueDraft(state, now_ns, sum(len(each.body) for each in inputs))
     if not state.queues:
-        _configure_default(plan)
+        _configure_default(draft)
     if state.owed:
-        emit_owed(plan)
+        emit_owed(draft)
     for each in inputs:
         for command in each.body:
-            decide_command(plan, command)
-    emit_due(plan)
+            decide_command(draft, command)
+    emit_due(draft)
     if state.idle:
-        stop_idle_runs(plan)
-    if state.reclaims and plan.outlook is None:
-        reclaim_quota(plan)
+        stop_idle_runs(draft)
+    if state.reclaims and draft.outlook is None:
+        reclaim_quota(draft)
     if state.stopping:
         for array in sorted(state.stopping.values(), key=lambda array: array.order):
-            _stop_elements(plan, array)
+            _stop_elements(draft, array)
     if len(state.finished) > FINISHED_JOBS_MAX:
-        _retire(plan)
+        _retire(draft)
     reviewed = is_review_due(state, now_ns)
-    review_at = make_offers(plan, reviewing=reviewed)
-    return QueueDecision(plan.events, plan.full, reviewed, review_at)
+    review_at = make_offers(draft, reviewing=reviewed)
+    return QueueDecision(draft.events, draft.full, reviewed, review_at)
 
 
 def is_review_due(state: QueueState, now_ns: int) -> bool:
@@ -69,32 +69,31 @@ def is_review_due(state: QueueState, now_ns: int) -> bool:
     return now_ns // REVIEW_NS > last_ns // REVIEW_NS or now_ns >= state.decided_ns + REVIEW_LATEST_NS
 
 
-def _configure_default(plan: QueueDraft) -> None:
+def _configure_default(draft: QueueDraft) -> None:
     settings = QueueSettings()
-    plan.emit(QueueConfigured(cause="clock", path=DEFAULT_QUEUE))
-    before = configuration.current_configuration(plan.state)
-    plan.outlook = before._replace(queues={DEFAULT_QUEUE: settings})
-    plan.reshaped = True
+    draft.emit(QueueConfigured(cause="clock", path=DEFAULT_QUEUE))
+    before = configuration.current_configuration(draft.state)
+    draft.outlook = before._replace(queues={DEFAULT_QUEUE: settings})
+    draft.reshaped = True
 
 
-def _stop_elements(plan: QueueDraft, array: Array) -> None:
+def _stop_elements(draft: QueueDraft, array: Array) -> None:
     """Carry an array's stop to its live elements while the commit has room."""
     by_bytes = encoded_bytes(array.stop_by)
     for element in array.live.values():
-        state = plan.states.get(element.id, element.state)
-        limited = state == "stopping" and element.id not in plan.states and element.awaits_cancel
+        state = draft.states.get(element.id, element.state)
+        limited = state == "stopping" and element.id not in draft.states and element.awaits_cancel
         if not limited and state not in ("scheduled", "queued", "held", "offered", "placed", "running"):
             continue
-        if plan.room() <= 0:
-            plan.full = True
+        if not draft.has_room():
             return
         if state in ("queued", "held"):
-            plan.emit(
+            draft.emit(
                 JobCancelled(cause=array.cause, job=element.id, by=array.stop_by, attempt=element.attempt), by_bytes
             )
-            plan.states[element.id] = "cancelled"
+            draft.states[element.id] = "cancelled"
         else:
-            plan.emit(
+            draft.emit(
                 JobStopRequested(
                     cause=array.cause,
                     job=element.id,
@@ -105,14 +104,13 @@ def _stop_elements(plan: QueueDraft, array: Array) -> None:
                 ),
                 by_bytes,
             )
-            plan.states[element.id] = "stopping"
+            draft.states[element.id] = "stopping"
 
 
-def _retire(plan: QueueDraft) -> None:
+def _retire(draft: QueueDraft) -> None:
     """The oldest finished jobs leave, a chunk at a time."""
-    if plan.room() <= 0:
-        plan.full = True
+    if not draft.has_room():
         return
-    oldest = iter(plan.state.finished)
+    oldest = iter(draft.state.finished)
     jobs = tuple(next(oldest) for _ in range(RETIRE_CHUNK))
-    plan.emit(JobsRetired(cause="clock", jobs=jobs), extra_bytes=sum(len(job) + 3 for job in jobs))
+    draft.emit(JobsRetired(cause="clock", jobs=jobs), extra_bytes=names_bytes(jobs))

@@ -1,25 +1,19 @@
-"""Decision in the making: its events so far, and the changes that they mean for the rest of it.
+"""Draft of the queue's decision: its events so far, and the changes that they mean for the rest of it.
 
-The state stays unchanged. The effect of an earlier event on a later one of the same decision is kept in the plan's own
+The state stays unchanged. The effect of an earlier event on a later one of the same decision is kept in the draft's own
 small maps.
 """
 
 from typing import NamedTuple
 
-import msgspec
-
+from fairlead_bus.core import CommitDraft
 from fairlead_queue.decide.configuration import ProposedConfiguration
-from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, EVENT_BYTES, SUBMIT_BYTES
+from fairlead_queue.limits import ANSWER_BYTES, COMMANDS_BYTES, COMMIT_BYTES_BUDGET, SUBMIT_BYTES
 from fairlead_queue.state import QueueState
 from fairlead_schemas.queuefile.settings import PoolSettings, QueueSettings
 from fairlead_schemas.wire.commit import COMMIT_EVENTS_MAX
 from fairlead_schemas.wire.events import JobSubmitted, QueueEvent
 from fairlead_schemas.wire.resources import Request
-
-
-def encoded_bytes(text: str) -> int:
-    """Return the bytes that a text from another writer takes in a commit."""
-    return len(msgspec.json.encode(text)) if text else 0
 
 
 class AcceptedJob(NamedTuple):
@@ -33,19 +27,16 @@ class AcceptedJob(NamedTuple):
     cause: str
 
 
-class QueueDraft:
+class QueueDraft(CommitDraft[QueueState, QueueEvent]):
     """Events decided, room left, and the overlay."""
 
     def __init__(self, state: QueueState, now_ns: int, commands: int) -> None:
-        self.state = state
         #: The log's time, by which everything is decided, and what the commit itself will say.
-        self.now_ns = max(now_ns, state.at_ns)
+        super().__init__(state, max(now_ns, state.at_ns))
         self.commit_ns = now_ns
-        self.events: list[QueueEvent] = []
         #: Kept free for what the commands need: one event each, and these bytes until they are answered.
         self.reserved = commands
         self.bytes_reserved = COMMANDS_BYTES if commands else 0
-        self.bytes_left = COMMIT_BYTES_BUDGET
         #: {job: its state after the events so far}
         self.states: dict[str, str] = {}
         self.keys: dict[str, tuple[str, str]] = {}
@@ -85,21 +76,24 @@ class QueueDraft:
     def room(self) -> int:
         """Return the number of events that still fit in addition to those that the commands need."""
         return min(
-            COMMIT_EVENTS_MAX - self.reserved - len(self.events), (self.bytes_left - self.bytes_reserved) // EVENT_BYTES
+            COMMIT_EVENTS_MAX - self.reserved - len(self.events),
+            (COMMIT_BYTES_BUDGET - self.size - self.bytes_reserved) // self.EVENT_BYTES,
         )
 
-    def emit(self, event: QueueEvent, extra_bytes: int = 0) -> None:
-        """Decide one event on the plan's own account."""
-        self.events.append(event)
-        self.bytes_left -= EVENT_BYTES + extra_bytes
+    def has_room(self, events: int = 1) -> bool:
+        """Return True if so many more events fit; else the rest is left for the next decision."""
+        if self.room() >= events:
+            return True
+        self.full = True
+        return False
 
     def answer(self, event: QueueEvent) -> None:
-        """Decide one event that a command was promised room for; the last one frees what was reserved."""
+        """Add an event that a command was promised room for; the last one frees what was reserved."""
         self.events.append(event)
         self.reserved -= 1
         if isinstance(event, JobSubmitted):
-            self.bytes_left -= SUBMIT_BYTES + len(memoryview(event.spec))
+            self.size += SUBMIT_BYTES + len(memoryview(event.spec))
         else:
-            self.bytes_left -= ANSWER_BYTES
+            self.size += ANSWER_BYTES
         if not self.reserved:
             self.bytes_reserved = 0

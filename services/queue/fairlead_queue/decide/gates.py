@@ -14,8 +14,7 @@ from fairlead_queue.fairness.quota import queue_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.lanes import Lane, RequestClass
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, PoolState, RequestClass
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
 
@@ -28,15 +27,15 @@ class ClosedGate(NamedTuple):
     queue: str = ""
 
 
-def has_room(klass: RequestClass, open_: int, unparked: int) -> bool:
+def has_room(request_class: RequestClass, open_: int, unparked: int) -> bool:
     """Return True if the placer may have one more offer of a class. `open_` counts the open offers of that class, `unparked`
     the open offers of classes that are not parked.
     """
     if open_ < PARKED_OFFERS_MAX:
         return True
-    if klass.parked:
+    if request_class.parked:
         return False
-    return unparked < (WINDOW_OFFERS_MAX if _fits(klass.pool, klass.need) else AHEAD_OFFERS_MAX)
+    return unparked < (WINDOW_OFFERS_MAX if _fits(request_class.pool, request_class.need) else AHEAD_OFFERS_MAX)
 
 
 def _fits(pool: PoolState, need: Amounts) -> bool:
@@ -59,33 +58,33 @@ class Gates:
         self._open: dict[RequestClass, int] = {}
         self._unparked = len(pool.offers) - pool.parked_open
         #: Classes that some lane waits with, those that are shut, and the needs of the others.
-        self._wanted = {klass for klass in pool.classes.values() if klass.waiting}
+        self._wanted = {request_class for request_class in pool.classes.values() if request_class.waiting}
         self.shut: set[RequestClass] = set()
-        self.needs = {klass.need for klass in self._wanted}
+        self.needs = {request_class.need for request_class in self._wanted}
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
         self.refused: dict[QueueNode, tuple[Lane, ClosedGate]] = {}
 
     def begin(self) -> None:
         """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
-        self.shut.update(klass for klass in self._wanted if not self._has_room(klass))
-        self.needs = {klass.need for klass in self._wanted if klass not in self.shut}
+        self.shut.update(request_class for request_class in self._wanted if not self._has_room(request_class))
+        self.needs = {request_class.need for request_class in self._wanted if request_class not in self.shut}
 
-    def count(self, klass: RequestClass, more: int) -> None:
+    def count(self, request_class: RequestClass, more: int) -> None:
         """The placer has so many offers of the class more."""
-        self._open[klass] = self._open.get(klass, klass.open) + more
-        if not klass.parked:
+        self._open[request_class] = self._open.get(request_class, request_class.open) + more
+        if not request_class.parked:
             self._unparked += more
 
-    def want(self, klass: RequestClass) -> None:
+    def want(self, request_class: RequestClass) -> None:
         """Count the class as wanted again, because a job of it waits."""
-        self._wanted.add(klass)
-        self.needs.add(klass.need)
+        self._wanted.add(request_class)
+        self.needs.add(request_class.need)
 
     def closed(self, lane: Lane) -> ClosedGate | None:
         """Return the reason for which the lane's next job cannot be offered; None when it can be."""
-        klass = lane.klass
-        if klass in self.shut or not self._has_room(klass):
-            self.shut.add(klass)
+        request_class = lane.request_class
+        if request_class in self.shut or not self._has_room(request_class):
+            self.shut.add(request_class)
             self.needs = {each.need for each in self._wanted if each not in self.shut}
             return ClosedGate("turn")
         if self.state.accounts:
@@ -96,7 +95,7 @@ class Gates:
         if refusal is None:
             return None
         if refusal.kind != "claimed":
-            refusal.node.waiters.add(klass.need)
+            refusal.node.waiters.add(request_class.need)
         closed = ClosedGate(refusal.kind, refusal, queue_of(refusal.node))
         first = self.refused.get(refusal.node)
         if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
@@ -106,7 +105,9 @@ class Gates:
     def refusal(self, lane: Lane) -> LimitRefusal | None:
         """The limit that the lane's next job would break, if any."""
         since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
-        return self.pool.tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)
+        return self.pool.tree.refusal(lane.leaf.node, lane.request_class.need, holder=lane.claim, since=since)
 
-    def _has_room(self, klass: RequestClass) -> bool:
-        return self._unbounded or has_room(klass, self._open.get(klass, klass.open), self._unparked)
+    def _has_room(self, request_class: RequestClass) -> bool:
+        return self._unbounded or has_room(
+            request_class, self._open.get(request_class, request_class.open), self._unparked
+        )

@@ -8,76 +8,82 @@ from fairlead_queue.decide.starvation import StarvationPolicy
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 from fairlead_schemas.wire.events import JobOffered
 from fairlead_schemas.wire.resources import Request
 
 
-def make_offers(plan: QueueDraft, *, reviewing: bool) -> int | None:
+def make_offers(draft: QueueDraft, *, reviewing: bool) -> int | None:
     """Offer what may be offered now, in order, and say of lanes that begin to wait why they do. `reviewing`: hold what
     the placer has against the order, and help those who starve; then the time at which to look again (None: never)."""
-    if plan.reshaped:
-        plan.full = True
+    if draft.reshaped:
+        draft.full = True
         return None
-    if plan.state.silent_arrays:
-        emit_array_reasons(plan)
-    with plan.state.speculating():
-        _try_fresh(plan)
+    if draft.state.unreported_arrays:
+        emit_array_reasons(draft)
+    with draft.state.speculating():
+        _try_fresh(draft)
         times = [
-            _offer(plan, pool, reviewing) for _, pool in sorted(plan.state.pools.items()) if pool.waiting or pool.offers
+            _offer(draft, pool, reviewing)
+            for _, pool in sorted(draft.state.pools.items())
+            if pool.waiting or pool.offers
         ]
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 
-def _try_fresh(plan: QueueDraft) -> None:
+def _try_fresh(draft: QueueDraft) -> None:
     """Put the jobs that this very decision accepts in line. Of a class that the placer has enough of, none could be
     offered."""
-    state, imaged, full = plan.state, set[Lane | Leaf](), dict[Request, bool]()
-    for fresh in plan.fresh:
+    state, imaged, full = draft.state, set[Lane | Leaf](), dict[Request, bool]()
+    for fresh in draft.fresh:
         is_full = full.get(fresh.request)
         if is_full is None:
             is_full = full[fresh.request] = _is_full(state, fresh.request)
         if is_full:
             continue
         job = LiveJob(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
-        job.user, job.since_ns = fresh.user, plan.now_ns
+        job.user, job.since_ns = fresh.user, draft.now_ns
         state.try_in_line(job, imaged)
 
 
 def _is_full(state: QueueState, request: Request) -> bool:
-    klass = state.classes.get(request)
-    return klass is not None and not has_room(klass, klass.open, len(klass.pool.offers) - klass.pool.parked_open)
+    request_class = state.classes.get(request)
+    return request_class is not None and not has_room(
+        request_class, request_class.open, len(request_class.pool.offers) - request_class.pool.parked_open
+    )
 
 
-def _offer(plan: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:
+def _offer(draft: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:
     if reviewing:
         pool.forget_refused()
-    stuck = stuck_offers(plan, pool) if reviewing else []
-    turns = Turns(plan.state, pool, plan.states)
+    stuck = stuck_offers(draft, pool) if reviewing else []
+    turns = Turns(draft.state, pool, draft.states)
     if stuck:
-        reorder(plan, turns, stuck)
+        reorder(draft, turns, stuck)
     else:
-        _in_turn(plan, turns)
+        _in_turn(draft, turns)
     times: list[int | None] = []
-    if not plan.full:
-        emit_pending_reasons(plan, turns)
+    if not draft.full:
+        emit_pending_reasons(draft, turns)
     if reviewing:
-        starving = StarvationPolicy(plan, turns)
-        times = [recall_for_quota(plan, turns, starving.offers()), emit_changed_reasons(plan, turns), starving.limits()]
+        starving = StarvationPolicy(draft, turns)
+        times = [
+            recall_for_quota(draft, turns, starving.offers()),
+            emit_changed_reasons(draft, turns),
+            starving.limits(),
+        ]
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
 
-def _in_turn(plan: QueueDraft, turns: Turns) -> None:
-    room = plan.room()
+def _in_turn(draft: QueueDraft, turns: Turns) -> None:
+    room = draft.room()
     while room > 0:
         turn = turns.next()
         if turn is None:
             return
         _, candidate = turn
         cause = candidate.job.cause
-        plan.emit(JobOffered(cause=cause, job=candidate.id, attempt=candidate.attempt, rank=plan.next_rank))
-        plan.next_rank += RANK_STEP
+        draft.emit(JobOffered(cause=cause, job=candidate.id, attempt=candidate.attempt, rank=draft.next_rank))
+        draft.next_rank += RANK_STEP
         room -= 1
-    plan.full = True
+    draft.full = True

@@ -7,9 +7,11 @@ failed its own check before it started anything: the node then takes no work, an
 job that has failed in the same way on BLAMED_NODES nodes: the next attempt would fail the same way.
 """
 
-from fairlead_queue.decide.draft import QueueDraft, encoded_bytes
-from fairlead_queue.limits import BLAMED_NODES, FREE_STARTS_MAX, LOSS_DELAYS_NS, MESSAGE_CHARS_MAX
-from fairlead_queue.waiting.jobs import NEVER, Array, AttemptEnd, LiveJob, decisive
+from fairlead_bus.core import MESSAGE_CHARS_MAX, encoded_bytes
+from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.limits import BLAMED_NODES, FREE_STARTS_MAX, LOSS_DELAYS_NS
+from fairlead_queue.waiting.attempts import AttemptEnd, decisive
+from fairlead_queue.waiting.pending import NEVER, Array, LiveJob
 from fairlead_schemas.wire.events import (
     FailReason,
     JobCancelled,
@@ -32,17 +34,16 @@ _STATE_AFTER: dict[type[QueueEvent], str] = {
 }
 
 
-def emit_owed(plan: QueueDraft) -> None:
+def emit_owed(draft: QueueDraft) -> None:
     """Emit every event that the queue owes while the commit has room."""
-    for job in plan.state.owed.values():
-        if plan.room() <= 0:
-            plan.full = True
+    for job in draft.state.owed.values():
+        if not draft.has_room():
             return
-        event = owed_event(job, plan.now_ns)
-        plan.emit(event, encoded_bytes(_repeated_text(event)))
-        plan.states[job.id] = _STATE_AFTER[type(event)]
+        event = owed_event(job, draft.now_ns)
+        draft.emit(event, encoded_bytes(_repeated_text(event)))
+        draft.states[job.id] = _STATE_AFTER[type(event)]
         if isinstance(event, JobRequeued) and not event.not_before_ns:
-            plan.reshaped = True  # or others would go before it once more: what it held is free already
+            draft.reshaped = True  # or others would go before it once more: what it held is free already
 
 
 def _repeated_text(event: QueueEvent) -> str:
@@ -123,9 +124,9 @@ def ends_when_idle(job: LiveJob) -> bool:
 
 
 def _idle_end(job: LiveJob, end: AttemptEnd) -> JobFailed:
-    wish = decisive(job.idle)
-    how = "it ran too long" if wish.rule == "lifetime" else "it was idle"
-    told = f"{how} under the {wish.rule} policy of {wish.scope}, and its notice was over"
+    reclaim = decisive(job.idle)
+    how = "it ran too long" if reclaim.rule == "lifetime" else "it was idle"
+    told = f"{how} under the {reclaim.rule} policy of {reclaim.scope}, and its notice was over"
     return _fail(job, end, "idle", told)
 
 

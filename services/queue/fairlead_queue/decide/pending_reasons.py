@@ -6,28 +6,29 @@ from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.gates import ClosedGate
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.limits import DOUBLINGS_MAX, NEWS_MAX, NEWS_NS
-from fairlead_queue.waiting.lanes import Lane
+from fairlead_queue.waiting.pending import Lane
 from fairlead_schemas.wire.events import JobDeferred
 
 
-def emit_pending_reasons(plan: QueueDraft, turns: Turns) -> None:
+def emit_pending_reasons(draft: QueueDraft, turns: Turns) -> None:
     """Emit the reasons of lanes in which a job waits now and no reason has been emitted yet."""
     pool = turns.pool
-    silent = [lane for lane in plan.state.unexplained if lane.klass.pool is pool and lane not in turns.exhausted]
+    silent = [
+        lane for lane in draft.state.unreported if lane.request_class.pool is pool and lane not in turns.exhausted
+    ]
     for lane in nsmallest(NEWS_MAX, silent, key=_front):
         closed = turns.gates.closed(lane)
         if closed is not None:
-            _defer(plan, turns, lane, closed)
+            _defer(draft, turns, lane, closed)
 
 
-def emit_array_reasons(plan: QueueDraft) -> None:
+def emit_array_reasons(draft: QueueDraft) -> None:
     """Emit the reason of arrays that wait for elements of their own, once each."""
-    for array in nsmallest(NEWS_MAX, plan.state.silent_arrays.values(), key=lambda array: array.order):
-        if plan.room() <= 0:
-            plan.full = True
+    for array in nsmallest(NEWS_MAX, draft.state.unreported_arrays.values(), key=lambda array: array.order):
+        if not draft.has_room():
             return
-        if array.id not in plan.states:
-            plan.emit(
+        if array.id not in draft.states:
+            draft.emit(
                 JobDeferred(
                     cause=array.cause,
                     job=array.id,
@@ -41,7 +42,7 @@ def emit_array_reasons(plan: QueueDraft) -> None:
             )
 
 
-def emit_changed_reasons(plan: QueueDraft, turns: Turns) -> int | None:
+def emit_changed_reasons(draft: QueueDraft, turns: Turns) -> int | None:
     """Emit the reasons of lanes whose present reason differs from the last one, emitted a while ago. Return when more may be
     emitted; None when nothing is left.
     """
@@ -58,32 +59,31 @@ def emit_changed_reasons(plan: QueueDraft, turns: Turns) -> int | None:
             if closed is None or (closed.reason, closed.queue, resource) == (said.reason, said.queue, said.resource):
                 continue
             due_ns = said.at_ns + (NEWS_NS << min(said.times, DOUBLINGS_MAX))
-            if due_ns <= plan.now_ns:
+            if due_ns <= draft.now_ns:
                 found.append((lane, closed))
             elif again_ns is None or due_ns < again_ns:
                 again_ns = due_ns
     for lane, closed in nsmallest(NEWS_MAX, found, key=lambda each: each[0].front):
-        _defer(plan, turns, lane, closed)
-    return again_ns if len(found) <= NEWS_MAX else plan.now_ns + 1
+        _defer(draft, turns, lane, closed)
+    return again_ns if len(found) <= NEWS_MAX else draft.now_ns + 1
 
 
 def _front(lane: Lane) -> int:
     return lane.front
 
 
-def _defer(plan: QueueDraft, turns: Turns, lane: Lane, closed: ClosedGate) -> None:
+def _defer(draft: QueueDraft, turns: Turns, lane: Lane, closed: ClosedGate) -> None:
     """Say why the first of a lane is not offered."""
     job = turns.first_of(lane)
     if job is None:
         return
-    if plan.room() <= 0:
-        plan.full = True
+    if not draft.has_room():
         return
     refusal = closed.refusal
     numbers: dict[str, int] = {}
     if refusal is not None:
         numbers = {"held": refusal.held, "needed": refusal.needed, "ceiling": refusal.ceiling}
-    plan.emit(
+    draft.emit(
         JobDeferred(
             cause=job.cause,
             job=job.id,

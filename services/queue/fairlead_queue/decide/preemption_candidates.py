@@ -54,9 +54,7 @@ from fairlead_queue.decide.preemption_estimates import DepartingRun, UnplacedCha
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.events import Victim, YieldRule
@@ -112,7 +110,7 @@ class CandidateFinder:
     ) -> None:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
-        self.need = starving.lane.klass.need
+        self.need = starving.lane.request_class.need
         self._needs_gpus = bool(self.need[GPU])
         self.priority = _priority(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
@@ -150,7 +148,7 @@ class CandidateFinder:
 
     def _are_scattered(self, chosen: Sequence[_Choice]) -> bool:
         """Return True if the chosen runs free no place because too few nodes hold enough of them together."""
-        request = self.starving.lane.klass.request
+        request = self.starving.lane.request_class.request
         unit = self._on_a_node(self.starving.lane)
         if not chosen or self.starving.missing or request.also or not unit:
             return False
@@ -166,7 +164,7 @@ class CandidateFinder:
 
     def _on_a_node(self, lane: Lane) -> int:
         """Return the amount that a job has on each of its nodes: milli-GPU, or milli-CPU where the starving job needs no GPU."""
-        request = lane.klass.request
+        request = lane.request_class.request
         return request.gpu_milli if self._needs_gpus else request.cpu_milli
 
     def _scarcity(self, at: int) -> Fraction:
@@ -218,7 +216,9 @@ class CandidateFinder:
     def _holds_some(self, job: LiveJob) -> bool:
         """Return True if the job holds any of the resources that the starving job needs."""
         lane = job.lane
-        return lane.klass.pool is self.pool and any(a and b for a, b in zip(lane.klass.need, self.need, strict=True))
+        return lane.request_class.pool is self.pool and any(
+            a and b for a, b in zip(lane.request_class.need, self.need, strict=True)
+        )
 
     def _goes_on(self, job: LiveJob) -> bool:
         """Return True if the job runs and no stop has been requested."""
@@ -227,7 +227,7 @@ class CandidateFinder:
     def _choices(self) -> Iterator[_Choice]:
         for leaf in self._leaves(self.starving.under):
             for lane in leaf.lanes.values():
-                need = lane.klass.need
+                need = lane.request_class.need
                 if not lane.running or not any(a and b for a, b in zip(need, self.need, strict=True)):
                     continue
                 rules = self._rules(lane)
@@ -252,8 +252,8 @@ class CandidateFinder:
         """Return the least that each run of the lane holds. All runs hold the same, except where they take any number of nodes: then
         the smallest run counts.
         """
-        if not lane.klass.request.nodes_min:
-            return lane.klass.need
+        if not lane.request_class.request.nodes_min:
+            return lane.request_class.need
         return tuple(map(min, zip(*map(self.pool.holds, lane.running.values()), strict=True)))
 
     def _leaves(self, node: QueueNode) -> Iterator[Leaf]:
@@ -411,7 +411,7 @@ def lost_gpu_s(job: LiveJob, now_ns: int) -> int:
     lost_ns = now_ns - max(job.started_ns, job.saved_ns) if job.started_ns else 0
     if job.every_ns:
         lost_ns = min(lost_ns, job.every_ns)
-    return job.lane.klass.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
+    return job.lane.request_class.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
 
 
 def _priority(job: LiveJob) -> int:

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_queue.fairness.tree import Amounts, QueueNode
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
 
 
 class DepartingRun(NamedTuple):
@@ -78,9 +76,9 @@ class UnplacedCharges:
         self._by_node: dict[QueueNode, list[int]] = {}
         self._leaving: dict[QueueNode, list[int]] = {}
         for job in pool.offers.values():
-            self._count(self._by_node, job.lane, job.lane.klass.need)
+            self._count(self._by_node, job.lane, job.lane.request_class.need)
         for lane, times in (changed or {}).items():
-            self._count(self._by_node, lane, tuple(more * times for more in lane.klass.need))
+            self._count(self._by_node, lane, tuple(more * times for more in lane.request_class.need))
         for node in pool.tree.nodes.values():
             for lane in node.leaf.lanes.values() if node.leaf is not None else ():
                 for job in lane.running.values():
@@ -89,7 +87,7 @@ class UnplacedCharges:
 
     def leaves(self, job: LiveJob) -> None:
         """A run gives back soon what it holds."""
-        self._count(self._leaving, job.lane, job.lane.klass.pool.holds(job))
+        self._count(self._leaving, job.lane, job.lane.request_class.pool.holds(job))
 
     def _count(self, by_node: dict[QueueNode, list[int]], lane: Lane, need: Amounts) -> None:
         for node in lane.leaf.node.up():
@@ -110,7 +108,7 @@ class UnplacedCharges:
         amounts = self.nothing.copy()
         for job in self.offers.values():
             if job.rank <= rank and node in job.lane.leaf.node.up():
-                for at, more in enumerate(job.lane.klass.need):
+                for at, more in enumerate(job.lane.request_class.need):
                     amounts[at] += more
         return amounts
 
@@ -121,7 +119,7 @@ class UnplacedCharges:
         used, owed = list(used), [at for at, amount in enumerate(node.guaranteed) if amount]
         before = [job for job in self.offers.values() if job.rank < rank and node in job.lane.leaf.node.up()]
         for job in sorted(before, key=lambda job: job.rank):
-            need = job.lane.klass.need
+            need = job.lane.request_class.need
             if all(not need[at] or used[at] + need[at] <= node.guaranteed[at] for at in owed):
                 for at, more in enumerate(need):
                     used[at] += more

@@ -16,31 +16,29 @@ from fairlead_queue.decide.turns import OfferCandidate, Turns
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.limits import REVIEW_NS, STUCK_NS
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
 from fairlead_schemas.wire.events import JobOffered, OfferWithdrawn, WithdrawReason
 
 
-def stuck_offers(plan: QueueDraft, pool: PoolState) -> list[LiveJob]:
+def stuck_offers(draft: QueueDraft, pool: PoolState) -> list[LiveJob]:
     """Open offers that the order is to be held against; none while the oldest is fresh."""
     offers = [
         job
         for job in pool.offers.values()
-        if not (job.withdrawal or job.stop or is_served(job)) and job.id not in plan.states
+        if not (job.withdrawal or job.stop or is_served(job)) and job.id not in draft.states
     ]
-    return offers if offers and min(job.offered_ns for job in offers) + REVIEW_NS <= plan.now_ns else []
+    return offers if offers and min(job.offered_ns for job in offers) + REVIEW_NS <= draft.now_ns else []
 
 
 # ---------------------------------------------------------------------------------------- the order
 
 
-def reorder(plan: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
+def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
     leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
     turns.set_aside(leaving)
     turns.reopen(stuck)
-    room = plan.room()
+    room = draft.room()
     picks: list[tuple[Lane, OfferCandidate]] = []
     while len(picks) < room + len(stuck):
         turn = turns.next()
@@ -50,19 +48,17 @@ def reorder(plan: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     picked = {candidate.id for _, candidate in picks}
     back = sorted((job for job in stuck if job.id not in picked), key=lambda job: -job.rank)
     for job in back:
-        if plan.room() <= 0:
-            plan.full = True
+        if not draft.has_room():
             return
         closed = turns.gates.closed(job.lane)
-        withdraw(plan, job, "quota" if closed is not None and closed.reason != "turn" else "order")
+        withdraw(draft, job, "quota" if closed is not None and closed.reason != "turn" else "order")
     leaving += back
     if leaving:
         picks = _within_limits(turns, picks, leaving)
-    for candidate, rank in _ranked(plan, [candidate for _, candidate in picks]):
-        if plan.room() <= 0:
-            plan.full = True
+    for candidate, rank in _ranked(draft, [candidate for _, candidate in picks]):
+        if not draft.has_room():
             return
-        plan.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
+        draft.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
 
 
 def _within_limits(
@@ -89,7 +85,7 @@ def is_offered(candidate: OfferCandidate) -> bool:
     return candidate.job.open and candidate.job.id == candidate.id
 
 
-def _ranked(plan: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferCandidate, int]]:
+def _ranked(draft: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferCandidate, int]]:
     """Return the candidates that get a new rank (or their first), so that all picks are in order. As many as possible keep
     their rank.
     """
@@ -107,8 +103,8 @@ def _ranked(plan: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferCa
         else:
             run.append(candidate)
     for each in run:
-        given.append((each, plan.next_rank))
-        plan.next_rank += RANK_STEP
+        given.append((each, draft.next_rank))
+        draft.next_rank += RANK_STEP
     return given
 
 
@@ -136,47 +132,54 @@ def _longest_rising(ranks: list[int]) -> set[int]:
     return found
 
 
-def withdraw(plan: QueueDraft, job: LiveJob, reason: WithdrawReason) -> None:
+def withdraw(draft: QueueDraft, job: LiveJob, reason: WithdrawReason) -> None:
     """Ask an open offer back."""
-    plan.emit(OfferWithdrawn(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
-    plan.states[job.id] = job.state
+    draft.emit(OfferWithdrawn(cause=job.cause, job=job.id, attempt=job.attempt, reason=reason))
+    draft.states[job.id] = job.state
 
 
 # ---------------------------------------------------------------------------------------- quota that refused offers hold
 
 
-def recall_for_quota(plan: QueueDraft, turns: Turns, helped: Collection[str] = ()) -> int | None:
+def recall_for_quota(draft: QueueDraft, turns: Turns, helped: Collection[str] = ()) -> int | None:
     """Ask back refused offers of other classes, so that the first who lacks only their quota comes within it; not those
     of jobs that are helped to a place. Returns when more offers may count as refused (None: none will)."""
     again_ns: int | None = None
     for node, (lane, closed) in turns.gates.refused.items():
         refusal = closed.refusal
-        if refusal is None or lane.klass.parked or refusal.needed > refusal.ceiling or refusal.kind == "claimed":
+        if (
+            refusal is None
+            or lane.request_class.parked
+            or refusal.needed > refusal.ceiling
+            or refusal.kind == "claimed"
+        ):
             continue
         at = turns.pool.resources.index(refusal.resource)
         over = refusal.held + refusal.needed - refusal.ceiling
-        at_ns = _recall_under(plan, turns, node, lane, at, over, helped)
+        at_ns = _recall_under(draft, turns, node, lane, at, over, helped)
         if at_ns is not None:
             again_ns = at_ns if again_ns is None else min(again_ns, at_ns)
     return again_ns
 
 
 def _recall_under(
-    plan: QueueDraft, turns: Turns, node: QueueNode, wanted: Lane, at: int, over: int, helped: Collection[str]
+    draft: QueueDraft, turns: Turns, node: QueueNode, wanted: Lane, at: int, over: int, helped: Collection[str]
 ) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
-    under = [job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.klass.need[at]]
+    under = [
+        job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.request_class.need[at]
+    ]
     chosen: list[LiveJob] = []
     later: list[int] = []
     for job in sorted(under, key=lambda job: job.rank, reverse=True):
-        klass = job.lane.klass
+        request_class = job.lane.request_class
         if job.withdrawal or job.stop:
-            over -= 0 if job.id in turns.aside else klass.need[at]
-        elif klass is wanted.klass or job.id in plan.states or job.id in helped or is_served(job):
+            over -= 0 if job.id in turns.aside else request_class.need[at]
+        elif request_class is wanted.request_class or job.id in draft.states or job.id in helped or is_served(job):
             continue
-        elif job.offered_ns + REVIEW_NS > plan.now_ns:
+        elif job.offered_ns + REVIEW_NS > draft.now_ns:
             later.append(job.offered_ns + REVIEW_NS)  # the next look says whether it can be helped to a place
-        elif _is_refused(plan, job):
+        elif _is_refused(draft, job):
             chosen.append(job)
         else:
             later.append(job.offered_ns + STUCK_NS)
@@ -185,27 +188,26 @@ def _recall_under(
         if over <= 0:
             break
         enough.append(job)
-        over -= job.lane.klass.need[at]
+        over -= job.lane.request_class.need[at]
     if over > 0:
         return min(later, default=None)
     for job in enough:
-        if plan.room() <= 0:
-            plan.full = True
+        if not draft.has_room():
             break
-        withdraw(plan, job, "quota")
+        withdraw(draft, job, "quota")
     return None
 
 
-def _is_refused(plan: QueueDraft, job: LiveJob) -> bool:
+def _is_refused(draft: QueueDraft, job: LiveJob) -> bool:
     """Return True if the placer has refused an open offer: it reported a refusal, it has answered others since, or it has been
     silent for long.
     """
-    heard = plan.state.heard_ns >= job.offered_ns + REVIEW_NS
-    return job.lane.klass.parked or heard or job.offered_ns + STUCK_NS <= plan.now_ns
+    heard = draft.state.heard_ns >= job.offered_ns + REVIEW_NS
+    return job.lane.request_class.parked or heard or job.offered_ns + STUCK_NS <= draft.now_ns
 
 
 def is_served(job: LiveJob) -> bool:
     """Return True if other runs are asked to yield to an open offer, or if capacity is kept for it as it comes free. Such an
     offer is not withdrawn.
     """
-    return bool(job.yielders) or job.asked == "asked" or job.lane.klass.pool.claimant == job.id
+    return bool(job.yielders) or job.asked == "asked" or job.lane.request_class.pool.claimant == job.id

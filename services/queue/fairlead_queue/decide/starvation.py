@@ -18,16 +18,14 @@ from fairlead_queue.limits import (
     ASK_AFTER_NS,
     ASK_AGAIN_NS,
     DOUBLINGS_MAX,
-    EVENT_BYTES,
     REVIEW_NS,
     STARVING_MAX,
     VICTIM_BYTES,
     VICTIMS_LARGE_MAX,
 )
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob, decisive
-from fairlead_queue.waiting.lanes import Lane
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.attempts import decisive
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
 from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequested, Victim
 
 #: What a request for room takes at most.
@@ -39,18 +37,18 @@ class StarvationPolicy:
     An offer for which other runs are asked to yield keeps its quota.
     """
 
-    def __init__(self, plan: QueueDraft, turns: Turns) -> None:
-        self._plan, self._turns = plan, turns
-        self._helper = _StarvationReview(plan, turns)
+    def __init__(self, draft: QueueDraft, turns: Turns) -> None:
+        self._draft, self._turns = draft, turns
+        self._helper = _StarvationReview(draft, turns)
 
     def offers(self) -> set[str]:
         """Help those who have their turn and no place; the jobs for which others are asked to yield now."""
-        plan, pool = self._plan, self._turns.pool
+        draft, pool = self._draft, self._turns.pool
         waiting = [
-            job for job in pool.offers.values() if not (job.withdrawal or job.stop) and job.id not in plan.states
+            job for job in pool.offers.values() if not (job.withdrawal or job.stop) and job.id not in draft.states
         ]
         is_hopeless = self._helper.is_hopeless
-        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= plan.now_ns or is_hopeless(job.lane)]
+        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= draft.now_ns or is_hopeless(job.lane)]
         left = STARVING_MAX
         for job in sorted(stuck, key=lambda job: job.rank):
             self._helper.help(StarvingJob(job, job.lane, pool.tree.root, {}, True))
@@ -62,11 +60,11 @@ class StarvationPolicy:
 
     def limits(self) -> int | None:
         """Help the first under each limit; returns when to look again (None: time alone changes nothing)."""
-        first = _under_limits(self._plan, self._turns)
+        first = _under_limits(self._draft, self._turns)
         self._helper.await_answers(starving.job for starving in first)
         for starving in first:
             self._helper.help(starving)
-        return min((at_ns for at_ns in self._helper.times if at_ns > self._plan.now_ns), default=None)
+        return min((at_ns for at_ns in self._helper.times if at_ns > self._draft.now_ns), default=None)
 
 
 def is_helped(job: LiveJob) -> bool:
@@ -74,12 +72,12 @@ def is_helped(job: LiveJob) -> bool:
     return job.asked == "asked" or bool(job.yielders)
 
 
-def _under_limits(plan: QueueDraft, turns: Turns) -> list[StarvingJob]:
+def _under_limits(draft: QueueDraft, turns: Turns) -> list[StarvingJob]:
     """The first under each limit that is in the way."""
     found: list[StarvingJob] = []
     for node, (lane, closed) in list(turns.gates.refused.items())[:STARVING_MAX]:
         refusal, job = closed.refusal, lane.first()
-        if refusal is None or refusal.kind == "claimed" or job is None or job.id in plan.states:
+        if refusal is None or refusal.kind == "claimed" or job is None or job.id in draft.states:
             continue
         if can_ever_fit(turns.pool, lane, refusal):
             missing = {refusal.resource: refusal.held + refusal.needed - refusal.ceiling}
@@ -92,7 +90,7 @@ def can_ever_fit(pool: PoolState, lane: Lane, refusal: LimitRefusal) -> bool:
     unavailable.
     """
     at = pool.resources.index(refusal.resource)
-    amount, node = lane.klass.need[at], lane.leaf.node
+    amount, node = lane.request_class.need[at], lane.leaf.node
     while node is not refusal.node:
         parent = node.parent
         assert parent is not None
@@ -109,8 +107,8 @@ def _least(node: QueueNode, at: int) -> int:
 class _StarvationReview:
     """State of one review for the starving jobs of one pool."""
 
-    def __init__(self, plan: QueueDraft, turns: Turns) -> None:
-        self.plan, self.turns, self.pool = plan, turns, turns.pool
+    def __init__(self, draft: QueueDraft, turns: Turns) -> None:
+        self.draft, self.turns, self.pool = draft, turns, turns.pool
         self.times: list[int] = []
         self._unplaced: UnplacedCharges | None = None
         #: Jobs for which this review asks others to yield, and the runs that it has named.
@@ -120,7 +118,7 @@ class _StarvationReview:
         self._awaits_answers = False
         self.await_answers(self.pool.offers.values())
         #: Idle runs of the pool: waiting jobs may have what they hold.
-        self._idle = idle_on_demand(plan.state, self.pool)
+        self._idle = idle_on_demand(draft.state, self.pool)
         #: True once a job was seen that is before all others and waits for a place.
         self._first_seen = False
 
@@ -132,11 +130,10 @@ class _StarvationReview:
 
     def help(self, starving: StarvingJob) -> None:
         """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
-        plan, job = self.plan, starving.job
+        draft, job = self.draft, starving.job
         is_first = not (starving.charged and self._first_seen)
         self._first_seen |= starving.charged
-        if plan.room() <= VICTIMS_BYTES_MAX // EVENT_BYTES:
-            plan.full = True
+        if not draft.has_room(1 + VICTIMS_BYTES_MAX // draft.EVENT_BYTES):
             return
         claim = starving.under.claim
         if is_helped(job) or (claim is not None and claim.holder != job.id):
@@ -145,7 +142,7 @@ class _StarvationReview:
         if job.asked:
             again_ns = max(again_ns, self._asked_again_ns(job))
         self.times.append(again_ns)
-        if again_ns <= plan.now_ns and not self._awaits_answers and self._find(starving):
+        if again_ns <= draft.now_ns and not self._awaits_answers and self._find(starving):
             return
         if not is_first or not _may_claim(self.pool, starving):
             return
@@ -153,12 +150,12 @@ class _StarvationReview:
         if job.asked == "unkept":
             patient_ns = max(patient_ns, again_ns)
         self.times.append(patient_ns)
-        if patient_ns <= plan.now_ns:
-            _keep(plan, starving)
+        if patient_ns <= draft.now_ns:
+            _keep(draft, starving)
 
     def _asked_again_ns(self, job: LiveJob) -> int:
         """Return when the job may request again after a refusal: after a while, or when more runs are idle than it requested."""
-        if any(wish.at_ns > job.asked_ns for other in self._idle for wish in other.idle):
+        if any(reclaim.at_ns > job.asked_ns for other in self._idle for reclaim in other.idle):
             return job.asked_ns + REVIEW_NS
         return job.asked_ns + (ASK_AGAIN_NS << min(job.asks - 1, DOUBLINGS_MAX))
 
@@ -173,11 +170,13 @@ class _StarvationReview:
 
     def is_hopeless(self, lane: Lane) -> bool:
         """Return True if an offer has no place in the present state: the placer reported so, or the whole pool has too little left."""
-        if lane.klass.parked:
+        if lane.request_class.parked:
             return True
         root = self.pool.tree.root
         left = zip(self.pool.tree.capacity, root.usage, self.unplaced.under(root), strict=True)
-        return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.klass.need, left, strict=True))
+        return any(
+            need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.request_class.need, left, strict=True)
+        )
 
     @property
     def unplaced(self) -> UnplacedCharges:
@@ -190,31 +189,35 @@ class _StarvationReview:
 
     def _find(self, starving: StarvingJob) -> bool:
         """Return True if there is a run to ask."""
-        found = CandidateFinder(self.pool, starving, self.plan.now_ns, self.unplaced, self._named, self._idle).find()
+        found = CandidateFinder(self.pool, starving, self.draft.now_ns, self.unplaced, self._named, self._idle).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
         if not found.victims:
             return False
         for victim in found.victims:
             self._named.add(victim.job)
-            self.unplaced.leaves(self.plan.state.jobs[victim.job])
+            self.unplaced.leaves(self.draft.state.jobs[victim.job])
         self.asked.add(starving.job.id)
-        _ask(self.plan, starving, found.victims)
+        _ask(self.draft, starving, found.victims)
         return True
 
     def _stopped_now(self) -> list[LiveJob]:
         """Runs of the pool that this very decision tells to stop."""
-        jobs = (self.plan.state.jobs[job] for job, state in self.plan.states.items() if state == "stopping")
-        return [job for job in jobs if job.lane.klass.pool is self.pool and job.id in job.lane.running and not job.stop]
+        jobs = (self.draft.state.jobs[job] for job, state in self.draft.states.items() if state == "stopping")
+        return [
+            job
+            for job in jobs
+            if job.lane.request_class.pool is self.pool and job.id in job.lane.running and not job.stop
+        ]
 
 
 def idle_on_demand(state: QueueState, pool: PoolState) -> list[LiveJob]:
     """Runs of a pool that are asked back on demand: those of this very decision that are stopped anyhow are not among them."""
-    return [job for job in state.idle.values() if job.lane.klass.pool is pool and decisive(job.idle).on_demand]
+    return [job for job in state.idle.values() if job.lane.request_class.pool is pool and decisive(job.idle).on_demand]
 
 
-def _ask(plan: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) -> None:
-    plan.emit(
+def _ask(draft: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) -> None:
+    draft.emit(
         PreemptionRequested(
             cause=starving.job.cause,
             job=starving.job.id,
@@ -232,14 +235,14 @@ def _may_claim(pool: PoolState, starving: StarvingJob) -> bool:
     return not pool.claimant if starving.charged else starving.under.claim is None
 
 
-def _keep(plan: QueueDraft, starving: StarvingJob) -> None:
+def _keep(draft: QueueDraft, starving: StarvingJob) -> None:
     job: LiveJob = starving.job
-    plan.emit(
+    draft.emit(
         ReservationRequested(
             cause=job.cause,
             job=job.id,
             attempt=max(1, job.attempt),
-            waited_ns=plan.now_ns - job.since_ns,
+            waited_ns=draft.now_ns - job.since_ns,
             queue="" if starving.charged else starving.under.path,
         )
     )

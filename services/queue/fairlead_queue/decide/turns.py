@@ -18,9 +18,7 @@ from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.before_images import image_charges, image_leaf, image_turn
-from fairlead_queue.waiting.jobs import Array, LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, PoolState
 from fairlead_schemas.units.ids import element_id
 
 _order = attrgetter("order")
@@ -163,7 +161,7 @@ class Turns:
             order, lane, rest = fronts[0]
             if self._falls_back(leaf.node, order):
                 return None
-            if lane.klass in gates.shut or gates.closed(lane) is not None:
+            if lane.request_class in gates.shut or gates.closed(lane) is not None:
                 del fronts[0]
                 continue
             if rest is None:
@@ -223,7 +221,7 @@ class Turns:
     # ------------------------------------------------------------------ trying on, taking back
 
     def _give(self, lane: Lane) -> None:
-        self.gates.count(lane.klass, 1)
+        self.gates.count(lane.request_class, 1)
         self._charge(lane, 1)
 
     def _charge(self, lane: Lane, times: int) -> None:
@@ -239,23 +237,23 @@ class Turns:
         for job in jobs:
             lane = job.lane
             self._reopened.setdefault(lane, []).append(job)
-            self.gates.count(lane.klass, -1)
+            self.gates.count(lane.request_class, -1)
             self._charge(lane, -1)
-            self.gates.want(lane.klass)
+            self.gates.want(lane.request_class)
         for lane, reopened in self._reopened.items():
             reopened.sort(key=_order)
             image_leaf(self.state, self.pool, lane.leaf)
             node, first = lane.leaf.node, reopened[0].order
             node.front = min(node.front or first, first)
             if not lane.front:
-                node.wants[lane.klass.mask] = node.wants.get(lane.klass.mask, 0) + 1
+                node.wants[lane.request_class.mask] = node.wants.get(lane.request_class.mask, 0) + 1
             self.pool.ranking.touch(node)
 
     def set_aside(self, jobs: list[LiveJob]) -> None:
         """Open offers that are on their way back count no longer, until `recharge`."""
         for job in jobs:
             self.aside.add(job.id)
-            self.gates.count(job.lane.klass, -1)
+            self.gates.count(job.lane.request_class, -1)
             self._charge(job.lane, -1)
 
     def changed(self) -> dict[Lane, int]:

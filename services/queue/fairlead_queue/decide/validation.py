@@ -6,6 +6,7 @@ problems. A queue that names no guarantee of a resource has the sum of the guara
 
 from collections.abc import Iterator, Mapping
 
+from fairlead_bus.core import CommandRefusal
 from fairlead_queue.decide.configuration import ProposedConfiguration, affected_queues, changed_entries
 from fairlead_queue.fairness.quota import children_of, guarantee, pool_name, queue_limits
 from fairlead_queue.sequencers.registry import known_sequencers, sequencer_problem
@@ -40,16 +41,14 @@ class TemporaryProblem(str):
 
 def change_refusal(
     state: QueueState, command: cmd.ApplyQueues, before: ProposedConfiguration, after: ProposedConfiguration
-) -> tuple[str, str]:
-    """Return the problem of the change and its code: "conflict" where the change will do later, else "invalid"; "" when there is
-    none.
-    """
+) -> CommandRefusal | None:
+    """Refuse a change with problems: as a "conflict" where the change will do later, else as "invalid"."""
     found = list(_problems(state, command, before, after))
     if not found:
-        return "", ""
+        return None
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     code = "conflict" if all(isinstance(each, TemporaryProblem) for each in found) else "invalid"
-    return found[0][: MESSAGE_CHARS_MAX - len(more)] + more, code
+    return CommandRefusal(code, found[0][: MESSAGE_CHARS_MAX - len(more)] + more)
 
 
 def _problems(

@@ -21,7 +21,7 @@ from fairlead_queue.explain.remedies import placement_remedies
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
+from fairlead_queue.waiting.pending import LiveJob
 from fairlead_schemas.queries.explainer import DryRunOutcome, DryRunQuota, Estimate, Explanation
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.events import Victim
@@ -62,7 +62,7 @@ def _waits(state: QueueState, job: LiveJob) -> Explanation:
     told = explain(state, job)
     if closed_gate(state, job.lane) is not None:
         return told
-    no_place = "pool_full" if _is_full(job) else "class_refused" if job.lane.klass.parked else ""
+    no_place = "pool_full" if _is_full(job) else "class_refused" if job.lane.request_class.parked else ""
     if not no_place:
         return msgspec.structs.replace(told, reason="next")
     return msgspec.structs.replace(told, reason="place", no_place=no_place, changes=tuple(placement_remedies(job)))
@@ -70,9 +70,9 @@ def _waits(state: QueueState, job: LiveJob) -> Explanation:
 
 def _quota(job: LiveJob) -> Iterator[DryRunQuota]:
     """Yield every limit and guarantee on the way up that the job counts on, with it counted."""
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     for node in job.lane.leaf.node.up():
-        for at, more in enumerate(job.lane.klass.need) if node.parent is not None else ():
+        for at, more in enumerate(job.lane.request_class.need) if node.parent is not None else ():
             if more and (node.has_ceiling(at) or node.guaranteed[at]):
                 yield DryRunQuota(
                     queue=queue_of(node),
@@ -87,9 +87,9 @@ def _quota(job: LiveJob) -> Iterator[DryRunQuota]:
 
 def _borrows(job: LiveJob) -> dict[str, int]:
     """Return the amounts that the job's queue would use beyond its guarantee, of resources for which it has a guarantee."""
-    node, pool = job.lane.leaf.queue.node, job.lane.klass.pool
+    node, pool = job.lane.leaf.queue.node, job.lane.request_class.pool
     borrowed: dict[str, int] = {}
-    for at, more in enumerate(job.lane.klass.need):
+    for at, more in enumerate(job.lane.request_class.need):
         beyond = node.usage[at] + more - node.guaranteed[at]
         if more and node.guaranteed[at] and beyond > 0:
             borrowed[pool.resources[at]] = min(more, beyond)
@@ -98,7 +98,7 @@ def _borrows(job: LiveJob) -> dict[str, int]:
 
 def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ...]:
     """Return the runs that might be requested to yield to it once it starves."""
-    pool, closed = job.lane.klass.pool, closed_gate(state, job.lane)
+    pool, closed = job.lane.request_class.pool, closed_gate(state, job.lane)
     node, missing = pool.tree.root, dict[str, int]()
     if closed is not None and (lacking := closed.refusal) is not None:
         if lacking.needed > lacking.ceiling:
@@ -111,10 +111,10 @@ def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ..
 
 
 def _is_full(job: LiveJob) -> bool:
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     usage, capacity = pool.tree.root.usage, pool.tree.capacity
     return pool.is_known() and any(
-        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.klass.need)
+        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.request_class.need)
     )
 
 
@@ -122,7 +122,7 @@ def _is_full(job: LiveJob) -> bool:
 
 
 def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     if command.after:
         return Estimate(unknown="after")
     if not pool.is_known():
@@ -150,7 +150,7 @@ class _Layouts:
     """Free resources over time of the pool, and under each limit above a job."""
 
     def __init__(self, job: LiveJob, now_ns: int) -> None:
-        tree = job.lane.klass.pool.tree
+        tree = job.lane.request_class.pool.tree
         #: {node: what may be used below it}
         self._layouts: dict[QueueNode, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
         for node in job.lane.leaf.node.up():
@@ -163,11 +163,11 @@ class _Layouts:
     def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
         """Occupy every layout above the job, with the same times as for one layout."""
         for layout in self._above(job):
-            layout.occupy(job.lane.klass.pool.holds(job), end_ns, start_ns)
+            layout.occupy(job.lane.request_class.pool.holds(job), end_ns, start_ns)
 
     def start(self, job: LiveJob) -> int | None:
         """Return the earliest time from which each of them has what it needs free for good; None when one never has."""
-        starts = [layout.start(job.lane.klass.need) for layout in self._above(job)]
+        starts = [layout.start(job.lane.request_class.need) for layout in self._above(job)]
         known = [start_ns for start_ns in starts if start_ns is not None]
         return max(known) if len(known) == len(starts) else None
 

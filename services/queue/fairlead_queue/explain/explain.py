@@ -14,8 +14,7 @@ from fairlead_queue.decide.turns import Turns
 from fairlead_queue.explain.remedies import limit_remedies, placement_remedies
 from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane
+from fairlead_queue.waiting.pending import Lane, LiveJob
 from fairlead_schemas.queries.explainer import AHEAD_MAX, Explanation, Limit, PossibleChange
 
 #: Jobs ahead that are named.
@@ -51,7 +50,7 @@ def explain(state: QueueState, job: LiveJob) -> Explanation:
 
 def closed_gate(state: QueueState, lane: Lane) -> ClosedGate | None:
     """Return the gate that is closed for the lane's jobs now; None if they could be offered."""
-    gates = Gates(state, lane.klass.pool)
+    gates = Gates(state, lane.request_class.pool)
     gates.pool.forget_refused()
     return gates.closed(lane)
 
@@ -81,7 +80,7 @@ def ahead_of(state: QueueState, job: LiveJob, most: int) -> JobsAhead:
     """Return the jobs before a job in the order of its pool, whatever limits hold it back: the open offers, then at most `most`
     of those in line.
     """
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     offers = sorted(pool.offers.values(), key=lambda other: other.rank)
     if job.open:
         return JobsAhead([other for other in offers if other.rank < job.rank], False)
@@ -101,7 +100,7 @@ def _without_its_limits(job: LiveJob) -> Generator[None]:
     """
     nodes = list(job.lane.leaf.node.up())
     limits = [(node.ceiling, node.bounded) for node in nodes]
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     pool.forget_refused()
     for node in nodes:
         node.ceiling, node.bounded = [UNLIMITED] * len(node.ceiling), False

@@ -16,7 +16,7 @@ from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.state import QueueState
-from fairlead_queue.waiting.jobs import Array, LiveJob
+from fairlead_queue.waiting.pending import Array, LiveJob
 from fairlead_schemas.queries.explainer import MissingAmount, PossibleChange, RaisedLimit
 
 #: Other queues that are looked at and named.
@@ -31,7 +31,7 @@ def limit_remedies(
     before, lacks, room = _in_the_way(job, refusal, ahead)
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
         # With others before it the pool is short of what they will have, too, and gets it back from them.
-        yield _wait(lacks if before else [*lacks, *room], before, job.lane.klass.pool.resources)
+        yield _wait(lacks if before else [*lacks, *room], before, job.lane.request_class.pool.resources)
     yield from _smaller_request(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
@@ -40,7 +40,7 @@ def limit_remedies(
 
 def placement_remedies(job: LiveJob) -> Iterator[PossibleChange]:
     """Yield the changes that a job with its turn waits for."""
-    if job.lane.klass.request.gpu_milli:
+    if job.lane.request_class.request.gpu_milli:
         yield PossibleChange(kind="wait")
     yield from _smaller_request(job)
 
@@ -51,13 +51,13 @@ def _in_the_way(
     """Return (the number of jobs that would take resources that come free first; every limit that refuses the job after them;
     the resources that the pool lacks).
     """
-    pool, top = job.lane.klass.pool, refusal.node
+    pool, top = job.lane.request_class.pool, refusal.node
     while True:
         # A limit that is lifted is lifted for all below it.
         before = [other for other in ahead if not other.open and top in other.lane.leaf.node.up()]
         with _charged(before):
             lacks = _lacks(job)
-            room = list(_short(pool.tree.root, job.lane.klass.need, job))
+            room = list(_short(pool.tree.root, job.lane.request_class.need, job))
         last = lacks[-1].node
         if last is top or last not in top.up():
             return len(before), lacks, room
@@ -68,23 +68,25 @@ def _in_the_way(
 def _charged(jobs: Sequence[LiveJob], times: int = 1) -> Generator[None]:
     """Charge the jobs as if they had had their turns (`times` -1: as if they had not) within the context."""
     for job in jobs:
-        job.lane.klass.pool.charge(job.lane, times)
+        job.lane.request_class.pool.charge(job.lane, times)
     try:
         yield
     finally:
         for job in jobs:
-            job.lane.klass.pool.charge(job.lane, -times)
+            job.lane.request_class.pool.charge(job.lane, -times)
 
 
 def _lacks(job: LiveJob) -> list[LimitRefusal]:
     """Everything that refuses it, from its own queue up; a claim, or what is reserved at the root, ends the list."""
     lane = job.lane
-    tree = lane.klass.pool.tree
+    tree = lane.request_class.pool.tree
     since = job.since_ns if lane.claim else 0
     lifted: list[tuple[QueueNode, int, int]] = []
     found: list[LimitRefusal] = []
     try:
-        while (lack := tree.refusal(lane.leaf.node, lane.klass.need, holder=lane.claim, since=since)) is not None:
+        while (
+            lack := tree.refusal(lane.leaf.node, lane.request_class.need, holder=lane.claim, since=since)
+        ) is not None:
             found.append(lack)
             if lack.kind == "claimed" or lack.node.parent is None:
                 break
@@ -151,7 +153,7 @@ def _raised(state: QueueState, lack: LimitRefusal) -> RaisedLimit:
 
 def _smaller_request(job: LiveJob) -> Iterator[PossibleChange]:
     """Yield the most GPUs with which the limits and the pool's room would do."""
-    klass, leaf = job.lane.klass, job.lane.leaf
+    klass, leaf = job.lane.request_class, job.lane.leaf
     request = klass.request
     whole = 0 if request.gpu_parts or request.also else request.gpu_milli // 1000
     for fewer in range(whole - 1, 0, -1):
@@ -170,16 +172,16 @@ def _has_room(root: QueueNode, need: Amounts, job: LiveJob) -> bool:
 
 def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusal]:
     """Yield a refusal for each resource of which the pool as a whole has too little, apart from the amounts of open offers."""
-    pool = job.lane.klass.pool
+    pool = job.lane.request_class.pool
     for at, more in enumerate(need) if pool.is_known() else ():
-        held = root.usage[at] - sum(other.lane.klass.need[at] for other in pool.offers.values())
+        held = root.usage[at] - sum(other.lane.request_class.need[at] for other in pool.offers.values())
         if more and held + more > pool.tree.capacity[at]:
             yield LimitRefusal(root, pool.resources[at], held, more, pool.tree.capacity[at])
 
 
 def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[PossibleChange]:
     """Yield other queues of the pool to which it could be moved, and under whose limits it would come now."""
-    pool, need = job.lane.klass.pool, job.lane.klass.need
+    pool, need = job.lane.request_class.pool, job.lane.request_class.need
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
     if not has_begun and _has_room(pool.tree.root, need, job):
         paths = (path for path in islice(sorted(state.queues), QUEUES_MAX) if _would_take(state, path, job))
@@ -193,9 +195,9 @@ def _would_take(state: QueueState, path: str, job: LiveJob) -> bool:
     queue, lane, users = state.queues[path], job.lane, state.queues[path].settings.users
     leaf = queue.leaves.get(job.user)
     node = queue.node if not users else leaf.node if leaf is not None else None
-    if queue.pool is not lane.klass.pool or queue is lane.leaf.queue or node is None:
+    if queue.pool is not lane.request_class.pool or queue is lane.leaf.queue or node is None:
         return False
-    if (queue.node.children and not users) or queue.pool.tree.refusal(node, lane.klass.need) is not None:
+    if (queue.node.children and not users) or queue.pool.tree.refusal(node, lane.request_class.need) is not None:
         return False
     plan = QueueDraft(state, state.at_ns, 0)
-    return not (spent_budget(plan, path) or unnamed_model_refusal(plan, path, lane.klass.request))
+    return not (spent_budget(plan, path) or unnamed_model_refusal(plan, path, lane.request_class.request))

@@ -9,11 +9,9 @@ part. It is taken once for a decision, not once for a change: a thousand charges
     line        a lane's first job, and the counts of its lane, class and pool
 """
 
-from fairlead_bus.core import UndoLog
+from fairlead_bus.undo_log import UndoLog
 from fairlead_queue.fairness.tree import QueueNode
-from fairlead_queue.waiting.jobs import LiveJob
-from fairlead_queue.waiting.lanes import Lane, Leaf
-from fairlead_queue.waiting.pools import PoolState
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 
 
 def image_charges(log: UndoLog, lane: Lane, imaged: set[QueueNode]) -> None:
@@ -25,7 +23,7 @@ def image_charges(log: UndoLog, lane: Lane, imaged: set[QueueNode]) -> None:
     while node is not None and node not in imaged:
         images.append((node, node.usage.copy(), None if node.held is node.usage else node.held.copy()))
         node = node.parent
-    log.note(_restore_charges, lane.klass.pool, leaf, images)
+    log.note(_restore_charges, lane.request_class.pool, leaf, images)
     imaged.update([image[0] for image in images])
 
 
@@ -65,12 +63,12 @@ def _restore_leaf(pool: PoolState, leaf: Leaf, fronts: list[tuple[int, LiveJob]]
 
 def image_line(log: UndoLog, lane: Lane) -> None:
     """Note a lane's first job, and the counts of its lane, class and pool."""
-    klass = lane.klass
-    pool = klass.pool
-    log.note(_restore_line, lane, lane.front, lane.jobs, klass.jobs, klass.waiting, pool.waiting)
+    request_class = lane.request_class
+    pool = request_class.pool
+    log.note(_restore_line, lane, lane.front, lane.jobs, request_class.jobs, request_class.waiting, pool.waiting)
 
 
-def _restore_line(lane: Lane, front: int, jobs: int, klass_jobs: int, klass_waiting: int, pool_waiting: int) -> None:
-    klass = lane.klass
+def _restore_line(lane: Lane, front: int, jobs: int, class_jobs: int, class_waiting: int, pool_waiting: int) -> None:
+    request_class = lane.request_class
     lane.front, lane.jobs = front, jobs
-    klass.jobs, klass.waiting, klass.pool.waiting = klass_jobs, klass_waiting, pool_waiting
+    request_class.jobs, request_class.waiting, request_class.pool.waiting = class_jobs, class_waiting, pool_waiting

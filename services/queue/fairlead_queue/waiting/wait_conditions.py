@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 
 from fairlead_queue.fairness.budgets import Account
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.jobs import LiveJob
+from fairlead_queue.waiting.pending import LiveJob
 from fairlead_schemas.units.ids import PRIORITY_MAX
 
 type Times = list[tuple[int, str]]
@@ -59,7 +59,7 @@ class Due:
 
     def begin_to_age(self, job: LiveJob) -> None:
         """Set the time at which the priority of a job in line rises, if its pool lets priorities rise with time."""
-        ageing = job.lane.klass.pool.settings.ageing
+        ageing = job.lane.request_class.pool.settings.ageing
         assert ageing is not None
         if job.aged < ageing.most and priority_of(job.order) < PRIORITY_MAX:
             job.ages_ns = job.since_ns + (job.aged + 1) * ageing.every_ns

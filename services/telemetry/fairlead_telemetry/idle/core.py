@@ -9,8 +9,8 @@ from fairlead_bus.core import NOTHING, Decision, Input
 from fairlead_schemas.policies.idle import IdleRule
 from fairlead_schemas.wire.commit import Commit
 from fairlead_telemetry.idle import snapshot
-from fairlead_telemetry.idle.apply.handlers import WRITER, evolve
-from fairlead_telemetry.idle.decide.decision import ReviewSchedule, decide_commands, review_runs
+from fairlead_telemetry.idle.apply.handlers import WRITER, fold
+from fairlead_telemetry.idle.decide.decision import ReviewSchedule, decide
 from fairlead_telemetry.idle.decide.policy_evaluation import asked_signals
 from fairlead_telemetry.idle.questions import SOURCE, ActivityQuestion
 from fairlead_telemetry.idle.scopes import PolicyInForce, policies_in_force
@@ -29,27 +29,19 @@ class IdleCore:
     def __init__(self) -> None:
         self.state = IdleState()
         # Derived, no state: what to look at next, and which policies count for each run.
-        self._agenda = ReviewSchedule()
+        self._schedule = ReviewSchedule()
         self._in_force: dict[str, tuple[int, Mapping[IdleRule, PolicyInForce]]] = {}
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit of any writer."""
-        for job in evolve(self.state, commit):
-            if job:
-                self._agenda.look(job)
-                if job not in self.state.runs:
-                    self._in_force.pop(job, None)
-            else:
-                self._look_at_all()
+        fold(self.state, seq, commit)
+        for job in self.state.take_changed():
+            self._schedule.look(job)
+            self._in_force.pop(job, None)
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         """Return the events to commit now. Where commands are answered, the questions to the watch are repeated later."""
-        commands = [each for each in inputs if each.source != SOURCE]
-        if commands:
-            events = decide_commands(self.state, (command for each in commands for command in each.body), now_ns)
-            return Decision([*events], {each.source: each.position for each in commands})
-        answers = (each for item in inputs for each in item.body)
-        return Decision([*review_runs(self.state, self._agenda, self._resolve, answers, now_ns)], {})
+        return decide(self.state, self._schedule, self._resolve, inputs, now_ns)
 
     def split(self, item: Input) -> list[Input]:
         """Answers can be looked at one by one."""
@@ -63,7 +55,7 @@ class IdleCore:
 
     def wake_at(self) -> int | None:
         """0 while there are runs to look at; then when the next lifetime, notice or lease is over. Samples come as inputs."""
-        return self._agenda.next_ns()
+        return self._schedule.next_ns()
 
     def questions(self) -> Iterator[ActivityQuestion]:
         """Yield the questions for the watch: of every run in progress, one for each applicable rule that samples decide."""
@@ -90,13 +82,8 @@ class IdleCore:
     def _resolve(self, run: TrackedRun) -> Mapping[IdleRule, PolicyInForce]:
         known = self._in_force.get(run.job)
         if known is None or known[0] != run.attempt:
-            known = self._in_force[run.job] = run.attempt, policies_in_force(self.state.policies, run.birth)
+            known = self._in_force[run.job] = run.attempt, policies_in_force(self.state.policies, run.owner)
         return known[1]
-
-    def _look_at_all(self) -> None:
-        self._in_force.clear()
-        for job in self.state.runs:
-            self._agenda.look(job)
 
     def snapshot(self) -> bytes:
         """Canonical bytes of the state."""
@@ -107,11 +94,12 @@ class IdleCore:
         """The inverse of `snapshot`."""
         core = cls()
         core.state = snapshot.load(data)
-        core._look_at_all()
+        for job in core.state.runs:
+            core._schedule.look(job)
         return core
 
     def statistics(self) -> dict[str, int]:
         """Sizes, for logs and metrics."""
         state = self.state
         idle = sum(len(run.idle) for run in state.runs.values())
-        return {"scopes": len(state.policies), "births": len(state.births), "runs": len(state.runs), "idle": idle}
+        return {"scopes": len(state.policies), "owners": len(state.owners), "runs": len(state.runs), "idle": idle}

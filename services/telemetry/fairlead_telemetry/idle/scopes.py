@@ -30,18 +30,18 @@ class BoundViolation(NamedTuple):
     bound: int | str
 
 
-def policies_in_force(policies: Policies, birth: JobOwner) -> dict[IdleRule, PolicyInForce]:
+def policies_in_force(policies: Policies, owner: JobOwner) -> dict[IdleRule, PolicyInForce]:
     """Return {rule: policy in force for a run of this job}. A policy beyond the bounds of a wider one has no effect, and the
     wider one applies. The wider one was set later, or is that of the run's project.
     """
-    scopes = (f"{USER}{birth.user}", f"{PROJECT}{birth.project}" if birth.project else "", GLOBAL)
+    scopes = (f"{USER}{owner.user}", f"{PROJECT}{owner.project}" if owner.project else "", GLOBAL)
     found: dict[IdleRule, PolicyInForce] = {}
     for rule in RULES:
         speaking = [
             PolicyInForce(scope, policy)
             for scope in scopes
             for policy in policies.get(scope, ())
-            if policy.rule == rule and applies_to(policy, birth.kind)
+            if policy.rule == rule and applies_to(policy, owner.kind)
         ]
         for at, each in enumerate(speaking):
             if not any(bound_violation(each.policy, wider.policy) for wider in speaking[at + 1 :]):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_bus.core import schema_of
+from fairlead_bus.snapshot_codec import SnapshotCodec
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_telemetry.idle.state import IdleState, JobOwner, TrackedRun
 
@@ -10,33 +10,31 @@ from fairlead_telemetry.idle.state import IdleState, JobOwner, TrackedRun
 VERSION = 1
 
 
-class IdleSnapshot(msgspec.Struct, frozen=True):
+class IdleSnapshot(msgspec.Struct, frozen=True, rename={"owners": "births"}):
     """All of it, sorted."""
 
     v: int
     policies: list[tuple[str, tuple[IdlePolicy, ...]]]
-    births: list[tuple[str, JobOwner]]
+    owners: list[tuple[str, JobOwner]]
     runs: list[TrackedRun]
 
 
-#: The name of the document's shape.
-SCHEMA = schema_of(IdleSnapshot, VERSION)
-_encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(IdleSnapshot)
+_CODEC = SnapshotCodec(IdleSnapshot, VERSION)
+SCHEMA = _CODEC.schema
 
 
 def dump(state: IdleState) -> bytes:
     """Canonical bytes of the state."""
     runs = [run for _, run in sorted(state.runs.items())]
-    return _encoder.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.births.items()), runs))
+    return _CODEC.encode(IdleSnapshot(VERSION, sorted(state.policies.items()), sorted(state.owners.items()), runs))
 
 
 def load(data: bytes) -> IdleState:
     """The state that was dumped. Raises msgspec.MsgspecError."""
-    document = _decoder.decode(data)
+    document = _CODEC.decode(data)
     if document.v != VERSION:
         raise msgspec.ValidationError(f"idle snapshot has version {document.v}, this reader knows {VERSION}")
     state = IdleState()
-    state.policies, state.births = dict(document.policies), dict(document.births)
+    state.policies, state.owners = dict(document.policies), dict(document.owners)
     state.runs = {run.job: run for run in document.runs}
     return state

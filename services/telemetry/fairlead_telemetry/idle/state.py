@@ -5,6 +5,7 @@ Only `apply/handlers.py` changes it. A run is in the state from its placement to
 cluster's present.
 """
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -31,15 +32,15 @@ class RunDevices(NamedTuple):
     devices: tuple[str, ...]
 
 
-class IdlePeriod(msgspec.Struct, kw_only=True):
+class IdlePeriod(msgspec.Struct, kw_only=True, rename={"notified_ns": "said_ns"}):
     """A rule by which a run counts as idle now."""
 
     scope: str
     #: The policy when the run was called idle: under another policy, idleness starts over.
     policy: IdlePolicy
     since_ns: int
-    #: Time of that report.
-    said_ns: int
+    #: Time of the event that says so, which notifies the owner.
+    notified_ns: int
     reclaim_at_ns: int
     evidence: tuple[IdleEvidence, ...]
     step: Step = "told"
@@ -52,12 +53,12 @@ class IdlePeriod(msgspec.Struct, kw_only=True):
         return self.step == "asked" and self.policy.mode == "always"
 
 
-class TrackedRun(msgspec.Struct, kw_only=True):
+class TrackedRun(msgspec.Struct, kw_only=True, rename={"owner": "birth"}):
     """Attempt of a job, from its place to its end."""
 
     job: str
     attempt: int
-    birth: JobOwner
+    owner: JobOwner
     parts: tuple[RunDevices, ...]
     #: 0 until every rank runs.
     started_ns: int = 0
@@ -75,7 +76,14 @@ class IdleState:
     def __init__(self) -> None:
         #: {scope: its policies, at most one for each rule}; a scope without policies is not here.
         self.policies: dict[str, tuple[IdlePolicy, ...]] = {}
-        #: {job or array: whose it is}, from submit to end.
-        self.births: dict[str, JobOwner] = {}
+        #: {job or array: its owner}, from submit to end.
+        self.owners: dict[str, JobOwner] = {}
         #: {job or array element: its run}.
         self.runs: dict[str, TrackedRun] = {}
+        #: Jobs whose runs have changed since `take_changed`, and all after a change of policies (derived).
+        self.changed: dict[str, None] = {}
+
+    def take_changed(self) -> Iterable[str]:
+        """Return the jobs whose runs have changed, and forget them."""
+        changed, self.changed = self.changed, {}
+        return changed

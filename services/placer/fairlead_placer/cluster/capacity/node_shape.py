@@ -56,7 +56,7 @@ class NodeShape:
         "model",
         "nics",
         "number",
-        "recuts",
+        "repartitions",
         "replicas",
         "single",
         "switches",
@@ -90,8 +90,8 @@ class NodeShape:
         self.single = bool(self.cut) and inventory.labels.get(STRATEGY_LABEL) == SINGLE
         allowed = inventory.labels.get(MIG_LABEL, "recut")
         #: True if GPUs in MIG mode may be repartitioned, and True if MIG mode may be turned on and off.
-        self.recuts = allowed in ("recut", "auto") and not self.single and not self.replicas
-        self.switches = allowed == "auto" and self.recuts
+        self.repartitions = allowed in ("recut", "auto") and not self.single and not self.replicas
+        self.switches = allowed == "auto" and self.repartitions
 
 
 def _low(build: NodeShape, bits: int) -> tuple[int, int]:

@@ -1,13 +1,12 @@
-"""Handlers that apply each event to the idle core's state. State changes in no other way; there are no rules and no
-refusals here.
+"""Table of event handlers for the idle core's state. The only way in which the state changes.
 
-An own event may come when its run has just ended: the placer's commit was not folded yet when it was decided. It then
-has no effect.
+No rules, no refusals. An own event may come when its run has just ended: the placer's commit was not folded yet when it
+was decided. It then has no effect.
 """
 
-from collections.abc import Callable
 from typing import Any
 
+from fairlead_bus.core import EventHandlers, EventPosition, apply_events
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
@@ -16,103 +15,91 @@ from fairlead_telemetry.idle.state import IdlePeriod, IdleState, JobOwner, RunDe
 WRITER = "telemetry"
 
 
-def evolve(state: IdleState, commit: Commit) -> list[str]:
-    """Fold one commit of any writer. The jobs whose runs it was about; "" for all runs."""
-    touched: list[str] = []
-    for event in commit.events:
-        handler = HANDLERS.get(type(event))
-        if handler is not None:
-            job = handler(state, event, commit.at_ns)
-            if job is not None:
-                touched.append(job)
-    return touched
+def fold(state: IdleState, seq: int, commit: Commit) -> None:
+    """Fold one commit of any writer."""
+    apply_events(HANDLERS, state, seq, commit)
 
 
-def _submitted(state: IdleState, event: ev.JobSubmitted, at_ns: int) -> None:
-    state.births[event.job] = JobOwner(event.user, event.project, event.kind)
+def _submitted(state: IdleState, event: ev.JobSubmitted, at: EventPosition) -> None:
+    state.owners[event.job] = JobOwner(event.user, event.project, event.kind)
 
 
-def _ended(state: IdleState, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at_ns: int) -> None:
-    state.births.pop(event.job, None)
+def _ended(state: IdleState, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at: EventPosition) -> None:
+    state.owners.pop(event.job, None)
 
 
-def _placed(state: IdleState, event: ev.JobPlaced, at_ns: int) -> None:
-    birth = state.births.get(array_of(event.job) or event.job, JobOwner("", "", "batch"))
+def _placed(state: IdleState, event: ev.JobPlaced, at: EventPosition) -> None:
+    owner = state.owners.get(array_of(event.job) or event.job, JobOwner("", "", "batch"))
     parts = tuple(RunDevices(part.node, part.instances or part.gpus) for part in event.parts)
-    state.runs[event.job] = TrackedRun(job=event.job, attempt=event.attempt, birth=birth, parts=parts)
+    state.runs[event.job] = TrackedRun(job=event.job, attempt=event.attempt, owner=owner, parts=parts)
 
 
-def _started(state: IdleState, event: ev.RunStarted, at_ns: int) -> str | None:
+def _started(state: IdleState, event: ev.RunStarted, at: EventPosition) -> None:
     run = _run(state, event)
-    if run is None:
-        return None
-    run.started_ns = at_ns
-    return run.job
+    if run is not None:
+        run.started_ns = at.time_ns
+        state.changed[run.job] = None
 
 
-def _run_ended(state: IdleState, event: ev.RunEnded, at_ns: int) -> str | None:
+def _run_ended(state: IdleState, event: ev.RunEnded, at: EventPosition) -> None:
     run = _run(state, event)
-    if run is None:
-        return None
-    del state.runs[event.job]
-    return run.job
+    if run is not None:
+        del state.runs[event.job]
+        state.changed[run.job] = None
 
 
-def _stopping(state: IdleState, event: ev.JobStopRequested | ev.PreemptionStarted, at_ns: int) -> str | None:
+def _stopping(state: IdleState, event: ev.JobStopRequested | ev.PreemptionStarted, at: EventPosition) -> None:
     run = _run(state, event)
-    if run is None:
-        return None
-    run.stopping = True
-    return run.job
+    if run is not None:
+        run.stopping = True
+        state.changed[run.job] = None
 
 
-def _set(state: IdleState, event: ev.IdlePoliciesSet, at_ns: int) -> str:
+def _set(state: IdleState, event: ev.IdlePoliciesSet, at: EventPosition) -> None:
     if event.policies:
         state.policies[event.scope] = event.policies
     else:
         state.policies.pop(event.scope, None)
-    return ""
+    state.changed.update(dict.fromkeys(state.runs))
 
 
-def _idle(state: IdleState, event: ev.JobIdle, at_ns: int) -> str | None:
+def _idle(state: IdleState, event: ev.JobIdle, at: EventPosition) -> None:
     run = _run(state, event)
     policy = next((each for each in state.policies.get(event.scope, ()) if each.rule == event.rule), None)
     if run is None or policy is None:
-        return None
+        return
     run.idle[event.rule] = IdlePeriod(
         scope=event.scope,
         policy=policy,
         since_ns=event.since_ns,
-        said_ns=at_ns,
+        notified_ns=at.time_ns,
         reclaim_at_ns=event.reclaim_at_ns,
         evidence=event.evidence,
     )
-    return run.job
+    state.changed[run.job] = None
 
 
-def _active(state: IdleState, event: ev.JobActive, at_ns: int) -> str | None:
+def _active(state: IdleState, event: ev.JobActive, at: EventPosition) -> None:
     run = _run(state, event)
-    if run is None:
-        return None
-    run.idle.pop(event.rule, None)
-    return run.job
+    if run is not None:
+        run.idle.pop(event.rule, None)
+        state.changed[run.job] = None
 
 
-def _extended(state: IdleState, event: ev.JobExtended, at_ns: int) -> str | None:
+def _extended(state: IdleState, event: ev.JobExtended, at: EventPosition) -> None:
     run = _run(state, event)
-    if run is None:
-        return None
-    run.extended_ns, run.extensions = event.until_ns, event.count
-    return run.job
+    if run is not None:
+        run.extended_ns, run.extensions = event.until_ns, event.count
+        state.changed[run.job] = None
 
 
 def _stepped(
-    state: IdleState, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.ReclaimRequested, at_ns: int
-) -> str | None:
+    state: IdleState, event: ev.ReclaimSimulated | ev.LeaseShrunk | ev.ReclaimRequested, at: EventPosition
+) -> None:
     run = _run(state, event)
     idle = run.idle.get(event.rule) if run is not None else None
     if run is None or idle is None:
-        return None
+        return
     match event:
         case ev.ReclaimSimulated():
             idle.step = "foreseen"
@@ -120,7 +107,7 @@ def _stepped(
             idle.step, idle.until_ns = "shrunk", event.until_ns
         case ev.ReclaimRequested():
             idle.step = "asked"
-    return run.job
+    state.changed[run.job] = None
 
 
 def _run(state: IdleState, event: Any) -> TrackedRun | None:
@@ -129,8 +116,7 @@ def _run(state: IdleState, event: Any) -> TrackedRun | None:
     return run if run is not None and run.attempt == event.attempt else None
 
 
-#: What is not listed changes nothing here.
-HANDLERS: dict[type[ev.EventBase], Callable[[IdleState, Any, int], str | None]] = {
+HANDLERS: EventHandlers[IdleState] = {
     ev.JobSubmitted: _submitted,
     ev.JobSucceeded: _ended,
     ev.JobFailed: _ended,

@@ -5,14 +5,14 @@ at all runs once.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from fairlead_bus.core import Decision, Input
 from fairlead_schemas.policies.idle import IdleRule
-from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.idle.decide.commands import IdleDraft, decide_command
-from fairlead_telemetry.idle.decide.policy_evaluation import SAID_ONLY, due_ns, evaluate
+from fairlead_telemetry.idle.decide.policy_evaluation import NOTIFY_ONLY, due_ns, evaluate
 from fairlead_telemetry.idle.limits import JUDGED_EVENTS_MAX
-from fairlead_telemetry.idle.questions import ActivityAnswer
+from fairlead_telemetry.idle.questions import SOURCE, ActivityAnswer
 from fairlead_telemetry.idle.scopes import PolicyInForce
 from fairlead_telemetry.idle.state import IdleState, TrackedRun
 
@@ -73,7 +73,7 @@ def _moments(run: TrackedRun, policies: Mapping[IdleRule, PolicyInForce]) -> Ite
     for idle in run.idle.values():
         if idle.step == "shrunk":
             yield idle.until_ns
-        elif idle.policy.rule == "lifetime" and idle.step == "told" and idle.policy.action not in SAID_ONLY:
+        elif idle.policy.rule == "lifetime" and idle.step == "told" and idle.policy.action not in NOTIFY_ONLY:
             yield due_ns(idle)
     lifetime = policies.get("lifetime")
     if lifetime is not None and "lifetime" not in run.idle:
@@ -83,37 +83,42 @@ def _moments(run: TrackedRun, policies: Mapping[IdleRule, PolicyInForce]) -> Ite
 type Resolve = Callable[[TrackedRun], Mapping[IdleRule, PolicyInForce]]
 
 
-def decide_commands(state: IdleState, commands: Iterable[object], now_ns: int) -> list[ev.TelemetryEvent]:
-    """Return the events of the commands, in their order. The effect on runs is emitted in the next decision, on the state of
-    that time.
-    """
-    plan = IdleDraft(state, now_ns)
-    return [event for command in commands for event in decide_command(plan, command)]
+def decide(
+    state: IdleState, schedule: ReviewSchedule, resolve: Resolve, inputs: Sequence[Input], now_ns: int
+) -> Decision:
+    """Return the events to commit now. The effect of commands on runs is decided next, on the state of that time."""
+    draft = IdleDraft(state, now_ns)
+    commands = [each for each in inputs if each.source != SOURCE]
+    for command in (command for each in commands for command in each.body):
+        decide_command(draft, command)
+    if not commands:
+        _review_runs(draft, schedule, resolve, (each for item in inputs for each in item.body))
+    return Decision([*draft.events], {each.source: each.position for each in commands})
 
 
-def review_runs(
-    state: IdleState, agenda: ReviewSchedule, resolve: Resolve, answers: Iterable[ActivityAnswer], now_ns: int
-) -> list[ev.TelemetryEvent]:
-    """Return the events due for runs that were touched, are due or were answered for. Events that do not fit wait: folded
-    changes and moments stay on the agenda, answers stay with the watch, which repeats them.
+def _review_runs(
+    draft: IdleDraft, schedule: ReviewSchedule, resolve: Resolve, answers: Iterable[ActivityAnswer]
+) -> None:
+    """Emit the events due for runs that were touched, are due or were answered for. Events that do not fit wait: folded
+    changes and moments stay in the schedule, answers stay with the watch, which repeats them.
     """
-    agenda.wake(now_ns)
+    state, now_ns = draft.state, draft.now_ns
+    schedule.wake(now_ns)
     seen: dict[str, dict[IdleRule, ActivityAnswer]] = {}
     for each in answers:
         run = state.runs.get(each.job)
         if run is not None and run.attempt == each.attempt:
             seen.setdefault(each.job, {})[each.rule] = each
-    events: list[ev.TelemetryEvent] = []
-    for job in [*agenda.looks, *(job for job in seen if job not in agenda.looks)]:
-        if len(events) >= JUDGED_EVENTS_MAX:
+    for job in [*schedule.looks, *(job for job in seen if job not in schedule.looks)]:
+        if len(draft.events) >= JUDGED_EVENTS_MAX:
             break
         run = state.runs.get(job)
         if run is None:
-            agenda.settled(job, None)
+            schedule.settled(job, None)
             continue
         policies = resolve(run)
-        said = list(evaluate(run, policies, seen.get(job, {}), now_ns))
-        events += said
-        if not said:
-            agenda.settled(job, next_moment(run, policies))
-    return events
+        due = list(evaluate(run, policies, seen.get(job, {}), now_ns))
+        for event in due:
+            draft.emit(event)
+        if not due:
+            schedule.settled(job, next_moment(run, policies))

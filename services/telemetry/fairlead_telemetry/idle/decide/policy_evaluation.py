@@ -18,7 +18,7 @@ from fairlead_telemetry.idle.state import IdlePeriod, TrackedRun
 
 _SIGNALS: tuple[IdleSignal, ...] = get_args(IdleSignal)
 #: After which nothing follows.
-SAID_ONLY = frozenset(("note", "warn"))
+NOTIFY_ONLY = frozenset(("note", "warn"))
 CAUSE = "clock"
 
 
@@ -57,7 +57,7 @@ def _becomes_idle(
             return
         since_ns = max(answer.readings[signal].since_ns for signal in asked_signals(found))
         evidence = _evidence(found, answer)
-    acts = policy.mode != "dry_run" and policy.action not in SAID_ONLY
+    acts = policy.mode != "dry_run" and policy.action not in NOTIFY_ONLY
     yield ev.JobIdle(
         cause=CAUSE,
         job=run.job,
@@ -88,13 +88,13 @@ def _goes_on(
         risen = _risen(found, answer, idle.since_ns)
         yield _active(run, idle.policy.rule, "active" if risen else "unseen", risen)
         return
-    if idle.step == "told" and idle.policy.action not in SAID_ONLY and now_ns >= due_ns(idle):
+    if idle.step == "told" and idle.policy.action not in NOTIFY_ONLY and now_ns >= due_ns(idle):
         yield _act(run, idle, _evidence(found, answer) if answer is not None else (), now_ns)
 
 
 def due_ns(idle: IdlePeriod) -> int:
     """Return when the notice is over, or would be."""
-    return idle.reclaim_at_ns or idle.said_ns + idle.policy.notice_ns
+    return idle.reclaim_at_ns or idle.notified_ns + idle.policy.notice_ns
 
 
 def _act(run: TrackedRun, idle: IdlePeriod, evidence: tuple[IdleEvidence, ...], now_ns: int) -> ev.TelemetryEvent:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
+from fairlead_bus.core import CommandRefusal
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.units.quantities import format_duration
 from fairlead_telemetry.idle.limits import (
@@ -19,20 +20,19 @@ type RequestedPolicies = Mapping[str, tuple[IdlePolicy, ...]]
 
 def policy_refusal(
     policies: Policies, wanted: RequestedPolicies, projects: Mapping[str, Collection[str]], root: str
-) -> tuple[str, str]:
-    """(code, message): a line for each problem, which says which field, what was expected and what to do; ("", "") where there is none.
-    `policies`: of all scopes as they would be; `projects`: {user: those of which the user has jobs now}; `root`: the path of a scope's
+) -> CommandRefusal | None:
+    """Refuse policies with a line for each problem, which names the field, the expectation and the remedy. `policies`: of all scopes as they would be; `projects`: {user: those of which the user has jobs now}; `root`: the path of a scope's
     policies in what was sent, with its name for {}."""
     found = [line for scope, of in wanted.items() for line in _of_scope(policies, scope, of, root.replace("{}", scope))]
     if found:
-        return "invalid", "\n".join(found)
+        return CommandRefusal("invalid", "\n".join(found))
     found = [
         line
         for scope, of in wanted.items()
         for at, policy in enumerate(of)
         for line in _beyond(policies, scope, policy, projects, f"{root.replace('{}', scope)}[{at}]")
     ]
-    return ("beyond_bounds", "\n".join(found)) if found else ("", "")
+    return CommandRefusal("beyond_bounds", "\n".join(found)) if found else None
 
 
 def _of_scope(policies: Policies, scope: str, wanted: tuple[IdlePolicy, ...], path: str) -> Iterator[str]:
