@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests import hosts
+from tests import hosts, pure, quarantine
 from tests.nats_server import NatsServer, find_program
 
 SYSTEM = Path(__file__).parent / "system"
@@ -72,13 +72,27 @@ def _running() -> Iterator[NatsServer]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--quick` leaves the slow ones out; `--update-golden` writes expected files again after a wanted change."""
+    """`--pure` and `--quick` select layers; `--update-golden` writes expected files again after an intended change."""
+    parser.addoption(
+        "--pure", action="store_true", help="only tests that start no process, open no socket and do not wait"
+    )
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--update-golden", action="store_true", help="write tests/schemas/golden again")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole systems among the others, so that few of them run at once, and none is the last that a worker takes."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the import of files that hold no pure test, where only those are wanted."""
+    if config.getoption("--pure") and collection_path.suffix == ".py" and not pure.is_pure_file(collection_path):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select the layer, and spread whole systems among the others: few of them run at once, and none is the last that a worker takes."""
+    if config.getoption("--pure"):
+        chosen = [item for item in items if pure.is_pure(item) and item.get_closest_marker("slow") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -99,6 +113,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
     if item.get_closest_marker("slow") is not None and item.config.getoption("--quick"):
         pytest.skip("slow: left out by --quick")
+
+
+@pytest.hookimpl(wrapper=True, specname="pytest_runtest_setup")
+def guard_setup(item: pytest.Item) -> Generator[None]:
+    """Hold the fixtures of a pure test to what it promises."""
+    with pure.guarded() if pure.is_pure(item) else contextlib.nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Hold a pure test to what it promises."""
+    with pure.guarded() if pure.is_pure(item) else contextlib.nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Excuse failures of tests that are in quarantine."""
+    return quarantine.excused((yield))
 
 
 @cache
@@ -167,11 +201,8 @@ NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line per skipped group; what had to be tried again, with its failure."""
-    if again := terminalreporter.stats.get("rerun", []):
-        terminalreporter.section("failed, and were tried again")
-    for report in again:
-        terminalreporter.write_line(f"{report.nodeid}\n{report.longreprtext[-4000:]}\n")
+    """Failures of quarantined tests, and one line per skipped group."""
+    quarantine.summary(terminalreporter)
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if reasons:
         terminalreporter.section("skipped, and why")
