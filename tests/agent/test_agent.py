@@ -67,10 +67,10 @@ async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> 
     await world.ended("7")
     wanted = ReadOutput(job="7", attempt=1, rank=0, stream="stdout", offset=4, bytes_max=3)
     asker = world.hub.connect()
-    answer = await asker.request(subjects.rpc_node("n1", "output"), encode(wanted), timeout_s=5)
+    answer = await asker.request(subjects.rpc_node("n1", "output"), encode(wanted), timeout_s=60)
     assert ((piece := msgspec.json.decode(answer, type=OutputPiece)).data, piece.offset) == (b"456", 4)
     evil = encode(msgspec.structs.replace(wanted, job="../../etc"))
-    assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=5)
+    assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=60)
 
 
 async def test_stop_means_term_grace_kill(world: World) -> None:

@@ -58,7 +58,7 @@ async def test_a_stop_ends_a_rank_whose_image_is_still_pulled(pair: Pair, monkey
 
     monkeypatch.setattr(agent.runtime, "prepare", pulls)
     await pair.placer.desire("n1", rank(0, "true"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await waiting.wait()
     await pair.placer.desire("n1")
     await pair.placer.until(lambda: bool(pair.placer.of(ExitSeen, "7")))

@@ -141,7 +141,7 @@ async def test_unknown_outcome_that_was_stored_can_be_read_back(world: World):
     with pytest.raises(OutcomeUnknown):
         await world.unknown_append(bus, QUEUE, b"1", 0, stored=True)
     newest = None
-    for _ in range(50):
+    for _ in range(600):
         newest = await bus.last(subjects.LOG, QUEUE)
         if newest is not None:
             break
@@ -156,7 +156,7 @@ async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: Worl
     bus = await world.connect()
     with pytest.raises(OutcomeUnknown):
         await world.unknown_append(bus, QUEUE, b"1", 0, stored=False)
-    for _ in range(100):
+    for _ in range(600):
         try:
             assert await bus.last(subjects.LOG, QUEUE) is None
             assert await bus.append(subjects.LOG, QUEUE, b"1", expected=0) == 1
@@ -218,7 +218,7 @@ async def test_core_messages_reach_who_listens_in_order(world: World):
         await sender.publish(f"fairlead.beat.n{number % 3}", b"%d" % number)
     await sender.publish("fairlead.report.n1", b"not asked for")
     await sender.flush()
-    for _ in range(100):
+    for _ in range(3000):
         if len(got) == 100:
             break
         await asyncio.sleep(0.02)
@@ -239,7 +239,7 @@ async def test_requests_are_answered_or_unavailable(world: World):
 
     await server.serve("fairlead.rpc.test.echo", echo)
     await server.flush()
-    assert await asker.request("fairlead.rpc.test.echo", b"1", timeout_s=5) == b"re:1"
+    assert await asker.request("fairlead.rpc.test.echo", b"1", timeout_s=60) == b"re:1"
     with pytest.raises(Unavailable):
         await asker.request("fairlead.rpc.test.nobody", b"1", timeout_s=0.5)
 
@@ -263,7 +263,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
     await join("alone", "")
     asked = [b"%d" % number for number in range(60)]
     for payload in asked:
-        await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
+        await asker.request("fairlead.rpc.test.group", payload, timeout_s=60)
     await until(lambda: len(took["alone"]) == 60 and len(took["a"] + took["b"]) == 60)
     assert sorted(took["a"] + took["b"]) == sorted(took["alone"]) == sorted(asked)
     assert took["a"] and took["b"]
@@ -271,7 +271,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
     await bus.flush()
     before = len(took["b"])
     for payload in asked[:10]:
-        await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
+        await asker.request("fairlead.rpc.test.group", payload, timeout_s=60)
     await until(lambda: len(took["b"]) == before + 10)
 
 
@@ -294,7 +294,7 @@ async def test_bucket_entry_with_a_time_to_live_expires(world: World):
     """A lease that nobody renews is gone; its key can be taken as new."""
     bus = await world.connect()
     await bus.put(subjects.LEASE, "queue", b"me", expected=0, ttl_s=1)
-    for _ in range(50):
+    for _ in range(600):
         if await bus.get(subjects.LEASE, "queue") is None:
             break
         await asyncio.sleep(0.1)
@@ -312,14 +312,14 @@ async def test_watchers_hear_of_puts(world: World):
     await writer.put(subjects.DESIRED, "n1", b"a")
     await writer.put_quickly(subjects.DESIRED, "n2", b"b")
     await writer.flush()
-    for _ in range(100):
+    for _ in range(3000):
         if len(every) == 2:
             break
         await asyncio.sleep(0.02)
     assert one == [("n1", b"a")]
     assert every == [("n1", b"a"), ("n2", b"b")]
     entry = None
-    for _ in range(50):
+    for _ in range(1200):
         entry = await watcher.get(subjects.DESIRED, "n2")
         if entry is not None:
             break

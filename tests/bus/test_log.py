@@ -124,7 +124,7 @@ async def test_writer_steps_down_when_another_has_written(world: World):
     mine, theirs = commit(2, first, text="mine"), commit(2, first, text="theirs")
     await write(bus, [first, theirs])
     with pytest.raises(StaleWriter):
-        await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 10)
+        await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 60)
     assert (await bus.state(subjects.LOG)).last == 2
 
 

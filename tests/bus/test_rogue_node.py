@@ -90,8 +90,8 @@ async def test_a_nodes_own_question_shows_only_its_own_state(rogue: Rogue, bus: 
     await bus.put(subjects.SPEC, subjects.spec_key("n1", "abc"), b"my job")
     await bus.put(subjects.SPEC, subjects.spec_key("n2", "def"), b"their job")
     desired, specs = "$JS.API.DIRECT.GET.KV_DESIRED.$KV.DESIRED.n1", "$JS.API.DIRECT.GET.KV_SPEC.$KV.SPEC.n1.*"
-    assert (await rogue.client.request(desired, b"", timeout=2)).data == b"mine"
-    assert (await rogue.client.request(specs, b"", timeout=2)).data == b"my job"
+    assert (await rogue.client.request(desired, b"", timeout=60)).data == b"mine"
+    assert (await rogue.client.request(specs, b"", timeout=60)).data == b"my job"
     for question in (
         b'{"seq":1}',
         b'{"last_by_subj":"$KV.DESIRED.n2"}',

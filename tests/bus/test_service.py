@@ -78,7 +78,7 @@ async def test_restored_state_equals_a_fold_of_the_log(world: World):
     task = asyncio.create_task(second.run())
     await until(lambda: second.leading)
     assert second.core.snapshot() == first.core.snapshot()
-    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=5))
+    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=60))
     assert answer["sequence"] == second.folded
     assert second.reader.chain.last == first.folded, "only the tail behind the snapshot was read"
     await crash(task)
@@ -132,7 +132,7 @@ async def test_damaged_log_stops_the_service(world: World):
     """A commit that does not fit the chain is a stop, with a code of its own."""
     bus = await world.connect()
     await bus.append(subjects.LOG, subjects.log("placer"), commit(7, None, writer="placer"))
-    assert await asyncio.wait_for(service(bus).run(), 10) == EXIT_DAMAGED
+    assert await asyncio.wait_for(service(bus).run(), 60) == EXIT_DAMAGED
 
 
 async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on(world: World):
@@ -158,7 +158,7 @@ async def test_service_waits_out_a_server_restart(world: World):
     bus.on_reconnect(back.set)
     await world.stop_server()
     await world.start_server()
-    await asyncio.wait_for(back.wait(), 15)
+    await asyncio.wait_for(back.wait(), 60)
     await bus.append(subjects.CMD, CMD, command(2))
     await until(lambda: running.core.ids == ["c1", "c2"])
     await crash(task)
@@ -175,12 +175,9 @@ async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
     await until(lambda: running.leading)
     for number in range(400):
         await bus.append(subjects.CMD, CMD, command(number))
-    decided = -1
-    while decided != len(running.core.ids):
-        decided = len(running.core.ids)
-        await asyncio.sleep(0.5)
-    assert 0 < decided < 400 and not task.done()
-    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+    await until(lambda: running.fence.refused)
+    assert 0 < len(running.core.ids) < 400 and not task.done()
+    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
     assert (alive.sequence, alive.refused != "") == (running.folded, True)
     await crash(task)
 
@@ -193,7 +190,7 @@ async def test_a_leader_gives_a_sign_of_life(world: World):
     other = asyncio.create_task(waiting.run())
     await bus.append(subjects.CMD, CMD, command(1))
     await until(lambda: running.core.ids)
-    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
     assert alive == Alive(sequence=running.folded)
     await crash(other)
     await running.stop()
@@ -330,7 +327,7 @@ async def test_a_snapshot_builds_on_the_very_commits_that_the_log_holds():
     assert await asyncio.wait_for(task, 60) == EXIT_OK
     hub.truncate(subjects.LOG, 0)
     await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None, text="another history"))
-    assert await asyncio.wait_for(service(bus).run(), 10) == EXIT_DAMAGED
+    assert await asyncio.wait_for(service(bus).run(), 60) == EXIT_DAMAGED
 
 
 async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch: pytest.MonkeyPatch):
@@ -478,7 +475,7 @@ async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.
     with structlog.testing.capture_logs() as logged:
         await until(lambda: any(each["event"] == "this machine's clock differs, not leading" for each in logged))
         await until(lambda: hub.subscribers.get(subjects.rpc("queue", ALIVE)))
-        said = decode_alive(await hub.connect().request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+        said = decode_alive(await hub.connect().request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
         assert "-3600.0 s" in said.clock
         leading = asyncio.create_task(right.run())
         await until(lambda: right.leading)

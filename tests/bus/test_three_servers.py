@@ -101,7 +101,7 @@ async def test_a_process_starts_while_any_one_server_is_away(
         server = cluster.wait_for_leader(stream)
         server.kill()
         started = await connect(cluster.url, name="started")
-        await retry_until_available(started.ensure, limit_s=30)
+        await retry_until_available(started.ensure, limit_s=60)
         assert await started.get_object(subjects.SNAPSHOT, "queue-0") == b"state"
         assert await started.append(subjects.LOG, subjects.log("queue"), b"commit") > 0
         await started.close()
@@ -127,8 +127,8 @@ async def test_a_tail_goes_on_when_the_server_of_its_consumer_dies(
     places = await asyncio.to_thread(cluster.consumers, subjects.LOG)
     assert len(places) == TAILS and doomed in places.values()
     doomed.kill()
-    await retry_until_available(lambda: reader.append(subjects.LOG, subjects.log("queue"), b"second"), limit_s=10)
-    async with asyncio.timeout(10):
+    await retry_until_available(lambda: reader.append(subjects.LOG, subjects.log("queue"), b"second"), limit_s=60)
+    async with asyncio.timeout(60):
         assert [[stored.payload for stored in found] for found in await asyncio.gather(*reading)] == [
             [b"second"]
         ] * TAILS
@@ -154,11 +154,11 @@ async def test_a_client_goes_to_another_server_with_its_token_or_key(
         else:
             maker = await connect(made.url, name="maker", key=users.keys["streams"])
             clients = [await connect(made.url, name="test", key=users.keys["queue"]) for _ in range(4)]
-        await retry_until_available(maker.ensure, limit_s=30)
+        await retry_until_available(maker.ensure, limit_s=60)
         for server in made.servers:
             server.kill()
             for client in clients:
-                await retry_until_available(partial(client.state, subjects.LOG), limit_s=30)
+                await retry_until_available(partial(client.state, subjects.LOG), limit_s=60)
                 assert not client.link.closed.is_set()
             await asyncio.to_thread(_back, made, server)
         for client in (maker, *clients):

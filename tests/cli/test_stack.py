@@ -19,7 +19,7 @@ from fairlead.stack.processes import Spec, Supervisor
 from fairlead_agent.devices.profiles import profiles
 from tests.cli.conftest import Run
 
-STARTED_S = 10.0
+STARTED_S = 60.0
 
 
 def until(condition: object, seconds: float = STARTED_S) -> bool:

@@ -334,7 +334,7 @@ async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prin
                 await asyncio.sleep(0.05)
 
         talking, found = asyncio.create_task(talk()), b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for chunk in OutputReader(world.bus, world.gateway.views, whole(world, job), follow=True).text():
                 found += chunk
                 if len(found) > 80_000:

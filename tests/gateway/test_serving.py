@@ -173,7 +173,7 @@ async def test_a_gateway_starts_without_the_snapshots(monkeypatch: pytest.Monkey
         await world.gateway.folding.save()
         await world.stop_gateway()
         world.hub.stores_up = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await world.start_gateway()
         await until(lambda: world.gateway.folding.caught_up)
         assert (await world.http.get(f"/v1/jobs/{job}")).status_code == 200

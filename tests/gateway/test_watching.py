@@ -143,7 +143,7 @@ async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
             if sent > 2:
                 await asyncio.Event().wait()
 
-        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0), "")).stream_response(send), 5)
+        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0), "")).stream_response(send), 60)
         assert feed.watches == 0 and not feed._tails.locked()
 
 

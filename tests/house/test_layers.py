@@ -55,9 +55,12 @@ def test_the_guard_refuses_processes_connections_and_waits() -> None:
         lambda: os.posix_spawn("/bin/true", ["true"], {}),
         lambda: time.sleep(0.05),
     ):
-        with pytest.raises(pytest.fail.Exception, match="expected a pure test, found"), pure.guarded():
-            with pytest.raises(RuntimeError, match="a pure test caused"):
-                start()
+        with (
+            pytest.raises(pytest.fail.Exception, match="expected a pure test, found"),
+            pure.guarded(),
+            pytest.raises(RuntimeError, match="a pure test caused"),
+        ):
+            start()
     with pure.guarded():
         time.sleep(0.001)
     assert subprocess.run([sys.executable, "-c", ""]).returncode == 0

@@ -12,7 +12,7 @@ from fairlead_schemas.wire.commit import Commit, decode_commit
 from fairlead_schemas.wire.resources import Request
 from tests.queue.world import SPEC, kinds
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 async def commits(bus: Bus, until: Callable[[list[Commit]], bool]) -> list[Commit]:

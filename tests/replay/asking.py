@@ -119,7 +119,7 @@ class World:
 
     async def raw(self, payload: bytes) -> ExplainerAnswer:
         """Any bytes, and what they are answered with."""
-        return decode_answer(await self._bus.request(subjects.ASK, payload, timeout_s=30))
+        return decode_answer(await self._bus.request(subjects.ASK, payload, timeout_s=60))
 
     async def ask(self, ask: Ask) -> ExplainerAnswer:
         """One question."""

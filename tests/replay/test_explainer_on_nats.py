@@ -82,7 +82,7 @@ class Site:
 
     async def ask(self, ask: Ask) -> ExplainerAnswer:
         """One question."""
-        request = partial(self.asker.request, subjects.ASK, encode(ask), timeout_s=12)
+        request = partial(self.asker.request, subjects.ASK, encode(ask), timeout_s=60)
         return decode_answer(await self.patiently(request))
 
     async def patiently[**P, T](self, act: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -43,7 +43,7 @@ async def running(bus: Bus, directory: Path, service: Telemetry | None = None) -
 async def ask(bus: Bus, verb: str, **request: object) -> dict:
     if verb == "sql":
         request["caller"] = {"user": "ada", "role": "admin"}
-    raw = await bus.request(subjects.rpc("telemetry", verb), json.dumps(request).encode(), timeout_s=15)
+    raw = await bus.request(subjects.rpc("telemetry", verb), json.dumps(request).encode(), timeout_s=60)
     assert len(raw) < 2**20
     return json.loads(raw)
 

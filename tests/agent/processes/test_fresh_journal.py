@@ -159,7 +159,7 @@ async def test_a_node_is_not_reported_free_while_something_does_not_end(
     await first.close()
     [spawner] = spawners(tmp_path)
     os.kill(spawner, signal.SIGKILL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := left_by_others("n1", "second", str(tmp_path))):
             await asyncio.sleep(0.01)
     (left,) = found

@@ -113,7 +113,7 @@ async def test_a_program_that_ended_with_its_spawner_leaves_nothing(node: Node) 
     await node.kill_spawner()
     os.kill(program, signal.SIGKILL)
     second, _ = await node.runtime()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while Path(f"/proc/{program}").exists():
             await asyncio.sleep(0.01)
     assert await second.adopt([KEY]) == {KEY: Found("lost")}

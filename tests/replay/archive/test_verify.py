@@ -273,11 +273,11 @@ async def test_the_archiver_follows_and_signs_what_came(tmp_path: Path) -> None:
     bus = hub.connect()
     for stored in LOG[20:]:
         await bus.append(subjects.LOG, stored.subject, stored.payload)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(1 for _ in ArchiveContents(tmp_path).lines()) < END:  # noqa: ASYNC110 -- a file tells nobody
             await asyncio.sleep(0.01)
     await archiver.stop()
-    assert await asyncio.wait_for(running, 10) == 0
+    assert await asyncio.wait_for(running, 60) == 0
     report = await verified(hub, tmp_path)
     assert (report.ok, report.archived, report.covered) == (True, END, END)
     assert report.checkpoints > 2

@@ -134,7 +134,7 @@ async def test_who_leaves_frees_the_worker(house: House) -> None:
         asking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asking
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         assert await house.code("SELECT 1", "ada") == ""
 
 
