@@ -32,7 +32,9 @@ def test_schedule_is_the_published_load() -> None:
 
 def test_every_arrival_is_a_job_that_the_api_takes() -> None:
     """The job files decode, and ask for what the arrival says."""
-    for arrival in schedule()[:100]:
+    arrivals = schedule()[:100]
+    assert len(arrivals) == 100
+    for arrival in arrivals:
         body = msgspec.json.encode(job_file(arrival))
         command = resolve.resolve(job_spec.decode_job(body), command_id="1", user="bench")
         asked = (command.queue, command.request.cpu_milli, command.priority)

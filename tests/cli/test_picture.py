@@ -177,7 +177,9 @@ def clusters(draw_: st.DrawFn) -> ClusterMap:
 @given(clusters(), st.sampled_from(By), st.integers(WIDTH_MIN, 200), st.booleans())
 def test_no_line_is_too_wide(found: ClusterMap, by: By, width: int, each: bool) -> None:
     """In cells of a terminal, however long names and reasons are; nothing steers the terminal."""
-    for one in draw(found, by, width, each=each):
+    lines = list(draw(found, by, width, each=each))
+    assert lines
+    for one in lines:
         assert cell_len(line_text(one)) <= width
         assert line_text(one).isprintable()
 

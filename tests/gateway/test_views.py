@@ -83,11 +83,11 @@ def test_every_listed_move_is_followed(move: JobMove) -> None:
 def test_no_other_move_is_followed() -> None:
     """What the table does not list is an error, for every state and event."""
     legal = {(move.source, move.event) for move in MOVES}
-    for state in WAY:
-        for name, event in ONE.items():
-            if (state, name) not in legal:
-                with pytest.raises(KeyError):
-                    book_in(state).write(event)
+    illegal = [(state, name) for state in WAY for name in ONE if (state, name) not in legal]
+    assert len(illegal) > len(legal)
+    for state, name in illegal:
+        with pytest.raises(KeyError):
+            book_in(state).write(ONE[name])
 
 
 def test_every_event_has_its_place() -> None:

@@ -87,6 +87,7 @@ def test_what_was_used_is_exact_whatever_came_when(steps: list[tuple[str, int, s
             world.end(job)
     spans += [(path, weight, begin, world.now) for path, weight, begin in live.values()]
     begin_ns, _ = period_of(period, world.now)
+    assert sorted(world.state.accounts) == ["c", "org", "org/a"]
     for path, account in world.state.accounts.items():
         expected = sum(
             weight * max(0, end - max(begin, begin_ns))

@@ -1,6 +1,7 @@
 """What is proposed to whoever waits is tried: done as it stands, it starts the job."""
 
 import re
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -233,6 +234,21 @@ def _raise(world: World, message: str) -> None:
         changed = {**getattr(settings, field), resource: int(amount) * 1000}
         answer = world.configure(queue, **msgspec.structs.asdict(msgspec.structs.replace(settings, **{field: changed})))
         assert hasattr(answer, "configured"), answer
+
+
+def test_random_worlds_propose_changes_of_every_kind() -> None:
+    """The worlds of the test below have waiting jobs, and the proposals that it tries."""
+    worlds = [world for seed in range(60) if (world := _busy_world(seed)) is not None]
+    kinds = Counter(
+        change.kind
+        for world in worlds
+        for job in world.state.jobs.values()
+        if job.wait == "line"
+        for change in explain(world.state, job).changes
+    )
+    assert len(worlds) >= 30
+    assert kinds.keys() >= {"other_queue", "smaller", "quota", "wait"}
+    assert kinds.total() >= 100
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
@@ -99,6 +99,7 @@ def test_runs_last_as_long_as_they_are_protected_and_no_guarantee_is_cut(
     queue_of = {e.job: e.queue for e in cluster.world.said(ev.JobSubmitted)}
     gpus_of = {e.job: e.request.gpu_milli for e in cluster.world.said(ev.JobSubmitted)}
     began: dict[str, int] = {}
+    assume(started(cluster.world))
     for commit in cluster.world.log:
         for event in commit.events:
             match event:

@@ -64,6 +64,7 @@ def test_a_snapshot_and_its_tail_fold_to_what_the_whole_log_folds_to() -> None:
     """At every tenth sequence, for every core."""
     commits = list(commits_of(log_of(8)))
     whole = fold_to(commits).state_hashes()
+    assert len(commits) > 100
     for sequence in range(0, len(commits), 10):
         for writer, core in fold_to(commits, sequence).cores().items():
             tail = fold_from(writer, core.snapshot(), sequence, commits, len(commits))

@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import docker.errors
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from fairlead_agent.__main__ import read_host
 from fairlead_agent.core.reserved_cpus import Reserved
@@ -176,10 +176,10 @@ PLAIN_PROGRAMS = PROGRAMS.map(lambda program: {**program, "volumes": [], "secret
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
 @given(PLAIN_PROGRAMS, ORDERS)
 def test_the_engine_makes_no_other_container_for_a_hostile_job(
@@ -192,6 +192,7 @@ def test_the_engine_makes_no_other_container_for_a_hostile_job(
     )
     engine = engine_of(client.info(), client.api_version, network="none", cdi_devices=(), limits=limits, simulated=True)
     name = f"fairlead-hostile-{os.getpid()}"
+    refusal: Exception | None = None
     try:
         run = launched(program, order, simulated=True)
         create(
@@ -206,17 +207,20 @@ def test_the_engine_makes_no_other_container_for_a_hostile_job(
             files=[],
         )
         made = client.inspect_container(name)["HostConfig"]
-    except (ValueError, docker.errors.APIError):
-        made = None
+    except (ValueError, docker.errors.APIError) as error:
+        made, refusal = None, error
     finally:
         with contextlib.suppress(docker.errors.NotFound):
             client.remove_container(name, v=True, force=True)
-    event("refused" if made is None else "created")  # `--hypothesis-show-statistics`: about half of them are created
-    if made is not None:
-        expected = ALWAYS | {"NetworkMode": "none"}
-        assert {field: made[field] for field in expected} == expected
-        for field in ("Binds", "CapAdd", "Devices", "DeviceRequests", "VolumesFrom", "PidMode", "UsernsMode", "Mounts"):
-            assert not made.get(field)
+    # A refusal is a decision about the request: our own, or a 4xx of the engine. Anything else is a failure of the test.
+    assert not isinstance(refusal, docker.errors.APIError) or refusal.is_client_error(), refusal
+    # Refused examples do not count: without enough created containers the property is not satisfied, and the test fails.
+    assume(made is not None)
+    assert made is not None
+    expected = ALWAYS | {"NetworkMode": "none"}
+    assert {field: made[field] for field in expected} == expected
+    for field in ("Binds", "CapAdd", "Devices", "DeviceRequests", "VolumesFrom", "PidMode", "UsernsMode", "Mounts"):
+        assert not made.get(field)
 
 
 SEEN = """

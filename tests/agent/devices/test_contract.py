@@ -1,4 +1,4 @@
-"""The contract of devices, held by every adapter that this machine can open."""
+"""The contract of devices, held by every adapter with GPUs that this machine can open, and the adapter without any."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,21 +24,20 @@ from tests.agent.devices.rocm_example import rocm_example
 from tests.agent.placer_script import order as run_order
 
 
-@pytest.fixture(params=["none", "nvml", "nvml-played", "recorded", "plugin", *sorted(profiles())])
+@pytest.fixture(params=["nvml", "nvml-played", "recorded", "plugin", *sorted(profiles())])
 def devices(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Devices]:
     """Every adapter, the simulated one with every profile; the plugin is the example of docs/reference/devices.md."""
     try:
         opened = _open(request.param, tmp_path)
     except DevicesUnfit as error:
         pytest.skip(f"nvml: {error}")
+    assert opened.gpus(), "without a GPU the contract would be checked on nothing"
     yield opened
     opened.close()
 
 
 def _open(name: str, directory: Path) -> Devices:
     match name:
-        case "none":
-            return NoDevices()
         case "nvml":
             return NvmlDevices()
         case "nvml-played":
@@ -66,9 +65,6 @@ def test_labels_speak_gpu_feature_discovery(devices: Devices) -> None:
     """Product without spaces, count and memory as decimal text; nothing where there is no GPU."""
     labels, gpus = devices.labels(), devices.gpus()
     assert devices.simulated == ("fairlead/simulated" in labels)
-    if not gpus:
-        assert labels == {}
-        return
     if devices.name == "rocm":  # has the words of its own maker
         assert str(len(gpus)) == labels["amd.com/gpu.count"]
         return
@@ -79,7 +75,9 @@ def test_labels_speak_gpu_feature_discovery(devices: Devices) -> None:
 
 def test_labels_are_ones_that_a_node_may_have(devices: Devices) -> None:
     """As the inventory takes them."""
-    for key, value in devices.labels().items():
+    labels = devices.labels()
+    assert labels
+    for key, value in labels.items():
         assert parse_label(f"{key}={value}") == (key, value)
 
 
@@ -96,7 +94,7 @@ def test_samples_cover_every_gpu_and_name_the_holder(devices: Devices) -> None:
     gpus = devices.gpus()
     samples = devices.sample({gpu.uuid: "7.1" for gpu in gpus[:1]})
     assert [gpu.uuid for gpu in gpus] == [sample.uuid for sample in samples]
-    assert ["7.1", *[""] * (len(gpus) - 1)][: len(gpus)] == [sample.run for sample in samples]
+    assert ["7.1", *[""] * (len(gpus) - 1)] == [sample.run for sample in samples]
     assert all(0 <= (s.utilization_pct or 0) <= 100 and s.memory_used_mib >= 0 for s in samples)
 
 
@@ -141,7 +139,7 @@ def test_a_gpu_that_nobody_uses_is_free(devices: Devices) -> None:
     """On a machine with work on it, what is busy has evidence."""
     busy = devices.busy([gpu.uuid for gpu in devices.gpus()])
     assert all(busy.values())
-    if devices.simulated or devices.name == "none":
+    if devices.simulated:
         assert busy == {}
 
 
@@ -159,6 +157,19 @@ def test_a_run_is_told_nothing_that_every_run_is_told(devices: Devices) -> None:
         variables = devices.environment(order, contained=False)
         assert {name.partition("=")[0] for name in variables} == set(variables)
         assert not {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "FAIRLEAD_GPUS"} & set(variables)
+
+
+def test_a_node_without_gpus_has_nothing_and_refuses_to_repartition() -> None:
+    """Every list is empty. A GPU that is named anyway is reported as not known to be free, and its repartition is refused."""
+    devices = NoDevices()
+    assert (devices.simulated, devices.gpus(), devices.labels()) == (False, (), {})
+    assert devices.gpus() == () and devices.sample({"GPU-other": "7.1"}) == devices.health() == []
+    assert devices.xids() == devices.processes() == []
+    assert devices.busy([]) == {} and list(devices.busy(["GPU-other"])) == ["GPU-other"]
+    assert "GPU-other" in devices.cut(LayoutOrder(gpu="GPU-other", plan=1, mode="on"))
+    assert devices.environment(run_order("7", "true"), contained=False) == {}
+    inside = devices.inside()
+    assert checked(inside) is inside and inside.numa == ()
 
 
 def test_simulated_gpus_keep_their_uuids_and_differ_between_nodes() -> None:

@@ -36,7 +36,9 @@ def test_a_dgx_a100() -> None:
 @pytest.mark.parametrize("name", sorted(profiles()))
 def test_labels_are_ones_that_kubernetes_takes(name: str) -> None:
     """Each of every profile's."""
-    for key, value in SimulatedDevices("n1", name).labels().items():
+    labels = SimulatedDevices("n1", name).labels()
+    assert labels
+    for key, value in labels.items():
         assert parse_label(f"{key}={value}") == (key, value)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -94,13 +95,17 @@ def test_names_and_types_are_those_of_dcgm_exporter() -> None:
 def test_units_are_those_of_dcgm_exporter() -> None:
     """Its list says MHz, C, W, mJ, %, MiB and ns; ratios are from 0 to 1."""
     helps = {each.name: each.help for each in (*families.SAMPLED, *families.COUNTED)}
-    page = told(exposition(facts()))
+    page, checked = told(exposition(facts())), Counter[str]()
     for row in csv.DictReader(LIST.open()):
         name, unit = row["metric"], row["unit"]
         if name in helps and unit == "ratio 0..1":
-            assert all(0 <= value <= 1 for (said, _), value in page.items() if said == name)
+            ratios = [value for (family, _), value in page.items() if family == name]
+            assert ratios and all(0 <= value <= 1 for value in ratios), name
+            checked["ratio"] += 1
         elif name in helps and unit and unit != "bytes/s":
             assert f"(in {unit})" in helps[name], name
+            checked["unit"] += 1
+    assert checked == {"ratio": 8, "unit": 15}
 
 
 def test_values_are_in_its_units() -> None:

@@ -92,6 +92,7 @@ def test_models_beyond_the_published_tables_are_inferred_but_one() -> None:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_the_maxima_follow_from_slices_alone(model: Model) -> None:
     """So rooms need not count instances: as many fit as the driver allows, of each profile, and no more."""
+    assert model.profiles
     for index, profile in enumerate(model.profiles):
         fits = [
             count
@@ -220,7 +221,9 @@ def test_the_first_layout_has_the_driver_s_order() -> None:
 
 def test_a_profile_is_charged_as_the_largest_part_that_it_is_of_any_model() -> None:
     """The charge goes by the name alone, before a GPU is chosen: a GPU that is cut up is never charged as less than it is."""
-    for profile in {name for model in MODELS for name in model.profiles}:
+    profiles = {name for model in MODELS for name in model.profiles}
+    assert profiles
+    for profile in profiles:
         models = [model for model in MODELS if profile in model.profiles]
         parts = [-(-1000 * model.cut(profile).compute // model.shape.compute) for model in models]
         assert is_profile(profile)

@@ -130,6 +130,7 @@ def test_own_jobs_are_all_there() -> None:
 def test_totals_are_over_everybody() -> None:
     """How full queues and the cluster are says nothing of whose jobs fill them, and is what a member chooses by."""
     all_of_it, part = (Seen(EVERYTHING, Salts(), one) for one in (Caller(user="a", role="auditor"), member(MINE)))
+    assert visibility.TOTALS
     for view in visibility.TOTALS:
         assert json.loads(part.ask(f"FROM {view} ORDER BY ALL")) == json.loads(
             all_of_it.ask(f"FROM {view} ORDER BY ALL")
