@@ -192,11 +192,9 @@ always = st.just(100)
     request(4, nodes=1, cpu=1, require=()),
     [Small(158, request(0, nodes=1, cpu=0), 3000, 10, 0), Small(0, request(1, nodes=1, cpu=0), 0, 10, 0)],
 )
-def test_every_start_that_was_said_is_kept(
-    nodes: list[int], early: list[Small], big: Request, later: list[Small]
-) -> None:
-    """Whatever comes meanwhile, and however much sooner things end. A start by evidence (how long others of a kind ran) is an
-    estimate: it may pass, and costs the start by limits that was said before nothing."""
+def test_every_promised_start_is_kept(nodes: list[int], early: list[Small], big: Request, later: list[Small]) -> None:
+    """With any arrivals and early ends. A start estimated from past durations may pass; it does not delay the start
+    promised by limits."""
     play = played(nodes, early, big, later)
     assume(play.said)
     assert play.began_ns, "it has a start, and never started"
@@ -222,18 +220,18 @@ def test_every_start_that_was_said_is_kept(
     request(4),
     [Small(0, request(1), 0, 100, 0)],
 )
-def test_it_starts_no_later_than_without_them(
+def test_backfill_does_not_delay_the_reserved_start(
     nodes: list[int], early: list[Small], big: Request, later: list[Small]
 ) -> None:
-    """Where all take as long as their limits allow, the world without those who came later is the judge. (Of a gang the
-    start of its last rank is not known so exactly: its end is promised up to a minute late.)"""
+    """If all jobs last as long as their limits allow, the world without later jobs is the reference. (The last rank of
+    a gang may start up to a minute late.)"""
     with_them, without = played(nodes, early, big, later), played(nodes, early, big, [])
     assert bool(with_them.began_ns) == bool(without.began_ns)
     assert with_them.began_ns <= without.began_ns
 
 
-def test_the_worlds_have_guests() -> None:
-    """What is proved above is about something."""
+def test_the_generated_worlds_have_backfill() -> None:
+    """The properties above are checked on worlds with backfilled jobs."""
     early = [Small(0, request(2), 3600, 100, 0)]
     later = [Small(60 * at, request(1), 600, 100, 50) for at in range(12)]
     play = played([4], early, request(4), later)

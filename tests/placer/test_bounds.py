@@ -79,7 +79,7 @@ def test_a_deadline_beyond_all_numbers_is_none() -> None:
 
 
 def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> None:
-    """What was once ordered stays ordered while newer parts come; as old ones leave, those move up."""
+    """An order once written stays while newer ones arrive; the newer ones follow as old ones leave."""
     world = World()
     world.joined({"n1": inventory("n1", 0, cpu=4000, memory_gib=4096)})
     count, book, told = 4000, OrderBook(), list[str]()
@@ -103,8 +103,8 @@ def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> No
     assert len(kept) + 90 < len(runs) <= len(told), "of the new ones with their longer ids a few less have room"
 
 
-def test_a_report_that_cannot_be_decided_is_passed_over_and_the_next_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number is consumed and it is recorded: otherwise all that the node says later would wait behind it."""
+def test_an_undecodable_report_is_skipped_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is consumed and it is recorded: otherwise it would block all later reports of the node."""
     world = World()
     world.joined({"n1": inventory("n1")})
     world.fold("queue", list(world.submitted(request(1))))

@@ -57,8 +57,8 @@ def test_the_cheapest_run_that_fits_elsewhere_is_moved() -> None:
     assert (plan.gain_gpu_s, plan.cost_gpu_s) == (4 * 3 * 3600, 2 * (3600 + RESTART_S))
 
 
-def test_off_unless_the_pool_asks_for_it() -> None:
-    """However long it waits; once the pool is set to, it begins; nothing more when it is set back."""
+def test_defragmentation_is_off_unless_the_pool_enables_it() -> None:
+    """However long a job waits; it begins once the pool enables it, and stops when the pool disables it."""
     world = fragmented()
     world.now += 10 * HOUR
     assert world.step() == []
@@ -79,7 +79,7 @@ def test_off_unless_the_pool_asks_for_it() -> None:
 
 
 def test_a_move_from_end_to_end() -> None:
-    """The run ends, the big job has its node, the run is offered again and goes on where there is room."""
+    """The run ends, the big job gets its node, the moved run is offered again and continues elsewhere."""
     world = fragmented()
     world.queue(ON)
     world.now += 3 * HOUR
@@ -141,8 +141,8 @@ def test_runs_without_another_place_stay() -> None:
     assert [(move.victim.job, move.sources) for move in plan.moves] == [("3", ("c",))]
 
 
-def test_one_hole_at_a_time() -> None:
-    """Two big jobs wait: the second has its turn when the first has its place."""
+def test_one_defragmentation_at_a_time() -> None:
+    """Of two waiting big jobs, the second has its turn after the first is placed."""
     world = fragmented()
     world.offer(request(4))
     world.queue(ON)
@@ -153,8 +153,8 @@ def test_one_hole_at_a_time() -> None:
     assert placed(world.exit("a", "1", outcome="stopped", exit_code=None)) == {"5": ["a"]}
 
 
-def test_what_is_asked_survives_a_restart() -> None:
-    """The pool's wish, the slices and when an offer came."""
+def test_defragmentation_state_survives_a_restart() -> None:
+    """The pool's setting, the slices and the time of an offer are restored."""
     world = fragmented()
     world.queue(ON)
     restored = PlacerCore.restore(world.core.snapshot())

@@ -93,7 +93,7 @@ def test_what_agents_say_is_in_contract(profile: str) -> None:
 
 
 def test_a_boot_id_has_its_bound() -> None:
-    """It stands in every desired state of the node."""
+    """It is part of every desired state of the node."""
     reports: list[Report] = [InventorySeen(n=1, boot_id="b" * 81, inventory=Inventory())]
     fault = fault_of("n1", ReportBatch(node="n1", incarnation="i", reports=reports))
     assert fault == ("bad_inventory", "expected a boot id of at most 80 characters")

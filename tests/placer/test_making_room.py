@@ -99,8 +99,10 @@ def wished(wish: tuple[int, int, int, tuple[str, ...], bool, int, int]) -> Reque
     wish=wishes,
     losses=st.lists(st.integers(0, 6), min_size=9),
 )
-def test_no_set_is_cheaper(nodes: list[tuple[int, str]], jobs: list[Any], wish: Any, losses: list[int]) -> None:
-    """The runs asked make room, and cost as little as the cheapest of all sets that do; nobody is asked where none does."""
+def test_no_set_of_victims_is_cheaper(
+    nodes: list[tuple[int, str]], jobs: list[Any], wish: Any, losses: list[int]
+) -> None:
+    """The victims make room and cost as little as the cheapest such set; none is preempted if no set makes room."""
     world = World()
     for i, (gpus, rack) in enumerate(nodes):
         world.join(f"n{i}", gpus, cpu=6, memory_gib=16, labels={RACK: rack} if rack else {})
@@ -163,8 +165,8 @@ def end(world: World, jobs: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def test_a_gang_that_must_lie_in_one_rack_gets_a_hole_there() -> None:
-    """The cheapest nodes stand in two racks; those of one yield, and the gang goes there and nowhere else."""
+def test_room_is_made_in_one_rack_for_a_gang_that_needs_one() -> None:
+    """The cheapest nodes are in two racks; the runs of one rack are preempted, and the gang goes there only."""
     world = full(2, 3)
     world.offer(request(4, nodes=2, require=("rack",)))
     chosen = asked(world.queue(plea("7", "3", "4", "5")))
@@ -182,8 +184,8 @@ def test_equal_losses_are_taken_in_the_smallest_domain() -> None:
     assert asked(events) == ["3", "4"]
 
 
-def test_tasks_get_a_hole_that_they_share() -> None:
-    """Six tasks of one GPU: two nodes that hold three and more, kept for them until both are empty."""
+def test_room_is_made_for_tasks_that_share_nodes() -> None:
+    """Six tasks of one GPU: two nodes that hold three or more are kept until both are empty."""
     world = full(1, 3)
     world.offer(request(1, nodes=6, tasks=True))
     assert asked(world.queue(plea("4", "1", "2", "3"))) == ["1", "2"]
@@ -192,8 +194,8 @@ def test_tasks_get_a_hole_that_they_share() -> None:
     assert end(world, ["2"])["4"] == ["a1", "a2"]
 
 
-def test_kinds_get_a_hole_that_takes_each() -> None:
-    """One big unit and two small ones on nodes of different sizes: none yields whom no kind needs."""
+def test_room_is_made_for_each_task_group() -> None:
+    """One big unit and two small ones on nodes of different sizes: no run is preempted that no group needs."""
     world = full(1, 3)
     world.join("big", 8, labels={"name": "big"})
     world.offer(request(8, selector=("name=big",)))

@@ -30,8 +30,8 @@ def policy_of(world: World, pool: str = "default") -> str:
     return world.core.state.pools.each()[pool].policy
 
 
-def test_names_are_those_of_the_contract() -> None:
-    """Whatever a queue file may name, there is."""
+def test_names_of_policies_equal_the_contract() -> None:
+    """Each name that a queue file may contain exists."""
     assert tuple(POLICIES) == PACKINGS
 
 

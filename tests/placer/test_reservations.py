@@ -50,8 +50,8 @@ def test_the_node_that_lacks_least_is_kept_and_the_job_gets_it() -> None:
     assert kept(world) == {}
 
 
-def test_nobody_else_is_placed_on_kept_nodes_and_is_told_so() -> None:
-    """Not even who goes before; a refusal names the node as kept, and what is free there is not counted."""
+def test_no_other_job_is_placed_on_reserved_nodes_and_the_refusal_names_them() -> None:
+    """Not even a job ahead of it; free capacity there is not counted."""
     world = filled(2)
     world.offer(request(4))
     world.queue(claim("3"))
@@ -128,7 +128,7 @@ def test_only_nodes_that_could_ever_take_it_are_kept() -> None:
 
 
 def test_a_claim_that_no_nodes_can_meet_is_ended_at_once() -> None:
-    """Nothing is kept and nothing waits: the pool's next claim is heard."""
+    """Nothing is reserved and nothing waits: the pool's next claim is considered."""
     world = filled(2)
     world.offer(request(8))
     world.offer(request(4))
@@ -267,8 +267,8 @@ def test_a_node_that_the_job_has_failed_on_is_kept_only_while_there_is_no_other(
     assert placed(events) == {failed: ["b"]}
 
 
-def test_who_avoids_some_nodes_takes_an_open_one_before_those_that_are_kept() -> None:
-    """As jobs that avoid none do, and at once: not only when it is looked anew whether it would start sooner elsewhere."""
+def test_a_job_that_avoids_nodes_takes_an_open_one_before_reserved_ones() -> None:
+    """Like jobs that avoid none, and at once, not only at the next check for an earlier start."""
     world = filled(4, 4, 4)
     for node, limit_s in (("a", 600), ("b", 1200)):
         world.offer(request(4, selector=(f"name={node}",)), limit_s=limit_s)
@@ -292,7 +292,7 @@ def test_equal_jobs_do_not_share_what_is_kept() -> None:
 
 
 def test_reservations_survive_a_restart() -> None:
-    """They and the claims that are not answered yet are in the snapshot, and the restored core goes on alike."""
+    """Reservations and unanswered claims are in the snapshot, and the restored core continues the same way."""
     world = filled(2, 1)
     world.offer(request(4))
     world.fold("queue", [claim("6")])

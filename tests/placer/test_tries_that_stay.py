@@ -73,7 +73,7 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_the_commit_that_comes_next_is_not_folded_again(pair: Pair, folds: list[int]) -> None:
-    """Only the core that did not decide folds it; both are the same then, down to whom somebody has to act upon."""
+    """Only the other core folds it; both states are equal afterwards, including the nodes to publish."""
     decision = pair.decided()
     pair.fold("placer", decision.events)
     assert folds == [pair.last]
@@ -117,13 +117,13 @@ def test_what_comes_in_between_finds_nothing_tried(
 
 
 def test_a_commit_of_another_time_is_folded(pair: Pair, folds: list[int]) -> None:
-    """What an event does may depend on when it is said."""
+    """The effect of an event may depend on its time."""
     pair.fold("placer", pair.decided().events, at_ns=NOW + 1)
     assert folds == [pair.last, pair.last]
 
 
-def test_equal_events_are_not_the_same_ones(pair: Pair, folds: list[int]) -> None:
-    """Nobody compares them: another process's commit is folded."""
+def test_equal_events_are_not_identical(pair: Pair, folds: list[int]) -> None:
+    """Events are not compared: another process's commit is folded."""
     pair.fold("placer", list(pair.decided().events))
     assert folds == [pair.last, pair.last]
 

@@ -255,8 +255,8 @@ CoreMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40
 TestCoreMachine = CoreMachine.TestCase
 
 
-def test_the_wishes_are_valid() -> None:
-    """All of them are requests that a queue would accept, but that some have neither CPU nor memory."""
+def test_generated_requests_are_valid() -> None:
+    """A queue would accept each of them, except that some have neither CPU nor memory."""
     from fairlead_schemas.wire.resource_requests import faults
 
     for wish in [*(request(**wish) for wish in WISHES), *SHARES]:

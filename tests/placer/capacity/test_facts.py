@@ -62,8 +62,9 @@ def test_the_largest_gangs_by_level() -> None:
     assert (found.nodes, found.gpus, found.free_milli) == (6, 48, 48_000)
 
 
-def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
-    """What is free there is told apart; taints keep a job away that tolerates none; GPUs sliced by time are no whole ones."""
+def test_nodes_that_are_reserved_or_exclusive_are_counted_apart() -> None:
+    """Free capacity there is reported separately; taints exclude jobs without the toleration; time-sliced GPUs are not
+    whole GPUs."""
     ground = Ground()
     ground.join(machine("a", 4), quarantined=True)
     ground.join(machine("b", 4), keeper="7")
@@ -75,8 +76,8 @@ def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
     assert (found.on_one_node, found.gangs) == (("e", 1), {POOL_LEVEL: (LargestGang("default", 1, 1),)})
 
 
-def test_nodes_that_are_away_stand_aside() -> None:
-    """As those that the log has closed: their GPUs are neither free, nor in the largest gangs, nor of use to nobody."""
+def test_absent_nodes_are_not_counted() -> None:
+    """Closed nodes are left out: their GPUs are not free, not in the largest gangs, and not counted as stranded."""
     ground, arrivals = racks(0, 3, gpus=4), Arrivals[Request]()
     arrivals.observe(Request(gpu_milli=2000))
     index = ground.state.pools.of(Request())
@@ -123,8 +124,9 @@ def jobs(level: str) -> Iterator[tuple[int, int, Request]]:
 
 @settings(max_examples=60, deadline=None)
 @given(grounds())
-def test_a_job_could_start_where_the_facts_say_so_and_nowhere_else(ground: Ground) -> None:
-    """The placer finds a place for just the gangs that are told, at every level; free GPUs are those of the nodes."""
+def test_a_job_can_start_exactly_where_the_facts_report_it(ground: Ground) -> None:
+    """The placer finds a place for exactly the gangs that are reported, at every level; free GPUs equal those of the
+    nodes."""
     found = told(ground)
     for level, gangs in found.gangs.items():
         assert [*gangs] == sorted(gangs, key=lambda gang: (-gang.gpus, gang.nodes)), "GPUs fall, nodes rise"

@@ -79,8 +79,8 @@ def test_what_is_required_is_not_given_up() -> None:
     assert len(nodes(find(ground.state, whole(nodes=4, prefer=("rack",))))) == 4
 
 
-def test_nodes_that_nobody_knows_the_place_of() -> None:
-    """Each is a rack by itself: no gang that must lie in one rack goes there, tasks on one node do."""
+def test_a_node_without_location_labels_is_a_rack_by_itself() -> None:
+    """A gang that must be in one rack does not go there; several tasks on one node do."""
     ground = Ground()
     for at in range(3):
         ground.join(machine(f"n{at}"))
@@ -123,8 +123,8 @@ def test_tasks_share_nodes() -> None:
     assert ground.place(whole(1, nodes=2, tasks=True)) is not None
 
 
-def test_tasks_that_lie_on_one_numa_node_each() -> None:
-    """What is required of the inside holds for each task, not for all on a node."""
+def test_each_task_is_placed_on_one_numa_node() -> None:
+    """A topology requirement holds for each task, not for all tasks of a node together."""
     ground = Ground()
     ground.join(machine("n1", inside=GEFORCE, cpu=224))
     found = ground.place(whole(4, nodes=2, tasks=True, require=("numa",)))
@@ -370,6 +370,6 @@ def _nested(labels: Iterable[dict[str, str]], level: str, outer: str) -> bool:
 
 
 @pytest.mark.parametrize("level", [level for level in LEVELS if level])
-def test_a_gang_of_one_node_lies_in_any_domain(level: str) -> None:
-    """Whatever is required around it."""
+def test_a_gang_of_one_node_fits_any_domain(level: str) -> None:
+    """Location requirements do not matter to a single node."""
     assert nodes(find(racks(1).state, whole(require=(level,)))) == ["r1n1"]

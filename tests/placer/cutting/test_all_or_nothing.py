@@ -117,8 +117,8 @@ def test_a_job_starts_exactly_where_it_could(seed: int) -> None:
     assert (job not in world.core.state.offers) == possible, f"{wanted} of {world.inventories}"
 
 
-def test_the_worlds_have_jobs_that_start_and_jobs_that_do_not() -> None:
-    """And of those that start, some after their GPUs were cut."""
+def test_the_generated_worlds_have_jobs_that_start_and_jobs_that_wait() -> None:
+    """Some of those that start do so after a repartition of their GPUs."""
     found = {"cut": 0, "as it was": 0, "never": 0}
     for seed in range(60):
         chance = random.Random(seed)

@@ -61,16 +61,16 @@ def test_the_start_that_leaves_most(busy: str, profile: str, expected: str | Non
     assert start(busy, "", profile) == expected
 
 
-def test_the_demand_decides_what_is_kept_free() -> None:
-    """Where fours are asked for, the lower half is kept whole; where twos and threes are, they lie side by side."""
+def test_demand_decides_what_is_kept_free() -> None:
+    """If fours are requested, the lower half is kept whole; if twos and threes are, they are packed together."""
     assert start("", "", "2g.10gb", w4g_20gb=1) == "add 4"
     assert start("", "", "2g.10gb", w2g_10gb=2, w3g_20gb=1) == "add 2"
     assert start("2g.10gb@2", "", "2g.10gb", w2g_10gb=2, w3g_20gb=1) == "add 0"
     assert start("2g.10gb@2 2g.10gb@0", "", "3g.20gb") == "add 4"
 
 
-def test_what_nobody_asked_for_lately_still_breaks_ties() -> None:
-    """To a demand for ones alone every start is alike; the GPU is not cut to pieces for that."""
+def test_profiles_without_recent_demand_still_break_ties() -> None:
+    """All starts are equal to a demand for ones; the GPU is still not fragmented."""
     assert start("", "", "1g.5gb", w1g_5gb=9) == "add 6"
 
 
@@ -93,10 +93,10 @@ def test_what_nobody_asked_for_lately_still_breaks_ties() -> None:
         ("", "1g.5gb+me@0", "1g.5gb+me", "take 0", "take 0", "recut 6 -1g.5gb+me@0"),
     ],
 )
-def test_how_far_the_gpu_may_be_changed(
+def test_the_allowed_change_limits_the_choice(
     busy: str, idle: str, profile: str, take: str | None, add: str | None, recut: str | None
 ) -> None:
-    """Take what is there; add to it; cut anew what is idle."""
+    """Levels: use free instances; add instances; replace idle instances."""
     assert (
         start(busy, idle, profile, AllowedChange.TAKE),
         start(busy, idle, profile, AllowedChange.ADD),
@@ -191,8 +191,8 @@ def cut_gpus(draw: st.DrawFn, model: str) -> MigGpu:
 @pytest.mark.parametrize("model", [A100, "A30-24GB"])
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_request_is_granted_exactly_when_some_legal_layout_grants_it(model: str, data: st.DataObject) -> None:
-    """Each change has its own meaning of "some legal layout"; what is granted is legal beside all that stays."""
+def test_a_request_is_granted_exactly_if_some_legal_layout_grants_it(model: str, data: st.DataObject) -> None:
+    """Each allowed change has its own set of layouts; a grant is legal with everything that stays."""
     held = data.draw(cut_gpus(model))
     profile = data.draw(st.sampled_from(sorted(profiles(model))))
     change = data.draw(st.sampled_from(AllowedChange))

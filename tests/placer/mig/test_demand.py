@@ -111,7 +111,7 @@ def test_a_room_that_no_layout_leaves_has_no_figures() -> None:
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8).filter(any))
 def test_rounded_weights_keep_their_order_and_stay_small(weights: list[int]) -> None:
-    """What is there stays there, what is not does not come, and nobody overtakes."""
+    """Nonzero weights stay nonzero, zero weights stay zero, and the order is kept."""
     parts = rounded(weights, PARTS)
     assert [part > 0 for part in parts] == [weight > 0 for weight in weights]
     assert sum(parts) <= PARTS + len(weights)

@@ -117,8 +117,8 @@ def test_layouts_of_a_set_are_all_there_are_once_each(model: str) -> None:
         assert all(frozenset(one) in layouts(model) for one in found)
 
 
-def test_layouts_of_a_set_keep_to_the_room_that_is_left() -> None:
-    """Beside a half, the other half takes the same profiles at its own starts."""
+def test_layouts_of_a_set_respect_the_free_room() -> None:
+    """With one half taken, the other half takes the same profiles at its own starts."""
     room = room_of(A100, instances("3g.20gb@4"))
     assert list(layouts_of(A100, (0, 0, 0, 2, 0, 0, 0), room)) == [(Instance("2g.10gb", 2), Instance("2g.10gb", 0))]
     assert list(layouts_of(A100, (0, 0, 0, 0, 2, 0, 0), room)) == []
@@ -127,7 +127,7 @@ def test_layouts_of_a_set_keep_to_the_room_that_is_left() -> None:
 
 @pytest.mark.parametrize("model", TABLES)
 def test_maximal_layouts_are_legal_and_full(model: str) -> None:
-    """With "+me" too: nothing fits beside any of them, and every other layout is part of one."""
+    """With "+me" too: nothing can be added to any of them, and every other layout is part of one."""
     ours = BY_NAME[model]
     full = [frozenset(layout) for layout in maximal_layouts(ours)]
     assert len(full) == len(set(full))

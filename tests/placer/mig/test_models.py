@@ -84,8 +84,8 @@ def test_what_is_inferred_is_marked(name: str) -> None:
     assert BY_NAME[name].inferred == ("INFERRED" in TABLES[name]["placement_evidence"])
 
 
-def test_models_beyond_the_published_tables_are_inferred_but_one() -> None:
-    """H100 NVL has a public listing; of the others nobody showed one."""
+def test_models_beyond_the_published_tables_are_inferred_except_one() -> None:
+    """H100 NVL has a public listing; the others have none."""
     assert {model.name for model in MODELS if not model.inferred} - TABLES.keys() == {"H100-94GB"}
 
 

@@ -68,8 +68,8 @@ def test_streams_on_an_empty_gpu(model: str, requests: str, refused: list[int]) 
     assert served(model, names) == [position not in refused for position in range(len(names))]
 
 
-def test_the_demand_seen_grants_what_the_default_would_not() -> None:
-    """Two twos and a half fit only where the first two does not keep four slices whole for nobody."""
+def test_observed_demand_grants_what_the_default_would_not() -> None:
+    """Two twos and a half fit only if the first two does not reserve four slices without demand."""
     stream = ["2g.10gb", "2g.10gb", "3g.20gb"]
     assert served(A100, stream) == [True, True, False]
     assert served(A100, stream, Counter(stream)) == [True, True, True]
@@ -138,7 +138,7 @@ def least_regrets(mix: tuple[str, ...], length: int) -> int:
 
 @pytest.mark.parametrize(("mix", "length", "least", "ours"), MIXES)
 def test_no_rule_regrets_less_on_most_mixes(mix: tuple[str, ...], length: int, least: int, ours: int) -> None:
-    """All streams of the mix, each as likely: whoever sees one request at a time must regret some."""
+    """Over all streams of a mix with equal probability: an online rule must regret some."""
     assert (least_regrets(mix, length), regrets(mix, length)) == (least, ours)
 
 
@@ -210,7 +210,7 @@ steps = st.one_of(
 def test_no_history_breaks_a_layout_or_refuses_what_fits(
     change: AllowedChange, models: list[str], history: list[tuple[str, str | int]]
 ) -> None:
-    """Whatever comes and goes, with the demand learned on the way."""
+    """With arrivals, ends and demand learned on the way."""
     stream = Stream(models, change)
     for what, argument in history:
         if isinstance(argument, str):

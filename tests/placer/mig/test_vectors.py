@@ -86,14 +86,14 @@ def test_any_stream_ends_in_a_legal_layout_and_grants_what_could_be(model: str, 
     )
 
 
-def test_a_long_stream_is_looked_at_in_pieces() -> None:
-    """What is granted in the first piece stays where it is in the next."""
+def test_a_long_stream_is_evaluated_in_pieces() -> None:
+    """Grants of the first piece stay in place in the next."""
     answers, layout = granted(BY_NAME["A100-40GB"], ["7g.40gb", *["3g.20gb"] * 600])
     assert (answers.count(True), len(layout.busy)) == (1, 1)
 
 
-def test_a_gpu_that_nobody_knows_is_a_bad_case(tmp_path: Path) -> None:
-    """The message names those that are known; a product's name will do for a model."""
+def test_an_unknown_gpu_is_a_bad_case(tmp_path: Path) -> None:
+    """The message names the known models; a product name is accepted as a model."""
     assert model_named("NVIDIA-A100-SXM4-40GB") == "A100-40GB"
     bad = tmp_path / "bad.json"
     bad.write_text('{"mig": [{"name": "x", "gpu": "V100", "requests": [], "expect": []}]}')

@@ -38,7 +38,7 @@ def cluster(machines: list[EmptyNode], seen: list[RequestShape] | None = None) -
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SHAPES, st.booleans()), max_size=40))
 def test_no_policy_overfills_a_node_or_refuses_what_fits(policy: str, wanted: list[tuple[RequestShape, bool]]) -> None:
-    """Whatever comes and goes: a plain scan finds room exactly where the placer does."""
+    """With arrivals and ends: a plain scan finds room exactly where the placer does."""
     played, scan = Cluster(MACHINES, policy, []), openb_trace.Scan(MACHINES)
     free = played.pool.free_milli
     for shape, leaves in wanted:
@@ -116,8 +116,8 @@ def test_the_same_stream_is_placed_alike_twice() -> None:
     assert placed[0] == placed[1]
 
 
-def test_big_nodes_are_kept_for_those_who_need_them() -> None:
-    """Where one node in five has memory for the big job, the others are taken first, as long as big jobs come."""
+def test_big_nodes_are_kept_for_jobs_that_need_them() -> None:
+    """If one node in five has memory for the big job, the others are used first as long as big jobs arrive."""
     machines = [EmptyNode(96_000, 786_432, 8, "A")] * 2 + [EmptyNode(96_000, 393_216, 8, "A")] * 8
     usual, big = RequestShape(88_000, 327_680, 8, 1000), RequestShape(88_000, 700_000, 8, 1000)
     played = cluster(machines, [*[usual] * 4, big])

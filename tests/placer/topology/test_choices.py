@@ -128,8 +128,8 @@ def test_sockets_count_where_they_are_known() -> None:
 
 
 @given(any_description(), st.data())
-def test_what_is_required_holds_and_is_found_if_there_is_any(description: NodeTopology, data: st.DataObject) -> None:
-    """The best-scoring set of those that hold, or a shortage where none does; with the numbers right."""
+def test_a_required_topology_holds_and_is_found_if_it_exists(description: NodeTopology, data: st.DataObject) -> None:
+    """The best-scoring set of those that hold, or a shortage if none does, with correct numbers."""
     it = shape_of(description)
     free = data.draw(st.integers(0, (1 << description.gpus) - 1))
     size = data.draw(st.integers(1, description.gpus))
@@ -168,8 +168,8 @@ def holds(it: GpuTopology, mask: int, require: int) -> bool:
     return True
 
 
-def test_a_shortage_says_its_numbers() -> None:
-    """What there is now, what is needed, and whether it ever could be."""
+def test_a_shortage_has_its_numbers() -> None:
+    """The current number, the needed number, and whether it can ever be reached."""
     v100 = Choices(shape("dgx1-v100"))
     assert v100.choose(0b0100_0111, 4, NVLINK) == 0b0100_0111
     short = Shortage("nvlink", 3, 4, 4)

@@ -66,13 +66,13 @@ def test_cpus_are_given_in_the_order_of_the_list() -> None:
         (0b0000_0001, 0, ALL, ""),
     ],
 )
-def test_beside_gpus(gpus: int, count: int, free: int, expect: str) -> None:
-    """By the GPUs on each NUMA node, as far as there are CPUs."""
+def test_cpus_are_split_by_the_gpus_of_each_numa_node(gpus: int, count: int, free: int, expect: str) -> None:
+    """As long as there are CPUs."""
     assert cpus(beside(TWO, free, count, gpus, False, 0)) == expect
 
 
-def test_beside_gpus_only() -> None:
-    """Where it is strict, no CPU comes from another node; the shortage says how many there are and could be."""
+def test_strict_cpus_come_from_the_gpus_numa_nodes_only() -> None:
+    """The shortage gives the number that is free and the number that could be."""
     assert cpus(beside(TWO, ALL, 8, 0b1, True, 0)) == "0-7"
     assert beside(TWO, ALL & ~0b11, 8, 0b1, True, 0) == Shortage("numa_cpus", 6, 8, 8)
     assert beside(TWO, ALL, 9, 0b1, True, 0) == Shortage("numa_cpus", 8, 9, 8)

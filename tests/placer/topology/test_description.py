@@ -26,8 +26,8 @@ def test_cpu_lists() -> None:
 
 
 @given(st.lists(st.integers(0, 300), unique=True))
-def test_cpu_lists_survive(cpus: list[int]) -> None:
-    """What is written is read again, in order where the order counts."""
+def test_cpu_lists_survive_a_round_trip(cpus: list[int]) -> None:
+    """In order if the order counts."""
     assert parse_cpus(format_cpus(tuple(cpus))) == tuple(sorted(cpus))
     assert parse_cpus(list_cpus(tuple(cpus))) == tuple(cpus)
 
@@ -54,8 +54,8 @@ def test_masks(mask: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_published_nodes_make_sense_and_cross_a_wire(name: str) -> None:
-    """What is encoded and decoded is equal, and finds the same inside."""
+def test_published_nodes_are_valid_and_survive_the_wire(name: str) -> None:
+    """Encoded and decoded descriptions are equal, and yield the same topology."""
     description = descriptions()[name]
     again = msgspec.json.decode(msgspec.json.encode(description), type=NodeTopology)
     assert again == description

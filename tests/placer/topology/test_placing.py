@@ -34,7 +34,7 @@ def test_a_part_on_an_empty_node() -> None:
 
 
 def test_cpus_follow_the_gpus() -> None:
-    """Where only the upper socket has GPUs free, CPUs come from there."""
+    """If only the upper socket has free GPUs, CPUs come from there."""
     it = inside("rtx4090x8-pcie", reserved=1)
     found = place(it, 0b1100_0001, it.all_cpus, DeviceRequest(gpus=2, cpus=4))
     assert isinstance(found, DeviceAllocation)
@@ -111,8 +111,8 @@ def test_linked_gpus_are_required() -> None:
     assert short == Shortage("nvlink", 3, 4, 4)
 
 
-def test_cpus_alone() -> None:
-    """Where GPUs are taken, free ones keep theirs; no GPU and no NIC is given."""
+def test_cpus_alone_are_taken_away_from_free_gpus() -> None:
+    """Free GPUs keep their CPUs; no GPU and no NIC is allocated."""
     it = inside("dgx-h100", reserved=1)
     found = place(it, 0b0000_1111, it.all_cpus, DeviceRequest(cpus=4))
     assert found == DeviceAllocation(gpus=(), cpus=(57, 58, 59, 60), nics=(), held=0, link_score=0, numa_nodes=0)
@@ -133,7 +133,7 @@ def test_gpus_that_are_not_there() -> None:
         place(it, 0b1_0000, 0, DeviceRequest(gpus=1))
 
 
-def test_a_node_whose_gpus_lie_nobody_knows_where() -> None:
+def test_a_node_with_unknown_gpu_locality_pins_anywhere() -> None:
     """CPUs come from anywhere; one NUMA node cannot be promised."""
     description = msgspec.structs.replace(descriptions()["dgx-h100"], numa=(-1,) * 8)
     it = NodeDevicesTable().of(description)
