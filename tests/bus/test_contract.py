@@ -87,8 +87,9 @@ async def test_last_and_read_go_by_subject_and_sequence(world: World):
     assert absent is None
 
 
-async def test_an_empty_stream_goes_on_behind_a_sequence(world: World):
-    """What comes next is numbered behind it, for the stream and for who tails it from there; one that holds something stays."""
+async def test_an_empty_stream_continues_after_a_sequence(world: World):
+    """The next message is numbered after it, for the stream and for a tail from there; a stream with messages is
+    unchanged."""
     bus = await world.connect()
     command = subjects.cmd("queue")
     await bus.advance(subjects.CMD, 812)
@@ -167,7 +168,7 @@ async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: Worl
 
 
 async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(world: World):
-    """While the server is away calls fail and nothing is buffered; afterwards the tail goes on by itself."""
+    """While the server is away calls fail and nothing is buffered; afterwards the tail continues by itself."""
     bus = await world.connect()
     back = asyncio.Event()
     bus.on_reconnect(back.set)
@@ -187,7 +188,7 @@ async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(wo
 
 
 async def test_full_log_refuses_and_keeps_what_it_has(small_world: World):
-    """Discard new: the writer is told, nothing old is dropped, reading goes on."""
+    """Discard new: the writer gets an error, nothing old is dropped, reading continues."""
     bus = await small_world.connect()
     stored = 0
     with pytest.raises(StreamFull):  # noqa: PT012 -- which of the appends is refused is what is counted
@@ -231,7 +232,7 @@ async def test_core_messages_reach_who_listens_in_order(world: World):
 
 
 async def test_requests_are_answered_or_unavailable(world: World):
-    """One answer to one request; nobody there is a clear failure, soon."""
+    """One answer to one request; without a responder a clear failure, soon."""
     asker, server = await world.connect(), await world.connect()
 
     async def echo(message: Message) -> bytes:
@@ -276,7 +277,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
 
 
 async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
-    """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be made anew."""
+    """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be created again."""
     bus = await world.connect()
     assert await bus.get(subjects.DESIRED, "n1") is None
     first = await bus.put(subjects.DESIRED, "n1", b"a", expected=0)
@@ -291,7 +292,7 @@ async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
 
 
 async def test_bucket_entry_with_a_time_to_live_expires(world: World):
-    """A lease that nobody renews is gone; its key can be taken as new."""
+    """A lease without renewal disappears; its key can be created again."""
     bus = await world.connect()
     await bus.put(subjects.LEASE, "queue", b"me", expected=0, ttl_s=1)
     for _ in range(600):
@@ -359,7 +360,7 @@ async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: Wo
 
 
 async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> None:
-    """Also where nobody waits for the answer: it must not vanish, and the connection lives on."""
+    """Also for a put without an answer: the value must not vanish, and the connection stays open."""
     bus = await world.connect()
     large = b"x" * (streams.MESSAGE_BYTES_MAX + 1)
     for put in (bus.put, bus.put_quickly):
@@ -383,8 +384,8 @@ async def test_the_server_states_its_time_and_that_of_messages(world: World):
     assert (await bus.times(subjects.LOG)).last_ns == 0
 
 
-async def test_one_node_pushes_nobody_elses_output_out(world: World) -> None:
-    """Of each of a node's subjects the newest messages stay; a node that prints without end loses its own oldest."""
+async def test_one_node_evicts_no_other_nodes_output(world: World) -> None:
+    """The newest messages of each of a node's subjects stay; a node that prints without end loses its own oldest."""
     bus = await world.connect()
     first = await bus.append(subjects.OUTPUT, subjects.output("n2", "8"), b"others")
     loud, count = subjects.output("n1", "7"), streams.OUTPUTS_OF_SUBJECT_MAX
@@ -396,8 +397,8 @@ async def test_one_node_pushes_nobody_elses_output_out(world: World) -> None:
     assert len(await read_all(bus, count + 1, stream=subjects.OUTPUT)) == count + 1
 
 
-async def test_one_node_pushes_nobody_elses_samples_out(world: World) -> None:
-    """They go by node, too."""
+async def test_one_node_evicts_no_other_nodes_samples(world: World) -> None:
+    """Samples are bounded by node, too."""
     bus = await world.connect()
     first = await bus.append(subjects.SAMPLE, subjects.sample("n2"), b"others")
     for number in range(streams.SAMPLES_OF_NODE_MAX + 3):

@@ -68,7 +68,7 @@ def test_a_file_is_written_for_its_owner_alone_and_read_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o644, 0o660, 0o777])
 def test_a_file_with_a_loose_mode_is_refused_with_the_cure(tmp_path: Path, mode: int) -> None:
-    """Whoever has read it can speak in its owner's name."""
+    """A reader of the file can act in its owner's name."""
     path = tmp_path / "n1.nk"
     nkey.write_file(path, nkey.generate(), "n1")
     path.chmod(mode)

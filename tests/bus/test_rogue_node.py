@@ -48,8 +48,9 @@ async def test_a_node_says_nothing_but_its_own(rogue: Rogue, bus: NatsBus) -> No
     assert ((await bus.state(subjects.LOG)).last, (await bus.state(subjects.CMD)).last) == (0, 0)
 
 
-async def test_a_node_hears_nothing_but_its_own(rogue: Rogue, keyed: Keyed) -> None:
-    """Others' confirmations, questions and desired state, reports, inboxes, the server's advisories; alone or in a group."""
+async def test_a_node_receives_nothing_but_its_own(rogue: Rogue, keyed: Keyed) -> None:
+    """Others' confirmations, questions and desired state, reports, inboxes, the server's advisories; alone or in a
+    group."""
     others = [f"{permissions.inbox(keyed.keys[name].public)}.>" for name in ("n2", "gateway", "placer")]
     allowed = [subject for subject in (*NOT_TO_BE_HEARD, *others) if await rogue.listens(subject)]
     allowed += [subject for subject in NOT_TO_BE_HEARD if await rogue.listens(subject, "group")]
@@ -240,7 +241,7 @@ NOT_FOR_ANYBODY = (
 
 @pytest.mark.parametrize("service", permissions.SERVICES)
 async def test_a_service_writes_its_own_part_and_no_other(keyed: Keyed, service: str) -> None:
-    """And nobody purges, deletes or restores the log; only `streams` makes and changes streams."""
+    """No service purges, deletes or restores the log; only `streams` creates and changes streams."""
     one = await Rogue(keyed.keys[service]).connect(keyed.server.url)
     made = () if service == "streams" else ("$JS.API.STREAM.CREATE.LOG", "$JS.API.STREAM.UPDATE.LOG")
     purged = () if service == "recovery" else ("$JS.API.STREAM.PURGE.CMD",)

@@ -85,7 +85,7 @@ async def test_restored_state_equals_a_fold_of_the_log(world: World):
 
 
 async def test_second_process_waits_for_the_lease_and_then_takes_over(world: World):
-    """Two at once: one leads; when it stops, the other goes on where it left."""
+    """Two at once: one leads; when it stops, the other continues from its state."""
     bus = await world.connect()
     first, second = service(await world.connect(), "a"), service(await world.connect(), "b")
     leading = asyncio.create_task(first.run())
@@ -119,7 +119,7 @@ async def test_of_two_leaders_one_steps_down(world: World):
 
 
 async def test_foreign_commit_under_our_name_makes_us_step_down(world: World):
-    """Somebody else's commit in our chain is not built upon, even though the fence would let us."""
+    """Another process's commit in our chain is not built upon, even if the fence would allow it."""
     bus = await world.connect()
     running = service(bus)
     task = asyncio.create_task(running.run())
@@ -167,7 +167,7 @@ async def test_service_waits_out_a_server_restart(world: World):
 async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
     small_world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    """Commands wait in CMD while the log is full; the service neither dies nor drops them."""
+    """Commands wait in CMD while the log is full; the service does not end and does not drop them."""
     monkeypatch.setattr(shell, "FULL_RETRY_S", 0.05)
     bus = await small_world.connect()
     running = service(await small_world.connect())
@@ -183,7 +183,7 @@ async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
 
 
 async def test_a_leader_gives_a_sign_of_life(world: World):
-    """It says how far it has folded; whoever waits for the lease, or has ended, does not answer."""
+    """It reports its folded sequence; a process that waits for the lease, or has ended, does not answer."""
     bus, running, waiting = await world.connect(), service(await world.connect()), service(await world.connect(), "b")
     task = asyncio.create_task(running.run())
     await until(lambda: running.leading)
@@ -213,8 +213,8 @@ async def test_lease_expires_when_its_holder_dies(world: World):
         await bus.put(subjects.LEASE, "queue", b"x", expected=old.revision)
 
 
-async def test_a_lease_outlives_answers_that_do_not_come():
-    """A server that stalls is no successor: neither taking nor keeping the lease ends for an unknown outcome."""
+async def test_a_lease_outlives_missing_answers():
+    """A stalled server is no successor: an unknown outcome ends neither the attempt to take the lease nor its renewal."""
     hub = MemoryHub()
     bus, unknown = hub.connect(), 2
     held = lease.LeaderLease(bus, "queue", "a")

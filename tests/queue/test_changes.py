@@ -42,8 +42,8 @@ def a_world(**queues: dict[str, Any]) -> World:
     return world
 
 
-def test_a_limit_above_is_raised_too() -> None:
-    """A queue's own maximum is not all that is in the way: what is above it, and it alone, is named besides."""
+def test_limits_of_parent_queues_are_raised_too() -> None:
+    """A parent's limit that also blocks the job is named with the queue's own maximum, or alone."""
     world = a_world(team={"maximum": {"gpu": 12_000}}, team__own={"maximum": {"gpu": 8000}})
     world.run(world.submit(8, queue="team/own"))
     waits = world.submit(8, queue="team/own")
@@ -63,8 +63,8 @@ def test_every_resource_that_is_short_is_named() -> None:
     assert messages(world, waits, "quota") == ["could start now if team might hold 12 GPUs and team might hold 16 CPUs"]
 
 
-def test_those_before_it_take_what_comes_free_first() -> None:
-    """The second in line is told what both of them need."""
+def test_jobs_ahead_take_freed_capacity_first() -> None:
+    """The second in line is given the amount that both need."""
     world = a_world(team={"maximum": {"gpu": 4000}})
     world.run(world.submit(4, queue="team"))
     first, second = world.submit(4, queue="team"), world.submit(2, queue="team")
@@ -73,8 +73,8 @@ def test_those_before_it_take_what_comes_free_first() -> None:
     assert messages(world, second, "quota") == ["could start now if team might hold 10 GPUs, with the job before it"]
 
 
-def test_those_before_it_at_two_limits_are_told_once() -> None:
-    """Of each limit what the job needs itself; the pool, which they fill by then, is not named."""
+def test_jobs_ahead_at_two_limits_are_counted_once() -> None:
+    """For each limit the amount is what the job itself needs; the pool, which they fill by then, is not named."""
     world = a_world(team={"maximum": {"gpu": 12_000}}, team__own={"maximum": {"gpu": 8000}})
     world.run(world.submit(8, queue="team/own"))
     world.submit(8, queue="team/own")
@@ -134,8 +134,8 @@ def test_no_other_queue_is_named_that_would_refuse_the_move_or_keep_it_waiting()
     assert changes(world, array.id, "other_queue") == []
 
 
-def test_a_users_part_of_a_queue_is_told_as_that() -> None:
-    """By the queue's path and the user's name; how the tree calls it is nobody's business."""
+def test_a_users_part_of_a_queue_is_named_as_such() -> None:
+    """By the queue's path and the user's name, not by the internal name in the tree."""
     world = a_world(team={"users": {"*": {"gpu": 2000}}})
     world.run(world.submit(1, queue="team"))
     (own,) = dry_run(world.state, world.submission(1, queue="team"), world.now).quota
@@ -252,9 +252,9 @@ def test_random_worlds_propose_changes_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
-    """Random trees, full of random jobs: moved, asked for less, with limits raised or with as much given back as is
-    told, each waiting job is offered."""
+def test_every_proposed_change_starts_the_job(seed: int) -> None:
+    """Random trees, full of random jobs: after a move, a smaller request, raised limits, or the release that is
+    proposed, each waiting job is offered."""
     busy = _busy_world(seed)
     if busy is None:
         return
@@ -281,8 +281,8 @@ def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_dry_run_foretells_the_submit(seed: int) -> None:
-    """What it is told waits there, and what would be offered at once is; the quota after is what is charged then."""
+def test_a_dry_run_predicts_the_submit(seed: int) -> None:
+    """The submitted job waits or is offered as predicted, and the predicted quota is charged."""
     busy = _busy_world(seed)
     if busy is None:
         return

@@ -108,8 +108,8 @@ def test_a_gang_names_enough_of_them_on_as_many_nodes_as_it_needs() -> None:
     assert len(victims) >= max(VICTIMS_MAX, 50)
 
 
-def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None:
-    """Of those named for the first the placer takes half: then there are enough for the second."""
+def test_a_job_without_enough_victims_waits_for_the_next_review() -> None:
+    """The placer takes half of the victims nominated for the first: the rest suffices for the second."""
     world, runs = scattered(16)
     jobs = [world.submit(5, queue="owner", request=request(5, nodes=8)) for _ in range(2)]
     world.refuse(jobs[0])
@@ -123,8 +123,8 @@ def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None
     assert sum(len(named(world)[1].intersection(here)) >= 5 for here in runs.values()) >= 8
 
 
-def test_nobody_is_named_while_the_placer_has_not_said_whom_of_those_before_it_takes() -> None:
-    """The second would name the same ones."""
+def test_no_victims_are_nominated_until_the_placer_has_answered_the_earlier_request() -> None:
+    """The second request would nominate the same ones."""
     world, _ = scattered(2 * VICTIMS_MAX // 8 + 2)
     first = world.submit(1, queue="owner")
     world.refuse(first)
@@ -153,7 +153,7 @@ def test_those_who_are_helped_do_not_keep_others_from_being_looked_at() -> None:
     assert asked == jobs
 
 
-def test_where_runs_lie_outlasts_a_restart() -> None:
+def test_the_nodes_of_runs_survive_a_restart() -> None:
     """Each unit's node, until the run has ended."""
     world, runs = scattered(2)
     first = runs["n0"][0]

@@ -115,8 +115,8 @@ def test_an_array_is_waited_for_as_a_whole_or_by_element(element: bool) -> None:
     assert sorted(world.offered()) == [f"{waits}_0", f"{waits}_1"]
 
 
-def test_a_held_job_waits_for_its_release_and_for_the_others() -> None:
-    """Whichever comes last; what fails it fails it then. An array that was held meanwhile still runs."""
+def test_a_held_job_waits_for_its_release_and_its_dependencies() -> None:
+    """In any order; a failed dependency fails it at once. An array that was held meanwhile still runs."""
     for end, expected in (("succeeded", "offered"), ("failed", "failed")):
         for release_first in (True, False):
             world = World()
@@ -138,8 +138,8 @@ def test_a_held_job_waits_for_its_release_and_for_the_others() -> None:
             assert len(world.offered()) == (3 if end == "succeeded" else 0)
 
 
-def test_one_that_is_cancelled_while_it_waits_is_waited_for_by_nobody_and_waits_for_nobody() -> None:
-    """The other's end finds nothing."""
+def test_a_job_cancelled_while_it_waits_for_dependencies_leaves_none() -> None:
+    """The end of the other job finds nothing."""
     world = World()
     other = world.submit()
     job = world.submit(after=after(other))

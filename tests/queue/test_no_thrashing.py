@@ -71,11 +71,11 @@ def started(world: World) -> list[tuple[int, ev.PreemptionStarted]]:
 
 @settings(max_examples=40, deadline=None)
 @given(queues=queues_of, jobs=jobs_of)
-def test_a_fixed_set_of_jobs_exchanges_places_a_bounded_number_of_times(
+def test_a_fixed_set_of_jobs_is_preempted_a_bounded_number_of_times(
     queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]]
 ) -> None:
-    """Everything ends. Until somebody comes or ends by himself nobody who was yielded to is asked, by the same rule, to
-    yield to the one who did, and nobody yields twice to the same."""
+    """All jobs end. Until a job arrives or ends by itself, no beneficiary is preempted by the same rule for its own
+    victim, and no job is preempted twice for the same beneficiary."""
     cluster = play(queues, jobs)
     assert cluster.world.state.jobs == {}
     exchanges: set[tuple[str, str, str]] = set()
@@ -136,8 +136,8 @@ def test_slices_go_round(jobs: list[tuple[int, int, int, str, int]], slice_s: in
 
 
 @pytest.mark.parametrize("rule", ["over_slice", "over_guarantee"])
-def test_three_who_want_one_place_all_have_it(rule: str) -> None:
-    """In one queue or in three, of which nobody is ahead: none is passed by for ever."""
+def test_three_jobs_that_compete_for_one_place_all_run(rule: str) -> None:
+    """In one queue or in three without precedence: none is skipped indefinitely."""
     for paths in (("a", "a", "a"), ("a", "b", "c/x")):
         world = World(careful=False)
         world.pool(patience_ns=10**6 * SECOND)

@@ -216,7 +216,7 @@ class Ordering(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", sorted(SEQUENCERS))
-def test_the_order_is_the_order_measured_anew(kind: str) -> None:
+def test_the_maintained_order_equals_one_computed_from_scratch(kind: str) -> None:
     """After any history."""
     machine = type(kind, (Ordering,), {"kind": kind})
     quiet = settings(
@@ -234,8 +234,8 @@ def leaves(*paths: str) -> QueueTree:
     return tree
 
 
-def test_a_new_queue_is_found_without_measuring_all_anew() -> None:
-    """Adding and removing a queue touches its own branch only."""
+def test_a_new_queue_is_ordered_without_a_full_recomputation() -> None:
+    """Adding and removing a queue changes its own branch only."""
     tree = leaves("a/x", "b/x")
     ranking = Ranking(tree, Drf(tree))
     tree.charge(tree.nodes["a/x"], (2,))

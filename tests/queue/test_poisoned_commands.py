@@ -32,9 +32,9 @@ def submission(id_: str) -> SubmitJob:
 
 @pytest.mark.parametrize("bug", [Bug, AssertionError, RecursionError])
 async def test_a_poisoned_command_commits_one_rejection(bug: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault strikes after the decision has put its new jobs in line and charged their queues. The neighbours in the
-    message are accepted, no job is offered that nobody submitted, the gateway folds the log, and the live state is the
-    fold of the log."""
+    """The fault occurs after the decision has queued its new jobs and charged their queues. The other commands in the
+    message are accepted, no offer is made for a job that was not submitted, the gateway folds the log, and the live
+    state equals the fold of the log."""
     say_why = offers.emit_pending_reasons
 
     def faulty(plan: QueueDraft, turns: Turns) -> None:

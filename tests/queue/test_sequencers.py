@@ -47,7 +47,7 @@ def named(name: str, tree: QueueTree, **settings: int) -> Sequencer:
 
 
 def test_first_come_first_served_over_the_whole_pool() -> None:
-    """Neither the tree nor what a queue has matters."""
+    """The tree and current use do not matter."""
     tree = tree_of("b/y", "a", "b/x")
     assert order(Ranking(tree, named("fifo", tree)), 5) == ["b/y", "a", "b/x", "b/y", "a"]
 
@@ -75,8 +75,8 @@ def test_guarantees_come_before_priority_and_priority_before_shares() -> None:
     assert order(Ranking(tree, named("drf", tree)), 4) == ["c", "c", "a", "a"]
 
 
-def test_nothing_to_offer_is_nobody() -> None:
-    """Closed leaves and leaves in which nothing waits are passed by."""
+def test_without_waiting_jobs_there_is_no_next_leaf() -> None:
+    """Closed and empty leaves are skipped."""
     tree = tree_of("a", "b")
     ranking = Ranking(tree, named("drf", tree))
     tree.nodes["a"].closed = True
@@ -114,8 +114,8 @@ def with_past(name: str, tree: QueueTree, past: dict[str, int], **settings: int)
     return Ranking(tree, sequencer)
 
 
-def test_who_has_used_least_goes_first() -> None:
-    """Whatever they hold now; per weight."""
+def test_the_least_past_use_goes_first() -> None:
+    """Whatever is held now; per weight."""
     tree = tree_of("a", "b")
     ranking = with_past("fairshare", tree, {"a": 5, "b": 4})
     assert order(ranking, 3) == ["b", "b", "b"]
@@ -125,8 +125,8 @@ def test_who_has_used_least_goes_first() -> None:
     assert order(with_past("fairshare", tree, {"a": 7, "b": 4}), 3) == ["a", "a", "a"]
 
 
-def test_of_equal_pasts_who_holds_less_goes_first() -> None:
-    """So that a pool without a past is shared."""
+def test_with_equal_past_use_the_smaller_current_use_goes_first() -> None:
+    """So that a pool without history is shared."""
     tree = tree_of("t/a", "t/b", "u")
     assert order(with_past("fairshare", tree, {"t/a": 2, "t/b": 2, "u": 4}), 4) == ["t/a", "u", "t/b", "u"]
 
@@ -205,8 +205,8 @@ def test_the_documented_example_runs_from_an_entry_point(installed: Installed) -
     assert order(Ranking(tree, named("guaranteed-first", tree)), 5) == ["own", "own", "t/old", "t/new", "own"]
 
 
-def test_own_sequencers_are_told_all_that_is_promised(installed: Installed) -> None:
-    """Of leaves and inner nodes; past use where the class asks for it."""
+def test_custom_sequencers_get_all_promised_fields(installed: Installed) -> None:
+    """Of leaves and inner nodes; past use if the class requests it."""
     source = """
 from fairlead_queue.sequencers.custom import QueueOrder
 

@@ -82,8 +82,8 @@ def test_a_reservation_made_while_it_is_used_comes_back_when_it_is_not() -> None
     assert tree.root.usage == [0]
 
 
-def test_what_is_reserved_is_no_leave_to_exceed_a_maximum() -> None:
-    """Where others had used up the parent's maximum before, the owner of a reservation waits like anybody."""
+def test_a_reservation_does_not_exceed_a_maximum() -> None:
+    """If others had used up the parent's maximum before, the owner of a reservation waits like any other."""
     tree = tree_of(100, p=Limits(maximum={"gpu": 3}), p__a=Limits(), p__b=Limits())
     tree.charge(tree.nodes["p/b"], (3,))
     tree.limit(tree.nodes["p/a"], Limits(guaranteed={"gpu": 2}, lending={"gpu": 0}))
@@ -118,8 +118,8 @@ def claimed() -> tuple[QueueTree, QueueNode, QueueNode]:
     return tree, a, b
 
 
-def test_a_claim_keeps_what_is_free_for_its_holder(claimed: tuple[QueueTree, QueueNode, QueueNode]) -> None:
-    """Others have what is left beside it; the holder passes over it, other jobs of the same leaf do not."""
+def test_a_claim_keeps_free_capacity_for_its_holder(claimed: tuple[QueueTree, QueueNode, QueueNode]) -> None:
+    """Others have the rest; the holder may use it, other jobs of the same leaf may not."""
     tree, a, b = claimed
 
     assert tree.refusal(b, (1,)) is None
@@ -146,7 +146,7 @@ def test_a_claim_concerns_only_what_it_claims() -> None:
 
 
 def test_a_removed_queue_leaves_nothing_behind() -> None:
-    """What was kept for it is free; one with charges or children is not removed."""
+    """Its reservations are freed; a queue with charges or children is not removed."""
     tree = tree_of(10, p=Limits(), p__a=Limits(guaranteed={"gpu": 6}, lending={"gpu": 0}))
     a, p = tree.nodes["p/a"], tree.nodes["p"]
     with pytest.raises(AssertionError, match="below it"):
@@ -350,8 +350,8 @@ def test_respected_refusals_keep_every_promise(limits: dict[str, Limits], steps:
             assert missing <= 0 or tree.refusal(keeper, (missing,)) is None
 
 
-def test_of_two_claims_in_each_others_way_the_older_goes_first() -> None:
-    """One claims under the upper limit, the other under the lower: neither may wait for the other for ever."""
+def test_of_two_conflicting_claims_the_older_goes_first() -> None:
+    """One claims under the upper limit, the other under the lower: neither waits for the other permanently."""
     tree = QueueTree(("gpu",))
     tree.capacity = [100]
     tree.add("lab", Limits(maximum={"gpu": 9}))

@@ -33,8 +33,8 @@ def meaning(words: Any, **more: Any) -> Checkpoint | None:
         ({"every": "10m"}, Checkpoint(every_ns=10 * MINUTE)),
     ],
 )
-def test_words_become_integers(words: Any, found: Checkpoint | None) -> None:
-    """A signal may be written as Slurm's users do; who is told has two minutes unless he says otherwise."""
+def test_checkpoint_fields_become_integers(words: Any, found: Checkpoint | None) -> None:
+    """A signal may be spelled as in Slurm; a job with notice has two minutes by default."""
     assert meaning(words) == found
 
 
@@ -62,8 +62,8 @@ def test_what_is_wrong_is_named(words: Any, field: str, told: str) -> None:
     assert told in refused.value.errors[0].message
 
 
-def test_a_notice_lies_within_the_time_that_the_job_has() -> None:
-    """It is over when the time is; all of it as notice would be no run."""
+def test_a_notice_is_shorter_than_the_time_limit() -> None:
+    """It ends with the time limit; a notice as long as the limit would leave no run."""
     with pytest.raises(InvalidJob, match=r"less than time\.total"):
         meaning({"signal": "USR1", "notice": "10m"}, time={"total": "10m"})
     assert meaning({"signal": "USR1", "notice": "10m"}, time={"total": "11m"}) is not None

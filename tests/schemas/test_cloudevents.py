@@ -23,8 +23,8 @@ def test_a_name_of_several_words() -> None:
     assert type_of("JobStopRequested") == "fairlead.job.stop_requested.v1"
 
 
-def test_what_we_write_is_read_by_the_cloudevents_package() -> None:
-    """Somebody else's implementation accepts our bytes and finds what we meant."""
+def test_our_events_are_read_by_the_cloudevents_package() -> None:
+    """Another implementation accepts our bytes and finds the intended values."""
     ours = CloudEventOut(
         specversion=SPECVERSION,
         id="812.0",

@@ -107,7 +107,7 @@ STRUCTS = [
 
 @pytest.mark.parametrize("example", STRUCTS, ids=lambda example: type(example).__name__)
 def test_an_example_sets_every_field(example: msgspec.Struct) -> None:
-    """A field left at its default would not stand in the bytes, and its loss would not be seen."""
+    """A field at its default would be missing in the bytes, and its loss would not be noticed."""
     unset = {
         field.name
         for field in msgspec.structs.fields(example)

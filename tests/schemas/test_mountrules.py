@@ -36,8 +36,8 @@ def test_a_volume_is_read(words: str | VolumeWords, expected: Volume) -> None:
         (SecretWords(name="netrc", mountPath="/home/app/.netrc"), Secret("netrc", "/home/app/.netrc")),
     ],
 )
-def test_a_secret_is_read(words: str | SecretWords, expected: Secret) -> None:
-    """It lies where Compose puts it, unless the job says otherwise."""
+def test_a_secret_has_the_default_path_of_compose(words: str | SecretWords, expected: Secret) -> None:
+    """Unless the job sets another one."""
     assert secret_of(words) == expected
     assert list(mount_faults([], [words], "vision")) == []
 

@@ -94,7 +94,7 @@ def test_durations_are_written_to_two_units(seconds: int) -> None:
 
 @given(st.text(max_size=40))
 def test_no_text_crashes_a_parser(text: str) -> None:
-    """Whatever is written is read to an integer or refused."""
+    """Any text is parsed to an integer or refused."""
     for parse in (parse_cpu, parse_gpu, parse_memory, parse_duration):
         try:
             assert parse(text) >= 0

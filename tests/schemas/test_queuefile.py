@@ -217,14 +217,14 @@ FILE_MISTAKES: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("file", "path", "message"), FILE_MISTAKES, ids=lambda value: str(value)[:50])
 def test_a_mistake_of_a_file_is_named(file: Any, path: str, message: str) -> None:
-    """What is wrong between queues, or with the file as a whole."""
+    """Mistakes between queues, or in the file as a whole."""
     found = errors_of(file)
     assert list(found) == [path]
     assert message in found[path]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Nobody has to send a file five times to learn of five mistakes."""
+def test_all_mistakes_are_reported_at_once() -> None:
+    """A user need not send a file five times to find five mistakes."""
     file = {
         "pools": {"p": {"pastPercent": 200}},
         "queues": {
@@ -251,7 +251,7 @@ def test_deep_nesting_ends_with_one_error() -> None:
     assert [message[:31] for message in errors_of({"queues": file}).values()] == ["expected queues at most 8 deep,"]
 
 
-def test_json_keys_that_stand_twice_are_named() -> None:
+def test_duplicate_json_keys_are_named() -> None:
     """JSON allows them and keeps the last; here each is an error at its path."""
     text = (
         b'{"queues": {"a": {"weight": 1, "weight": 2}, "a": {"weight": 3, "weight": 4}}, "pools": {"p": {}, "p": {}}}'
@@ -262,14 +262,14 @@ def test_json_keys_that_stand_twice_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"a": NaN}', b"\xff", b"[" * 100_000, b'{"a": ' + b"1" * 5000 + b"}x"])
-def test_bytes_that_are_no_json_raise_one_kind_of_error(text: bytes) -> None:
-    """Whatever they are."""
+def test_bytes_that_are_not_json_raise_one_kind_of_error(text: bytes) -> None:
+    """For any bytes."""
     with pytest.raises(msgspec.MsgspecError):
         decode_object(text)
 
 
 def test_the_default_pool_has_one_spelling() -> None:
-    """Named or not, the settings are equal, so that nothing seems to change; below the top nothing is said."""
+    """Named or not, the settings are equal, so that nothing seems to change; children do not repeat it."""
     named = read_queue_file({"queues": {"a": {"pool": "default", "queues": {"b": {"pool": "default"}}}}})
     assert named == read_queue_file({"queues": {"a": {"queues": {"b": {}}}}})
 
@@ -381,7 +381,7 @@ def test_a_written_file_is_nested_where_parents_are_there() -> None:
     )
 )
 def test_no_value_crashes(value: Any) -> None:
-    """Whatever stands in a file, it is read or refused with errors."""
+    """Any value in a file is read, or refused with errors."""
     assert tells(value)
 
 
