@@ -16,7 +16,7 @@ def said(*words: str, **env: str) -> settings.Admin:
     return settings.admin_from_environment(settings.with_arguments(env, parser.parse_args(words)))
 
 
-def test_nothing_is_said() -> None:
+def test_without_a_file_nothing_is_set() -> None:
     """Neither labels nor taints."""
     assert said() == settings.Admin({}, ())
     assert from_environment({"FAIRLEAD_NODE": "n1"}).admin == settings.Admin({}, ())

@@ -40,7 +40,7 @@ from tests.agent.placer_script import PlacerScript, order
     ],
 )
 def test_commands_are_read_as_times_and_codes(words: list[str], expected: tuple[float, int]) -> None:
-    """What a played run takes and how it ends stands in its command."""
+    """The duration and exit code of a simulated run are in its command."""
     assert expected == played(Program(command=words))
 
 
@@ -125,7 +125,7 @@ async def test_job_files_are_read_from_the_spec_store(
 
 
 async def test_reports_survive_a_silent_placer(played_world: tuple[PlacerScript, HollowFleet]) -> None:
-    """What was not confirmed goes again."""
+    """Unconfirmed reports are sent again."""
     placer, fleet = played_world
     node = next(iter(fleet.nodes))
     placer.silent = True

@@ -72,8 +72,8 @@ def test_compaction_keeps_the_ledger() -> None:
     assert seen(ledger) == seen(ledger_of(list(ledger.records())))
 
 
-async def test_then_comes_after_the_disk(tmp_path: Path) -> None:
-    """What a caller does in `then` finds its records in the file; many writes share few syncs."""
+async def test_then_runs_after_the_sync(tmp_path: Path) -> None:
+    """A callback in `then` finds its records in the file; many writes share few syncs."""
     journal = Journal.open(tmp_path, "n1", "inc")
     done: list[int] = []
     all_done = asyncio.Event()

@@ -46,7 +46,7 @@ def test_no_variable_hides_in_anothers_name(env: dict[str, str]) -> None:
 
 
 def test_a_process_has_no_volumes_and_no_secrets() -> None:
-    """It is refused and told where to go, instead of running without them."""
+    """The job is refused with the alternative, instead of running without them."""
     for wanted in (program(volumes=["a:/a"]), program(secrets=["a"])):
         with pytest.raises(Unlaunchable, match="fairlead/runtime: docker"):
             plan(ORDER, wanted, PROCESSES)

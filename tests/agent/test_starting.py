@@ -29,8 +29,8 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     await pair.close()
 
 
-async def test_an_error_that_nobody_expects_ends_its_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its words are in the report, the agent lives, and the next run starts."""
+async def test_an_unexpected_error_ends_its_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its message is in the report, the agent lives, and the next run starts."""
 
     def broken(*_: object, **__: object) -> dict[str, str]:
         raise TypeError("list indices must be integers")

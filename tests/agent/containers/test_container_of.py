@@ -25,6 +25,6 @@ def test_the_container_is_named_by_its_id(cgroups: str, container: str) -> None:
     assert container_in(cgroups) == container
 
 
-def test_a_process_that_is_gone_is_in_none() -> None:
-    """Nor one that never was."""
+def test_a_process_that_ended_is_in_no_container() -> None:
+    """Nor is one that never existed."""
     assert container_of(2**22 + 1) == ""

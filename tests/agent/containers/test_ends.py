@@ -35,8 +35,8 @@ ENDS: list[tuple[int, bool, Heard, Exit | None]] = [
 
 
 @pytest.mark.parametrize(("code", "oom", "heard", "end"), ENDS)
-def test_an_end_is_told_as_far_as_it_is_known(code: int, oom: bool, heard: Heard, end: Exit | None) -> None:
-    """A code where it was the program's own, a signal where somebody is known to have sent it, else neither, and why."""
+def test_an_end_is_reported_as_precisely_as_it_is_known(code: int, oom: bool, heard: Heard, end: Exit | None) -> None:
+    """A code if it was the program's own, a signal if its sender is known, otherwise neither, with the reason."""
     told = how({"ExitCode": code, "OOMKilled": oom, "Error": ""}, heard)
     if end is None:
         assert not told.known and str(code) in told.message
@@ -76,7 +76,7 @@ VERSION: dict[str, Any] = {
 
 
 def test_an_engines_facts_are_read() -> None:
-    """Versions as numbers alone; whoever compares them needs no packager's suffix."""
+    """Versions as numbers alone: a comparison needs no packager's suffix."""
     assert engine_facts(INFO, VERSION) == EngineFacts(
         engine="20.10.24",
         api="1.41",

@@ -118,8 +118,8 @@ def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> N
         (wants(Volume("ckpt", "/a", False, True), project="../outside"), "expected one name"),
     ],
 )
-def test_what_is_not_granted_is_told_and_leaves_nothing(held: Holdings, wanted: Launch, message: str) -> None:
-    """By name, with what to do; what was ready before is taken back."""
+def test_a_grant_that_is_missing_is_reported_and_leaves_nothing(held: Holdings, wanted: Launch, message: str) -> None:
+    """By name, with the remedy; mounts that were ready are released."""
     with pytest.raises(NotGranted, match=message):
         held.hold(wanted)
     assert not held.directory.exists()
@@ -179,7 +179,7 @@ def test_no_hostile_name_opens_anything(tree: Path) -> None:
 
 
 def test_a_name_never_leads_out_of_its_directory(tree: Path) -> None:
-    """Where hostile names are made (some are fine file names), they are all within it."""
+    """Hostile names that are valid file names stay within it."""
     root = mounts.open_path(str(tree / "volumes"))
     inside = os.fstat(root).st_ino
     made = 0

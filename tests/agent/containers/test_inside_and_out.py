@@ -185,7 +185,7 @@ PLAIN_PROGRAMS = PROGRAMS.map(lambda program: {**program, "volumes": [], "secret
 def test_the_engine_makes_no_other_container_for_a_hostile_job(
     tmp_path: Path, program: dict[str, Any], order: dict[str, Any]
 ) -> None:
-    """Whatever the job says: what a real engine has created for it is the template's, or there is none."""
+    """For any job, the container that a real engine has created equals the template, or there is none."""
     client = docker.APIClient(version="auto")
     limits = HostLimits(
         read_host(Path("/sys"), machine.cpus(), machine.memory_mib(), Reserved()), machine.open_files_max()
@@ -255,8 +255,8 @@ async def test_a_job_sees_exactly_what_it_was_granted(node: Node) -> None:
     }
 
 
-async def test_played_cpus_are_left_alone_and_it_is_said(node: Node) -> None:
-    """A list that this host does not have pins nothing, and more CPUs than it has are no error."""
+async def test_simulated_cpus_are_not_pinned_and_this_is_reported(node: Node) -> None:
+    """A list that this host lacks pins nothing, and more CPUs than it has are no error."""
     run = sh("7112", "echo $FAIRLEAD_CPUS_SIMULATED", cpus="0-4095", cpu_milli=4096000)
     assert (await node.run(run))[1].strip() == "1"
     inspected = docker.APIClient(version="auto").inspect_container(node.container(run))
@@ -265,7 +265,7 @@ async def test_played_cpus_are_left_alone_and_it_is_said(node: Node) -> None:
 
 
 async def test_memory_above_the_limit_ends_the_job_alone(node: Node) -> None:
-    """Killed by the kernel, and told so."""
+    """The kernel kills it, and the report says so."""
     exit, _ = await node.run(python("7121", "x = bytearray(300 * 2**20); print(len(x))", memory_mib=128))
     assert (exit.signal, "memory limit" in exit.message) == (9, True)
 
@@ -281,7 +281,7 @@ async def test_scratch_space_and_shared_memory_have_an_end(node: Node) -> None:
 
 @pytest.mark.slow
 async def test_a_fork_bomb_stops_at_the_limit(node: Node) -> None:
-    """4096 processes, and then no more; the node goes on."""
+    """4096 processes, and then no more; the node continues."""
     script = "while sleep 60 & do n=$((n+1)); echo $n > /tmp/n; done; exit 7"
     exit, said = await node.run(sh("7123", f"sh -c '{script}'; cat /tmp/n", memory_mib=4096, cpu_milli=2000))
     assert exit.code == 0 and "fork" in said
@@ -336,8 +336,8 @@ async def test_volumes_are_there_and_closed(node: Node) -> None:
 
 @needs_root
 @pytest.mark.parametrize(("user", "owner"), [("", "0"), ("USER 1000:1001", "1000"), ("USER app", "1234")])
-async def test_a_secret_is_the_programs_alone(node: Node, user: str, owner: str) -> None:
-    """Whoever the image's user is: the file is theirs, 0400, in memory, and its content is nowhere else."""
+async def test_a_secret_is_readable_by_the_program_only(node: Node, user: str, owner: str) -> None:
+    """For any user of the image: the file belongs to that user, 0400, in memory, and its content is nowhere else."""
     image = ensure_image_with(f"user-{owner}", user) if user else ensure_python_image()
     code = (
         "import hashlib, os, time; path = '/run/secrets/hf-token'; facts = os.stat(path); content = open(path, 'rb').read();"
@@ -387,5 +387,5 @@ async def until_gone(path: Path) -> None:
 
 
 def test_the_key_of_a_run_is_its_name() -> None:
-    """What is held is found again by it."""
+    """Its mounts and secrets are found again by it."""
     assert RunKey("7161", 1, 0).name == "7161.1.0"

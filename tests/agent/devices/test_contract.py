@@ -98,8 +98,8 @@ def test_samples_cover_every_gpu_and_name_the_holder(devices: Devices) -> None:
     assert all(0 <= (s.utilization_pct or 0) <= 100 and s.memory_used_mib >= 0 for s in samples)
 
 
-def test_what_is_measured_besides_is_unknown_or_makes_sense(devices: Devices) -> None:
-    """Parts are parts, counters never fall, and memory's parts are no more than the whole."""
+def test_other_measurements_are_unknown_or_plausible(devices: Devices) -> None:
+    """Ratios are ratios, counters never fall, and the parts of memory are no more than the whole."""
     samples, later = devices.sample({}), devices.sample({})
     for gpu, one, other in zip(devices.gpus(), samples, later, strict=True):
         told = msgspec.structs.asdict(one)
@@ -125,8 +125,8 @@ def test_health_covers_every_gpu(devices: Devices) -> None:
     assert {(each.lost, each.why) for each in health} <= {(False, "")}
 
 
-def test_xids_and_processes_are_of_its_gpus(devices: Devices) -> None:
-    """An XID is told once, so a second look straight after tells none; processes come by GPU and pid."""
+def test_xids_and_processes_belong_to_its_gpus(devices: Devices) -> None:
+    """An XID is reported once, so a second read directly afterwards has none; processes are ordered by GPU and pid."""
     known = {each.uuid for gpu in devices.gpus() for each in (gpu, *gpu.instances)}
     assert {each.uuid for each in devices.xids()} <= known
     assert devices.xids() == []
@@ -135,22 +135,22 @@ def test_xids_and_processes_are_of_its_gpus(devices: Devices) -> None:
     assert [(each.uuid, each.pid) for each in processes] == sorted((each.uuid, each.pid) for each in processes)
 
 
-def test_a_gpu_that_nobody_uses_is_free(devices: Devices) -> None:
-    """On a machine with work on it, what is busy has evidence."""
+def test_an_unused_gpu_is_free(devices: Devices) -> None:
+    """On a machine with work on it, a busy GPU has evidence."""
     busy = devices.busy([gpu.uuid for gpu in devices.gpus()])
     assert all(busy.values())
     if devices.simulated:
         assert busy == {}
 
 
-def test_a_gpu_that_is_not_there_is_not_cut(devices: Devices) -> None:
-    """Said, and nothing else changes."""
+def test_an_unknown_gpu_is_not_repartitioned(devices: Devices) -> None:
+    """The refusal has a reason, and nothing else changes."""
     before = devices.gpus()
     assert devices.cut(LayoutOrder(gpu="GPU-nobody", plan=1, mode="on"))
     assert devices.gpus() == before
 
 
-def test_a_run_is_told_nothing_that_every_run_is_told(devices: Devices) -> None:
+def test_adapters_do_not_set_the_common_variables(devices: Devices) -> None:
     """An adapter's variables are its own, and text."""
     gpus = tuple(gpu.uuid for gpu in devices.gpus()[:1])
     for order in (run_order("7", "true"), run_order("7", "true", gpus=gpus)):

@@ -63,7 +63,7 @@ def test_versions_of_driver_and_cuda() -> None:
 
 
 def test_mig_instances_are_counted_by_profile() -> None:
-    """Where any GPU is in MIG mode; a plus sign is no part of a key."""
+    """If any GPU is in MIG mode; a plus sign is no part of a key."""
     instances = (MigInstance(uuid="a", profile="1g.10gb"), MigInstance(uuid="b", profile="1g.10gb+me"))
     cut = Gpu(
         uuid="h", index=1, model=GPU.model, memory_mib=81920, compute_capability=80, mig=True, instances=instances

@@ -54,8 +54,8 @@ def test_a_package_brings_an_adapter(install: Any, tmp_path: Path) -> None:
     assert open_devices("none", machine(tmp_path)).name == "none"
 
 
-def test_what_cannot_be_used_is_said(install: Any, tmp_path: Path) -> None:
-    """An unknown name with those that there are; two offers; what does not load, or is no adapter."""
+def test_an_unusable_adapter_is_reported(install: Any, tmp_path: Path) -> None:
+    """An unknown name with the known ones; two entry points; one that does not load, or is no adapter."""
     install("some", twice="some:open_devices", broken="nothere:x", half="some:half", number="some:PACKAGE_NUMBER")
     install("other", twice="other:open_devices")
     for name, expected in (

@@ -101,7 +101,7 @@ def test_health_makes_sense(devices: NvmlDevices) -> None:
 
 
 def test_mig_placements_are_listed_with_mig_off(devices: NvmlDevices) -> None:
-    """What the driver lists for a GPU that can be cut: places within eight memory slices, the whole GPU among them."""
+    """The driver's list for a GPU that supports MIG: places within eight memory slices, the whole GPU among them."""
     tables = devices.mig_tables()
     if not tables:
         pytest.skip("gpu: no GPU here lists MIG profiles (it cannot be cut, or its driver says so in MIG mode alone)")
@@ -120,7 +120,7 @@ async def test_a_run_sees_its_gpu_and_no_other(world: World, devices: NvmlDevice
 
 
 async def test_the_memory_guard_stops_the_offender_alone(world: World, devices: NvmlDevices) -> None:
-    """Real memory, counted by the driver; the neighbour goes on, and the GPU is free when both have ended."""
+    """Real memory, counted by the driver; the neighbour continues, and the GPU is free when both have ended."""
     gpu = free_gpu(devices)
     if gpu.memory_mib < 8000:
         pytest.skip(f"gpu: {gpu.memory_mib} MiB are too few to share, 8000 are needed")

@@ -45,8 +45,8 @@ def recorded(directory: Path, driver: PlayedNvml, seconds: int = 3) -> Recording
     )
 
 
-def test_a_recording_is_what_was_answered(tmp_path: Path) -> None:
-    """Its bytes hold all of it; health is asked in the first frame, and stands until it is asked again."""
+def test_a_recording_contains_all_answers(tmp_path: Path) -> None:
+    """Its bytes hold all of them; health is in the first frame, and holds until the next one that has it."""
     made = recorded(tmp_path, PlayedNvml())
     assert read_recording(write_recording(made)) == made
     assert write_recording(made) == write_recording(read_recording(write_recording(made)))
@@ -61,8 +61,8 @@ def test_a_recording_is_what_was_answered(tmp_path: Path) -> None:
     assert (made.devices, made.labels["nvidia.com/gpu.count"]) == ("nvml", "2")
 
 
-def test_it_is_replayed_over_and_over(tmp_path: Path) -> None:
-    """What was measured then, with the runs of now; each XID once a round; it says that the machine is not here."""
+def test_a_recording_is_replayed_in_a_loop(tmp_path: Path) -> None:
+    """Recorded measurements with the current runs; each XID once a round; it reports that the machine is not this one."""
     clock = Clock()
     devices = RecordedDevices(recorded(tmp_path, PlayedNvml()), clock=clock)
     seen = []
@@ -106,7 +106,7 @@ def test_a_recorded_gpu_is_cut_where_its_driver_allowed(tmp_path: Path) -> None:
 def test_the_program_writes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which the adapter loads; without a driver it says so and writes none."""
+    """The adapter loads it; without a driver the program prints the reason and writes none."""
     out = tmp_path / "machine.json"
     monkeypatch.setattr(sys, "argv", ["record", "--seconds", "0", "--out", str(out), "--note", "a test"])
     assert recording_program.main(PlayedNvml()) == 0

@@ -60,8 +60,8 @@ def test_a_low_generation_counts_under_load_only() -> None:
     assert found(slow._replace(loads={"g0": 90})) == [("", "pcie_narrow")]
 
 
-def test_links_are_judged_by_what_they_counted_between_two_looks() -> None:
-    """Old errors are history; without an earlier look nothing is said."""
+def test_links_are_judged_by_their_errors_between_two_checks() -> None:
+    """Old errors are history; without an earlier check there is no judgement."""
     assert found(gpu(nvlink_errors=5000)) == []
     assert found(gpu(nvlink_errors=5050), gpu(nvlink_errors=5000)) == []
     assert found(gpu(nvlink_errors=5100), gpu(nvlink_errors=5000)) == [("", "nvlink_errors")]

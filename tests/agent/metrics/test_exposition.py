@@ -144,8 +144,8 @@ def test_labels_are_its_labels_and_whose_the_gpu_is() -> None:
     assert "hpc_job" not in free and "queue" not in free
 
 
-def test_what_is_not_known_has_no_series() -> None:
-    """A GPU that is lost is said to be, and measured by nobody; a health that is not known is not a zero."""
+def test_unknown_values_have_no_series() -> None:
+    """A lost GPU is reported as lost and has no measurements; an unknown health is not a zero."""
     known = facts()
     page, last = told(exposition(known)), known.gpus[-1].uuid
     assert page["fairlead_gpu_lost", last] == 1
@@ -162,9 +162,9 @@ def test_a_node_without_gpus_tells_of_itself() -> None:
 
 
 @needs_promtool
-def test_promtool_reads_it_and_minds_only_dcgms_own_names() -> None:
-    """dcgm-exporter's counters do not end in _total, and it has a label `modelName`: boards rely on both. Nothing else is
-    to be said but of one of its names, and of our own names nothing at all."""
+def test_promtool_reads_it_and_objects_only_to_dcgms_own_names() -> None:
+    """dcgm-exporter's counters do not end in _total, and it has a label `modelName`: boards rely on both. There is no
+    complaint about any other name, and none about our own."""
     remarks, all_names = set(complaints(exposition(facts()))), (*families.SAMPLED, *families.COUNTED, families.XID)
     suffix = {
         f'{each.name} counter metrics should have "_total" suffix' for each in all_names if each.kind == "counter"

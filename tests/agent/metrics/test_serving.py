@@ -146,8 +146,8 @@ def taken(reader: socket.socket) -> int:
     return found
 
 
-async def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not take is not kept for it."""
+async def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unread output is not kept for it."""
     monkeypatch.setattr(server, "PATIENCE_S", 0.1)
     readers = Readers()
     with await readers.come(b"GET /metrics HTTP/1.1\r\n\r\n") as reader:

@@ -106,10 +106,10 @@ def removed(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", [without_journal, moved_away, removed])
-async def test_what_ran_under_the_lost_journal_is_gone_when_the_node_joins_again(
+async def test_runs_of_a_lost_journal_are_gone_when_the_node_joins_again(
     node: Installation, lose: Callable[[Path], None]
 ) -> None:
-    """Else the placer, told of a free node, would place another attempt on GPUs that are in use."""
+    """Otherwise the placer would place another attempt on GPUs that are in use."""
     pids = await node.running()
     await node.stop()
     lose(node.directory)
