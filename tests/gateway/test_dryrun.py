@@ -63,8 +63,8 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
         assert job in world.gateway.views.jobs.rows and len(world.gateway.views.jobs.rows) == 2
 
 
-async def test_what_would_start_at_once() -> None:
-    """Nothing holds it back; what it borrows is told; its start is now, by an estimate with its basis."""
+async def test_a_dry_run_of_a_job_that_would_start_at_once() -> None:
+    """No limit blocks it; its borrowing is reported; its start is now, an estimate with its basis."""
     async with World() as world:
         await world.start_explainer()
         await world.node("n1")
@@ -135,7 +135,7 @@ async def test_what_would_be_refused_is_answered_as_a_submit(spec: dict[str, Any
 
 
 async def test_a_list_is_answered_in_order() -> None:
-    """Each by itself; one that would be refused says so in its place, and the others are told."""
+    """Each job by itself; a refused one has its refusal in its place, and the others have their outcomes."""
     async with World() as world:
         await world.start_explainer()
         await world.node("n1")
@@ -174,7 +174,7 @@ async def test_large_job_files_fit_the_question() -> None:
 
 
 async def test_without_an_explainer_the_file_is_checked() -> None:
-    """And that more is not known is said."""
+    """The answer states that more is unknown."""
     async with World() as world:
         found = await tried(world, resources=gpus(2))
         assert (found["valid"], found["checked"]) == (True, "file")

@@ -169,7 +169,7 @@ def metric(views: Views, name: str, **labels: str) -> float:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(NODES), st.integers(0, 11)), max_size=20))
 def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
-    """Whatever has happened: faults, drains, taints, shares, MIG, quarantine, losses, silence, runs that are not clean."""
+    """After any history: faults, drains, taints, shares, MIG, quarantine, losses, silence, runs that are not clean."""
     cluster = Cluster()
     for act in acts:
         cluster.do(*act)

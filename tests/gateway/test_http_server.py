@@ -108,7 +108,7 @@ async def serving(**bounds: Any) -> AsyncIterator[Served]:
     ],
     ids=["nothing", "method", "half-head", "half-body", "half-chunk", "no-body", "second-half-head"],
 )
-async def test_a_request_that_does_not_arrive_is_answered_408_and_closed(part: bytes) -> None:
+async def test_an_incomplete_request_is_answered_408_and_closed(part: bytes) -> None:
     """Wherever the client stops, the connection ends; nothing is submitted."""
     async with serving(request_s=SHORT_S) as served:
         before = served.world.commands_stored()
@@ -121,7 +121,7 @@ async def test_a_request_that_does_not_arrive_is_answered_408_and_closed(part: b
 
 
 async def test_blank_lines_after_an_answer_are_no_request() -> None:
-    """They end the server's own timer for idle connections, and must not keep one open for ever."""
+    """They end the server's own timer for idle connections, and must not keep one open permanently."""
     async with serving(request_s=SHORT_S) as served:
         client = await served.connect()
         await client.send(GET)

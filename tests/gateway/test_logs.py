@@ -34,8 +34,8 @@ def test_any_order_and_repetition_give_the_text(seed: int) -> None:
     assert assembly.ended and assembly.hole is None
 
 
-def test_a_hole_is_known_and_can_be_given_up() -> None:
-    """What is missing is told exactly; after giving up, the rest follows."""
+def test_a_gap_is_known_and_can_be_given_up() -> None:
+    """The missing range is reported exactly; after giving up, the rest follows."""
     assembly = StreamAssembly()
     assert assembly.add(OutputPiece(stream="stdout", offset=0, data=b"ab")) == b"ab"
     assert assembly.add(OutputPiece(stream="stdout", offset=5, data=b"fg")) == b""
@@ -149,7 +149,7 @@ async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | 
     ("held", "words"),
     [(b"", "no output of this attempt"), (b"begun\n", "nothing after byte 6 of stdout")],
 )
-async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: str) -> None:
+async def test_files_that_a_node_has_removed_are_reported_once(held: bytes, words: str) -> None:
     """An empty answer would look as if the job had printed nothing."""
     async with World() as world:
         job = await running(world)
@@ -173,8 +173,8 @@ async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: s
         assert said == held + f"[fairlead: n1 has {words}: it keeps 2 runs]\n".encode()
 
 
-async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
-    """The job has moved; what its first attempt wrote is still looked for on the first node."""
+async def test_an_earlier_attempts_output_is_read_where_it_ran() -> None:
+    """The job has moved; the output of its first attempt is still read from the first node."""
     async with World() as world:
         first = await world.node("n1")
         job = await world.submit(resources=gpus(1))
@@ -195,8 +195,8 @@ async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
         assert unknown.status_code == 404 and "is in attempt 2" in unknown.json()["hint"]
 
 
-async def test_what_is_gone_for_good_is_said() -> None:
-    """Without an agent to ask, a line names how much is missing, and who may have it."""
+async def test_output_that_is_permanently_lost_is_reported() -> None:
+    """Without a reachable agent, a line gives the missing amount and the nodes that may have it."""
     async with World() as world:
         job = await running(world)
         sent = pieces(TEXT, 16)

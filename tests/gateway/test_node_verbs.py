@@ -21,8 +21,8 @@ async def read(world: World, path: str) -> dict:
     return answer.json()
 
 
-async def test_a_tainted_node_says_so_and_its_jobs_why() -> None:
-    """Set, shown, told by `why`, removed; the same taint cannot be removed twice."""
+async def test_a_tainted_node_is_shown_and_explained_to_its_jobs() -> None:
+    """Set, shown, named by `why`, removed; the same taint cannot be removed twice."""
     async with World() as world:
         await world.node("n1")
         node = await ask(world, "/v1/nodes/n1:taint", {"taint": "team=a:NoSchedule", "reason": "theirs"})
@@ -49,8 +49,8 @@ async def test_quarantine_and_release() -> None:
         await ask(world, "/v1/nodes/n1:unquarantine", status=409)
 
 
-async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> None:
-    """As an agent publishes it: the GPU is not free, the node is tainted, until somebody restores it."""
+async def test_a_health_report_takes_a_gpu_out_of_use_and_a_user_restores_it() -> None:
+    """As an agent publishes it: the GPU is not free and the node is tainted until the restore."""
     async with World() as world:
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
@@ -67,7 +67,7 @@ async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> 
 
 
 async def test_a_rollout_from_its_start_to_its_end() -> None:
-    """Started, paused, resumed, one node said to be done; it stays in the list when it is over."""
+    """Started, paused, resumed, one node marked as done; it stays in the list when it is over."""
     async with World() as world:
         for name in ("n1", "n2"):
             await world.node(name)
@@ -137,7 +137,7 @@ async def test_the_breaker_is_shown_and_reset() -> None:
         await until(lambda: bool(world.gateway.views.nodes.rows["n2"].taints))
 
 
-async def test_a_key_stands_for_one_wish_here_too() -> None:
+async def test_an_idempotency_key_identifies_one_request_here_too() -> None:
     """The same taint under one key is one command; another one under it is a conflict."""
     async with World() as world:
         await world.node("n1")

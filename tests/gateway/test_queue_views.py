@@ -100,8 +100,8 @@ def test_a_queue_that_names_no_guarantee_has_that_of_those_below() -> None:
     assert queue(book, "org").guaranteed["gpu"] == 1000
 
 
-def test_an_offer_that_is_given_back_was_never_used() -> None:
-    """Neither charged nor used afterwards; the next attempt counts anew."""
+def test_a_withdrawn_offer_counts_as_no_use() -> None:
+    """Neither charged nor used afterwards; the next attempt counts from zero."""
     book = family()
     book.write(
         submitted("1", 4, queue="research/vision"),
@@ -179,7 +179,7 @@ def test_pools_have_queues_and_nodes() -> None:
     assert [row.name for row in book.views.queues.pool_rows()] == ["default"]
 
 
-def test_a_budget_is_known_as_far_as_it_was_told() -> None:
+def test_a_budget_is_known_as_far_as_it_was_reported() -> None:
     """Nothing before the first warning; forgotten once its period is over."""
     book = Logbook()
     hours = 3_600_000
@@ -219,8 +219,8 @@ def run(book: Logbook, seconds: int, attempt: int = 1, **how: Any) -> None:
     book.write(ended(attempt=attempt, **how))
 
 
-def test_time_used_goes_on_after_yielding_and_starts_anew_after_a_failure() -> None:
-    """Slices add up; a drain costs no time; a retry begins at nothing."""
+def test_time_used_continues_after_a_preemption_and_restarts_after_a_failure() -> None:
+    """Slices add up; a drain costs no time; a retry begins at zero."""
     book = Logbook()
     book.write(joined(), submitted(total_ns=100 * SECOND_NS, slice_ns=10 * SECOND_NS, retries=3))
     assert (job(book).used_seconds, job(book).left_seconds, job(book).slice_seconds) == (0, 100, 10)
@@ -241,7 +241,7 @@ def test_time_used_goes_on_after_yielding_and_starts_anew_after_a_failure() -> N
 
 
 def test_a_running_jobs_time_is_that_of_the_sequence() -> None:
-    """Not of whoever asks: the same sequence, the same answer."""
+    """Not of the request: the same sequence gives the same answer."""
     book = Logbook()
     book.write(joined(), submitted(), offered(), placed(), started())
     book.write(quota(1))
@@ -262,8 +262,8 @@ def test_a_writer_whose_clock_is_behind_takes_no_time_back() -> None:
     assert job(book).used_seconds == 0
 
 
-def test_what_a_job_asked_for_is_shown() -> None:
-    """Deadline and dependencies; a deadline that cannot be met is said to be missed; an element has its array's."""
+def test_the_request_of_a_job_is_shown() -> None:
+    """Deadline and dependencies; a deadline that cannot be met is shown as missed; an element has its array's."""
     book = Logbook()
     after = (ev.Dependency(job="7"), ev.Dependency(job="8", state="ended"))
     book.write(submitted("7"), submitted("8"), submitted("1", after=after, deadline_ns=START_NS, slice_ns=SECOND_NS))
@@ -285,7 +285,7 @@ def test_what_a_job_asked_for_is_shown() -> None:
 
 
 def test_ageing_raises_the_priority() -> None:
-    """By one each time, of those that are named; an element has its array's; another attempt begins without."""
+    """By one each time, for the jobs in the event; an element has its array's; another attempt begins without."""
     book = Logbook()
     book.write(submitted("1"), submitted("2"), ev.PriorityAged(cause="clock", jobs=("1",)))
     book.write(ev.PriorityAged(cause="clock", jobs=("1",)))
@@ -375,7 +375,7 @@ def test_another_rank_is_no_admission() -> None:
 
 
 def test_an_applied_file_is_an_outcome() -> None:
-    """Its counts answer the command, whatever else stands in the commit."""
+    """Its counts answer the command, whatever other events are in the commit."""
     book = Logbook()
     book.write(
         ev.QueueConfigured(cause="cmd:k1", path="a", settings=QueueSettings()),
@@ -429,7 +429,7 @@ def test_every_kind_of_a_job_counts() -> None:
 
 
 def test_jobs_that_share_a_gpu_hold_one() -> None:
-    """What a node has free is counted in GPUs, not in parts of placements."""
+    """A node's free capacity is counted in GPUs, not in parts of placements."""
     book = Logbook()
     book.write(joined())
     for name in ("1", "2"):

@@ -74,8 +74,8 @@ async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> No
         ("/v1/events", f"[{CANCEL_TWICE}]"),
     ],
 )
-async def test_a_key_that_stands_twice_is_refused(path: str, body: str) -> None:
-    """Decoders take the last value; the first one was meant by somebody, too. The refusal names the key."""
+async def test_a_duplicate_key_is_refused(path: str, body: str) -> None:
+    """Decoders take the last value, but the first may have been intended. The refusal names the key."""
     async with World() as world:
         await world.node("n1", 8)
         await world.submit()
@@ -148,7 +148,7 @@ async def test_an_element_that_was_not_offered_yet_is_the_queues_to_judge() -> N
 
 
 async def test_a_loop_of_mistakes_is_answered_429() -> None:
-    """Beyond the bound further changes of that client wait; reading, dry runs of others and other clients go on."""
+    """Beyond the bound further changes of that client wait; reading, others' dry runs and other clients continue."""
     async with World(http=HttpSettings(refusals_per_minute=5)) as world:
         for _ in range(5):
             assert (await world.http.post("/v1/jobs/999:cancel", json={})).status_code == 404
@@ -184,8 +184,8 @@ def test_the_bound_decays_evenly_and_is_each_clients_own() -> None:
     assert limit.check(ADA, 63.1) is None
 
 
-def test_made_up_users_do_not_lift_the_bound() -> None:
-    """An address that states ever new users is bounded as a whole; other addresses go on."""
+def test_invented_users_do_not_lift_the_bound() -> None:
+    """An address that claims ever new users is bounded as a whole; other addresses continue."""
     limit = RefusalLimit(10)
     for number in range(99):
         limit.count(("10.0.0.2", f"u{number}"), 1, now_s=0.0)

@@ -71,8 +71,8 @@ def test_known_names_pass(host: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
-def test_other_names_are_misdirected_for_every_method(host: str, method: str) -> None:
-    """A page that rebinds its own name may neither read nor change anything."""
+def test_other_hosts_are_misdirected_for_every_method(host: str, method: str) -> None:
+    """A page that rebinds its own name can neither read nor change anything."""
     refused = GUARD.check(
         scope(("host", host), ("origin", f"http://{host}"), ("sec-fetch-site", "same-origin"), method=method)
     )
@@ -160,7 +160,7 @@ def test_the_address_a_connection_arrived_at_is_known() -> None:
     ],
 )
 def test_pages_of_other_origins_may_read_but_not_change(headers: list[tuple[str, str]], expected: int) -> None:
-    """What a browser states about the page counts; programs state nothing."""
+    """The browser's headers about the page count; programs send none."""
     assert status(scope(("host", "localhost"), *headers, method="POST")) == expected
     assert status(scope(("host", "localhost"), *headers)) == 0
 
@@ -174,7 +174,7 @@ def test_encoded_bodies_are_refused_by_name(coding: str, expected: int) -> None:
 
 
 def test_a_repeated_encoding_does_not_hide_the_first() -> None:
-    """Every Content-Encoding counts, whichever stands last."""
+    """Every Content-Encoding counts, in any order."""
     for codings in (("gzip", "identity"), ("identity", "gzip")):
         assert status(scope(("host", "localhost"), *(("content-encoding", one) for one in codings))) == 415
     assert status(scope(("host", "localhost"), ("content-encoding", "identity"), ("content-encoding", ""))) == 0
@@ -196,8 +196,8 @@ def test_a_malformed_host_is_quoted_in_one_printable_line() -> None:
         ([("upgrade", "h2c"), ("content-length", "20")], 0),
     ],
 )
-def test_a_body_beside_an_upgrade_is_refused_by_name(headers: list[tuple[str, str]], expected: int) -> None:
-    """Some clients offer HTTP/2 with every request. The parser drops a body then, which would read as an empty one."""
+def test_a_body_with_an_upgrade_is_refused_by_name(headers: list[tuple[str, str]], expected: int) -> None:
+    """Some clients offer HTTP/2 with every request. The parser then drops the body, which would read as an empty one."""
     refused = GUARD.check(scope(("host", "localhost"), *headers, method="POST"))
     assert (0 if refused is None else refused.status) == expected
     assert refused is None or (refused.errors[0].field, "--http1.1" in refused.hint) == ("Upgrade", True)
@@ -232,7 +232,7 @@ PIECES = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.text(max_size=80) | st.lists(PIECES, min_size=1, max_size=3).map("".join))
 def test_only_known_spellings_pass(text: str) -> None:
-    """Whatever is sent, a request passes only if its Host normalises to a known name or address."""
+    """For any header, a request passes only if its Host normalises to a known name or address."""
     value = text.encode("utf-8", "surrogatepass").decode("latin-1")
     assume(status(scope(("host", value))) == 0)
     name = host_name(value.encode("latin-1"))

@@ -73,7 +73,7 @@ async def test_the_openapi_document_holds_together() -> None:
 
 
 async def test_answers_match_their_published_schemas() -> None:
-    """What jobs, nodes, queues and why really answer is valid by the OpenAPI document's schemas."""
+    """Real answers of jobs, nodes, queues and why are valid by the OpenAPI document's schemas."""
     async with World() as world:
         await world.node("n1")
         job = await world.submit(resources=gpus(1))
@@ -189,8 +189,8 @@ def test_a_setting_that_cannot_be_is_named(name: str, value: str) -> None:
         GatewaySettings.from_environment({name: value})
 
 
-async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not a traceback, and not after it says that it listens."""
+async def test_a_taken_port_is_reported_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a traceback, and not after the line that it listens."""
     hub = MemoryHub()
     bus = hub.connect()
     await bus.ensure()
@@ -201,8 +201,8 @@ async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]
     assert "cannot listen" in told and "listening" not in told
 
 
-async def test_a_request_that_is_cut_off_is_no_request() -> None:
-    """What arrived of it may be a whole document by chance; the client never finished asking."""
+async def test_an_interrupted_request_is_no_request() -> None:
+    """The received part may be a whole document by chance; the client never finished it."""
     async with World() as world:
         before, sent = world.commands_stored(), []
 
@@ -265,7 +265,7 @@ async def test_every_answer_states_its_sequence_and_request() -> None:
 
 
 async def test_an_etag_saves_the_body_while_nothing_changed() -> None:
-    """304 for a finished job for ever, though the log goes on; a new one once it changes."""
+    """304 for a finished job permanently, though the log continues; a new one once it changes."""
     async with World() as world:
         job = await world.submit()
         await world.http.post(f"/v1/jobs/{job}:cancel")

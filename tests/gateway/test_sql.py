@@ -224,8 +224,8 @@ async def test_with_identities_the_token_says_who_asks(tmp_path: Path) -> None:
         assert asked.wishes[0]["caller"] == {"user": "ada", "role": "member", "projects": ["vision"]}
 
 
-def test_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """It is named with what was expected, and nobody is let in meanwhile."""
+def test_an_invalid_file_is_refused(tmp_path: Path) -> None:
+    """It is named with the expected content, and no user is admitted meanwhile."""
     path = tmp_path / "who.json"
     for those, told in (
         ([IDENTITY | {"user": "A b"}], "user: expected"),

@@ -104,7 +104,7 @@ async def test_a_list_over_the_limit_is_413_before_it_is_read() -> None:
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-yaml"])
 async def test_another_content_type_is_415(content_type: str) -> None:
-    """JSON only, said by name."""
+    """JSON only, and the error says so."""
     async with World() as world:
         answer = await world.http.post("/v1/jobs", content=b"{}", headers={"content-type": content_type})
         assert answer.status_code == 415
@@ -199,7 +199,7 @@ async def test_a_full_log_is_503_and_says_so() -> None:
 
 
 async def test_an_unreachable_bus_is_503() -> None:
-    """Nothing is said to be stored that the bus has not confirmed."""
+    """Nothing is reported as stored without the bus's confirmation."""
     async with World(decision_wait_s=0.2) as world:
         world.bus.unlink()
         answer = await world.http.post("/v1/jobs", json=GOOD)

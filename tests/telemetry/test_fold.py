@@ -67,8 +67,8 @@ def test_pieces_make_no_difference(story, tmp_path: Path) -> None:
     assert anew(tmp_path / "some", log, [2, 5, 3]) == whole
 
 
-def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By asking for it, or because the rules have another version; in steps, and on from where it was cut short."""
+def test_a_full_rebuild_gives_equal_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On request, or because the rules have another version; in steps, and continued after an interruption."""
     log = of_story(busy(300))
     before = anew(tmp_path, log, [20])
     monkeypatch.setattr(updater, "EVENTS_PER_STEP", 70)
@@ -107,7 +107,7 @@ def test_what_failed_was_not_folded(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_the_command_folds_anew_and_says_what(tmp_path: Path) -> None:
+def test_the_command_rebuilds_and_prints_the_result(tmp_path: Path) -> None:
     """`python -m fairlead_telemetry.rebuild`; while the service runs it is refused in one line."""
     directory = tmp_path / "telemetry"
     before = anew(directory, of_story(morning()), [10])
@@ -128,8 +128,8 @@ def test_the_command_folds_anew_and_says_what(tmp_path: Path) -> None:
     assert "no warehouse" in missing.stderr
 
 
-def test_the_log_is_cut_before_moves() -> None:
-    """Neighbouring moves by word go together; each removal stands alone; nothing is left out."""
+def test_the_log_is_split_before_moves() -> None:
+    """Neighbouring moves by name are grouped; each removal is alone; nothing is left out."""
     assert cuts(10, 99, [], []) == [FoldCut(10, 99)]
     assert cuts(10, 99, [20, 21, 30], [22, 23]) == [
         FoldCut(10, 19),

@@ -60,8 +60,8 @@ def story() -> Story:
     return told
 
 
-def test_every_spell_is_a_row(tmp_path: Path) -> None:
-    """Told, foreseen or asked back, withdrawn or ended, each by its own event; the evidence as it stands in the log."""
+def test_every_idle_spell_is_a_row(tmp_path: Path) -> None:
+    """Idle, simulated or reclaimed, withdrawn or ended, each by its own event; the evidence as in the log."""
     warehouse = Warehouse(tmp_path)
     store(warehouse, story())
     found = warehouse.rows(
@@ -83,8 +83,9 @@ def test_every_spell_is_a_row(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_a_dry_run_s_savings(tmp_path: Path) -> None:
-    """From when it would have asked until the run was active or over, times its GPUs; what came alive is told."""
+def test_a_dry_runs_savings(tmp_path: Path) -> None:
+    """From when it would have acted until the run was active or over, times its GPUs; runs that became active are
+    listed."""
     warehouse = Warehouse(tmp_path)
     store(warehouse, story())
     assert warehouse.rows("FROM idle_savings") == [("global", "utilization", "ada", "research", 2, 4.0, 1, 0)]

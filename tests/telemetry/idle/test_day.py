@@ -19,8 +19,9 @@ def reclaimed(result: DayResult) -> set[str]:
     return {row.wish.profile.name for row in result.rows if row.reclaimed_by}
 
 
-def test_what_is_alive_is_never_touched() -> None:
-    """Low GPU but high CPU and network, spikes, somebody who types: told of nothing; the notebook goes when its owner has."""
+def test_an_active_run_is_never_stopped() -> None:
+    """Low GPU but high CPU and network, spikes, a user at the terminal: no idle decision; the notebook ends after its
+    owner has left."""
     result = play(some(*ALIVE, "notebook_left_in_the_evening"), SEVERAL_SIGNALS, seed=1)
     print(table("several signals", result))
     assert result.false_positives == 0

@@ -190,8 +190,8 @@ def test_untimely_batches_are_lost() -> None:
     assert seen(watch, 31)["gpu"] == SignalReading(T0 + 30 * SECOND, 0, 0, 1)
 
 
-def test_a_lost_stretch_begins_anew() -> None:
-    """Nobody knows what was in it."""
+def test_a_lost_stretch_of_samples_restarts_the_time() -> None:
+    """Its content is unknown."""
     watch = watching({"gpu": 50})
     feed(watch, *(batch(at_s, gpu()) for at_s in (0, 5, 10, 26, 30)))
     assert seen(watch, 30)["gpu"].since_ns == T0 + 26 * SECOND
@@ -231,8 +231,8 @@ def test_over_parts_the_worst_counts() -> None:
     assert over_parts([]) is None
 
 
-def test_what_is_not_asked_about_any_more_is_forgotten() -> None:
-    """Its memory is that of the runs that are watched; what goes on is kept."""
+def test_runs_that_are_no_longer_watched_are_forgotten() -> None:
+    """Memory is that of the watched runs; continuing ones are kept."""
     watch = ActivityWatch()
     watch.follow(
         [question({"gpu": 50}, job=str(number), parts=(RunDevices(f"n{number}", ("G0",)),)) for number in range(50)]

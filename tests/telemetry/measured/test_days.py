@@ -52,8 +52,8 @@ def test_what_can_be_asked_stays_the_same(tmp_path: Path) -> None:
     again.close()
 
 
-def test_files_are_what_the_manifest_says(tmp_path: Path) -> None:
-    """Readable by DuckDB alone, in the order of GPUs and time; name, rows, times, size and SHA-256 are told."""
+def test_files_equal_the_manifest(tmp_path: Path) -> None:
+    """Readable by DuckDB alone, in the order of GPUs and time; name, rows, times, size and SHA-256 are recorded."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(SECOND_NS)
     rows = warehouse.rows("SELECT * FROM sample_files ORDER BY from_ns, name")
@@ -78,8 +78,9 @@ def test_files_are_what_the_manifest_says(tmp_path: Path) -> None:
     assert list((tmp_path / FOLDER).glob("*.tmp")) == []
 
 
-def test_what_comes_late_goes_into_a_second_file(tmp_path: Path) -> None:
-    """It counts at once, is added to its minute, and leaves with the next day; sums that it changed are written anew."""
+def test_late_samples_go_into_a_second_file(tmp_path: Path) -> None:
+    """They count at once, are added to their minute, and are exported with the next day; changed sums are written
+    again."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(FIRST_NS)
     put(warehouse, day(0, node="n3"))
@@ -113,8 +114,8 @@ def test_what_came_while_a_file_was_written_is_not_lost(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_minutes_that_are_still_to_be_added_up_hold_their_day_back(tmp_path: Path) -> None:
-    """A file of sums would else be wrong for ever."""
+def test_minutes_without_sums_hold_their_day_back(tmp_path: Path) -> None:
+    """Otherwise a file of sums would be wrong permanently."""
     warehouse = Warehouse(tmp_path)
     put(warehouse, day(0))
     assert warehouse.file_samples(FIRST_NS) == 0
@@ -123,8 +124,9 @@ def test_minutes_that_are_still_to_be_added_up_hold_their_day_back(tmp_path: Pat
     warehouse.close()
 
 
-def test_old_files_go(tmp_path: Path) -> None:
-    """When all of their span is older than what is kept: first they count no longer, then they are deleted. Sums stay longer."""
+def test_old_files_are_removed(tmp_path: Path) -> None:
+    """When their whole span is older than the retention: first they no longer count, then they are deleted. Sums stay
+    longer."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(SECOND_NS)
     warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS)
@@ -148,7 +150,7 @@ def run(directory: Path, *words: str) -> int:
 
 
 def test_the_command_exports_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the machine's clock these days are long over or not: what is due is told; each damage is named."""
+    """By the machine's clock these days are over or not: the due ones are listed; each damage is named."""
     warehouse = Warehouse(tmp_path)
     put(warehouse, day(-30))
     warehouse.close()

@@ -39,7 +39,7 @@ async def working(house: House) -> int:
     ],
 )
 async def test_memory_bomb_is_stopped(house: House, bomb: str) -> None:
-    """A query that wants more memory than it may have ends with an error, and the desk goes on."""
+    """A query that exceeds its memory ends with an error, and the query pool continues."""
     for form in ("json", "arrow"):
         code = await house.code(bomb, timeout_s=5, format=form)
         assert code in ("out_of_memory", "deadline", "worker_died", "query_failed")
@@ -158,8 +158,9 @@ async def test_deep_nesting_is_an_error_not_a_crash(house: House) -> None:
         assert await house.code("SELECT 1") == ""
 
 
-async def test_too_many_waiting_are_told(house: House) -> None:
-    """The line in front of the workers is bounded, and so is one user's part of it; who comes too late is told at once."""
+async def test_too_many_waiting_queries_are_refused(house: House) -> None:
+    """The line in front of the workers is bounded, and so is one user's part of it; a query beyond it is refused at
+    once."""
     one = Caller(user="ada", role="admin")
     codes = await asyncio.gather(*(house.code("SELECT 1", one) for _ in range(WAITING_OF_ONE_MAX + 5)))
     assert sorted(codes) == [""] * WAITING_OF_ONE_MAX + ["busy"] * 5

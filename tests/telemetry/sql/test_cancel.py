@@ -45,7 +45,7 @@ async def test_one_that_waits_for_its_turn_is_cancelled_too(house: House) -> Non
 
 
 async def test_an_id_in_use_is_refused(house: House) -> None:
-    """Two questions under one id could not be told apart."""
+    """Two queries under one id could not be distinguished."""
     asked = asyncio.create_task(house.code(ENDLESS, ADA, id="once"))
     await asyncio.sleep(0)
     assert await house.code("SELECT 1", ADA, id="once") == "bad_request"

@@ -92,8 +92,8 @@ def test_own_rows_are_those_that_an_admin_sees(kept: Kept, table: str, caller: C
     assert "left_out" not in found
 
 
-def test_what_was_copied_stays_until_there_are_other_files(kept: Kept) -> None:
-    """A new copy of the present day leaves it as it is; another day in a file makes it anew."""
+def test_a_copy_stays_until_there_are_other_files(kept: Kept) -> None:
+    """A new copy of the present day leaves it unchanged; another exported day replaces it."""
     count, there = "SELECT count(*), count(DISTINCT time::DATE) FROM samples", kept.directory / "ada.duckdb"
     assert kept.ask(ADA, count, there)["rows"] == [[3 * 144, 3]]
     stamp = there.stat().st_mtime_ns
@@ -106,7 +106,7 @@ def test_what_was_copied_stays_until_there_are_other_files(kept: Kept) -> None:
 
 
 def test_the_newest_rows_fit_first_and_the_rest_is_named(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole minutes; sums of all of it are there. Who asks for another table is not told."""
+    """Whole minutes; sums of all of it are there. Queries of another table get no note."""
     monkeypatch.setattr(parquet_partitions, "ROWS_MAX", 200)
     found = kept.ask(ADA, "SELECT count(*), min(time)::VARCHAR FROM samples")
     assert found["rows"] == [[144 + 200, "2026-11-20 14:40:00"]]
@@ -124,8 +124,8 @@ def test_not_more_than_so_much_is_looked_through(kept: Kept, monkeypatch: pytest
     assert kept.ask(ADA, "SELECT count(*) FROM samples")["rows"] == [[144]]
 
 
-def test_a_file_that_is_away_is_said_and_tried_again(kept: Kept) -> None:
-    """All else is answered meanwhile."""
+def test_a_missing_file_is_reported_and_retried(kept: Kept) -> None:
+    """All other queries are answered meanwhile."""
     there = kept.directory / "ada.duckdb"
     [file] = kept.warehouse.measured.folder.glob("samples-2026-11-20*.parquet")
     file.rename(away := kept.directory / "away")

@@ -139,7 +139,7 @@ async def test_who_leaves_frees_the_worker(house: House) -> None:
 
 
 async def test_a_query_is_cancelled_by_its_id(house: House) -> None:
-    """By its asker or an admin, by nobody else."""
+    """By its user or an admin only."""
     asked = asyncio.create_task(house.code(ENDLESS, "ada", id="slow"))
     bob, ada = ({"authorization": f"Bearer {who}-token"} for who in ("bob", "ada"))
 

@@ -144,8 +144,8 @@ def test_a_model_without_a_price_is_named_and_costs_nothing(tmp_path: Path) -> N
     warehouse.close()
 
 
-def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Path) -> None:
-    """Commit by commit, with and without a saved memory, and after everything was dropped."""
+def test_rows_equal_those_of_one_fold_whatever_the_restarts(tmp_path: Path) -> None:
+    """Commit by commit, with and without a saved state, and after everything was dropped."""
     log = log_of(winter())
     warehouse = warehouse_of(tmp_path, log)
     rows = 'SELECT * FROM gpu_usage ORDER BY job, attempt, "rank"'
@@ -169,7 +169,7 @@ def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Pa
 
 
 def test_a_step_that_fails_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk, say: the next step goes on from the last memory, and the rows are those of one fold."""
+    """A full disk, for example: the next step continues from the last state, and the rows are those of one fold."""
     log = log_of(winter())
     warehouse = warehouse_of(tmp_path / "one", log)
     caught_up(warehouse)
