@@ -4,8 +4,8 @@ from bench.agent.pairs import in_pairs
 
 
 async def test_the_median_is_that_of_differences() -> None:
-    """Each pair takes twice as long as the last one, and ours always 3 more than its neighbour: 3 is what is said,
-    where the medians of either lie far apart."""
+    """Each pair takes twice as long as the last one, and ours always 3 more than its neighbour: the result is 3,
+    although the medians of either are far apart."""
     order: list[str] = []
     machine = [10.0 * 2**at for at in range(10)]
 

@@ -30,8 +30,8 @@ def test_an_archive_is_checked_without_a_log(run: Run, archive: Path) -> None:
     )
 
 
-def test_without_a_key_the_archives_own_is_told(run: Run, archive: Path) -> None:
-    """It proves nothing about who signed, and the reader is told so."""
+def test_without_a_key_the_archives_own_is_used_and_reported(run: Run, archive: Path) -> None:
+    """It does not prove who signed, and the output says so."""
     ran = run("audit", "verify", "--archive", str(archive))
     assert ran.code == 0
     assert ran.out.endswith(f"the key is the archive's own word, compare it with the one that you were given: {KEY}\n")

@@ -26,8 +26,8 @@ def test_init_makes_a_key_for_each_service_once(run: Run, tmp_path: Path) -> Non
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
-def test_a_node_is_let_in_by_the_key_that_it_made_itself(run: Run, tmp_path: Path) -> None:
-    """What `agent install` prints is what is typed where the bus is kept; the seed never leaves the node."""
+def test_a_node_is_admitted_by_its_own_key(run: Run, tmp_path: Path) -> None:
+    """The output of `agent install` is the command for the bus; the seed never leaves the node."""
     root, bus = tmp_path / "node", tmp_path / "bus"
     ran = run(
         "agent", "install", "--root", str(root), "--node", "n7", "--nats", "nats://b:4222", "--set", "FAIRLEAD_BEAT_S=1"
@@ -76,8 +76,8 @@ def test_a_mistake_is_refused_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
 
 
-def test_a_server_that_cannot_be_told_is_named(run: Run, tmp_path: Path) -> None:
-    """The list has changed; the server has not heard of it, and that is an error."""
+def test_a_server_that_cannot_be_reloaded_is_named(run: Run, tmp_path: Path) -> None:
+    """The list has changed but the server has not reloaded it, and that is an error."""
     ran = run("credentials", "init", "--dir", str(tmp_path), "--pid-file", str(tmp_path / "gone.pid"))
     assert (ran.code, "the server was not signalled" in ran.err) == (1, True)
 

@@ -115,8 +115,8 @@ def test_jobs_are_extended(gateway: GatewayStub, run: Run) -> None:
     assert msgspec.json.decode(run("extend", "1", "-o", "json").out)["id"] == "1"
 
 
-def test_who_lies_idle_with_countdown_and_evidence(gateway: GatewayStub, run: Run) -> None:
-    """As a table, by name, and as the API has it."""
+def test_idle_jobs_are_listed_with_countdown_and_evidence(gateway: GatewayStub, run: Run) -> None:
+    """As a table, by name, and as the API's document."""
     document = idle_document()
     gateway.on("GET", "/v1/idle", document)
     head, line = run("idle").out.splitlines()

@@ -25,8 +25,8 @@ def ids(*words: str, newest: str | None = "41", mine: tuple[str, ...] = ("40", "
         (["5,812[1,2]"], ["5", "812_1", "812_2"]),
     ],
 )
-def test_words_stand_for_jobs(words: list[str], expected: list[str]) -> None:
-    """Each way of writing gives its jobs, in the order named, each once."""
+def test_ids_ranges_and_last_select_jobs(words: list[str], expected: list[str]) -> None:
+    """Each form gives its jobs, in the given order, each once."""
     assert ids(*words) == expected
 
 
@@ -38,7 +38,7 @@ def test_what_names_nothing_is_refused(word: str) -> None:
 
 
 def test_last_without_any_job_is_not_found() -> None:
-    """`last` of somebody who has submitted nothing is an error of its own, with exit code 3."""
+    """`last` for a user without jobs is an error of its own, with exit code 3."""
     with pytest.raises(NotFound) as caught:
         ids("last", newest=None)
     assert caught.value.exit_code == 3

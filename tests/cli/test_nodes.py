@@ -69,8 +69,8 @@ def test_a_refused_verb_says_why(gateway: GatewayStub, run: Run) -> None:
     assert ran.code != 0 and ran.out == "" and "n1 is neither" in ran.err
 
 
-def test_a_rollout_is_started_with_what_was_said_only(gateway: GatewayStub, run: Run) -> None:
-    """Labels as a map, durations as they were typed; a label without a value is refused here."""
+def test_a_rollout_is_started_with_the_given_options_only(gateway: GatewayStub, run: Run) -> None:
+    """Labels as a map, durations as typed; a label without a value is refused here."""
     gateway.on("POST", "/v1/rollouts", ROLLOUT)
     ran = run("rollout", "start", "driver", "--all", "--budget-gpus", "16", "--want", "driver=580", "--deadline", "1h")
     assert (ran.code, ran.out) == (0, "driver started\n")
@@ -81,7 +81,7 @@ def test_a_rollout_is_started_with_what_was_said_only(gateway: GatewayStub, run:
 
 
 def test_rollouts_are_listed_and_one_is_shown(gateway: GatewayStub, run: Run) -> None:
-    """How many nodes are where, then which."""
+    """The number of nodes in each state, then their names."""
     gateway.on("GET", "/v1/rollouts", page(ROLLOUT))
     gateway.on("GET", "/v1/rollouts/driver", ROLLOUT)
     table = run("rollout").out.splitlines()

@@ -177,7 +177,7 @@ def test_show_and_why_list_the_attempts_before(gateway: GatewayStub, run: Run) -
     ],
 )
 def test_evidence_has_no_raw_units(detail: dict[str, int | str], words: list[str]) -> None:
-    """Amounts are told with what they count, never in thousandths."""
+    """Amounts have their unit, and are never in thousandths."""
     assert evidence(detail) == words
 
 
@@ -238,8 +238,8 @@ def test_an_event_line_is_for_people(gateway: GatewayStub, run: Run) -> None:
         ({"simulated": True, "runtime": "hollow"}, "n1 2 GPUs (hollow: nothing really ran)"),
     ],
 )
-def test_show_says_what_was_played(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
-    """Nobody takes a simulated GPU for a real one, nor a hollow run for a run."""
+def test_show_marks_simulated_runs(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
+    """A simulated GPU is not shown as a real one, nor a hollow run as a run."""
     real = {
         "id": "n1",
         "state": "ready",
@@ -280,7 +280,7 @@ LONG = "a queue name that is longer than the terminal is wide"
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_a_terminal_gets_documents_whole(gateway: GatewayStub, run: Run, form: str) -> None:
-    """Neither cut nor broken at the terminal's width: they are copied from there into files."""
+    """Neither shortened nor wrapped at the terminal's width: users copy them into files."""
     document = job_document(message=f"{LONG} \u2028 {LONG}")
     gateway.on("GET", "/v1/jobs/812", document)
     read = msgspec.json.decode if form == "json" else yaml.safe_load
@@ -299,8 +299,8 @@ def test_a_terminal_gets_fields_whole_and_tables_cut(gateway: GatewayStub, run: 
     assert lines[1].endswith("…")
 
 
-def test_users_words_do_not_steer_the_terminal(gateway: GatewayStub, run: Run) -> None:
-    """Control characters reach neither the facts of a job, nor a remark, nor an error; a value has one line."""
+def test_text_of_users_does_not_control_the_terminal(gateway: GatewayStub, run: Run) -> None:
+    """Control characters are removed from facts of a job, remarks and errors; a value has one line."""
     gateway.on("GET", "/v1/jobs/812", job_document(project="\x1b[2J", message="a\nstate  succeeded", nodes=[], gpus={}))
     out = run("show", "812").out
     assert "project          [2J\n" in out

@@ -207,9 +207,9 @@ def test_an_open_quote_is_refused() -> None:
         read('--job-name="half')
 
 
-def test_what_only_slurm_gives_a_script_is_named() -> None:
-    """A script that reads an unset variable runs and computes nonsense: each is named, with ours where we have one;
-    what stands in a comment is nothing."""
+def test_variables_that_only_slurm_sets_are_named() -> None:
+    """A script that reads an unset variable runs and computes nonsense: each is named, with our equivalent if there is
+    one; comments are ignored."""
     text = (
         "#!/bin/bash\n#SBATCH --array=0-1\n# SLURM_JOB_NAME\nsrun python x.py ${SLURM_ARRAY_TASK_ID} $SLURM_LOCALID\n"
     )

@@ -56,8 +56,8 @@ def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -
         ({"env": ["A"]}, "--env: expected NAME=VALUE"),
     ],
 )
-def test_options_that_make_no_word_are_refused(given: dict[str, Any], says: str) -> None:
-    """Naming what was expected and found."""
+def test_invalid_options_are_refused(given: dict[str, Any], says: str) -> None:
+    """With the expected and the found value."""
     with pytest.raises(InputRefused, match=says.replace("(", ".")):
         jobfile_words(SubmitOptions(**given))
 

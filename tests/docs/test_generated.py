@@ -77,7 +77,7 @@ def test_every_route_is_described() -> None:
     ],
 )
 def test_golden_bytes_are_valid_by_the_published_schema(name: str, family: str) -> None:
-    """Somebody else's validator accepts what we write."""
+    """An independent validator accepts our bytes."""
     check = validator.Draft202012Validator(json_schema.document(name))
     for example in json.loads((test_golden.GOLDEN / f"{family}.json").read_text()):
         check.validate(example)

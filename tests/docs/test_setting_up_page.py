@@ -29,7 +29,7 @@ def taken(words: list[str]) -> bool:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_can_be_typed(command: str) -> None:
-    """Verbs, options and arguments are there; "…" stands for what a reader fills in."""
+    """Verbs, options and arguments exist; "…" marks the reader's own values."""
     words = shlex.split(command.replace("init|add|retire|revoke|list", "init"))[1:]
     assert taken([word.replace("…", "x") for word in words])
 

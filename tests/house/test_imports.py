@@ -169,7 +169,7 @@ def all_names() -> set[str]:
 
 
 def test_everything_listed_exists() -> None:
-    """What is gone leaves the lists, so that its name cannot shelter something new."""
+    """Removed modules leave the lists, so that an old name cannot exempt something new."""
     listed = {f"{package}.{name}" for table in (SHELLS, CORES) for package, found in table.items() for name in found}
     listed |= {*SHELL_USERS, *(shell for shells, _ in SHELL_USERS.values() for shell in shells)}
     assert listed - all_names() == set()

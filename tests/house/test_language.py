@@ -57,7 +57,7 @@ def test_pages_use_the_words_of_the_field(language: Language) -> None:
 
 
 def test_modules_have_nouns_for_names() -> None:
-    """A module is a thing (`allocation.py`), not something that goes on (`placing.py`)."""
+    """A module is a thing (`allocation.py`), not an activity (`placing.py`)."""
     found = Sizes.measured().gerunds
     assert len(found) <= GERUNDS_MAX, found
 
@@ -102,5 +102,5 @@ def test_the_rule_can_fail() -> None:
 
 
 def test_the_table_prints() -> None:
-    """What CI shows: a row for every measurement."""
+    """CI prints it: a row for every measurement."""
     assert len(measure.table().splitlines()) == 14

@@ -36,7 +36,7 @@ def test_rules_of_cores_are_tested_by_pure_files(part: str) -> None:
 
 
 def test_a_file_that_starts_something_is_not_pure(tmp_path: Path) -> None:
-    """Whichever form its import has, and also through a helper."""
+    """In each form of the import, and also through a helper."""
     for number, line in enumerate(
         ("import subprocess", "from multiprocessing import pool", "from tests.nats_server import NatsServer")
     ):

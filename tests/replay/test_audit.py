@@ -52,13 +52,13 @@ def test_a_good_export_is_whole(exported: Path) -> None:
     assert len(log) > 50
 
 
-def test_an_export_holds_the_very_bytes(exported: Path) -> None:
-    """What is read back is what the server had."""
+def test_an_export_holds_the_exact_bytes(exported: Path) -> None:
+    """The bytes read back equal the server's."""
     assert list(read_export(exported)) == log_of(SEED)
 
 
-def test_an_export_is_not_written_over(exported: Path) -> None:
-    """It may be somebody's evidence: a second one into the same directory is refused, and the first stays whole."""
+def test_an_export_is_not_overwritten(exported: Path) -> None:
+    """It may be evidence: a second one into the same directory is refused, and the first stays whole."""
     with pytest.raises(ExportError, match="holds an export already"):
         write_export(exported, [])
     assert list(read_export(exported)) == log_of(SEED)
@@ -79,7 +79,7 @@ def test_an_empty_log_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [0x01, 0x10])
 def test_every_flipped_byte_is_blamed_on_its_own_commit(exported: Path, bit: int) -> None:
-    """One changed bit anywhere, found at the line in which it stands, with and without the list of digests."""
+    """One changed bit anywhere, found at its line, with and without the list of digests."""
     data = (exported / LOG_FILE).read_bytes()
     digests = (exported / LINES_FILE).read_bytes()
     for at in range(0, len(data), len(data) // 120):
@@ -339,8 +339,8 @@ async def test_a_gap_in_a_live_log_is_named() -> None:
     assert (await verify_live(hub.connect())).first_bad == 20
 
 
-async def test_a_log_that_was_cut_is_not_whole() -> None:
-    """What is left of it is chained and valid; a service's snapshot knows that there was more, or another log."""
+async def test_a_truncated_log_is_not_whole() -> None:
+    """The rest is chained and valid; a service's snapshot shows that there was more, or another log."""
     hub = await filled_hub()
     bus = hub.connect()
     last = (await bus.state(subjects.LOG)).last

@@ -109,10 +109,10 @@ async def check(site: Site, job: str, at: int = 0) -> int:
     return answer.sequence
 
 
-async def test_questions_are_answered_beside_a_live_queue(
+async def test_queries_are_answered_next_to_a_live_queue(
     fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Live, past and tried; from a snapshot where there is one; and again after the server was killed."""
+    """Live, past and dry-run; from a snapshot if there is one; and again after the server was killed."""
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", fresh_nats.monitor)
     site = Site(fresh_nats.url)
     await site.start()

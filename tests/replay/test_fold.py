@@ -137,8 +137,8 @@ async def test_a_snapshot_of_another_version_is_reported_and_not_read() -> None:
     assert compared["placer"] == "DIFFERS", "a service that does not answer is not called of another version"
 
 
-def test_a_fold_is_told_in_words() -> None:
-    """`fairlead replay` says when it was and what there was: every job of the log counted once."""
+def test_a_fold_is_described_in_words() -> None:
+    """`fairlead replay` prints its time and content: every job of the log counted once."""
     cluster = fold_export(GOLDEN)
     words = dict(summary(cluster))
     jobs = sum(int(part.split()[0]) for part in words["jobs"].split(", "))

@@ -88,8 +88,8 @@ def test_figures_of_two_queues_by_hand() -> None:
     )
 
 
-def test_shares_of_those_who_want_little_go_to_the_others() -> None:
-    """Max-min: by weight, and nobody gets more than it wants."""
+def test_unused_shares_go_to_the_others() -> None:
+    """Max-min: by weight, and no queue gets more than its demand."""
     assert figures.max_min({"a": 2, "b": 20, "c": 20, "d": 0}, {"a": 1, "b": 1, "c": 2, "d": 9}, 20) == {
         "a": 2,
         "b": 6,
@@ -114,20 +114,20 @@ def test_a_job_ends_at_its_stated_limit() -> None:
     assert (life.end, runs_s(life)) == ("JobFailed", [(0, 60)])
 
 
-def test_a_job_that_never_fits_is_told() -> None:
-    """Three nodes are asked for, and two are there."""
+def test_a_job_that_never_fits_is_reported() -> None:
+    """It requests three nodes, and there are two."""
     with pytest.raises(TraceStalled, match="nothing will start any more, and 1 jobs"):
         play([job("a", 0, 12, 10), job("a", 5, 4, 10)], setting(nodes=2))
 
 
-def test_a_refused_command_is_told() -> None:
-    """A queue that is not there."""
+def test_a_refused_command_is_reported() -> None:
+    """Of a queue that does not exist."""
     with pytest.raises(TraceStalled, match="refused"):
         play([job("c", 0, 1, 10)], setting())
 
 
 def test_every_job_ends_once_and_gpu_time_adds_up() -> None:
-    """What is held is the work and its restarts, all of it on GPUs that are there."""
+    """Held time equals the work and its restarts, all of it on existing GPUs."""
     load, restart_s = mixed(), 10
     played = play(load, setting(nodes=3, gpus=8, restart_ns=restart_s * SECOND_NS))
     assert [life.job for life in played.lives] == load

@@ -67,7 +67,7 @@ async def all_events(bus: NatsBus) -> list[ev.Event]:
 
 
 def test_a_black_hole_is_closed_after_three_jobs(cluster: OneBroken, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six people's jobs, of a whole node each: at most three are hurt, all succeed, without an admin's hand."""
+    """Jobs of six users, of a whole node each: at most three fail there, and all succeed, without an admin."""
     for user in USERS:
         with Client(f"http://127.0.0.1:{cluster.port}", user=user) as client:
             client.submit(

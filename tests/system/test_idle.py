@@ -122,9 +122,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         cluster.stop()
 
 
-def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(lab: Lab) -> None:
-    """Two that began before the sleeper are there when it is gone, and nothing was ever said of them; one that was extended
-    goes on."""
+def test_an_idle_run_is_reclaimed_and_active_ones_are_not(lab: Lab) -> None:
+    """Two that began before the idle one continue after its end without any idle decision; an extended one continues."""
     lab.client.set_idle_policies("global", [UTILIZATION])
     lab.client.set_idle_policies("project:typing", [AT_THE_TERMINAL])
     lab.client.set_idle_policies("project:kept", [WITH_NOTICE])
@@ -146,9 +145,9 @@ def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(lab: Lab) -> None:
     lab.end(trains, types, kept)
 
 
-def test_on_demand_only_the_idle_one_of_three_goes_to_who_waits(lab: Lab) -> None:
-    """All GPUs are held by three sessions that do nothing on them: somebody types in one, one computes, one lies idle. That one is
-    warned, and given to a job that waits; each is told why."""
+def test_on_demand_only_the_idle_one_of_three_yields_to_a_waiting_job(lab: Lab) -> None:
+    """Three sessions hold all GPUs: one has typing, one computes, one is idle. That one is warned and preempted for the
+    waiting job; each shows the reason."""
     lab.client.set_idle_policies("global", [ON_DEMAND])
     with Terminal() as typed, Terminal() as left_open, Terminal() as looked_at:
         types = lab.start([*AT_A_TERMINAL, typed.path], gpus=3)

@@ -21,7 +21,7 @@ SAID = (
 
 
 def test_the_page_has_every_turn() -> None:
-    """What was printed anew upon a change still says it."""
+    """Output that was printed again after a change still fits its text."""
     told = [printed for line, printed in answers(PAGE) if line.startswith("fairlead why")]
     assert [said in printed for said, printed in zip(SAID, told, strict=True)] == [True] * len(SAID)
 

@@ -93,7 +93,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     made.close()
 
 
-def test_a_job_goes_its_whole_way_and_nobody_is_refused_anything(installation: Installation) -> None:
+def test_a_job_runs_from_submit_to_end_without_a_refused_subject(installation: Installation) -> None:
     """HTTP, queue, placer, agent, output, the explainer's answer and SQL; the allow-lists hold all that these need."""
     job = installation.submit("sh", "-c", f"echo from the job {LARGE}")
     installation.until(lambda: installation.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the job has succeeded")

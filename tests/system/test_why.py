@@ -26,7 +26,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_page_has_every_case(case: str) -> None:
-    """What was printed anew upon a change still says it."""
+    """Output that was printed again after a change still fits its text."""
     told = [printed for line, printed in answers(PAGE) if line.startswith("fairlead why")]
     assert any(CASES[case] in printed for printed in told), told
 

@@ -60,7 +60,7 @@ async def test_what_is_whole_agrees(good: Path) -> None:
 
 
 async def test_the_log_may_be_ahead_of_its_archive(tmp_path: Path) -> None:
-    """What the archiver has not read yet is checked by its own chain, and nothing is missed."""
+    """Commits not yet archived are checked by their own chain, and nothing is missed."""
     await archive(await hub_with(LOG[:50]), tmp_path)
     report = await verified(await hub_with(LOG), tmp_path)
     assert (report.ok, report.archived, report.covered, report.log) == (True, 50, 50, END)
@@ -77,7 +77,7 @@ async def test_a_changed_byte_in_the_log_is_named(good: Path, sequence: int) -> 
 
 @pytest.mark.parametrize("sequence", [2, 30, END])
 async def test_a_dropped_commit_is_named(good: Path, sequence: int) -> None:
-    """Also where the attacker closed the gap and computed every number and hash anew, so that the log is whole in itself."""
+    """Also if the attacker closed the gap and recomputed every number and hash, so that the log is consistent."""
     log = chained([*LOG[: sequence - 1], *LOG[sequence:]])
     report = await verified(await hub_with(log), good)
     assert (report.found[0].where, report.found[0].sequence) == ("log", sequence), report.found
@@ -92,8 +92,8 @@ async def test_an_exported_log_is_held_against_the_archive(good: Path, tmp_path:
     assert report.found[0][:2] == ("log", 25)
 
 
-async def test_an_archive_that_is_sealed_while_it_is_read_is_whole(tmp_path: Path) -> None:
-    """Whatever the archiver does between two reads: every line comes once."""
+async def test_an_archive_that_is_sealed_during_a_read_is_whole(tmp_path: Path) -> None:
+    """Whatever the archiver does between two reads: every line occurs once."""
     fill(store_at(tmp_path), LOG[:40])
     shelf, store, found = ArchiveContents(tmp_path), store_at(tmp_path), 0
     for piece in shelf.pieces():
@@ -115,7 +115,7 @@ async def test_a_truncated_tail_is_named(good: Path, kept: int) -> None:
 
 @pytest.mark.parametrize("sequence", [1, 25, END])
 async def test_a_rewritten_suffix_is_named(good: Path, sequence: int) -> None:
-    """Every hash fits; it is not the history that was archived, nor the one that was signed."""
+    """Every hash fits, but it is neither the archived nor the signed history."""
     hub = await hub_with(rewritten(LOG, sequence))
     assert (await verify_live(hub.connect())).ok
     report = await verified(hub, good)
@@ -138,8 +138,8 @@ async def test_a_server_that_was_set_back_and_went_on_is_named(good: Path) -> No
 
 
 async def test_log_and_archive_rewritten_alike_are_found_by_a_checkpoint(tmp_path: Path) -> None:
-    """Who holds the server and the archive's files, but not the key: both tell the same new history, and neither is the
-    signed one."""
+    """An attacker with the server and the archive's files, but without the key: both have the same new history, and
+    neither is the signed one."""
     await archive(await hub_with(LOG), tmp_path / "true")
     forged = rewritten(LOG, 30)
     fill(store_at(tmp_path / "forged"), forged)
@@ -162,8 +162,8 @@ async def test_log_and_archive_cut_alike_are_found_by_a_checkpoint_from_elsewher
     assert f"was signed for {END}" in report.found[0].what
 
 
-async def test_who_holds_the_key_too_is_found_by_a_checkpoint_from_elsewhere(tmp_path: Path) -> None:
-    """A history that was signed anew contradicts the one that somebody kept."""
+async def test_an_attacker_with_the_key_is_found_by_a_checkpoint_from_elsewhere(tmp_path: Path) -> None:
+    """A history that was signed again contradicts an independently kept checkpoint."""
     await archive(await hub_with(LOG), tmp_path / "true", copy=tmp_path / "kept")
     forged = await hub_with(rewritten(LOG, 30))
     await archive(forged, tmp_path / "forged")
@@ -173,8 +173,8 @@ async def test_who_holds_the_key_too_is_found_by_a_checkpoint_from_elsewhere(tmp
     assert any("two histories were signed" in one.what for one in report.found)
 
 
-async def test_checkpoints_of_another_key_count_for_nothing(good: Path) -> None:
-    """A book that was signed by whoever wrote it, and an archive that names another key than the auditor's."""
+async def test_checkpoints_of_another_key_do_not_count(good: Path) -> None:
+    """A book signed with another key, and an archive that names another key than the auditor's."""
     other = Signer(SIGNER.verifier.name, bytes(32))
     report = verify_archive(good, key=other.verifier)
     assert {one.where for one in report.found} == {"archive", "checkpoint"}
@@ -219,8 +219,8 @@ async def test_a_segment_that_is_gone_is_named(good: Path) -> None:
         assert report.found[0][:2] == ("archive", expected), report.found
 
 
-async def test_a_manifest_that_lies_about_where_to_go_on_is_found(good: Path) -> None:
-    """The next start would believe its heads and peaks; they are not what its lines amount to."""
+async def test_a_manifest_with_a_false_continuation_is_found(good: Path) -> None:
+    """The next start would trust its heads and peaks, which differ from those of its lines."""
     path = max((good / segments.FOLDER).glob("*.json"))
     manifest = msgspec.json.decode(path.read_bytes(), type=segments.SegmentManifest)
     lie = msgspec.structs.replace(manifest, peaks=["00" * 32, *manifest.peaks[1:]])
@@ -248,8 +248,8 @@ async def with_snapshot(kept_at: int, folded_to: int) -> MemoryHub:
     return hub
 
 
-async def test_a_snapshot_that_was_set_back_is_found(good: Path) -> None:
-    """A service would go on from an older state as if it were the newer one. A true one, however old, is no fault."""
+async def test_a_snapshot_that_was_rolled_back_is_found(good: Path) -> None:
+    """A service would continue from an older state as if it were the newer one. A true one, however old, is no fault."""
     assert (await verified(await with_snapshot(30, 30), good)).ok
     report = await verified(await with_snapshot(60, 30), good)
     assert [(one.where, one.sequence) for one in report.found] == [("snapshot", 60)]
