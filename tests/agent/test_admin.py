@@ -1,4 +1,4 @@
-"""What an admin says of a node, from environment and command line."""
+"""An admin's settings of a node, from environment and command line."""
 
 import argparse
 
@@ -17,7 +17,7 @@ def said(*words: str, **env: str) -> settings.Admin:
 
 
 def test_without_a_file_nothing_is_set() -> None:
-    """Neither labels nor taints."""
+    """There are neither labels nor taints."""
     assert said() == settings.Admin({}, ())
     assert from_environment({"FAIRLEAD_NODE": "n1"}).admin == settings.Admin({}, ())
 

@@ -1,4 +1,4 @@
-"""What the kernel's files say, from texts as both versions of control groups write them."""
+"""Values of the kernel's files, from texts of both versions of control groups."""
 
 from fairlead_agent.linux.counters import blkio, family, groups, io_stat, keyed, net_dev, process, terminal_name
 

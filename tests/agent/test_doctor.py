@@ -148,7 +148,7 @@ def test_a_machine_that_is_no_node_yet_gets_the_first_steps() -> None:
 
 
 def test_a_node_without_gpus_or_containers_does_not_need_their_software() -> None:
-    """Neither engine nor driver; `auto` without a driver is a node of CPUs."""
+    """No engine and no driver is required; `auto` without a driver is a node of CPUs."""
     node = GOOD._replace(node=NodeSetup("n7", "process", "none"), engine=None, driver=DriverSetup(), spawner_runs=True)
     assert bad(node) == []
     assert bad(node._replace(node=NodeSetup("n7", "process", "auto"))) == []

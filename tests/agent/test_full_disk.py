@@ -1,4 +1,4 @@
-"""A full disk: the journal goes on in its reserve, what runs is looked after, nothing is started, and it says so."""
+"""A full disk: the journal continues in its reserve, runs are managed, nothing is started, and the agent reports it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

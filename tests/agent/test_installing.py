@@ -1,4 +1,4 @@
-"""What makes a machine a node: made under another root, checked by systemd's own reader, and unmade."""
+"""Installation of a node: made under another root, checked by systemd's own reader, and removed."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ GIVEN = {"FAIRLEAD_NATS": "nats://bus:4222", "FAIRLEAD_NODE": "n7", "FAIRLEAD_RU
 
 
 class Said(list[tuple[str, str]]):
-    """What was said, by its first word."""
+    """Log lines, by their first word."""
 
     def __call__(self, what: str, text: str) -> None:
         self.append((what, text))

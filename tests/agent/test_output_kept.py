@@ -1,4 +1,4 @@
-"""Output files of ended runs: how much stays, and that whoever looks for more is told."""
+"""Output files of ended runs: the amount kept, and the answer to requests for more."""
 
 import os
 from pathlib import Path

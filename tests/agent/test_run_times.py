@@ -1,4 +1,5 @@
-"""How long runs have run by the clock of the node's boot: what reports bear, and what holds a stop for a time limit back."""
+"""Durations of runs by the clock of the node's boot: in reports, and for the decision to postpone a stop for a time
+limit."""
 
 import pytest
 

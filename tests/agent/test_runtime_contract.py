@@ -63,7 +63,7 @@ class World:
         return launch(job, *words, image=image, **order)
 
     async def lets_go_on(self, program: int) -> None:
-        """USR1 to the only program that runs, by nobody of ours."""
+        """Send USR1 to the only running program, from outside of the runtime."""
         if self.kind == "docker":
             import docker
 
@@ -75,7 +75,7 @@ class World:
             os.kill(program, signal.SIGUSR1)
 
     async def empty(self, programs: Iterable[int]) -> None:
-        """These processes have ended, and nothing of it runs any more; nobody of ours looked on."""
+        """Return True if these processes have ended and nothing of the run is left; no runtime watched them."""
         async with asyncio.timeout(60):
             while any(Path(f"/proc/{pid}").exists() for pid in programs):  # noqa: ASYNC110, ASYNC240 -- of processes nobody tells
                 await asyncio.sleep(0.02)

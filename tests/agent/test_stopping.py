@@ -1,4 +1,4 @@
-"""How runs are brought to their end: notice, the run's own word, TERM, grace, KILL. The core alone, so no clock."""
+"""The end of runs: notice, the run's own mark, TERM, grace, KILL. The core alone, so no clock."""
 
 import pytest
 
@@ -21,7 +21,7 @@ AT = SECOND_NS
 
 
 def running(checkpoint: Checkpoint | None = TOLD, rank: int = 0) -> Node:
-    """A node on which the run goes on."""
+    """Return a node with a started run."""
     node = Node()
     node.desire(5, order("7", "train", rank=rank, checkpoint=checkpoint))
     node.do(node.core.started(KEY._replace(rank=rank), 0, 0))

@@ -1,4 +1,4 @@
-"""When somebody last typed into a run's terminals, with real ones: of a process run here, of a container where an engine answers."""
+"""Times of typing into a run's terminals, with real ones: of a process here, of a container if an engine answers."""
 
 import asyncio
 import contextlib

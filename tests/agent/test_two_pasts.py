@@ -1,4 +1,4 @@
-"""A journal or a log that is an old copy: the agent says so and ends, instead of dropping what it is told for ever."""
+"""A journal or a log that is an old copy: the agent reports it and ends, instead of dropping messages permanently."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ class Past:
 
 
 def gives_up(step: Step) -> str:
-    """Why, or "" when it goes on."""
+    """Return the reason to give up, or "" to continue."""
     return "".join(each.reason for each in step.instructions if isinstance(each, GiveUp))
 
 

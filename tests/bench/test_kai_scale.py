@@ -1,4 +1,4 @@
-"""KAI-Scheduler's scale tests are what they are said to be, and can be played: here on a handful of nodes, without a clock."""
+"""KAI-Scheduler's scale tests equal their descriptions, and can be run: here on a few nodes, without a clock."""
 
 from pathlib import Path
 

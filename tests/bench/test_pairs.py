@@ -1,4 +1,4 @@
-"""Two things measured in pairs: what is said of a machine that becomes slower all the time."""
+"""Two things measured in pairs: the result on a machine that becomes slower all the time."""
 
 from bench.agent.pairs import in_pairs
 

@@ -201,7 +201,7 @@ async def test_acceptance_goes_behind_a_sequence_that_only_a_gateway_knows(world
 
 @pytest.mark.parametrize("broken", ["advance", "append", "put_object"])
 async def test_an_interrupted_acceptance_is_finished_by_the_next(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever step fails, no unread command is lost, and none is there twice."""
+    """For a failure at each step, no unread command is lost, and none is there twice."""
     bus = MemoryHub().connect()
     await decided(bus, 2)
     for number in range(2, 6):

@@ -1,4 +1,4 @@
-"""What every bus must do: one suite, run against the in-memory twin and a real nats-server."""
+"""The contract of a bus: one suite, run against the in-memory twin and a real nats-server."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Rotation by two valid keys, and revocation: a running server that is told to read its users again."""
+"""Rotation by two valid keys, and revocation: on a running server that reloads its users."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""Who may take a lease: a successor of a dead process at once, anybody else when it has run out while the bus was there."""
+"""Acquisition of leases: by a successor of a dead process at once, by another after it expired while the bus was there."""
 
 import asyncio
 import os

@@ -58,7 +58,7 @@ class Spy(DirectClient):
 
 
 def _written(kind: str, payload: bytes) -> tuple[bytes, tuple[Any, ...] | None]:
-    """What the server writes, and what must be seen of it."""
+    """Build the server's output, and the messages that must be read from it."""
     size = len(payload)
     match kind:
         case "plain":

@@ -1,4 +1,4 @@
-"""What the connection says when it fails: errors without words of their own are told by their name."""
+"""Log lines of a failing connection: errors without text are described by their name."""
 
 import asyncio
 from typing import Any

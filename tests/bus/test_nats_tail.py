@@ -1,4 +1,4 @@
-"""When a tail gives its consumer up: after a silence, and not because its own process was busy."""
+"""Replacement of a tail's consumer: after a silence, and not because its own process was busy."""
 
 from fairlead_bus.nats.tail import GRACE_S, SILENCE_S, ConsumerWatch
 

@@ -21,7 +21,7 @@ CMD = subjects.cmd("queue")
 
 
 class Frail(CountingCore):
-    """Counts, but for three kinds of poison: it raises, it says what cannot be encoded, it says too much."""
+    """A counter with three kinds of poison: an exception, an unencodable event, too many events."""
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         commands = [each for item in inputs for each in item.body if not isinstance(each, Undecodable)]

@@ -1,4 +1,4 @@
-"""What somebody can do who has stolen one node's key: that node's own words, and nothing else. Against a real server."""
+"""Abilities of an attacker with one node's key: that node's own subjects, and nothing else. Against a real server."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from tests.bus.commits import commit
 
 
 async def kept(bus: Bus) -> list[int]:
-    """Where the snapshots that there are stand, newest first."""
+    """Return the sequences of the stored snapshots, newest first."""
     return [found.sequence for found in await snapshots.load_all(bus, "queue", log_id="", schema="1")]
 
 

@@ -43,7 +43,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("change", OTHERS)
 def test_every_change_of_a_type_changes_its_fingerprint(change: str) -> None:
-    """However deep the type is nested, and whether or not old bytes would decode."""
+    """The type may be nested at any depth, and old bytes may or may not decode."""
     assert schema_of(tree(OTHERS[change]), 1) != schema_of(tree(Leaf), 1)
 
 

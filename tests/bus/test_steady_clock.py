@@ -1,4 +1,4 @@
-"""Log time under steps of the wall clock: it neither falls, jumps, nor stays away for good."""
+"""Log time under steps of the wall clock: it does not fall or jump, and returns in the end."""
 
 import pytest
 from hypothesis import given
@@ -131,7 +131,7 @@ def test_unused_steps_are_bounded() -> None:
     st.lists(st.tuples(st.floats(0, 600), st.one_of(st.just(0.0), st.floats(-86_400, 86_400))), min_size=1, max_size=40)
 )
 def test_log_time_keeps_the_boots_pace(moves: list[tuple[float, float]]) -> None:
-    """Whatever happens to the wall clock, log time passes within one part in CREEP of the boot's time."""
+    """For any moves of the wall clock, log time passes within one part in CREEP of the boot's time."""
     machine = Machine()
     for passed_s, step_s in moves:
         before_ns, boot_ns = machine.clock.now(), machine.boot_ns

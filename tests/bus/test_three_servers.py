@@ -24,7 +24,7 @@ TAILS = 16
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsCluster]:
-    """Three empty servers, named in the settings; processes are not told a number of copies."""
+    """Three empty servers, named in the settings; the number of copies is not set."""
     made = NatsCluster()
     try:
         made.start()

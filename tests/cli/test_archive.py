@@ -1,4 +1,4 @@
-"""`audit verify --archive` and its neighbours: what is right is said in a line or as JSON, what is wrong by name."""
+"""`audit verify --archive` and related commands: success in a line or as JSON, each fault by name."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ KEY = SIGNER.verifier.spelled
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An archive beside no cluster."""
+    """An archive without a cluster."""
     monkeypatch.setenv("FAIRLEAD_DATA", str(tmp_path / "nothing"))
     fill(store_at(tmp_path / "archive"), LOG)
     return tmp_path / "archive"

@@ -48,7 +48,7 @@ def flip_in_the_middle(folder: Path) -> None:
 
 @contextlib.contextmanager
 def bus_killed(cluster: Cluster) -> Iterator[None]:
-    """The server is killed; its supervisor, which stands still meanwhile, starts it again afterwards."""
+    """Kill the server; its supervisor, suspended meanwhile, starts it again afterwards."""
     there = state.load(cluster.data)
     assert there is not None
     os.kill(there.supervisor.pid, signal.SIGSTOP)

@@ -22,7 +22,7 @@ DEAR = PLAN | {"job": "814", "gain_gpu_s": 60, "why_not": "costs_more", "message
 
 
 def answer(*plans: object, on: bool = False) -> dict[str, object]:
-    """What the gateway says."""
+    """Build the gateway's answer."""
     return {"pool": "a100", "on": on, "plans": list(plans), "sequence": 40}
 
 

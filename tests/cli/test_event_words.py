@@ -12,7 +12,7 @@ from tests.schemas.examples import EVENTS
 
 
 def data_of(event: EventBase) -> dict[str, Any]:
-    """As it stands in the log."""
+    """Return an event's data as in the log."""
     return msgspec.json.decode(msgspec.json.encode(event))
 
 

@@ -46,7 +46,7 @@ def standing(now: datetime, **changes: Any) -> dict[str, Any]:
 
 
 def idle_document(**changes: Any) -> dict[str, Any]:
-    """What GET /v1/idle gives."""
+    """Build the document of GET /v1/idle."""
     run = {
         "job": "812",
         "name": "notebook",

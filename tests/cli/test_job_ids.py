@@ -1,4 +1,4 @@
-"""What people may type for jobs: single ids, elements, ranges, lists, last, all."""
+"""Forms of job ids on the command line: single ids, elements, ranges, lists, last, all."""
 
 import pytest
 

@@ -36,7 +36,7 @@ class Cluster:
         return subprocess.run(argv, env=self.env, cwd=self.data, capture_output=True, text=True, timeout=COMMAND_S)
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """One command line that goes on."""
+        """Start a command line that keeps running."""
         argv = [sys.executable, "-m", "fairlead", *words]
         return subprocess.Popen(argv, env=self.env, cwd=self.data, stdout=subprocess.DEVNULL, text=True)
 

@@ -1,4 +1,4 @@
-"""The supervisor on a machine that is out of something: it goes on, says so once, and makes good afterwards."""
+"""The supervisor on a machine without some resource: it continues, logs this once, and recovers afterwards."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from tests.cli.test_stack import until
 
 
 class Said:
-    """What stood on stderr since the test began (reading takes away what was captured)."""
+    """Lines on stderr since the test began (reading takes away what was captured)."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd

@@ -8,7 +8,7 @@ from fairlead.render.terminal import TerminalFilter
 
 
 def filtered(*pieces: bytes) -> bytes:
-    """What a terminal gets of a stream."""
+    """Return the text of a stream that reaches a terminal."""
     found = TerminalFilter()
     return b"".join([*map(found.feed, pieces), found.end()])
 

@@ -69,7 +69,7 @@ def test_a_script_is_submitted_with_its_arguments(gateway: GatewayStub, run: Run
 
 
 def test_a_word_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> None:
-    """`fairlead submit python x.py` is refused with the exact command to type, and sends nothing."""
+    """`fairlead submit python x.py` is refused with the exact command to type, and nothing is sent."""
     ran = run("submit", "python", "x.py")
     assert (ran.code, gateway.requests) == (2, [])
     assert "hint: for a command: fairlead submit -- python x.py" in ran.err

@@ -53,7 +53,7 @@ def rows(heading: str) -> dict[str, str]:
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> Any:
-    """A field's default, made where it is made anew each time."""
+    """Return a field's default, calling its factory if it has one."""
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 

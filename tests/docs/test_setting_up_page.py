@@ -23,7 +23,7 @@ COMMANDS = sorted(
 
 
 def taken(words: list[str]) -> bool:
-    """Whether the command line takes these words: they are read before --help answers, and nothing is run."""
+    """Return True if the command line parses these words: they are read before --help answers, and nothing is run."""
     return main([*words, "--help"]) == 0
 
 

@@ -1,5 +1,5 @@
-"""Free GPUs are one number, whoever counts them: the placer's own state, packing, the map, /metrics, lists of nodes, dry
-runs and SQL."""
+"""Free GPUs are one number in all places: the placer's own state, packing, the map, /metrics, lists of nodes, dry runs
+and SQL."""
 
 import asyncio
 import tempfile

@@ -109,7 +109,7 @@ async def serving(**bounds: Any) -> AsyncIterator[Served]:
     ids=["nothing", "method", "half-head", "half-body", "half-chunk", "no-body", "second-half-head"],
 )
 async def test_an_incomplete_request_is_answered_408_and_closed(part: bytes) -> None:
-    """Wherever the client stops, the connection ends; nothing is submitted."""
+    """At any point where the client stops, the connection ends; nothing is submitted."""
     async with serving(request_s=SHORT_S) as served:
         before = served.world.commands_stored()
         client = await served.connect()

@@ -1,4 +1,4 @@
-"""What lies idle, seen from outside: documents, routes, metrics; and why, for everybody whom it concerns."""
+"""Idle runs from outside: documents, routes, metrics, and why, for every user whom they concern."""
 
 import asyncio
 from typing import Any
@@ -91,7 +91,7 @@ def foreseen() -> ev.ReclaimSimulated:
 
 
 def active(rule: Any = "utilization", reason: Any = "active") -> ev.JobActive:
-    """Somebody uses it again."""
+    """Record activity of a run."""
     return ev.JobActive(cause="clock", job="1", attempt=1, rule=rule, reason=reason, evidence=EVIDENCE[:1])
 
 

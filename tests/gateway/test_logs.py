@@ -1,4 +1,4 @@
-"""A job's output: whole, in order, holes filled from the agent or said aloud."""
+"""A job's output: whole, in order, with gaps filled from the agent or marked."""
 
 import asyncio
 import random

@@ -19,7 +19,7 @@ def states(found: ClusterMap) -> dict[str, str]:
 
 
 def unclean(job: str, attempt: int = 1, *released: str) -> ev.RunEnded:
-    """A run has ended; nothing says yet that its GPUs are clean, but for those of the nodes named."""
+    """End a run without a clean report of its GPUs, except for those of the given nodes."""
     return ev.RunEnded(cause="r", job=job, attempt=attempt, outcome="exited", exit_code=0, released=released)
 
 

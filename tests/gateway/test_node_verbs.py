@@ -1,4 +1,4 @@
-"""What people ask of nodes over HTTP: taints, quarantine, sick GPUs, windows, rollouts, the breaker."""
+"""Requests about nodes over HTTP: taints, quarantine, unhealthy GPUs, windows, rollouts, the breaker."""
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import rfc3339
@@ -8,7 +8,7 @@ HOUR_NS = 3600 * 10**9
 
 
 async def ask(world: World, path: str, wish: dict | None = None, status: int = 200) -> dict:
-    """POST a wish; the answer's document."""
+    """POST a request and return the answer's document."""
     answer = await world.http.post(path, json=wish or {}, headers={"x-fairlead-user": "ops"})
     assert answer.status_code == status, answer.text
     return answer.json()

@@ -1,4 +1,4 @@
-"""Nodes whose agents are not heard are shown as such, before their lease is over."""
+"""Nodes without heartbeats are shown as silent, before their lease is over."""
 
 import asyncio
 

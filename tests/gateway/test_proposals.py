@@ -1,4 +1,4 @@
-"""What could start a job now is true of the nodes, too, not only of the pool's sum."""
+"""Proposals to start a job now fit the nodes, not only the pool's sum."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ async def full_but_for(world: World, left: int) -> None:
 
 
 async def refused(world: World, **spec: Any) -> dict[str, Any]:
-    """Why a job waits that the placer could not place."""
+    """Return the reason of a job that the placer could not place."""
     job = await world.submit(**spec)
     await until(lambda: any(refusal.job == job for refusal in world.gateway.views.waiting.refusals.values()))
     return await world.why(job)
 
 
 async def test_a_smaller_request_that_is_free_on_one_node_is_proposed() -> None:
-    """Two and two are free: neither four nor three are on one node."""
+    """Neither four nor three are on one node: two and two are free."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
@@ -142,7 +142,7 @@ async def test_a_request_that_fits_no_node_now_does_not_start_at_once() -> None:
 
 
 async def test_a_reserved_node_is_not_free() -> None:
-    """However many GPUs are idle on it; the job with the reservation may have them."""
+    """Only the job with the reservation may have its GPUs, however many are idle."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 3)

@@ -1,4 +1,4 @@
-"""Queues by HTTP: what is sent to the queue service, what is refused before, and how its answers are told."""
+"""Queues by HTTP: requests to the queue service, refusals before it, and the form of its answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Refusals by form stay out of the log, and a client that is refused in a loop is told to stop."""
+"""Refusals by form stay out of the log, and a client that is refused in a loop gets 429."""
 
 import asyncio
 

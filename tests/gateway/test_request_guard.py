@@ -12,7 +12,7 @@ GUARD = RequestGuard(["fairlead.example.org", "Gateway"], bound="10.0.0.7")
 
 
 def scope(*headers: tuple[str, str], method: str = "GET", target: bytes = b"", local: str = "127.0.0.1") -> Any:
-    """An ASGI scope as far as the guard reads it."""
+    """Build an ASGI scope with the fields that the guard reads."""
     found: dict[str, Any] = {
         "method": method,
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
@@ -22,7 +22,7 @@ def scope(*headers: tuple[str, str], method: str = "GET", target: bytes = b"", l
 
 
 def status(found: Any, guard: RequestGuard = GUARD) -> int:
-    """The refusal's status, 0 for a request that may go on."""
+    """Return the refusal's status, 0 for a request that passes."""
     refused = guard.check(found)
     return 0 if refused is None else refused.status
 
@@ -72,7 +72,7 @@ def test_known_names_pass(host: str) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
 def test_other_hosts_are_misdirected_for_every_method(host: str, method: str) -> None:
-    """A page that rebinds its own name can neither read nor change anything."""
+    """By rebinding its own name, a page can neither read nor change anything."""
     refused = GUARD.check(
         scope(("host", host), ("origin", f"http://{host}"), ("sec-fetch-site", "same-origin"), method=method)
     )

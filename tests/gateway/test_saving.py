@@ -1,4 +1,4 @@
-"""What views and `why` say of a run that saves, and of what an end has cost."""
+"""Checkpoints of a run, and the loss at an end, in views and `why`."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.gateway.logbook import (
 
 
 def yielded_after(*, saves: bool) -> api.Job:
-    """A job that ran for 100 s, said (or not) after 70 of them that it has saved, and had to yield."""
+    """Preempt a job after 100 s, with or without a checkpoint after 70 s."""
     book = Logbook()
     book.write(joined(), submitted(checkpoint=Checkpoint()), submitted("2"), offered(), placed("1", "n1"), started())
     began_ns = book.now_ns

@@ -337,7 +337,7 @@ def test_kept_translations_are_the_commands_that_resolve_makes() -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port without a listener."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]

@@ -1,4 +1,4 @@
-"""POST /v1/sql: who asks, in which form, and what becomes of a query that nobody waits for any more."""
+"""POST /v1/sql: users, formats, and the end of a query whose client has left."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What telemetry says of samples, on the gateway's page of metrics."""
+"""Telemetry's counters of samples, on the gateway's page of metrics."""
 
 from fairlead_bus.port import Message
 from fairlead_schemas.wire import subjects

@@ -1,4 +1,4 @@
-"""Why a job is where it is: each code from a log that leads to it, with its sentence and its numbers."""
+"""Reasons of a job's state: each code from a log that leads to it, with its sentence and its numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""GET why with an explainer beside: its evidence and its changes upon the one dominant reason, of one sequence."""
+"""GET why with an explainer: its evidence and its remedies for the one dominant reason, of one sequence."""
 
 import asyncio
 from typing import Any

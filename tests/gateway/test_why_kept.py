@@ -1,4 +1,4 @@
-"""What `why` and the map say of kept nodes and near misses: when, by what, and who is there."""
+"""Reserved nodes and near misses in `why` and the map: time, basis, and the runs there."""
 
 import msgspec
 import pytest

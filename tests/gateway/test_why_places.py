@@ -1,4 +1,4 @@
-"""Why a job has no place, from the placer's own core to the sentence: each cause with its numbers and what would end it."""
+"""Reasons without a placement, from the placer's own core to the sentence: each cause with its numbers and its remedy."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def cluster(count: int, gpus: int = 8, **more: Any) -> World:
 
 
 def views_of(world: World) -> Views:
-    """What the gateway makes of the log."""
+    """Fold the log as the gateway does."""
     views = Views()
     for sequence, commit in enumerate(world.log, 1):
         views.fold(sequence, commit)

@@ -1,4 +1,4 @@
-"""Why the queue does not offer a job, and who yields to whom: each word of the queue in its sentence, with numbers."""
+"""Reasons without an offer, and preemptions: each event of the queue in its sentence, with numbers."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What the gateway says nodes have room for, held against the placer's own core: shares of GPUs, whole ones, CPUs."""
+"""Free capacity by the gateway equals the placer's own core: shares of GPUs, whole ones, CPUs."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -28,7 +28,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def settings_read() -> set[str]:
-    """Every FAIRLEAD_ name that stands in the sources."""
+    """Return every FAIRLEAD_ name in the sources."""
     sources = [path for base in PACKAGES.values() for path in (ROOT / base).rglob("*.py")]
     return {name for path in sources for name in re.findall(r"\bFAIRLEAD_[A-Z_]+\b", path.read_text())}
 

@@ -1,9 +1,6 @@
-"""Guests never delay a reserved start: random little clusters, played to the end, where limits are kept to.
-
-Every run ends by its limit at the latest, what has none never ends, and ranks take their time to start. Then the job that
-nodes are kept for starts at the latest at each start that was ever said, and no later than in the same world without
-those who came after it.
-"""
+"""Backfill never delays a reserved start: random small clusters, simulated to the end, in which limits are kept. Every
+run ends by its limit at the latest, a run without one never ends, and ranks take time to start. Then the job with the
+reservation starts no later than each promised start, and no later than in the same world without later jobs."""
 
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -100,7 +97,7 @@ class Play:
 
 
 def played(nodes: list[int], early: list[Small], big: Request, later: list[Small]) -> Play:
-    """What is there first, the job that nodes are kept for, and those who come later."""
+    """Simulate the early jobs, the job with the reservation, and the later jobs."""
     play = Play(nodes)
     for small in early:
         play.come(small)

@@ -262,7 +262,7 @@ def test_one_users_failures_count_once_unless_his_runs_do_well_elsewhere() -> No
 
 
 def test_elements_of_an_array_count_as_one_job() -> None:
-    """However many of them fail."""
+    """The number of failed elements does not matter."""
     world = cluster(1)
     submitted, _ = world.submitted(request(1), job="7")
     offers = [ev.JobOffered(cause="clock", job=f"7_{i}", attempt=1, rank=i) for i in range(4)]

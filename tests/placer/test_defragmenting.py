@@ -58,7 +58,7 @@ def test_the_cheapest_run_that_fits_elsewhere_is_moved() -> None:
 
 
 def test_defragmentation_is_off_unless_the_pool_enables_it() -> None:
-    """However long a job waits; it begins once the pool enables it, and stops when the pool disables it."""
+    """It begins once the pool enables it, and stops when the pool disables it, however long a job waits."""
     world = fragmented()
     world.now += 10 * HOUR
     assert world.step() == []

@@ -1,4 +1,4 @@
-"""Runs that lie idle: the cheapest to ask, whatever they would lose; let alone when somebody has come back."""
+"""Idle runs: the cheapest victims, whatever their loss; spared once they are active."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def lie_idle(world: World, *jobs: str, attempt: int = 1, rule: Any = "utilizatio
 
 
 def used_again(world: World, job: str) -> None:
-    """Somebody came back to it."""
+    """Record activity of the run."""
     world.fold("telemetry", [ev.JobActive(cause="clock", job=job, attempt=1, rule="utilization", reason="active")])
 
 

@@ -1,4 +1,4 @@
-"""Inventories that are out of contract, with what is said of each; and many that come at once."""
+"""Inventories that violate the contract, with the fault reported for each; and many that arrive at once."""
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ def cut(*instances: str, profile: str = "1g.5gb") -> Gpu:
 
 
 def fault_with(found: Inventory) -> str:
-    """What is said of a report of this inventory; "" when it is in contract."""
+    """Return the fault of a report with this inventory; "" if it is valid."""
     reports: list[Report] = [InventorySeen(n=1, boot_id="b", inventory=found)]
     code, message = fault_of("n1", ReportBatch(node="n1", incarnation="i", reports=reports)) or ("bad_inventory", "")
     assert code == "bad_inventory"

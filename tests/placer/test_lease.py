@@ -14,7 +14,7 @@ LEASE = 120 * SECOND_NS
 
 
 def watch(*nodes: str) -> LeaseWatch:
-    """Nodes heard at 1000 s; the watch has been asked once."""
+    """Nodes with a heartbeat at 1000 s; the watch has been checked once."""
     made = LeaseWatch(LEASE)
     for node in nodes:
         made.heard(node, 1000 * SECOND_NS)
@@ -69,7 +69,7 @@ def test_a_heartbeat_renews_the_lease() -> None:
 
 
 def test_time_does_not_run_backwards() -> None:
-    """A clock that is set back neither shortens nor lengthens a lease."""
+    """By setting a clock back, a lease is neither shortened nor lengthened."""
     made = watch("n1")
     pass_time(made, 1060)
     made.heard("n1", 10 * SECOND_NS)

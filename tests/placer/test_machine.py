@@ -50,7 +50,7 @@ def stock(node: str, gpus: int, pool: str) -> Inventory:
 
 
 class Agent:
-    """What a node's agent has in its journal: all its reports, and what it runs or has yet to clean."""
+    """A node's agent with its journal: all its reports, its running ranks and those to clean."""
 
     def __init__(self, incarnation: str, boot: str, gpus: int) -> None:
         self.incarnation = incarnation
@@ -310,7 +310,7 @@ class PlacerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_the_placer(self) -> None:
-        """What it knew is in the snapshot: it places nothing new. A fresh look may name causes anew."""
+        """Restart from a snapshot, which keeps its state: it places nothing new, but may report causes again."""
         self.world.core = PlacerCore.restore(self.world.core.snapshot())
         assert all(isinstance(event, ev.JobUnplaceable) for event in self.world.step())
 

@@ -43,7 +43,7 @@ def takes(left: FreeResources, wanted: Request) -> int:
 
 
 def fits(state: ClusterState, wanted: Request, gone: set[str]) -> bool:
-    """Whether all units fit when these jobs are gone: counted by domain, node after node."""
+    """Return True if all units fit without these jobs: counted by domain, node after node."""
     domains: dict[str, int] = {}
     for node in state.nodes.values():
         left = node.left.copy()
@@ -59,7 +59,7 @@ def fits(state: ClusterState, wanted: Request, gone: set[str]) -> bool:
 
 
 def cost(victims: list[ev.Victim]) -> tuple[int, int]:
-    """What is lost, and how many are disturbed."""
+    """Return the loss and the number of stopped runs."""
     return sum(each.gpu_s for each in victims), len(victims)
 
 
@@ -120,7 +120,7 @@ def test_no_set_of_victims_is_cheaper(
 
 
 def fits_on(state: ClusterState, wanted: Request, hole: VictimSet) -> bool:
-    """Whether all units fit on the nodes of the hole alone."""
+    """Return True if all units fit on the reserved nodes alone."""
     units = 0
     for name in hole.nodes:
         left = state.nodes[name].left.copy()
@@ -152,7 +152,7 @@ def full(racks: int, each: int, gpus: int = 4) -> World:
 
 
 def asked(events: list[ev.Event]) -> list[str]:
-    """Who is asked to yield, in order."""
+    """Return the runs to be preempted, in order."""
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 

@@ -1,4 +1,4 @@
-"""Offers in order, parked classes, and what is said about them."""
+"""Offers in order, parked classes, and the recorded causes."""
 
 from typing import Any
 

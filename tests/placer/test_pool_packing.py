@@ -26,7 +26,7 @@ def two_nodes() -> World:
 
 
 def policy_of(world: World, pool: str = "default") -> str:
-    """What the pool goes by."""
+    """Return the pool's policy."""
     return world.core.state.pools.each()[pool].policy
 
 

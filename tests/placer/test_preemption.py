@@ -19,7 +19,7 @@ def plea(job: str, *victims: tuple[str, int], attempt: int = 1) -> ev.Preemption
 
 
 def asked(events: list[ev.Event]) -> list[str]:
-    """Who is asked to yield, in order."""
+    """Return the runs to be preempted, in order."""
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 

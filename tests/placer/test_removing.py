@@ -22,7 +22,7 @@ STRICT = OnPartition(replace_after_ns=NEVER_NS)
 
 
 def refused(world: World, code: str) -> str:
-    """Why the node is not removed."""
+    """Return the reason why the node is not removed."""
     before = world.core.state.nodes.keys()
     [rejected] = world.command(REMOVE)
     assert isinstance(rejected, ev.NodeCommandRejected)

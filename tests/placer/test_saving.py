@@ -47,7 +47,7 @@ def preempted(world: World) -> list[ev.Event]:
 
 
 def notice(world: World, node: str = "a") -> tuple[str, int]:
-    """What the order of job 1 says of its end."""
+    """Return the stop of job 1's order."""
     order = world.orders(node)["1.1"]
     return order.stop, order.notice_ns
 

@@ -1,4 +1,4 @@
-"""Snapshots: canonical, whole, and the restored core goes on alike."""
+"""Snapshots: canonical and whole; a restored core continues identically."""
 
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev

@@ -1,4 +1,4 @@
-"""When work ends: what is learned of how long runs take, when nodes have room, and what that says of a reservation."""
+"""Ends of work: learned durations of runs, the times at which nodes are free, and their use for a reservation."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_a_bucket_holds_times_that_differ_by_a_quarter(seconds: int) -> None:
 
 @given(st.lists(st.integers(0, 1 << 20), max_size=300))
 def test_histograms_of_durations_stay_small(seconds: list[int]) -> None:
-    """However many runs there were, and however long."""
+    """Their size does not grow with the number of runs or their length."""
     spans = RunDurations()
     for each in seconds:
         spans = with_one(spans, each, 0)

@@ -1,4 +1,4 @@
-"""What a decision has tried on the state stays there when its commit comes next, and is taken back before anything else."""
+"""A decision's speculative changes stay if its commit comes next, and are undone before anything else."""
 
 from collections.abc import Callable
 
@@ -63,7 +63,7 @@ def pair() -> Pair:
 
 @pytest.fixture
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often something was folded event by event, from now on."""
+    """Count the events folded one by one, from now on."""
     found: list[int] = []
     fold = placer_core.fold
     monkeypatch.setattr(

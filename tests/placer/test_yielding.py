@@ -23,7 +23,7 @@ def plea(job: str, *victims: str, amounts: dict[str, int] | None = None) -> ev.P
 
 
 def asked(events: list[ev.Event]) -> list[str]:
-    """Who is asked to yield, in order."""
+    """Return the runs to be preempted, in order."""
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 
@@ -125,7 +125,7 @@ def test_a_job_that_ends_before_its_request_is_answered_gets_no_answer() -> None
 
 
 def after(world: World, gone: set[str]) -> list[ev.Event]:
-    """What would be decided if these runs ended and were clean: on a copy."""
+    """Return the decision after these runs ended and were clean: on a copy."""
     core = PlacerCore.restore(world.core.snapshot())
     inputs: list[Input] = []
     for name, node in sorted(core.state.nodes.items()):

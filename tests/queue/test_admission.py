@@ -1,4 +1,4 @@
-"""What may enter: queues, sizes, idempotency, and commands that are none."""
+"""Admission: queues, sizes, idempotency, and invalid commands."""
 
 from typing import Any
 

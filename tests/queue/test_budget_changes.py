@@ -10,7 +10,7 @@ from tests.queue.world import SECOND
 
 
 def test_a_demoted_queue_is_served_if_no_other_queue_has_work() -> None:
-    """Whatever its guarantee and however small its share; once its budget is raised, it is as before."""
+    """Its guarantee and share do not matter; once its budget is raised, it is as before."""
     world = world_at(2024, 3, 1, a=budget(1, when_spent="demote"), b=None)
     world.tree(a={"budget": budget(1, when_spent="demote"), "guaranteed": {"gpu": 8_000}, "priority": 5}, b={})
     use(world, 1, 1, "a")

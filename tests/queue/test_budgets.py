@@ -1,4 +1,5 @@
-"""GPU time against budgets: exact from the log, said at 80 and 100 percent, refused or demoted, anew in each period."""
+"""GPU time against budgets: exact from the log, recorded at 80 and 100 percent, refused or demoted, reset in each
+period."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is proposed to whoever waits is tried: done as it stands, it starts the job."""
+"""Proposals to waiting jobs are tried: done exactly as proposed, they start the job."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ GPUS_PER_NODE = 8
 
 
 def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
-    """What is proposed of one kind; asking changes nothing."""
+    """Return the proposals of one kind; the query changes nothing."""
     before = world.core.snapshot()
     told = explain(world.state, world.state.jobs[job])
     assert world.core.snapshot() == before

@@ -1,4 +1,4 @@
-"""Who is named where the cheapest runs lie scattered over nodes: those who lie together where a unit needs room."""
+"""Victims among the cheapest runs scattered over nodes: those on one node if a unit needs room."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def test_all_are_in_the_order_once_and_no_other_order_frees_a_unit_with_the_firs
 
 
 def _cost_of(runs: list[DepartingRun], node: str, unit: int) -> int | None:
-    """What the cheapest runs there cost until a unit has room."""
+    """Return the loss of the cheapest runs there that free room for a unit."""
     cost = held = 0
     for run in runs:
         if held < unit and node in run.nodes:

@@ -1,4 +1,4 @@
-"""Deadlines: the earliest first among equals; one that is missed is said once, and the job goes on without."""
+"""Deadlines: the earliest first among equals; a missed one is recorded once, and the job continues without."""
 
 from fairlead_schemas.wire import events as ev
 from tests.queue.lines import closed, order
@@ -40,7 +40,7 @@ def test_a_missed_deadline_is_recorded_once_and_the_job_loses_its_precedence() -
 
 
 def test_a_run_misses_its_deadline_at_the_deadline_and_not_before() -> None:
-    """Whatever its limit; a run that ends in time misses nothing."""
+    """Its limit does not matter; a run that ends in time misses nothing."""
     world = World()
     jobs = [world.submit(deadline_ns=world.now + 100 * SECOND, total_ns=60 * SECOND) for _ in range(2)]
     world.pass_time(39)

@@ -1,4 +1,4 @@
-"""What is said to those who wait: the reason and its numbers, once, and again when another one has held for a while."""
+"""Reasons of waiting jobs: with their numbers, once, and again when another one has held for a while."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ AFTER_NEWS_S = NEWS_NS // SECOND + 1
 
 
 def told(world: World, job: str = "") -> list[ev.JobDeferred]:
-    """All that was said, or all of one job."""
+    """Return all recorded reasons, or those of one job."""
     return [event for event in world.said(ev.JobDeferred) if job in ("", event.job)]
 
 
@@ -124,7 +124,7 @@ def test_the_limit_of_an_array() -> None:
 
 
 def test_a_reason_is_recorded_once_and_again_when_another_has_held_for_a_while() -> None:
-    """However often the order is reviewed; the core wakes for it, although nothing else happens."""
+    """The core wakes for it although nothing else happens, and repeated reviews do not repeat it."""
     world = World()
     world.tree(org={"maximum": {"gpu": 4_000}}, org__a={"maximum": {"gpu": 2_000}}, org__b={})
     runs = [world.submit(2, queue="org/a"), world.submit(2, queue="org/b")]

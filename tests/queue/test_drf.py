@@ -1,9 +1,6 @@
-"""Dominant resource fairness: the four properties on a flat pool, and what a tree adds to them.
-
-The model is static: users with one kind of task each and no end of them, a pool that is filled task by task until
-nobody's fits. Tasks are whole, so every property holds up to one task of the user concerned, and of another; the
-oracle is exact.
-"""
+"""Dominant resource fairness: the four properties on a flat pool, and their form in a tree. The model is static: users
+with an unlimited number of equal tasks, and a pool that is filled task by task until none fits. Tasks are whole, so
+every property holds up to one task of the user concerned, and of another; the oracle is exact."""
 
 from fractions import Fraction
 from itertools import permutations
@@ -83,7 +80,7 @@ def test_pareto_efficiency(pool: tuple[dict[str, int], Users]) -> None:
 
 
 def runs_with(bundle: dict[str, Fraction], task: dict[str, int]) -> Fraction:
-    """How many of one's tasks somebody else's resources would run."""
+    """Return the number of tasks that another user's resources would run."""
     return min(bundle[name] / amount for name, amount in task.items() if amount)
 
 
@@ -170,7 +167,7 @@ def test_a_tree_is_pareto_efficient(tree: tuple[dict[str, int], dict[str, int], 
 @given(trees())
 @settings(deadline=None)
 def test_envy_freeness_among_siblings(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
-    """As on a flat pool, with the same two tasks of tolerance."""
+    """The tolerance is two tasks, like on a flat pool."""
     capacity, weights, tasks = tree
     given = fill_tree(capacity, weights, tasks)
     siblings = [(a, b) for a, b in permutations(tasks, 2) if a.partition("/")[0] == b.partition("/")[0]]
@@ -266,13 +263,13 @@ class Pool:
             self.ranking.touch(leaf)
 
     def start(self, path: str, times: int = 1) -> None:
-        """Tasks start, whoever's turn it is (negative: end)."""
+        """Start tasks in any order (negative: end them)."""
         leaf = self.tree.nodes[path]
         self.tree.charge(leaf, leaf.leaf, times)
         self.ranking.touch(leaf)
 
     def give_out(self) -> None:
-        """What is free, in order."""
+        """Offer the free capacity, in order."""
         closed: list[str] = []
         while (leaf := self.ranking.first()) is not None:
             used = self.tree.root.usage
@@ -287,7 +284,7 @@ class Pool:
             self.ranking.touch(self.tree.nodes[path])
 
     def holds(self, path: str) -> list[int]:
-        """What is charged to a node."""
+        """Return the charge of a node."""
         return self.tree.nodes[path].usage
 
 

@@ -1,4 +1,4 @@
-"""Why a job waits, what would start it, and what would become of one that is not there yet."""
+"""Reasons of waiting jobs, their remedies, and dry runs of jobs not yet submitted."""
 
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
@@ -201,7 +201,7 @@ def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
 
 
 def test_an_array_ahead_is_named_once() -> None:
-    """However many of its elements come before the job; each of them is counted."""
+    """Each of its elements ahead is counted."""
     world = World()
     world.configure("research", maximum={"gpu": 1000})
     world.node(gpus=8)

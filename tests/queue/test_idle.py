@@ -1,4 +1,4 @@
-"""Runs that lie idle: stopped whoever waits, or given to who waits; spared when somebody comes back."""
+"""Idle runs: stopped unconditionally, or for a waiting job; spared when active again."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def asked_back(world: World, job: str, *, attempt: int = 0, **more: Any) -> None
 
 
 def used_again(world: World, job: str, rule: Any = "utilization") -> None:
-    """Somebody came back to it."""
+    """Record activity of the run."""
     world.fold(
         "telemetry", [ev.JobActive(cause="clock", job=job, attempt=world.attempt(job), rule=rule, reason="active")]
     )
@@ -92,7 +92,7 @@ def test_one_that_ends_well_by_itself_has_succeeded() -> None:
 
 
 def test_a_reclaim_of_an_earlier_attempt_has_no_effect() -> None:
-    """Nor one of a finished job, and none follows if the policy only notifies."""
+    """A reclaim of a finished job has none either, and a policy that only notifies makes none."""
     world = world_of(q={})
     job = running(world, 8, "q", retries=1)
     world.end(job, 1)
@@ -122,7 +122,7 @@ def test_a_person_may_cancel_what_would_wait_again() -> None:
 
 
 def test_an_idle_run_stays_while_no_job_waits() -> None:
-    """However long it is idle."""
+    """It may be idle for any time."""
     world = world_of(q={})
     job = running(world, 8, "q")
     asked_back(world, job)

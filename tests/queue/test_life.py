@@ -110,7 +110,7 @@ def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.Run
 
 @pytest.mark.parametrize(("outcome", "code"), [("exited", 1), ("start_failed", None)])
 def test_a_failure_repeated_on_three_nodes_is_not_retried(outcome: ev.RunOutcome, code: int | None) -> None:
-    """Whatever retries are left; the failure gives this reason, and two nodes are not enough."""
+    """Remaining retries do not matter; the failure gives this reason, and two nodes are not enough."""
     world = World()
     job = world.submit(retries=9)
     for alike in ((), ("n1", "n2"), ("n1", "n2")):
@@ -163,7 +163,7 @@ def test_losses_have_their_own_budget_and_delays() -> None:
 
 
 def test_a_drain_uses_no_retry() -> None:
-    """However often nodes are drained, the job returns to the queue at once and keeps its budgets."""
+    """The job returns to the queue at once and keeps its budgets, however often nodes are drained."""
     world = World()
     job = world.submit()
     for attempt in range(2, 8):

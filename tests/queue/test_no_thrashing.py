@@ -1,4 +1,5 @@
-"""Random jobs in random queues, a naive placer that asks whoever is named: exchanges come to an end, and to no harm."""
+"""Random jobs in random queues, a naive placer that stops the nominated victims: preemptions come to an end, and do no
+harm."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whose turn it is: order, quota, the window, parked classes, withdrawals."""
+"""Turns: order, quota, the window, parked classes, withdrawals."""
 
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_schemas.wire import events as ev

@@ -1,7 +1,5 @@
-"""The order that is kept up to date is the order measured anew, whatever happened; and it is the one that is defined.
-
-The definition is written down here a second time, with fractions and without any bookkeeping.
-"""
+"""The maintained order equals the one computed from scratch, after any history; and it equals the definition. The
+definition is written down here a second time, with fractions and without any caches."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -26,7 +24,7 @@ CLOSE = Fraction(1, 1 << 30)
 
 
 class Least(QueueOrder):
-    """The smallest sum first: a queue order as somebody might write it."""
+    """A custom queue order: the smallest sum first."""
 
     def key(self, queue: QueueView) -> tuple[int, ...]:
         return (sum(queue.usage), queue.front)
@@ -40,7 +38,7 @@ SEQUENCERS = {
 
 
 class Measured(NamedTuple):
-    """What DRF says of a node, by definition."""
+    """DRF's values of a node, by definition."""
 
     blocked: bool
     vector: list[Fraction]
@@ -206,7 +204,7 @@ class Ordering(RuleBasedStateMachine):
                 assert mine[3] - best[3] < CLOSE, (node.path, best)
 
     def rescaled(self, node: QueueNode, saturated: int) -> list[int]:
-        """What DRF would make of a node's children, whether or not it needed it."""
+        """Return DRF's rescaled values of a node's children, whether or not it needed them."""
         return self.ranking.sequencer._rescaled(self.ranking.views[saturated][node], 3 & ~saturated)  # type: ignore[attr-defined] -- of Drf
 
     @invariant()

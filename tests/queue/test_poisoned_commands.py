@@ -23,7 +23,7 @@ from tests.queue.world import SPEC
 
 
 class Bug(Exception):
-    """What a decision raises."""
+    """The exception of a decision."""
 
 
 def submission(id_: str) -> SubmitJob:

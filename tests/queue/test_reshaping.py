@@ -186,7 +186,7 @@ def test_ageing_that_is_switched_on_and_off_under_jobs() -> None:
 
 
 def change_of(kind: str, world: World) -> Any:
-    """A change that builds the pool anew."""
+    """Return a change that rebuilds the pool."""
     if kind == "model":
         return world.configure("other", maximum={"gpu:a100": 4_000})
     if kind == "sequencer":

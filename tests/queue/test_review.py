@@ -20,7 +20,7 @@ def world(sequencer: str = "drf", **queue: object) -> World:
 
 
 def woken(world: World, until_s: float) -> list[str]:
-    """What is decided when time passes and the core is asked only when it wants to be."""
+    """Return the decisions while time passes and the core is called only at its wake times."""
     until, decided = world.now + int(until_s * SECOND), list[object]()
     for _ in range(100):
         decided += world.settle()

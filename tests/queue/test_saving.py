@@ -18,7 +18,7 @@ def saved(world: World, job: str) -> None:
 
 
 def named(world: World) -> list[tuple[str, int]]:
-    """Who may yield in the newest plea, and what it would lose, in GPU-seconds."""
+    """Return the victims of the newest preemption request, with their loss in GPU-seconds."""
     return [(victim.job, victim.gpu_s) for victim in world.said(ev.PreemptionRequested)[-1].victims]
 
 

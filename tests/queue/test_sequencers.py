@@ -1,4 +1,4 @@
-"""What each sequencer puts first, by example."""
+"""The first choice of each sequencer, by example."""
 
 import re
 import sys
@@ -98,7 +98,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
 
 
 def with_past(name: str, tree: QueueTree, past: dict[str, int], **settings: int) -> Ranking:
-    """An order in which leaves have used so much, for ever, until a moment ago."""
+    """Build an order in which leaves have this past use, constant until a moment ago."""
     sequencer = named(name, tree, **settings)
     assert sequencer.past is not None
     moment = 10**18
@@ -115,7 +115,7 @@ def with_past(name: str, tree: QueueTree, past: dict[str, int], **settings: int)
 
 
 def test_the_least_past_use_goes_first() -> None:
-    """Whatever is held now; per weight."""
+    """Current use does not matter; past use counts per weight."""
     tree = tree_of("a", "b")
     ranking = with_past("fairshare", tree, {"a": 5, "b": 4})
     assert order(ranking, 3) == ["b", "b", "b"]
@@ -159,7 +159,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "concepts" / "sequencers.md"
 
 
 class Installed:
-    """A package that is really installed, as far as Python can tell: a folder on sys.path with its metadata."""
+    """A package that is installed as far as Python can tell: a folder on sys.path with its metadata."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,9 +1,6 @@
-"""Nobody starves: the stated bound, and what becomes of it under load.
-
-The first of its pool's order whom the placer or a limit refuses is spoken for after the pool's patience, one at a time
-for places and one under each limit; a placer that keeps what comes free for it starts it within the patience and the
-longest run that is in its way.
-"""
+"""No starvation: the stated bound, and its proof under load. The first job of its pool's order that the placer or a
+limit refuses gets a reservation after the pool's patience, one at a time for placement and one under each limit; a
+placer that keeps freed capacity for it starts it within the patience and the longest run that blocks it."""
 
 import pytest
 from hypothesis import given, settings

@@ -25,7 +25,7 @@ from tests.queue.world import SECOND, World, kinds
     ends=st.lists(st.sampled_from(["ok", "ok", "fail", "yield", "lost"]), min_size=5, max_size=25),
 )
 def test_an_array_keeps_its_limit_of_live_elements(limit: int, elements: int, gpus: int, ends: list[str]) -> None:
-    """However they end and return; and all of them reach their end."""
+    """Elements end and return in any order, and all of them reach their end."""
     world = World()
     array = world.submit(gpus, array=(0, elements - 1), array_limit=limit, retries=2)
 

@@ -28,7 +28,7 @@ def refused(tree: QueueTree, path: str, amount: int, holder: str = "") -> LimitR
 
 
 def held(tree: QueueTree) -> dict[str, int]:
-    """What each node holds of the first resource."""
+    """Return each node's use of the first resource."""
     return {path: node.held[0] for path, node in sorted(tree.nodes.items())}
 
 
@@ -179,7 +179,8 @@ AMOUNTS = st.dictionaries(st.sampled_from(TWO), st.integers(0, 8))
 
 
 class Trees(RuleBasedStateMachine):
-    """Charges in the leaves beside a plain list of them; what is held and refused is computed anew from its definition."""
+    """Charges in the leaves next to a plain list of them; held and refused amounts are computed again from their
+    definition."""
 
     @initialize(maximum=st.sampled_from([{}, {"gpu": 20, "cpu": 20}]))
     def begin(self, maximum: dict[str, int]) -> None:
@@ -254,7 +255,7 @@ class Trees(RuleBasedStateMachine):
         return below + sum(need[at] for need in self.jobs.get(node.path, ()))
 
     def held(self, node: QueueNode, at: int) -> int:
-        """What is used in a leaf; above, of each child what it uses or may not lend."""
+        """Return the use of a leaf, or the sum of each child's use or unlent reservation."""
         if node.is_leaf:
             return self.usage(node, at)
         return sum(self.outward(child, at) for child in node.children.values())
@@ -271,8 +272,8 @@ class Trees(RuleBasedStateMachine):
         return min(limits.maximum.get(name, UNLIMITED), borrowed)
 
     def fits(self, leaf: QueueNode, need: tuple[int, int]) -> bool:
-        """As if it were started: no node on the way holds more than before and more than it may, nor, where limits were set
-        under what is reserved below, uses more of what the job needs than it may."""
+        """Return True if a job may start: no node on the way exceeds its maximum or its former use, nor, with limits
+        set under reservations below, uses more of the job's resources than it may."""
         above = [node for node in leaf.up() if node.parent is not None]
         if any(
             need[at] and self.usage(node, at) + need[at] > self.ceiling(node, at) for node in above for at in (0, 1)

@@ -335,7 +335,7 @@ class TreeMachine(RuleBasedStateMachine):
         assert set(self.open) == set(self.world.offered())
 
     def teardown(self) -> None:
-        """Once the limits are gone and every run ends well, every job comes to its end."""
+        """Check that every job ends once the limits are removed and every run succeeds."""
         self.world.careful = False
         entries = tuple(QueueEntry(path=path, settings=QueueSettings()) for path in self.world.state.queues)
         answer = self.world.apply(queues=entries)

@@ -224,7 +224,7 @@ def test_turns_follow_dominant_shares_across_the_tree() -> None:
 
 
 def test_with_equal_shares_the_earlier_job_has_its_turn() -> None:
-    """Whatever the names of the queues."""
+    """The names of the queues do not matter."""
     world = World()
     world.node("n1", gpus=8)
     world.tree(a={}, b={}, c={})

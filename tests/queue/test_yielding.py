@@ -1,4 +1,4 @@
-"""Whom a starving job names first, who is safe, and what becomes of those who were asked and of the one they yield to."""
+"""Victims nominated for a starving job, protected runs, and the fate of victims and beneficiary."""
 
 from typing import Any
 

@@ -116,7 +116,7 @@ def swapped(lines: list[bytes]) -> list[bytes]:
 
 
 def contents_swapped(lines: list[bytes]) -> list[bytes]:
-    """The sequences stay, what stands at them changes places."""
+    """Swap the contents of two sequences."""
     one, two = (line.partition(b',"subject"') for line in lines[19:21])
     return [*lines[:19], one[0] + b',"subject"' + two[2], two[0] + b',"subject"' + one[2], *lines[21:]]
 
@@ -181,7 +181,7 @@ def manifest_of(exported: Path) -> dict[str, Any]:
 
 
 def first_of(writer: str, n: int = 1) -> int:
-    """At which sequence a writer's n-th commit stands."""
+    """Return the sequence of a writer's n-th commit."""
     return [stored.sequence for stored in log_of(SEED) if subjects.writer_of(stored.subject) == writer][n - 1]
 
 

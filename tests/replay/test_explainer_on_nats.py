@@ -1,4 +1,4 @@
-"""The explainer on a real server: it answers beside a live queue, from its snapshot, and after the server was killed."""
+"""The explainer on a real server: it answers next to a live queue, from its snapshot, and after the server was killed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ def submission(number: int) -> SubmitJob:
 
 
 class Site:
-    """A live queue, two explainers, and somebody who asks; each on a connection of its own."""
+    """A live queue, two explainers, and a client; each on a connection of its own."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -18,7 +18,7 @@ from fairlead_schemas.units.quantities import SECOND_NS
 
 
 def setting(sequencer: str = "drf", *, nodes: int = 1, gpus: int = 4, **more: Any) -> Setting:
-    """Queues a and b on equal nodes; nobody is safe from being asked to yield."""
+    """Queues a and b on equal nodes, without protection from preemption."""
     queues = QueueSettings(preemption=Preemption(protect_ns=0))
     return Setting(
         nodes=machines(nodes, gpus),

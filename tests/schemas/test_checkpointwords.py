@@ -1,4 +1,4 @@
-"""What a job file says of how the job saves."""
+"""Checkpoint fields of a job file."""
 
 import json
 from typing import Any

@@ -1,7 +1,5 @@
-"""The bytes of every type are a promise: logs written today are read for ever.
-
-After a wanted change: `make test ARGS="tests/schemas --update-golden"`, and read the difference.
-"""
+"""The bytes of every type are a promise: logs written today stay readable permanently. After an intended change: `make
+test ARGS="tests/schemas --update-golden"`, and read the difference."""
 
 from collections.abc import Callable
 from pathlib import Path

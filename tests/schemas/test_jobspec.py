@@ -1,4 +1,4 @@
-"""The job file: strict, told by path what is wrong, and turned into integers."""
+"""The job file: strict, with mistakes reported by path, and converted to integers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,12 +24,12 @@ def job(**fields: Any) -> dict[str, Any]:
 
 
 def submit(**fields: Any) -> SubmitJob:
-    """What a job file becomes."""
+    """Decode and resolve a job file."""
     return resolve(job_from(job(**fields)), command_id="c1", user="ada")
 
 
 def outcome(attempt: Callable[[], object]) -> object:
-    """What an attempt gave, or the errors of its refusal."""
+    """Return the result of an attempt, or the errors of its refusal."""
     try:
         return (attempt(),)
     except InvalidJob as error:
@@ -266,7 +266,7 @@ def test_a_value_out_of_range_is_refused_by_path(fields: dict[str, Any], path: s
 
 
 def test_an_error_names_its_field_on_one_line() -> None:
-    """Whatever characters the name has: errors are printed as lines."""
+    """The name may have any characters: errors are printed as lines."""
     with pytest.raises(InvalidJob) as error:
         decode_job(b'{"command":["true"],"a\\nb\\u001b[2J":1}')
     assert [each.field for each in error.value.errors] == ["a\\nb\\x1b[2J"]

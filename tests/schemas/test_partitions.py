@@ -1,4 +1,4 @@
-"""What a job says of partitions: words into integers, and bounds that name the field."""
+"""Partition fields of a job file: values to integers, and bounds that name the field."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fairlead_schemas.units.validation import InvalidJob
 
 
 def policy(**words: Any) -> OnPartition:
-    """What a job file's words become."""
+    """Return the policy of a job file's fields."""
     return resolve(job_from({"command": ["true"], **words}), command_id="c1", user="ada").on_partition
 
 

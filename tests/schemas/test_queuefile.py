@@ -386,7 +386,7 @@ def test_no_value_crashes(value: Any) -> None:
 
 
 def tells(value: Any) -> bool:
-    """Whether a file is read, or refused with at least one error."""
+    """Check that a file is read, or refused with at least one error."""
     try:
         read_queue_file(value)
     except InvalidQueues as refused:

@@ -1,4 +1,4 @@
-"""What the words of a job file ask for: units, kinds of GPUs, labels, taints, topology."""
+"""Request fields of a job file: units, kinds of GPUs, labels, taints, topology."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Samples on the bus: what is told comes back, and what does not fit is refused by name."""
+"""Samples on the bus: encoding and decoding are inverse, and invalid ones are refused by name."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ AT_NS = 1_790_000_000 * 10**9
 
 
 def numbers(kind: Any) -> st.SearchStrategy[int | None]:
-    """What a column of this type may hold."""
+    """Return valid values of a column of this type."""
     return st.none() | st.integers(0, sc._most(kind))
 
 
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> No
 
 
 def test_a_batch_that_is_too_large_is_refused_unread() -> None:
-    """However small each of its parts is."""
+    """Each of its parts may be small."""
     with pytest.raises(msgspec.ValidationError, match=f"expected at most {sc.PAYLOAD_BYTES_MAX}"):
         sc.decode_columns(b"\x90" * (sc.PAYLOAD_BYTES_MAX + 1))
 

@@ -23,7 +23,7 @@ POOLS = {f"n{at}": "default" for at in range(8)} | {"other": "a100"}
 
 
 def part(node: str = "n0", gpus: int = 1, **more: Any) -> Part:
-    """What a node gives: one CPU and one GiB for each task."""
+    """Return the part of a node: one CPU and one GiB for each task."""
     tasks = more.get("tasks", 1)
     fields = {"cpu_milli": 1000 * tasks, "memory_mib": 1024 * tasks, **more}
     return Part(node=node, gpus=tuple(f"{node}-{at}" for at in range(gpus)), **fields)

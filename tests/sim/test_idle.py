@@ -1,4 +1,4 @@
-"""Worlds in which somebody looks at what lies idle: bugs of that kind, planted one at a time, which the simulator must find."""
+"""Worlds with idle policies: bugs of that kind, planted one at a time, which the simulator must find."""
 
 from collections.abc import Iterator
 

@@ -32,7 +32,7 @@ RARE = 600
 
 
 def first_violation(parts: Parts | None = None, *, first: int = 1, seeds: int = SEEDS) -> str:
-    """What the first seed that fails says; "" if none of so many does."""
+    """Return the message of the first seed that fails; "" if none does."""
     for seed in range(first, first + seeds):
         violation = run_seed(seed, parts=parts).violation
         if violation is not None:

@@ -1,5 +1,5 @@
-"""Jobs that save, on real processes: told, saved, ended, waiting, going on; and what that costs. The trainer is a shell
-script: nothing of it knows Fairlead but the variables and the signal."""
+"""Jobs with checkpoints, on real processes: notice, save, end, wait, resume; and the loss. The trainer is a shell
+script that knows nothing of Fairlead except the variables and the signal."""
 
 import time
 from pathlib import Path

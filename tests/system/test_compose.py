@@ -1,7 +1,5 @@
-"""compose.yaml as it stands, with base images made on this machine: a job over HTTP, every process with its own key.
-
-Needs docker-compose or the Compose plugin, and an engine whose containers can have a network of their own.
-"""
+"""compose.yaml unchanged, with base images made on this machine: a job over HTTP, every process with its own key. Needs
+docker-compose or the Compose plugin, and an engine whose containers can have a network of their own."""
 
 import os
 import secrets
@@ -34,7 +32,7 @@ def compose_program() -> list[str]:
 
 
 def why_not() -> str:
-    """Why it cannot run here; "" if it can."""
+    """Return the reason why it cannot run here; "" if it can."""
     if not compose_program():
         return "compose: neither docker-compose nor the Compose plugin (apt install docker-compose)"
     client = docker.APIClient(version="auto")

@@ -71,7 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoEngines]:
 
 
 def sums(cluster: TwoEngines, job: str) -> list[str]:
-    """What the ranks say of their sum, sorted."""
+    """Return the sums that the ranks print, sorted."""
     return sorted(line for line in cluster.fairlead("logs", job).splitlines() if "sum" in line)
 
 

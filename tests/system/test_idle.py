@@ -1,5 +1,5 @@
-"""A real stack takes back what lies idle, and leaves alone what is alive: its policies see real CPU time, real terminals, real network
-interfaces, and played GPUs."""
+"""A real stack reclaims idle runs and leaves active ones alone: its policies see real CPU time, real terminals, real
+network interfaces, and simulated GPUs."""
 
 import sys
 from collections.abc import Iterator
@@ -94,12 +94,12 @@ class Lab:
         self.cluster.until(lambda: known() == wanted, f"all are measured: {wanted}", timeout_s=LONG_S)
 
     def said_of(self, job: str) -> list[str]:
-        """What telemetry has said of it, in order."""
+        """Return telemetry's events of a job, in order."""
         told = ("JobIdle", "JobActive", "JobExtended", "ReclaimRequested")
         return [each.data["type"] for each in self.client.events(job=job) if each.data["type"] in told]
 
     def untouched(self, *jobs: str) -> None:
-        """They run, no policy ever said anything of them, and that is what they are told."""
+        """Check that the jobs run without any idle event, and that their documents show this."""
         for job in jobs:
             found: Job = self.client.job(job)
             assert (found.state, found.idle, self.said_of(job)) == ("running", None, [])

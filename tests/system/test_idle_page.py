@@ -1,7 +1,5 @@
-"""What becomes of idle jobs, typed into a real stack: every answer on the page is what was printed.
-
-After a wanted change: `make test ARGS="tests/system/test_idle_page.py --update-golden"`, and read the difference.
-"""
+"""Idle jobs, typed into a real stack: every answer on the page equals the output. After an intended change: `make test
+ARGS="tests/system/test_idle_page.py --update-golden"`, and read the difference."""
 
 from pathlib import Path
 

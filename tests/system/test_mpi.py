@@ -36,7 +36,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def reduced(cluster: TwoHosts, job: str, *words: str) -> list[str]:
-    """What the ranks say of their sum, sorted."""
+    """Return the sums that the ranks print, sorted."""
     return sorted(line for line in cluster.fairlead("logs", job, *words).splitlines() if "sum" in line)
 
 

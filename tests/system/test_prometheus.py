@@ -42,7 +42,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServ
 
 
 def submitted(cluster: Cluster) -> None:
-    """A job on five GPUs, one that finds no room beside it, and two that end."""
+    """Submit a job on five GPUs, one that does not fit next to it, and two that end."""
     for command, gpus in ((["sleep", "600"], 5), (["sleep", "600"], 6), (["true"], 1), (["false"], 1)):
         cluster.client.submit({"command": command, "resources": {"nvidia.com/gpu": gpus}})
 

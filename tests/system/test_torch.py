@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoHosts]:
 
 
 def reduced(cluster: TwoHosts, job: str) -> list[str]:
-    """What the ranks say of their sum, without the tags of their lines, sorted."""
+    """Return the sums that the ranks print, without the tags of their lines, sorted."""
     lines = cluster.fairlead("logs", job).splitlines()
     return sorted(re.sub(r"^\[[^]]*\] ", "", line) for line in lines if "sum" in line)
 

@@ -1,7 +1,5 @@
-"""The walk for a team lead, typed as it stands on its page: every command prints what the page says.
-
-After a wanted change: `make test ARGS="tests/system/test_walk.py --update-golden"`, and read the difference.
-"""
+"""The walk for a team lead, typed as on its page: every command prints the output on the page. After an intended
+change: `make test ARGS="tests/system/test_walk.py --update-golden"`, and read the difference."""
 
 from pathlib import Path
 

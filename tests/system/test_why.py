@@ -1,7 +1,5 @@
-"""Why a job has no place, asked of a real stack: every answer on the page is what was printed.
-
-After a wanted change: `make test ARGS="tests/system/test_why.py --update-golden"`, and read the difference.
-"""
+"""Reasons of unplaced jobs, from a real stack: every answer on the page equals the output. After an intended change:
+`make test ARGS="tests/system/test_why.py --update-golden"`, and read the difference."""
 
 from pathlib import Path
 

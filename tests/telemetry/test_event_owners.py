@@ -96,7 +96,7 @@ def test_rows_of_a_simulated_cluster(warehouse: Warehouse) -> None:
 
 @pytest.mark.parametrize("sorted_max", [0, 10_000], ids=["many events", "few events"])
 def test_rows_keep_the_order_of_the_log(sorted_max: int, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many jobs are open, rows are in log order, so that a query of a span reads little else."""
+    """The number of open jobs does not matter; a query of a span reads little else."""
     monkeypatch.setattr(event_rows, "SORTED_MAX", sorted_max)
     story = Story()
     story.at(0, *(submitted(str(job)) for job in range(3000)))

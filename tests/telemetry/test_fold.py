@@ -1,4 +1,4 @@
-"""The folded tables: the same however the log comes in pieces, when folded anew, and as a plain Python fold says."""
+"""The folded tables: independent of how the log is split, equal after a rebuild, and equal to a plain Python fold."""
 
 import random
 import subprocess

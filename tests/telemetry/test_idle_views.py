@@ -1,4 +1,4 @@
-"""What lay idle, as tables: a small story told event by event, and the logs of simulated clusters against a plain fold."""
+"""Idle spells as tables: a small story event by event, and the logs of simulated clusters against a plain fold."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,8 @@ def foreseen(job: str) -> ev.ReclaimSimulated:
 
 
 def story() -> Story:
-    """Job 1 (2 GPUs): a dry run's from hour 1 to its end in hour 4, but for an hour; job 2: warned, extended, asked back."""
+    """Job 1 (2 GPUs): a dry run's from hour 1 to its end in hour 4, except for an hour; job 2: warned, extended,
+    reclaimed."""
     told = Story()
     told.at(0, submitted("1", gpus=2), submitted("2", user="bob"))
     told.at(1, placed("1", n1=2), placed("2", n2=1))

@@ -1,5 +1,5 @@
-"""Jobs that change their queue, wait for others, or were told to stop and wait again: SQL, the job's document and the
-gateway's live view say the same of them."""
+"""Jobs that change their queue, wait for others, or were preempted: SQL, the job's document and the gateway's live view
+agree about them."""
 
 from collections.abc import Iterator
 

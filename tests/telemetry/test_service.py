@@ -319,7 +319,7 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
         return process
 
     async def killed(process: asyncio.subprocess.Process) -> int:
-        """Where the cursor was when it was killed: at the rows."""
+        """Return the cursor at the kill, which equals the rows."""
         process.kill()
         await process.wait()
         warehouse = Warehouse(directory)

@@ -1,5 +1,5 @@
-"""What running jobs' GPUs do now: of whole GPUs all of it, of shares the run's own part, of nobody what nobody says; and only for
-those who may see the job."""
+"""Current use of running jobs' GPUs: of whole GPUs all of it, of shares the run's own part, unknown if unreported; only
+for users who may see the job."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ def test_missing_values_are_unknown() -> None:
 
 
 def test_only_the_own_part_of_a_shared_gpu_counts() -> None:
-    """As far as the driver reports it; the GPU's power belongs to no single run."""
+    """Within the driver's reports; the GPU's power belongs to no single run."""
     shared = [
         RunUse(uuid="GPU-0", run="1.1", memory_mib=100, utilization_pct=20),
         RunUse(uuid="GPU-0", run="2.1", memory_mib=200),

@@ -45,7 +45,7 @@ def test_cursor_survives_reopening(tmp_path: Path) -> None:
 
 
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    """If one event cannot be read, or a commit is missing, neither rows nor cursor move."""
+    """After one unreadable event, or a missing commit, neither rows nor cursor move."""
     warehouse, story = Warehouse(tmp_path), morning()
     store(warehouse, story, count=3)
     before, rows = warehouse.cursor, actual(warehouse)

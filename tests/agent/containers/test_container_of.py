@@ -1,4 +1,4 @@
-"""Which container a process is in, by its control groups."""
+"""The container of a process, by its control groups."""
 
 import pytest
 
@@ -26,5 +26,5 @@ def test_the_container_is_named_by_its_id(cgroups: str, container: str) -> None:
 
 
 def test_a_process_that_ended_is_in_no_container() -> None:
-    """Nor is one that never existed."""
+    """A process that never existed is in none either."""
     assert container_of(2**22 + 1) == ""

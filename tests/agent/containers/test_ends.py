@@ -1,4 +1,4 @@
-"""How a container ended, and what an engine is: tables of what engines say."""
+"""Ends of containers and facts of engines: tables of engines' answers."""
 
 from typing import Any
 

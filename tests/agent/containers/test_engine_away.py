@@ -1,4 +1,4 @@
-"""The engine is stopped, killed, or stands still under running containers; every end is told once, and truthfully."""
+"""The engine is stopped, killed, or suspended under running containers; every end is reported once, and correctly."""
 
 import asyncio
 import signal

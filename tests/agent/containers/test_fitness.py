@@ -1,4 +1,4 @@
-"""Which engines are fit for closed containers, told from what they say of themselves."""
+"""Fitness of engines for closed containers, judged from their own facts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a node grants: read from its admin's files, opened without following links, mounted, and gone afterwards."""
+"""Grants of a node: read from its admin's files, opened without following links, mounted, and gone afterwards."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ root_only = pytest.mark.skipif(os.getuid() != 0, reason=NO_MOUNT)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A node's disk: a listed directory, a place for volumes, a store of secrets, and what nobody may reach."""
+    """A node's disk: a listed directory, a place for volumes, a store of secrets, and files outside of any grant."""
     for name in ("srv/datasets", "volumes", "secrets/vision", "outside", "agent"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "secrets").chmod(0o700)

@@ -76,7 +76,7 @@ class Node:
         return there["Id"]
 
     async def run(self, run: Launch) -> tuple[Exit, str]:
-        """How it ended, and what it printed."""
+        """Return the end of a run and its output."""
         self.runtime.start(run)
         await self.watch.until(lambda: run.key in self.watch.exits or run.key in self.watch.failures, 60)
         assert run.key not in self.watch.failures, self.watch.failures[run.key]
@@ -84,7 +84,7 @@ class Node:
         return self.watch.exits[run.key], out.read_text() + err.read_text()
 
     async def refused(self, run: Launch) -> str:
-        """Why it was not started."""
+        """Return the reason for a refused start."""
         self.runtime.start(run)
         await self.watch.until(lambda: run.key in self.watch.failures, 60)
         return self.watch.failures[run.key]
@@ -289,7 +289,7 @@ async def test_a_fork_bomb_stops_at_the_limit(node: Node) -> None:
 
 
 def anonymous(client: docker.APIClient) -> set[str]:
-    """Volumes that nobody has named."""
+    """Volumes without a name."""
     return {each["Name"] for each in client.volumes()["Volumes"] or [] if re.fullmatch("[0-9a-f]{64}", each["Name"])}
 
 

@@ -1,4 +1,4 @@
-"""Where containers may run: CPUs and memory of the order, system CPUs kept free, played CPUs left alone."""
+"""CPUs and memory of containers: those of the order, system CPUs kept free, simulated CPUs left alone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Images that are not there: pulled from a real registry over HTTP, told how far that is, and why it failed."""
+"""Missing images: pulled from a real registry over HTTP, with reports of progress and of failures."""
 
 import asyncio
 import io
@@ -131,7 +131,8 @@ async def test_a_name_that_must_not_reach_the_engine_does_not(image: str, kind: 
 async def test_any_exception_of_a_start_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
-    """A run that neither starts nor ends would hold its GPUs: an unexpected error becomes its end, with its message."""
+    """An unexpected error becomes the end of the run, with its message. A run that neither starts nor ends would hold
+    its GPUs."""
     runtime, watch = (
         DockerRuntime(tmp_path, "n1", incarnation(), simulated=True, socket=str(tmp_path / "none")),
         Watch(),
@@ -171,7 +172,7 @@ def registry() -> Iterator[Registry]:
 
 
 class World:
-    """A runtime over the machine's engine, and what it was told to remove."""
+    """A runtime over the machine's engine, and the images that it removed."""
 
     def __init__(self, base: Path, registry: Registry) -> None:
         self.base, self.registry, self.incarnation = base, registry, incarnation()

@@ -229,7 +229,7 @@ def test_fields_outside_the_host_config_are_checked() -> None:
 
 @pytest.mark.parametrize("workdir", ["/proc", "//proc/self/fd/7", "/a/../proc/1/cwd", "/sys/./fs", "proc", "../x"])
 def test_no_program_starts_in_a_device_directory(workdir: str) -> None:
-    """However its path is spelled."""
+    """In each spelling of its path."""
     inspected = as_created(wanted())
     inspected["Config"]["WorkingDir"] = workdir
     assert [each.partition(":")[0] for each in differences(wanted(), inspected, ENGINE)] == ["WorkingDir"]

@@ -1,4 +1,4 @@
-"""When a GPU counts as free, told by a played driver: no process on it, and memory below a bound that nobody learns."""
+"""Free GPUs by a simulated driver: no process on it, and memory below a fixed bound."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Health, XIDs and processes over NVML, told by a played driver."""
+"""Health, XIDs and processes over NVML, by a simulated driver."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,7 +115,7 @@ def test_xids_are_reported_once_also_for_a_gpu_lost_by_them(driver: PlayedNvml, 
 
 
 def test_a_driver_without_events_reports_none(driver: PlayedNvml, tmp_path: Path) -> None:
-    """Nor XIDs from before the subscription."""
+    """XIDs from before the subscription are not reported either."""
     del driver.answers["nvmlEventSetCreate"]
     devices = NvmlDevices(driver, sys=tmp_path)
     driver.events = [(0, 79)]

@@ -1,4 +1,5 @@
-"""What is measured besides over NVML, told by a played driver: memory's parts, clocks, energy, traffic, and pipes where it has GPM."""
+"""Further measurements over NVML, by a simulated driver: parts of memory, clocks, energy, traffic, and pipes if it has
+GPM."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""GPUs cut over NVML, told by a played driver: the calls in their order, verified afterwards, taken back on failure."""
+"""Repartition over NVML, by a simulated driver: the calls in their order, verified afterwards, rolled back on failure."""
 
 from pathlib import Path
 

@@ -1,7 +1,5 @@
-"""What needs a real NVIDIA GPU (`make test-gpu`): each test skips with its reason where the machine lacks what it needs.
-
-Nothing of the machine is changed: no MIG mode is switched, nothing is reset. GPUs that others use are left alone.
-"""
+"""Tests on a real NVIDIA GPU (`make test-gpu`): each skips with its reason if the machine lacks something. Nothing of
+the machine is changed: no MIG mode is switched, nothing is reset. GPUs in use are left alone."""
 
 import asyncio
 import subprocess
@@ -55,7 +53,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def free_gpu(devices: NvmlDevices) -> Gpu:
-    """One that nobody uses, and that is not cut."""
+    """Return an unused GPU without instances."""
     busy = devices.busy([gpu.uuid for gpu in devices.gpus()])
     free = [gpu for gpu in devices.gpus() if gpu.uuid not in busy and not gpu.mig]
     if not free:
@@ -64,7 +62,7 @@ def free_gpu(devices: NvmlDevices) -> Gpu:
 
 
 def smi(fields: str) -> list[list[str]]:
-    """What nvidia-smi says of each GPU."""
+    """Return nvidia-smi's values for each GPU."""
     told = subprocess.run(
         ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Scripts of simulated devices: what is played when, read anew while it runs; what programs say of themselves."""
+"""Scenarios of simulated devices: their times, a reload while they run, and usage files of programs."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Play:
         os.utime(self.file, ns=(self.writes * 10**9, self.writes * 10**9))
 
     def sample(self, index: int = 0, run: str = "") -> dict[str, int | str]:
-        """What is measured of a GPU; nothing where it is left out."""
+        """Build the measurements of a GPU; omitted values are unknown."""
         found = self.devices.sample({self.uuids[index]: run} if run else {})
         return next(
             (

@@ -50,12 +50,12 @@ def containers() -> Iterator[Callable[..., str]]:
 
 
 def code(container: str) -> int:
-    """How it has ended."""
+    """Return the exit code."""
     return int(docker.APIClient(version="auto").wait(container, timeout=60)["StatusCode"])
 
 
 def logs(container: str) -> bytes:
-    """What it has printed."""
+    """Return the output."""
     return bytes(docker.APIClient(version="auto").logs(container))
 
 

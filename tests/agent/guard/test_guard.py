@@ -38,7 +38,7 @@ def watch(lease: Lease | None = LEASE) -> GuardWatch:
 
 
 def due(made: GuardWatch, second: int, *works: Work) -> list[Act]:
-    """What is done so many seconds after the renewal."""
+    """Return the guard's actions this many seconds after the renewal."""
     now = LEASE.renewed_ns + second * S
     return made.look(list(works), now) if made.must_look("boot", now) else []
 

@@ -1,4 +1,4 @@
-"""What facts say: each check at its threshold, on either side of it."""
+"""Checks on facts: each at its threshold, on either side of it."""
 
 from typing import Any
 

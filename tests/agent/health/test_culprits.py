@@ -1,4 +1,4 @@
-"""Who is to blame: every culprit is named and nobody else, whatever he does to his pairs."""
+"""Fault localization: every culprit is named and no other rank, whatever it does to its pairs."""
 
 from collections.abc import Sequence
 

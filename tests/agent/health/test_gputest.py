@@ -89,12 +89,12 @@ def test_a_good_gpu_passes_for_as_long_as_it_is_tried() -> None:
 
 
 def test_the_gpu_test_runs_at_least_once() -> None:
-    """However short its time is."""
+    """Even if its time is 0."""
     assert run(PlayedDriver(), 0.0).rounds == 1
 
 
 def test_one_corrupted_memory_word_fails_the_test() -> None:
-    """And is counted."""
+    """The number of corrupted words is reported."""
     result = run(PlayedDriver(rots={MIB + 4 * THIN}))
     assert result.failure == f"1 of {3 * MIB // 4} words were wrong in round 1"
 

@@ -1,4 +1,4 @@
-"""What keeps a node out, and which of its GPUs; floors of versions; the gate."""
+"""Conditions that fail a node or some of its GPUs; minimum versions; the gate."""
 
 import asyncio
 import shutil
@@ -97,7 +97,7 @@ def test_versions_are_read_as_people_write_them() -> None:
 
 
 class Tries:
-    """A preflight that fails so often, and what the gate said."""
+    """A preflight that fails a given number of times, and the gate's reports."""
 
     def __init__(self, *failures: str) -> None:
         self.failures = list(failures)

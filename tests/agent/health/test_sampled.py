@@ -1,4 +1,4 @@
-"""What samples tell of their GPUs' health."""
+"""Health in the samples of GPUs."""
 
 import msgspec
 import pytest

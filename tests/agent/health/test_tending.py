@@ -119,7 +119,7 @@ async def test_a_node_that_fails_its_preflight_joins_tainted_with_the_reason(
 
 
 async def test_an_xid_is_reported_once_and_survives_the_agent(world: World, played: Played) -> None:
-    """The next agent of the same boot neither repeats nor withdraws it."""
+    """It is neither repeated nor withdrawn by the next agent of the same boot."""
     await world.open()
     played.reported += [(0, 79), (0, 79), (1, 13)]
     await world.placer.until(lambda: len(seen(world)) == 1)

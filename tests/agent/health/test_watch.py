@@ -52,7 +52,7 @@ def test_the_gravest_fault_of_a_gpu_is_reported() -> None:
 
 
 def test_an_xid_that_requires_a_boot_is_not_cleared_by_a_test() -> None:
-    """Nor by time; after a boot a passed test is enough."""
+    """Time does not clear it either; after a boot a passed test is enough."""
     watch = HealthWatch("b1", {})
     assert watch.xid("g0", 79, "off the bus", 0) == [Change("g0", "xid79", "off the bus")]
     assert watch.suspects == ()

@@ -1,4 +1,4 @@
-"""What the agent reads of its machine's inside, from trees that look like /sys."""
+"""The machine's topology as the agent reads it, from trees that look like /sys."""
 
 from pathlib import Path
 

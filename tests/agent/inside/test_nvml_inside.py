@@ -1,4 +1,4 @@
-"""What NVML says of links, ECC, MIG and fabric, told by a played driver over a tree that looks like /sys."""
+"""NVML's values for links, ECC, MIG and fabric, by a simulated driver over a tree that looks like /sys."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ def driver(tmp_path: Path) -> Driver:
 
 
 def inside(driver: Driver, sys: Path) -> NodeTopology:
-    """What the adapter describes, checked as a placer would."""
+    """Return the adapter's description, checked as a placer would."""
     return checked(NvmlDevices(driver, sys=sys).inside())
 
 

@@ -56,7 +56,7 @@ class Ran:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    """What the agent puts beside a run."""
+    """The launch directory of a run."""
     path = tmp_path / "box"
     fill(path, hosts=("10.0.0.1", "10.0.0.2"), hostfile="10.0.0.1 slots=2\n10.0.0.2 slots=2\n")
     return path

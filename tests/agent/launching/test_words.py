@@ -1,4 +1,4 @@
-"""What each launcher is given: from an order and a job file to variables, words and the host file."""
+"""Input of each launcher: from an order and a job file to variables, arguments and the host file."""
 
 from typing import Any
 

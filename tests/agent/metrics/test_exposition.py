@@ -1,4 +1,4 @@
-"""What the agent tells Prometheus: dcgm-exporter's names and types, our own by Prometheus' rules, read by promtool."""
+"""The agent's metrics page: dcgm-exporter's names and types, our own by Prometheus' rules, read by promtool."""
 
 import csv
 import re

@@ -126,7 +126,7 @@ class Readers:
 
     @property
     def served(self) -> int:
-        """How many there are now."""
+        """Return the current number of connections."""
         return len(asyncio.all_tasks() - self._own)
 
 

@@ -34,7 +34,7 @@ def alive(pids: list[int]) -> list[int]:
 
 
 class Installation:
-    """One node's data directory, and the agents that come and go on it."""
+    """One node's data directory, and its successive agents."""
 
     def __init__(self, data: Path) -> None:
         self.hub = MemoryHub()

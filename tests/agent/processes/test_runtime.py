@@ -1,4 +1,4 @@
-"""What only plain processes show: signals told from codes, groups, tags, directories, the environment."""
+"""Behaviour of plain processes only: signals and codes, groups, tags, directories, the environment."""
 
 # ruff: noqa: ASYNC110, PTH208 -- waits for files and processes that nobody announces
 

@@ -1,4 +1,4 @@
-"""What an ask finds in an empty node: the first cause why it never fits, in the order of CAUSES."""
+"""Packing requests on an empty node: the first cause why one never fits, in the order of CAUSES."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a node is made of: nodes that are alike share it, and what labels say of it."""
+"""Shapes of nodes: equal nodes share one, and the facts that labels add to it."""
 
 import msgspec
 import pytest

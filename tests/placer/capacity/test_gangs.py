@@ -41,7 +41,7 @@ def racks(*sizes: int, block: int = 2, **more: object) -> Ground:
 
 
 def nodes(found: NodeSelection | Shortfall | None) -> list[str]:
-    """Where it is, in the order of ranks."""
+    """Return the nodes of a placement, in the order of ranks."""
     assert isinstance(found, NodeSelection), found
     return [part.node for part in found.parts]
 

@@ -1,4 +1,5 @@
-"""Where in a node: the best linked GPUs, CPUs and network devices beside them, shares where they fit; or the cause why not."""
+"""Allocation within a node: the best linked GPUs, CPUs and network devices near them, shares that fit; or the cause of
+a failure."""
 
 from itertools import combinations
 

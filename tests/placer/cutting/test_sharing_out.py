@@ -1,4 +1,4 @@
-"""Which nodes are cut for a job of several units: the cheapest way, and every way that there is, against all that could be tried."""
+"""Nodes to repartition for a job of several units: the cheapest set, against every possible one."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Where a request goes: the rule for starts, the rule for GPUs, and how far either may change what is there."""
+"""Placement of a request: the rule for starts, the rule for GPUs, and the changes that either may make."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,8 @@ A100 = "A100-40GB"
 def start(
     busy: str, idle: str, profile: str, change: AllowedChange = AllowedChange.RECUT, **weights: int
 ) -> str | None:
-    """Where an A100 with these instances grants the profile, as "change start, destroyed…"; weights as `w1g_5gb=3`."""
+    """Return the grant of the profile on an A100 with these instances, as "change start, destroyed…"; weights as
+    `w1g_5gb=3`."""
     demand = demand_of(BY_NAME[A100], {_profile(name): weight for name, weight in weights.items()})
     grant = choose_start(gpu(A100, busy, idle), profile, demand, change)
     return None if grant is None else told(grant)

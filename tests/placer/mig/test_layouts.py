@@ -1,4 +1,4 @@
-"""What is legal, what room is left, and what fits into it: against every combination of the published tables."""
+"""Legal layouts, the room they leave, and the profiles that fit: against every combination of the published tables."""
 
 from collections import Counter
 from collections.abc import Iterable

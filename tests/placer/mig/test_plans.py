@@ -1,4 +1,4 @@
-"""Cutting anew what is free: what a plan gains, what it may destroy, and that every step of it is legal."""
+"""Repartition plans of free GPUs: their gain, the instances that they may destroy, and the legality of every step."""
 
 from itertools import combinations
 
@@ -121,7 +121,7 @@ def cut_gpus(draw: st.DrawFn, model: str) -> MigGpu:
 
 
 def most_served(held: MigGpu, waiting: list[str]) -> list[int]:
-    """Who can be served: first those for whom an idle instance is there, then each in turn, by trying every layout."""
+    """Return the jobs that can be served: first those with an idle instance, then each in turn, by trying every layout."""
     model = held.model.name
     left = [instance.profile for instance in held.layout.idle]
     served: list[int] = []

@@ -1,6 +1,5 @@
-"""Streams of requests and releases: every grant legal, nothing in use touched, nothing refused that could be granted;
-and how often the choice of a start is regretted, beside the best that any rule could do.
-"""
+"""Streams of requests and releases: every grant legal, no used instance changed, no satisfiable request refused; and
+the regret of the choice of a start, compared with the best possible rule."""
 
 from collections import Counter
 from functools import cache
@@ -34,7 +33,7 @@ def granted(held: MigGpu, grant: InstanceGrant) -> MigGpu:
 
 
 def served(model: str, requests: list[str], weights: dict[str, int] | None = None) -> list[bool]:
-    """Which requests an empty GPU grants, in order; nothing leaves."""
+    """Return the requests that an empty GPU grants, in order; nothing is released."""
     held, answers = gpu(model), list[bool]()
     for profile in requests:
         grant = choose_start(held, profile, demand_of(held.model, weights), AllowedChange.ADD)
@@ -154,7 +153,7 @@ class Stream:
         self.seen: Counter[str] = Counter()
 
     def request(self, profile: str) -> None:
-        """Granted exactly when some GPU has a legal layout with it beside all that has to stay; then done."""
+        """Grant a request exactly if some GPU has a legal layout with it and everything that must stay."""
         self.seen[profile] += 1
         grant = choose_gpu(self.gpus, profile, dict(self.seen), self.change)
         assert (grant is not None) == any(self.could(held, profile) for held in self.gpus)

@@ -32,7 +32,7 @@ TOLD = [
 
 
 def oracle(model: str, requests: list[str]) -> list[bool]:
-    """Each is granted if some legal layout has it beside those granted before it."""
+    """Grant each request if some legal layout has it with those granted before it."""
     held, answers = list[str](), list[bool]()
     for profile in requests:
         fits = tuple(sorted([*held, profile])) in multisets(model)
@@ -42,7 +42,7 @@ def oracle(model: str, requests: list[str]) -> list[bool]:
 
 
 def cases() -> list[dict[str, Any]]:
-    """What the file holds."""
+    """Return the cases of the file."""
     chance = random.Random(4)
     streams = [(name, model, text.split()) for name, model, text in TOLD]
     for model in TABLES:

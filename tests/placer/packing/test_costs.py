@@ -1,4 +1,4 @@
-"""What is kept from one request to the next never changes a choice: everything worked out anew would choose the same."""
+"""Cached costs never change a choice: a computation from scratch would choose the same."""
 
 import random
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ WAYS = [
 
 @contextmanager
 def small(way: dict[str, int]) -> Iterator[None]:
-    """What is kept up to a bound is over it soon."""
+    """Lower the bounds of the caches, so that they are reached soon."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in way.items():
             patch.setattr(costs_module, name, value)

@@ -1,4 +1,4 @@
-"""What one state costs, and where its GPUs may go."""
+"""The cost of a state, and the permitted uses of its GPUs."""
 
 import random
 

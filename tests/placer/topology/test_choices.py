@@ -1,4 +1,4 @@
-"""Which GPUs: the best link score there is, then NUMA nodes, then what is left to others."""
+"""Choice of GPUs: the best link score, then NUMA nodes, then the remainder for others."""
 
 from itertools import combinations
 
@@ -29,7 +29,7 @@ def link(it: GpuTopology, members: tuple[int, ...]) -> int:
 
 
 def spans(it: GpuTopology, mask: int) -> int:
-    """NUMA nodes that the set lies on, where all are known."""
+    """Return the NUMA nodes of the set, if all are known."""
     return sum(mask & group != 0 for group in it.numa)
 
 
@@ -67,7 +67,7 @@ def test_the_best_link_score_on_any_node(description: NodeTopology, data: st.Dat
 
 
 def taken(name: str, *sizes: int) -> list[tuple[int, ...]]:
-    """What jobs of these sizes get one after the other on an empty node."""
+    """Return the GPUs of jobs of these sizes, placed one after the other on an empty node."""
     it = shape(name)
     choices, free = Choices(it), (1 << it.gpus) - 1
     found: list[tuple[int, ...]] = []
@@ -129,7 +129,7 @@ def test_sockets_count_where_they_are_known() -> None:
 
 @given(any_description(), st.data())
 def test_a_required_topology_holds_and_is_found_if_it_exists(description: NodeTopology, data: st.DataObject) -> None:
-    """The best-scoring set of those that hold, or a shortage if none does, with correct numbers."""
+    """The best-scoring set of those that satisfy it, or a shortage if none does, with correct numbers."""
     it = shape_of(description)
     free = data.draw(st.integers(0, (1 << description.gpus) - 1))
     size = data.draw(st.integers(1, description.gpus))

@@ -1,4 +1,4 @@
-"""CPUs beside the GPUs, or where free GPUs need them least; never the system's."""
+"""CPUs near the GPUs, or where free GPUs need them least; never the system's."""
 
 import pytest
 from hypothesis import given

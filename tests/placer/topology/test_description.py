@@ -1,4 +1,4 @@
-"""What agents say: read, checked, and shared where it is the same."""
+"""Descriptions from agents: read, checked, and shared if equal."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The archiver as the process that it is, on a real server with keys: killed again and again, and against whoever holds the
+"""The archiver as a process, on a real server with keys: killed again and again, and against an attacker with the
 server's files."""
 
 import asyncio

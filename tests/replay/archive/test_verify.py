@@ -1,4 +1,5 @@
-"""Log, archive and checkpoints agree, or who changed what is found: also somebody who holds the server and hashes anew."""
+"""Log, archive and checkpoints agree, or the change is found, also by an attacker with the server who recomputes
+hashes."""
 
 import asyncio
 import shutil
@@ -93,7 +94,7 @@ async def test_an_exported_log_is_held_against_the_archive(good: Path, tmp_path:
 
 
 async def test_an_archive_that_is_sealed_during_a_read_is_whole(tmp_path: Path) -> None:
-    """Whatever the archiver does between two reads: every line occurs once."""
+    """Every line occurs once, whatever the archiver does between two reads."""
     fill(store_at(tmp_path), LOG[:40])
     shelf, store, found = ArchiveContents(tmp_path), store_at(tmp_path), 0
     for piece in shelf.pieces():
@@ -115,7 +116,7 @@ async def test_a_truncated_tail_is_named(good: Path, kept: int) -> None:
 
 @pytest.mark.parametrize("sequence", [1, 25, END])
 async def test_a_rewritten_suffix_is_named(good: Path, sequence: int) -> None:
-    """Every hash fits, but it is neither the archived nor the signed history."""
+    """All hashes fit, but it is neither the archived nor the signed history."""
     hub = await hub_with(rewritten(LOG, sequence))
     assert (await verify_live(hub.connect())).ok
     report = await verified(hub, good)

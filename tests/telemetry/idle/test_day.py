@@ -1,4 +1,4 @@
-"""A seeded day on scripted devices: nothing that is alive is ever asked back, and what lies idle all the same is printed."""
+"""A seeded day on scripted devices: no active run is ever reclaimed, and runs that stay idle are printed."""
 
 from pathlib import Path
 

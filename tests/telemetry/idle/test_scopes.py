@@ -1,4 +1,4 @@
-"""Whose policy counts: the narrowest of each rule, within the bounds of the wider ones; what goes beyond is refused by its name."""
+"""Precedence of policies: the narrowest of each rule, within the bounds of the wider ones; others are refused by name."""
 
 import pytest
 

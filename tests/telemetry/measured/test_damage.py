@@ -38,7 +38,7 @@ def spoil(path: Path, seed: int = 1) -> None:
 
 @pytest.mark.parametrize("how", ["head", "middle", "cut", "other"])
 def test_damage_by_a_disk_is_recognised(tmp_path: Path, how: str) -> None:
-    """Wherever it is, opening or reading names it; the old file is kept under another name."""
+    """At any place of the damage, opening or reading names it; the old file is kept under another name."""
     warehouse = Warehouse(tmp_path)
     store(warehouse, morning())
     warehouse.close()

@@ -125,8 +125,7 @@ def test_minutes_without_sums_hold_their_day_back(tmp_path: Path) -> None:
 
 
 def test_old_files_are_removed(tmp_path: Path) -> None:
-    """When their whole span is older than the retention: first they no longer count, then they are deleted. Sums stay
-    longer."""
+    """Files whose whole span is older than the retention first no longer count, then are deleted. Sums stay longer."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(SECOND_NS)
     warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS)

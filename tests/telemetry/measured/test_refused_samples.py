@@ -1,4 +1,4 @@
-"""What does not fit is refused, counted by node and reason, and does no harm."""
+"""Invalid samples are refused, counted by node and reason, and do no harm."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which spans leave the warehouse, and when."""
+"""Spans that leave the warehouse, and the time when they do."""
 
 from fairlead_telemetry.samples import day_spans
 from fairlead_telemetry.samples.day_spans import DAY_NS, HOUR_NS, SETTLE_NS, DaySpan, due_spans, file_name

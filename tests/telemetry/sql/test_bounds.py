@@ -1,4 +1,4 @@
-"""Bounds on people's SQL: memory, time, size, how many at once; and that the desk goes on whatever a query does."""
+"""Bounds on users' SQL: memory, time, size, number at once; the query pool survives each query."""
 
 import asyncio
 import json

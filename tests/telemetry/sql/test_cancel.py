@@ -1,4 +1,4 @@
-"""A question that its asker gives up ends at once, whatever it is doing, and nobody else can end it but an admin."""
+"""A cancelled query ends at once in any state, and only its user or an admin can cancel it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A member's rows of days that have left for files: all of them, up to a bound that is told, and copied once."""
+"""A member's rows of exported days: all of them, up to a reported bound, and copied once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,8 @@ OF_ADA = {"samples": 144, "uses": 144, "resources": 144}
 
 
 class Kept:
-    """A warehouse of three days, the first two in files: ada has run 7.1, bob run 8.1 on a MIG instance, nobody a third GPU."""
+    """A warehouse of three days, the first two in files: ada has run 7.1, bob run 8.1 on a MIG instance, and a third
+    GPU is free."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -23,7 +23,7 @@ TOKENS = {"root": "admin", "ada": "member", "bob": "member"}
 
 
 class House(NamedTuple):
-    """What the tests talk to."""
+    """The service under test, and its gateway."""
 
     http: httpx.AsyncClient
     telemetry: Telemetry

@@ -35,7 +35,7 @@ EVERYTHING = [Plan(project, n % 2, True, fate) for fate in FATES for n, project 
 
 
 class Seen:
-    """What one caller is answered in one world."""
+    """One caller's view of one world."""
 
     def __init__(self, world: list[Plan], salts: Salts, caller: Caller) -> None:
         self._folder = tempfile.TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""What samples say of a month's GPU time: of what was measured only, and how much that is."""
+"""A month's GPU time by samples: of the measured part only, with its coverage."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is charged and held, event by event: the pure fold of `usage/meter.py`."""
+"""Charged and held time, event by event: the pure fold of `usage/meter.py`."""
 
 from collections.abc import Iterable
 

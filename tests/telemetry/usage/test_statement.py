@@ -1,4 +1,4 @@
-"""Statements of a small log, read as a person reads a bill, and the recount beside them."""
+"""Statements of a small log, read like a bill, with an independent recount."""
 
 import contextlib
 from collections.abc import Sequence
