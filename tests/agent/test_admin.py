@@ -48,7 +48,7 @@ def test_the_command_line_comes_after_the_environment() -> None:
         ({"FAIRLEAD_NODE_TAINTS": ",".join(f"k{n}:NoSchedule" for n in range(33))}, "at most 32 taints, found 33"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(env: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_refused_by_name(env: dict[str, str], message: str) -> None:
     """Before the node joins."""
     with pytest.raises(BadSetting, match=message):
         from_environment({"FAIRLEAD_NODE": "n1", **env})

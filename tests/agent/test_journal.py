@@ -93,8 +93,8 @@ async def test_then_runs_after_the_sync(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_it_opens_again_as_it_was_with_a_torn_tail_cut_off(tmp_path: Path) -> None:
-    """The incarnation is the journal's own, made once; new records follow whole lines."""
+async def test_a_torn_tail_is_truncated_when_the_journal_is_opened(tmp_path: Path) -> None:
+    """The incarnation is the journal's own, created once; new records follow whole lines."""
     first = Journal.open(tmp_path, "n1", "inc-1")
     first.ledger.apply(Took(sequence=7))
     first.write([Took(sequence=7)])
@@ -131,8 +131,9 @@ async def test_one_agent_holds_it(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_what_follows_from_one_record_cannot_lose_what_follows_from_others(tmp_path: Path) -> None:
-    """One that raises fails the journal, so that the agent ends and its successor looks at everything; the rest is called."""
+async def test_a_failing_callback_does_not_lose_others(tmp_path: Path) -> None:
+    """One that raises fails the journal, so that the agent ends and its successor examines everything; the rest is
+    called."""
     journal = Journal.open(tmp_path, "n1", "inc")
     called: list[str] = []
 

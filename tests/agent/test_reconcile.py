@@ -270,8 +270,8 @@ def test_an_acceptance_that_became_durable_too_late_starts_nothing() -> None:
     ]
 
 
-def test_what_an_earlier_process_took_up_is_not_what_this_one_has() -> None:
-    """Beats say 0 until a value was read: the bucket may hold an older one, and only the placer can write it again."""
+def test_desired_state_applied_by_an_earlier_process_does_not_count() -> None:
+    """Beats have 0 until a value was read: the bucket may hold an older one, and only the placer can write it again."""
     node = Node()
     node.desire(5, order("7", "true"))
     assert node.core.taken == 5
@@ -378,7 +378,7 @@ def test_silence_continues_over_a_restart() -> None:
         assert core.fenced
 
 
-def test_what_the_guard_ended_is_lost_with_its_node() -> None:
+def test_a_run_that_the_guard_ended_is_lost_with_its_node() -> None:
     """Not the program's own end, whatever its exit code was; found at a restart, too."""
     node = Node()
     node.desire(5, order("7", "true"), order("8", "true"))

@@ -202,9 +202,9 @@ async def test_processes_have_owners(world: World) -> None:
     await watch.until(lambda: len(watch.exits) == 2)
 
 
-async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
-    """CPU of the one that computed, children that have ended included; memory of the one that holds some; also after a
-    restart, and never less than before. Traffic only of a network of one's own."""
+async def test_use_of_runs_is_read_from_the_kernel(world: World) -> None:
+    """CPU of the one that computed, ended children included; memory of the one that holds some; also after a restart,
+    and never less than before. Traffic only of a network of its own."""
     runtime, watch = await world.runtime()
     burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     runtime.start(world.sh("793", f"sh -c '{burn}'; echo ready; sleep 60; true"))

@@ -159,8 +159,8 @@ async def test_a_restarted_agent_continues_to_watch_checkpoints(node: Node) -> N
     assert node.words("7")[-2:] == [("late", False), ("told new", True)]
 
 
-async def test_who_declares_nothing_has_no_file(node: Node) -> None:
-    """And is not looked at: a stop is TERM."""
+async def test_a_run_without_checkpoints_has_no_file(node: Node) -> None:
+    """And is not watched: a stop is TERM."""
     await node.running("7", 'test -z "$FAIRLEAD_CHECKPOINT_FILE" || exit 1; while true; do sleep 0.05; done', None)
     assert (await node.stopped("7")).outcome == "stopped"
     assert node.words("7") == []

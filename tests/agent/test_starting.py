@@ -47,8 +47,8 @@ async def test_an_unexpected_error_ends_its_run_alone(world: World, monkeypatch:
     assert not task.done()
 
 
-async def test_a_stop_ends_a_rank_whose_image_is_still_pulled(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds its GPUs for the rest of the pull otherwise."""
+async def test_a_stop_ends_a_rank_during_its_image_pull(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it holds its GPUs for the rest of the pull."""
     agent, _ = pair.agents["n1"]
     waiting = asyncio.Event()
 

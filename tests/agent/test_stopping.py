@@ -166,8 +166,8 @@ def test_checkpoint_state_survives_a_restart_of_the_agent() -> None:
     assert [type(report).__name__ for report in step.reports] == ["InventorySeen", "CheckpointSeen", "ExitSeen"]
 
 
-def test_what_declares_nothing_is_never_asked() -> None:
-    """A word of a run that the ledger does not hold, or of none that saves, is nothing."""
+def test_marks_of_runs_without_checkpoints_are_ignored() -> None:
+    """Of a run that the ledger does not hold, or of one that declares none."""
     node = running(None)
     assert node.core.exited(KEY, Exit(code=0), True, 0, CheckpointMark(5)).reports[0].n == 3
     assert node.core.checkpoint_marked(RunKey("9", 1, 0), CheckpointMark(1), 0).reports == []

@@ -55,7 +55,7 @@ def gives_up(step: Step) -> str:
 # ------------------------------------------------------------------ the node
 
 
-def test_an_agent_whose_node_was_removed_ends_with_instructions_to_join_again() -> None:
+def test_an_agent_of_a_removed_node_ends_with_instructions_to_join_again() -> None:
     """The message is for one journal: another agent of the node that receives it continues."""
     past = Past()
     other = ReportAck(node="n1", removed="another")
@@ -76,8 +76,8 @@ def test_a_placer_that_has_more_than_was_ever_made_ends_the_agent_and_condemns_t
     assert (past.ledger.confirmed, past.core.has_lease(2)) == (6, False)
 
 
-def test_what_this_process_has_made_may_be_confirmed_once_it_was_answered() -> None:
-    """The first word sends the reports off; later ones confirm them, and no more than them."""
+def test_reports_of_this_process_may_be_confirmed_after_the_first_answer() -> None:
+    """The first answer releases the reports; later ones confirm them, and no more than them."""
     past = Past()
     assert not gives_up(past.told(1, through=8))
     assert not gives_up(past.told(2, through=9))
@@ -129,8 +129,8 @@ def test_a_deposed_placer_that_resumes_is_outlived(old: dict[str, Any]) -> None:
             past.told(now)
 
 
-def test_many_old_words_at_once_are_one_doubt() -> None:
-    """A placer that stood still answers all beats that it finds, at once; so does a buffer of an agent that did."""
+def test_many_old_answers_at_once_are_one_doubt() -> None:
+    """A suspended placer answers all beats that it finds, at once; so does a buffer of a suspended agent."""
     past = Past()
     for now in (1, 100 * SECOND_NS, 200 * SECOND_NS):
         for _ in range(100):

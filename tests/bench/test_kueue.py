@@ -72,8 +72,8 @@ def test_no_run_is_preempted_before_the_patience_is_over() -> None:
     assert Outcome(took_ms=1500, yielded=0, lost=0, waits_ms={5: 0, 20: 400}) == outcome(few, Rules())
 
 
-def test_a_queue_gets_its_guarantee_back_from_those_who_borrow() -> None:
-    """A job within its guarantee takes the place of a run, of whatever priority, of a queue beyond its own."""
+def test_a_queue_gets_its_guarantee_back_from_borrowers() -> None:
+    """A job within its guarantee preempts a run, of whatever priority, of a queue beyond its own."""
     borrowed = [at(0, 20, 1000, priority=200, queue="c1/q1") for _ in range(QUEUES)]
     mine = at(100, 20, 500, priority=50, queue="c1/q2")
     found = outcome([*borrowed, mine], ALL_YIELD_AT_ONCE)

@@ -95,7 +95,7 @@ async def whole_again(bus: Bus) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_service_whose_commands_went_back_ends_with_a_code_of_its_own(world: World) -> None:
+async def test_a_service_with_lost_commands_ends_with_a_code_of_its_own(world: World) -> None:
     """Twelve are read, the server keeps eight: new commands would be given sequences that count as read."""
     bus = await world.connect()
     await decided(bus, 12)

@@ -207,7 +207,7 @@ async def test_message_over_the_limit_is_refused(world: World):
     assert (await bus.state(subjects.LOG)).last == 0
 
 
-async def test_core_messages_reach_who_listens_in_order(world: World):
+async def test_core_messages_reach_subscribers_in_order(world: World):
     """Wildcards match one token; nothing is stored for later."""
     sender, receiver = await world.connect(), await world.connect()
     got: list[Message] = []

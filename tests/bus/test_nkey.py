@@ -31,8 +31,8 @@ def test_a_signature_is_the_keys_own() -> None:
 
 
 @given(st.text(max_size=70))
-def test_whatever_is_no_seed_is_refused_and_not_repeated(text: str) -> None:
-    """No exception of a decoder comes through, and the message does not show what may be a mistyped secret."""
+def test_text_that_is_no_seed_is_refused_and_not_repeated(text: str) -> None:
+    """No exception of a decoder is raised, and the message does not show a possibly mistyped secret."""
     with pytest.raises(nkey.BadKey) as caught:
         nkey.from_seed(text)
     assert len(text) < 8 or text not in str(caught.value)

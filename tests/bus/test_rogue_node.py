@@ -175,8 +175,8 @@ async def test_the_placer_removes_a_nodes_desired_state_and_no_others(keyed: Key
         await each.close()
 
 
-async def test_what_a_node_needs_works(keyed: Keyed, bus: NatsBus) -> None:
-    """Reports and beats arrive, confirmations and desired state come, samples and output are stored, questions answered."""
+async def test_permissions_of_a_node_suffice(keyed: Keyed, bus: NatsBus) -> None:
+    """Reports and beats arrive, confirmations and desired state too, samples and output are stored, queries answered."""
     heard: list[tuple[str, bytes]] = []
     for subject in (subjects.REPORTS, subjects.BEATS):
         await bus.subscribe(subject, lambda message: heard.append((message.subject, message.payload)))

@@ -462,8 +462,8 @@ async def test_a_log_from_an_archive_is_gone_on_with_at_the_wall_clock():
     assert (await commits_of(bus))[-1].at_ns >= now_ns
 
 
-async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.MonkeyPatch):
-    """It says so, gives the lease back to those whose clocks agree, and leads by itself once its own does."""
+async def test_a_process_with_a_deviating_clock_does_not_lead(monkeypatch: pytest.MonkeyPatch):
+    """It logs this, gives the lease back to those with agreeing clocks, and leads by itself once its own agrees."""
     monkeypatch.setattr(log_time, "LISTEN_S", 0.01)
     monkeypatch.setattr(shell, "CLOCK_RETRY_S", 0.1)
     hub, offset_ns = MemoryHub(), [3600 * 10**9]

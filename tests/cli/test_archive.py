@@ -77,10 +77,10 @@ def test_a_book_of_ones_own_grows_by_good_checks_only(run: Run, archive: Path, t
         (("key", "{here}/new", "--name", "two words"), "without spaces"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     run: Run, archive: Path, tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:
-    """With what was expected; nothing but the message is printed."""
+    """With the expected value; only the message is printed."""
     ran = run("audit", *(word.replace("{here}", str(tmp_path)).replace("{archive}", str(archive)) for word in words))
     assert ran.code != 0
     assert ran.out == ""

@@ -41,7 +41,7 @@ def test_a_node_is_admitted_by_its_own_key(run: Run, tmp_path: Path) -> None:
     assert "FAIRLEAD_BEAT_S=1" in (root / "etc/fairlead/agent.env").read_text()
 
 
-def test_a_key_is_changed_over_and_a_node_is_cut_off(run: Run, tmp_path: Path) -> None:
+def test_a_key_is_rotated_and_a_node_is_revoked(run: Run, tmp_path: Path) -> None:
     """add, add, retire, revoke; a third key is refused."""
     directory = ("--dir", str(tmp_path))
     for number in (1, 2):

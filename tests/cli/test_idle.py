@@ -80,8 +80,8 @@ def idle_document(**changes: Any) -> dict[str, Any]:
         ({"since": (NOW + timedelta(seconds=2)).isoformat()}, "idle 0s, will be reclaimed in 6m 30s"),
     ],
 )
-def test_the_countdown_in_words(changes: dict[str, Any], told: str) -> None:
-    """Since when, and what follows; a clock that is behind the log's counts from 0."""
+def test_the_countdown_is_readable(changes: dict[str, Any], told: str) -> None:
+    """The idle time, and the next action; a clock that is behind the log's counts from 0."""
     assert columns.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), NOW) == told
 
 

@@ -31,8 +31,8 @@ def test_ids_ranges_and_last_select_jobs(words: list[str], expected: list[str]) 
 
 
 @pytest.mark.parametrize("word", ["", ",", " ", "x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
-def test_what_names_nothing_is_refused(word: str) -> None:
-    """A word that is no job is refused with what was expected, and does not reach the cluster."""
+def test_an_invalid_job_id_is_refused(word: str) -> None:
+    """With the expected forms, and without a request to the cluster."""
     with pytest.raises(InputRefused, match="expected"):
         ids(word)
 

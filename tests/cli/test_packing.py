@@ -36,8 +36,8 @@ def pool(name: str, **settings: Any) -> dict[str, Any]:
     return {"name": name, "settings": settings, "queues": [], "nodes": 1, "gpus": 1, "sequence": 40}
 
 
-def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
-    """The policy, what is free and of use, and the largest jobs by level, the smallest level first."""
+def test_the_facts_are_readable(gateway: GatewayStub, run: Run) -> None:
+    """The policy, free and usable capacity, and the largest jobs by level, the smallest level first."""
     gateway.on("GET", "/v1/pools/a100/packing", FACTS)
     assert run("packing", "a100").out == (
         "pool a100: nodes are chosen by spread\n"
@@ -51,8 +51,8 @@ def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
     )
 
 
-def test_where_there_is_little_to_say(gateway: GatewayStub, run: Run) -> None:
-    """A full pool, one that no job has come to, and one without nodes; the default one where none is named."""
+def test_pools_with_few_facts(gateway: GatewayStub, run: Run) -> None:
+    """A full pool, one without any job yet, and one without nodes; the default one if none is named."""
     gateway.on("GET", "/v1/pools/default/packing", NOTHING)
     assert run("packing").out.splitlines()[1:] == [
         "9 nodes, 72 GPUs: 0 free",

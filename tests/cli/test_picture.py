@@ -206,7 +206,7 @@ def test_each_gpu_is_drawn_once(data: st.DataObject, width: int, single: bool, b
 
 
 @given(st.lists(NAMES, unique=True, max_size=80), st.sampled_from(By))
-def test_letters_are_whose_they_are(names: list[str], by: By) -> None:
+def test_letters_identify_groups(names: list[str], by: By) -> None:
     """No two groups have one letter; the largest have them; no letter is a sign."""
     held = {chr(1000 + i): (str(i + 1),) for i in range(len(names))}
     found = facts(

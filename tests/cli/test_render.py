@@ -78,8 +78,8 @@ def test_one_job_as_json_is_its_document(gateway: GatewayStub, run: Run) -> None
     assert msgspec.json.decode(run("show", "812", "-o", "json").out) == job_document()
 
 
-def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
-    """The sentence, its evidence, what would change it, the next step, and as of when."""
+def test_why_is_readable(gateway: GatewayStub, run: Run) -> None:
+    """The sentence, its evidence, the remedies, the next step, and the time of the answer."""
     detail = {
         "queue": "a",
         "resource": "gpu:NVIDIA-L40S",
@@ -288,7 +288,7 @@ def test_a_terminal_gets_documents_whole(gateway: GatewayStub, run: Run, form: s
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_terminal_gets_fields_whole_and_tables_cut(gateway: GatewayStub, run: Run) -> None:
+def test_a_terminal_gets_whole_fields_and_truncated_tables(gateway: GatewayStub, run: Run) -> None:
     """One job's facts are all there; a list keeps one line per job."""
     long = job_document(message=LONG, name=LONG, nodes=[], gpus={})
     gateway.on("GET", "/v1/jobs/812", long)

@@ -110,8 +110,8 @@ def test_a_killed_process_comes_back_and_its_log_goes_on(supervisor: Supervisor,
     assert supervisor.crashed() == {"a": 1}
 
 
-def test_stop_ends_groups_in_order_and_kills_who_does_not_listen(supervisor: Supervisor, tmp_path: Path) -> None:
-    """Higher groups end first; a process deaf to TERM is killed at the deadline and named."""
+def test_stop_ends_groups_in_order_and_kills_processes_that_ignore_term(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Higher groups end first; a process that ignores TERM is killed at the deadline and named."""
     note = "import signal, sys, time, pathlib\ndef end(*_):\n    open({0!r}, 'a').write({1!r}); sys.exit()\nsignal.signal(signal.SIGTERM, end)\npathlib.Path({2!r}).touch()\ntime.sleep(600)"
     order = tmp_path / "order"
     for name, group in (("bus", 0), ("node", 2), ("service", 1)):
@@ -157,8 +157,8 @@ def program(folder: Path, version: str) -> None:
     path.chmod(0o755)
 
 
-def test_which_server_is_used(tmp_path: Path) -> None:
-    """NATS_URL first; then PATH if new enough; an old one is named and passed over for the embedded one."""
+def test_the_choice_of_the_server(tmp_path: Path) -> None:
+    """NATS_URL first; then PATH if new enough; an old one is named and skipped for the embedded one."""
     assert nats_server.find({"NATS_URL": "nats://h:1", "PATH": str(tmp_path)}).url == "nats://h:1"
     program(tmp_path, "2.14.3")
     assert nats_server.find({"PATH": str(tmp_path)})[:2] == ("path", str(tmp_path / "nats-server"))

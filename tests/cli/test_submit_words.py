@@ -39,8 +39,8 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-3g.20gb"
     ],
     ids=repr,
 )
-def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    """And these make a job file."""
+def test_options_become_fields(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """These make a job file."""
     words = jobfile_words(SubmitOptions(**given))
     assert words == expected
     reader.check({"command": ["true"], **words})

@@ -79,8 +79,8 @@ def test_measurements_are_shown_with_each_job(gateway: GatewayStub, run: Run) ->
     assert gateway.requests[-1].url.params["jobs"] == "8,7,6"
 
 
-def test_what_is_not_whole_says_so(gateway: GatewayStub, run: Run) -> None:
-    """Of some of the GPUs; of none; of played ones."""
+def test_incomplete_measurements_are_marked(gateway: GatewayStub, run: Run) -> None:
+    """Of some of the GPUs; of none; of simulated ones."""
     gateway.on(
         "GET",
         "/v1/use",

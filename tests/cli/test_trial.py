@@ -31,8 +31,8 @@ HELD = trial_document(
 )  # fmt: skip
 
 
-def test_what_would_become_of_it_in_lines(gateway: GatewayStub, run: Run) -> None:
-    """Quota after, who is ahead, what holds it back and would not, who might yield, and an estimate called so."""
+def test_a_dry_run_is_printed_in_lines(gateway: GatewayStub, run: Run) -> None:
+    """Quota afterwards, jobs ahead, blocking and passing limits, possible victims, and an estimate marked as such."""
     gateway.on("POST", "/v1/jobs:dryrun", HELD)
     ran = run("submit", "--dry-run", "--queue", "research/vision", "--gpus", "4", "--workdir", "/", "--", "train")
     assert ran.code == 0
@@ -63,8 +63,8 @@ def test_json_and_yaml_are_the_documents(gateway: GatewayStub, run: Run) -> None
     assert found["command"]["spec"] == {"command": ["x"]}
 
 
-def test_what_would_be_refused_ends_as_the_submit_would(gateway: GatewayStub, run: Run) -> None:
-    """Exit code, words and hint."""
+def test_a_dry_run_of_a_refused_job_ends_as_the_submit_would(gateway: GatewayStub, run: Run) -> None:
+    """Exit code, message and hint."""
     told = 'no queue "x"; expected one of: default'
     code, document = problem(422, told, errors=[{"field": "queue", "message": told}])
     gateway.on("POST", "/v1/jobs:dryrun", {**document, "type": "urn:fairlead:problem:unknown_queue"}, code)

@@ -68,7 +68,7 @@ def test_a_script_is_submitted_with_its_arguments(gateway: GatewayStub, run: Run
     assert (body["nodes"], body["command"][-2:], body["workdir"]) == (3, ["--nodes", "9"], str(Path.cwd()))
 
 
-def test_a_word_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> None:
+def test_a_command_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> None:
     """`fairlead submit python x.py` is refused with the exact command to type, and nothing is sent."""
     ran = run("submit", "python", "x.py")
     assert (ran.code, gateway.requests) == (2, [])

@@ -130,8 +130,8 @@ async def test_blank_lines_after_an_answer_are_no_request() -> None:
         assert b"408" in await client.until_closed()
 
 
-async def test_prompt_clients_are_not_cut() -> None:
-    """Keep-alive connections that rest between whole requests, and answers that take long, are left alone."""
+async def test_prompt_clients_are_not_disconnected() -> None:
+    """Keep-alive connections that rest between whole requests, and slow answers, are left alone."""
     async with serving(request_s=SHORT_S) as served:
         client, watcher = await served.connect(), await served.connect()
         await watcher.send(b"GET /v1/events?follow=1&from=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -212,7 +212,7 @@ async def test_heads_that_no_browser_should_send(request_: bytes, expected: int)
         assert served.world.commands_stored() == before
 
 
-async def test_a_head_without_end_is_cut() -> None:
+async def test_a_head_without_end_is_disconnected() -> None:
     """A header that never ends does not fill the memory until the deadline."""
     async with serving() as served:
         client = await served.connect()

@@ -268,7 +268,7 @@ def test_a_jobs_document_has_the_countdown_and_the_evidence() -> None:
     assert (document.idle, document.extended_until) == (None, "2026-01-01T01:00:00.000Z")
 
 
-def test_a_cut_lease_ends_when_it_says() -> None:
+def test_a_shortened_lease_ends_at_its_countdown() -> None:
     """The countdown is that of the lease."""
     until_ns = START_NS + 900 * SECOND_NS
     book = book_of(
@@ -417,7 +417,7 @@ def spawn_telemetry(world: World) -> None:
     world.spawn(Service(world.hub.connect(), PlayedTelemetry, writer="telemetry", sources=sources))  # type: ignore[arg-type] -- played
 
 
-async def test_policies_are_set_by_scope_and_read_back_in_the_same_words() -> None:
+async def test_policies_are_set_by_scope_and_read_back_unchanged() -> None:
     """A scope with none is gone."""
     policy = {
         "rule": "utilization",

@@ -110,8 +110,8 @@ async def test_output_is_read_from_the_bus() -> None:
         assert sorted(whole.content) == sorted(TEXT + b"oops\n")
 
 
-async def test_what_the_bus_lost_comes_from_the_agent() -> None:
-    """A hole and a missing end are asked for by offset, and only those."""
+async def test_output_that_the_bus_lost_comes_from_the_agent() -> None:
+    """A gap and a missing end are requested by offset, and only those."""
     async with World() as world:
         job = await running(world)
         asked = await serve_file(world, "n1", TEXT)
@@ -122,8 +122,8 @@ async def test_what_the_bus_lost_comes_from_the_agent() -> None:
 
 
 @pytest.mark.parametrize("held", [[], [OutputPiece(stream="stdout", offset=0, data=TEXT[:48])], [4, 5, 6]])
-async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | int]) -> None:
-    """The bytes that are gone are counted, and everything that the file still has follows."""
+async def test_a_file_without_its_head_gives_its_end(held: list[OutputPiece | int]) -> None:
+    """The removed bytes are counted, and the rest of the file follows."""
     async with World() as world:
         job = await running(world)
         cut = pieces(TEXT, 32)

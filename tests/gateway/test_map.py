@@ -23,8 +23,8 @@ def unclean(job: str, attempt: int = 1, *released: str) -> ev.RunEnded:
     return ev.RunEnded(cause="r", job=job, attempt=attempt, outcome="exited", exit_code=0, released=released)
 
 
-def test_each_gpu_names_who_holds_it() -> None:
-    """Job, attempt, rank and how much; a job's GPUs are summed, the largest job first."""
+def test_each_gpu_names_its_holders() -> None:
+    """Job, attempt, rank and share; a job's GPUs are summed, the largest job first."""
     book = Logbook()
     book.write(joined("n1", 2), joined("n2", 2))
     book.write(submitted("1", gpus=1, nodes=2, name="gang"), submitted("2", user="bob"), offered("1"), offered("2", 2))

@@ -149,8 +149,8 @@ async def test_an_idempotency_key_identifies_one_request_here_too() -> None:
         assert (await world.http.post("/v1/nodes/n1:taint", json=wish, headers=key)).status_code == 409
 
 
-async def test_what_is_not_well_is_shown_with_its_evidence_until_it_is_over() -> None:
-    """Of a GPU and of the node itself: what it means, what was seen, since when, and what it takes."""
+async def test_health_faults_are_shown_with_their_evidence_until_they_are_over() -> None:
+    """Of a GPU and of the node itself: meaning, evidence, since when, and the remedy."""
     async with World() as world:
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid

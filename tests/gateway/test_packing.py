@@ -86,7 +86,7 @@ async def test_the_free_capacity_of_a_pool_in_the_past() -> None:
             assert refused["errors"][0]["field"] == "at"
 
 
-async def test_who_is_not_there() -> None:
+async def test_an_unknown_pool_is_404() -> None:
     """No such pool, now or then."""
     async with World() as world:
         assert (await world.http.get("/v1/pools/nowhere/packing")).status_code == 404

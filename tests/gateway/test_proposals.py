@@ -61,8 +61,8 @@ async def test_the_missing_resource_is_named(spec: dict[str, Any], told: dict[st
         assert kinds_of(await refused(world, **spec)) == told
 
 
-async def test_who_is_not_tried_because_others_like_it_were_refused_waits_for_the_same() -> None:
-    """The placer looks ahead over so many and no more; what they lack it lacks."""
+async def test_an_untried_job_waits_for_the_reason_of_its_equals() -> None:
+    """The placer looks ahead over a bounded number; the missing resource is the same."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)

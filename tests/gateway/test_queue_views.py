@@ -122,7 +122,7 @@ def test_documents_of_many_queues_are_those_of_each() -> None:
     assert [row.path for row in rows] == ["research", "research/speech", "research/vision"]
 
 
-def test_settings_are_shown_in_the_words_of_a_file() -> None:
+def test_settings_are_shown_in_the_fields_of_a_file() -> None:
     """And the amounts in integers; an old log's quota is the maximum."""
     book = Logbook()
     book.write(quota(8), configured("team", guaranteed={"gpu": 4000, "memory": 2048}, maximum={"cpu": 1500}, weight=2))
@@ -249,7 +249,7 @@ def test_a_running_jobs_time_is_that_of_the_sequence() -> None:
     assert (job(book).used_seconds, job(book).left_seconds) == (2, None)
 
 
-def test_a_writer_whose_clock_is_behind_takes_no_time_back() -> None:
+def test_a_writer_with_a_slow_clock_takes_no_time_back() -> None:
     """Time used is counted by the newest time in the log so far."""
     book = Logbook()
     book.write(joined(), submitted(), offered(), placed(), started())
@@ -308,8 +308,8 @@ def test_yielding_is_counted_where_it_happened() -> None:
     assert [queue(book, path).preempted for path in ("research", "research/speech", "research/vision")] == [1, 1, 0]
 
 
-def test_what_waits_in_a_removed_queue_waits_elsewhere() -> None:
-    """Single jobs by their state, arrays with what is still to come; what had ended stays counted where it was."""
+def test_jobs_of_a_removed_queue_wait_in_another() -> None:
+    """Single jobs by their state, arrays with the elements still to come; ended ones stay counted in the old queue."""
     book = family()
     held = ev.JobHeld(cause="c", job="2")
     book.write(*(submitted(name, queue="research/vision") for name in "123"), held, ev.JobCancelled(cause="c", job="3"))

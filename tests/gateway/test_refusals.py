@@ -29,8 +29,8 @@ ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
         ("/v1/maintenance/nosuch:cancel", {}, 404),
     ],
 )
-async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[str, str], status: int) -> None:
-    """Unknown jobs, nodes and plans, and taints that are none, are refused by the gateway: nothing is stored."""
+async def test_meaningless_requests_cost_no_event(path: str, body: dict[str, str], status: int) -> None:
+    """Unknown jobs, nodes and plans, and invalid taints, are refused by the gateway: nothing is stored."""
     async with World() as world:
         await world.node("n1", 8)
         await world.submit()
@@ -53,8 +53,8 @@ async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[st
         {"a\nb": 1},
     ],
 )
-async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> None:
-    """A line break in what was sent is spelled out: it would break the line that a terminal or a log prints."""
+async def test_the_message_of_a_refusal_is_one_line(job: dict[str, object]) -> None:
+    """A line break in the request is escaped: it would break the line in a terminal or a log."""
     async with World() as world:
         answer = await world.http.post("/v1/jobs", json={"command": ["true"], **job})
         assert answer.status_code == 422

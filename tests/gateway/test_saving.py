@@ -41,8 +41,8 @@ def yielded_after(*, saves: bool) -> api.Job:
         (False, 100, "and lost 1m 40s of work, none of which it had reported as saved; now"),
     ],
 )
-def test_who_has_yielded_says_what_it_has_lost(saves: bool, lost: int, told: str) -> None:
-    """Since its last word, or since it started; and what that word was stays with the job."""
+def test_a_preempted_run_shows_its_loss(saves: bool, lost: int, told: str) -> None:
+    """Since its last checkpoint, or since it started; that checkpoint's report stays with the job."""
     job = yielded_after(saves=saves)
     assert job.lost_seconds == lost
     assert job.reason is not None

@@ -128,8 +128,8 @@ async def test_a_watch_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> Non
         assert len(steps) > 1 and [sequence for step in steps for sequence, _ in step] == list(range(1, feed.last + 1))
 
 
-async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stalled client gives back its tail and its place among the watches."""
+async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stalled client releases its tail and its place among the watches."""
     monkeypatch.setattr(events, "SEND_S", 0.05)
     monkeypatch.setattr(events, "TAILS_MAX", 1)
     async with World() as world:

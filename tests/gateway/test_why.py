@@ -153,7 +153,7 @@ def test_why(events: list[ev.Event], code: str, message: str, detail: dict[str, 
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_every_cause_of_the_placer_has_words(cause: str) -> None:
+def test_every_cause_of_the_placer_has_a_sentence(cause: str) -> None:
     """For one node and for several; none is shown as the log spells it."""
     one, several = node_refusals({cause: 1}), node_refusals({cause: 2})
     assert one.startswith("1 ") and several.startswith("2 ") and one[2:] != several[2:]

@@ -70,8 +70,8 @@ async def test_the_past_is_explained_as_it_was() -> None:
         assert (await world.http.get(f"/v1/jobs/{job}/why", params={"at": "1"})).status_code == 404
 
 
-async def test_who_is_ahead_is_named() -> None:
-    """By the queue's own order, not by the views' guess: open offers, and those who wait at the same limit before it."""
+async def test_jobs_ahead_are_named() -> None:
+    """By the queue's own order, not by the views' guess: open offers, and jobs before it at the same limit."""
     async with World() as world:
         await world.start_explainer()
         _, job = await crowded(world)
@@ -151,8 +151,8 @@ async def scripted(world: World, *answers: ExplainerAnswer) -> Scripted:
     return explainer
 
 
-async def test_the_explanation_goes_before_older_words() -> None:
-    """The views still have the queue's no; by now nothing but the turn is in the way."""
+async def test_the_explanation_precedes_older_reasons() -> None:
+    """The views still have the queue's refusal; by now only the turn is missing."""
     async with World() as world:
         _, job = await crowded(world)
         sequence = world.gateway.views.sequence

@@ -45,8 +45,8 @@ KNOWN = kept(start_ns=FROM_NS, basis="limits", waits_for=("1",))
     ],
     ids=["nothing known", "no end known", "limits", "evidence", "free already"],
 )
-def test_when_a_job_starts_on_what_is_kept_for_it(made: ev.ReservationMade, said: str) -> None:
-    """With what says so, and as little as is known."""
+def test_the_start_of_a_reservation_is_explained(made: ev.ReservationMade, said: str) -> None:
+    """With its basis, and as much as is known."""
     assert why([*EVENTS, made], "2").message.endswith(said)
 
 

@@ -257,8 +257,8 @@ def yielded(rule: str, *more: ev.Event) -> list[ev.Event]:
         ("over_share", "queue research/speech was above its fair share, research/vision below its own"),
     ],
 )
-def test_who_displaced_a_job_and_why(rule: str, told: str) -> None:
-    """While it is asked, and while it waits afterwards, in words that need no rights: no user is named."""
+def test_a_displaced_job_shows_its_beneficiary_and_rule(rule: str, told: str) -> None:
+    """During the stop and the wait afterwards, in text that needs no rights: no user is named."""
     running = why(yielded(rule))
     assert running.code == "yielding"
     assert running.message == (

@@ -35,7 +35,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun(language: Language) -> None:
     assert language.share(language.verb_or_noun) >= VERB_OR_NOUN_MIN, "\n".join(offending(measure.NO_ANTECEDENT)[:20])
 
 
-def test_docstrings_use_the_words_of_the_field(language: Language) -> None:
+def test_docstrings_use_the_terms_of_the_field(language: Language) -> None:
     """The message names the better word for each."""
     found = [
         f"{one.path.name}:{one.line}: {word!r}, better: {BETTER[word]}"
@@ -45,7 +45,7 @@ def test_docstrings_use_the_words_of_the_field(language: Language) -> None:
     assert language.share(language.dialect) <= DIALECT_MAX, "\n".join(found[:20])
 
 
-def test_pages_use_the_words_of_the_field(language: Language) -> None:
+def test_pages_use_the_terms_of_the_field(language: Language) -> None:
     """Documentation is held to the same list, outside of code."""
     found = [
         f"{page.relative_to(measure.ROOT)}:{number}: {word!r}, better: {BETTER[word]}"

@@ -49,7 +49,7 @@ def test_a_gang_of_a_thousand_nodes_travels_alone_and_fits_a_message() -> None:
     assert all(commit_bytes(events) <= COMMIT_BYTES_MAX for events in commits if events is not gang)
 
 
-def test_ends_with_the_longest_words_are_spread_over_commits() -> None:
+def test_ends_with_the_longest_messages_are_spread_over_commits() -> None:
     """A message of control characters takes six bytes a character; all ends are recorded, none in too large a commit."""
     world = World()
     world.joined({"n1": inventory("n1", 0, cpu=400)})

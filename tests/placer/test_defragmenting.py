@@ -110,7 +110,7 @@ def test_it_begins_when_the_gain_is_more_than_the_cost() -> None:
     assert 4 * (waited_s - LOOK_NS // SECOND) <= 2 * (3600 + RESTART_S) < 4 * waited_s
 
 
-def test_who_is_not_moved() -> None:
+def test_runs_that_are_not_moved() -> None:
     """Jobs that name no slice, sessions, those whose slice is not over, those that are starting."""
     for world in (fragmented(slice_ns=0), fragmented(kind="session"), fragmented(slice_ns=99 * HOUR)):
         world.now += 9 * HOUR
@@ -119,8 +119,8 @@ def test_who_is_not_moved() -> None:
         assert world.core.state.reservations == {}
 
 
-def test_where_too_few_are_free_nothing_is_moved() -> None:
-    """Moving makes no GPU free."""
+def test_nothing_is_moved_if_too_few_gpus_are_free() -> None:
+    """Moving frees no GPU in total."""
     world = fragmented(each=3)
     world.offer(request(1))
     world.now += 9 * HOUR

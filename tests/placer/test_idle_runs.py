@@ -86,8 +86,8 @@ def test_a_gang_needs_its_nodes_whole() -> None:
 
 @pytest.mark.parametrize("withdraw", [used_again, extended])
 @pytest.mark.parametrize("amounts", [{}, {"gpu": 4000}])
-def test_who_is_used_again_is_let_alone(withdraw: Any, amounts: dict[str, int]) -> None:
-    """Though the queue had named it before it knew; also from a snapshot."""
+def test_a_run_that_is_active_again_is_spared(withdraw: Any, amounts: dict[str, int]) -> None:
+    """Although the queue had nominated it earlier; also from a snapshot."""
     world = running((4,))
     world.offer(request(4))
     lie_idle(world, "1")

@@ -84,8 +84,8 @@ def test_taints_that_are_none_are_refused() -> None:
 
 
 @pytest.mark.parametrize("profile", sorted(profiles()))
-def test_what_agents_say_is_in_contract(profile: str) -> None:
-    """Of every machine that can be played; and of one that knows nothing of its inside."""
+def test_inventories_of_agents_are_valid(profile: str) -> None:
+    """Of every machine that can be simulated; and of one without a known topology."""
     devices = SimulatedDevices("n1", profile)
     found = Inventory(gpus=devices.gpus(), labels=devices.labels(), inside=devices.inside(), taints=("k=v:NoExecute",))
     assert fault_with(found) == ""

@@ -192,8 +192,8 @@ def test_an_unhealthy_node_gets_no_new_work_until_it_is_healthy() -> None:
     assert ill(world, "n1", "engine_gone", over=True) == []
 
 
-def test_what_is_only_shown_closes_nothing() -> None:
-    """A note is in the log for people, and the node takes work."""
+def test_informational_faults_close_nothing() -> None:
+    """A note is in the log for users, and the node takes work."""
     world = cluster(1)
     assert names(ill(world, "n1", "clock_step")) == ["NodeUnhealthy"]
     assert "JobPlaced" in names(world.offer(request(1)))

@@ -30,7 +30,7 @@ def test_offers_are_taken_in_rank_order() -> None:
     assert list(placed(events)) == ["2"]
 
 
-def test_what_does_not_fit_lets_others_pass() -> None:
+def test_a_job_that_does_not_fit_lets_others_pass() -> None:
     """A job too big for now is parked; a later, smaller one is placed in the same commit."""
     world = cluster(1, 4)
     events = world.queue(*world.submitted(request(8)), *world.submitted(request(2)))

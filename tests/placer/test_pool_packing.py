@@ -93,8 +93,8 @@ def test_it_is_in_the_snapshot() -> None:
     assert placed(world.offer(request(1))) == {"2": ["b"]}
 
 
-def test_what_is_tried_is_taken_back() -> None:
-    """As for every change of the state."""
+def test_speculative_changes_are_undone() -> None:
+    """Like every change of the state."""
     state: ClusterState = two_nodes().core.state
     with state.trying():
         state.pack("default", "spread")

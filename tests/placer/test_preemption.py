@@ -83,8 +83,8 @@ def test_no_more_victims_than_needed() -> None:
     assert asked(world.queue(plea("4", ("1", 1), ("2", 1), ("3", 9)))) == ["1", "2"]
 
 
-def test_what_is_free_already_counts() -> None:
-    """One GPU free and one that comes free are two."""
+def test_free_capacity_counts() -> None:
+    """One GPU free and one being freed are two."""
     world = running((1, 1, 1))
     world.offer(request(2))
     events = world.queue(plea("4", ("1", 1), ("2", 1)))
@@ -228,8 +228,8 @@ def test_a_victim_on_several_nodes_may_be_needed_for_two() -> None:
     assert asked(world.queue(plea("4", ("2", 1), ("1", 2), ("3", 1)))) == ["1"]
 
 
-def test_what_a_person_wants_goes_before() -> None:
-    """Cancelled while it yields, or before the placer's word is in the log: the end is no preemption."""
+def test_requests_of_users_precede_a_preemption() -> None:
+    """Cancelled while it stops, or before the placer's event is in the log: the end is no preemption."""
     for late in (False, True):
         world = running((4,))
         world.offer(request(4))

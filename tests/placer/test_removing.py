@@ -30,7 +30,7 @@ def refused(world: World, code: str) -> str:
     return rejected.message
 
 
-def test_a_node_whose_lease_runs_is_not_removed_and_the_refusal_says_what_to_type() -> None:
+def test_a_node_with_a_lease_is_not_removed_and_the_refusal_has_the_command() -> None:
     """It would only join again, without the drain: its agent must have ended."""
     world = cluster(2)
     assert "fairlead drain n1, then stop its agent" in refused(world, "not_lost")
@@ -39,7 +39,7 @@ def test_a_node_whose_lease_runs_is_not_removed_and_the_refusal_says_what_to_typ
     assert "fairlead drain" not in message and "stop its agent" in message
 
 
-def test_a_lost_node_whose_runs_may_continue_is_not_removed_without_proof() -> None:
+def test_a_lost_node_with_possible_runs_is_not_removed_without_proof() -> None:
     """A strict job waits for proof, and a gang continues elsewhere."""
     world = cluster(2)
     submitted, offered = world.submitted(request(8, nodes=2))

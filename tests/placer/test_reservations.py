@@ -184,8 +184,8 @@ def test_a_job_that_gives_up_its_offer_gives_up_its_nodes() -> None:
         assert (kept(world), placed(events)) == ({}, {"4": ["a"]})
 
 
-def test_a_claim_whose_offer_comes_back_first_is_forgotten() -> None:
-    """Both in one commit: nothing is kept."""
+def test_a_claim_of_a_withdrawn_offer_is_forgotten() -> None:
+    """Both in one commit: nothing is reserved."""
     world = filled(2)
     world.offer(request(4))
     events = world.queue(claim("3"), ev.OfferWithdrawn(cause="cmd:h", job="3", attempt=1, reason="hold"))
@@ -201,8 +201,8 @@ def test_another_rank_leaves_the_reservation() -> None:
     assert kept(world) == {"3": ("a",)}
 
 
-def test_when_a_kept_node_goes_another_is_chosen() -> None:
-    """Lost, cordoned or drained; the first node is like any other again when it comes back."""
+def test_a_lost_reserved_node_is_replaced() -> None:
+    """Lost, cordoned or drained; the first node is like any other when it returns."""
     world = filled(2, 1, 0)
     world.offer(request(4))
     world.queue(claim("10"))
@@ -233,8 +233,8 @@ def test_a_node_that_changes_under_a_reservation_is_given_up() -> None:
         assert kept(world) == {"6": ("b",)}
 
 
-def test_what_becomes_free_elsewhere_is_as_good() -> None:
-    """The job takes another node that has room first; the kept one goes back to all."""
+def test_capacity_freed_elsewhere_is_used() -> None:
+    """The job takes another node that has room first; the reserved one is released."""
     world = filled(1, 3)
     world.offer(request(4))
     world.queue(claim("5"))

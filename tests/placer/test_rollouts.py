@@ -163,8 +163,8 @@ def test_a_window_holds_what_a_rollout_would_return() -> None:
     assert ("n1", "returned") in steps(world.step())
 
 
-def test_what_cannot_be_is_refused() -> None:
-    """A budget below one node's GPUs, a name twice, nodes that wait in another, one that does not run."""
+def test_invalid_rollouts_are_refused() -> None:
+    """A budget below one node's GPUs, a duplicated name, nodes that wait in another, one that does not run."""
     world = cluster(2)
     found = start(world, 7)
     start(world, 8)

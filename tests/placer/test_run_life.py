@@ -76,8 +76,8 @@ def test_a_gang_ends_with_its_last_rank() -> None:
     assert (ended.outcome, ended.exit_code, ended.rank, ended.released) == ("exited", 0, 0, ("n2",))
 
 
-def test_when_one_rank_fails_the_others_are_stopped_and_it_decides() -> None:
-    """The first failure is the run's outcome, whatever the stopped ranks say afterwards."""
+def test_a_failed_rank_stops_the_others_and_decides() -> None:
+    """The first failure is the run's outcome, whatever the stopped ranks report afterwards."""
     world = cluster(2)
     world.offer(request(8, nodes=2))
     world.exit("n2", "1", 1, exit_code=3)
@@ -314,8 +314,8 @@ def test_finished_jobs_leave_nothing() -> None:
     assert (world.core.state.jobs, world.core.state.runs) == ({}, {})
 
 
-def test_what_runs_is_in_the_log() -> None:
-    """The image by its digest: of a run on one node with its start, of a gang with each rank's."""
+def test_the_image_of_a_run_is_in_the_log() -> None:
+    """By its digest: of a run on one node with its start, of a gang with each rank's."""
     world = cluster(2, 2)
     world.offer(request(1))
     node = next(iter(world.core.state.runs["1.1"].parts)).node

@@ -63,7 +63,7 @@ def test_a_checkpoint_report_is_an_event_and_part_of_the_end() -> None:
     assert (end.saved_ns, end.noticed_ns) == (at_ns, 0)
 
 
-def test_words_that_come_faster_than_agents_say_them_are_dropped() -> None:
+def test_checkpoint_reports_that_are_too_frequent_are_dropped() -> None:
     """The log is not a job's notebook, whatever its agent does."""
     world = running()
     events: list[ev.Event] = []
@@ -117,8 +117,8 @@ def test_a_job_without_notice_gets_none() -> None:
         ("reclaimed", False, 2 * MINUTE),
     ],
 )
-def test_what_the_queue_asks_for(reason: ev.StopReason, save: bool, given: int) -> None:
-    """A cancel has no notice unless it was asked for; all else has."""
+def test_the_notice_of_a_stop_is_the_queues_choice(reason: ev.StopReason, save: bool, given: int) -> None:
+    """A cancel has no notice unless it was requested; all else has."""
     world = running()
     world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason=reason, save=save))
     assert notice(world) == (reason, given)

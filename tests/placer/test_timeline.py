@@ -107,7 +107,7 @@ def test_runs_that_did_not_end_by_themselves_teach_nothing(how: str) -> None:
 # ---------------------------------------------------------------------------- when there is room
 
 
-def test_by_limits_the_node_whose_work_ends_first_is_kept() -> None:
+def test_by_limits_the_node_with_the_earliest_end_is_reserved() -> None:
     """Though another lacks as little and has the first name: the limit, the grace of 5 seconds, and half a minute."""
     world = busy(2 * HOUR, HOUR, 0)
     world.offer(request(4))
@@ -253,7 +253,7 @@ def test_a_start_that_has_passed_is_recomputed() -> None:
     assert said[-1] > 8 * 30
 
 
-def test_when_nothing_can_ever_end_in_time_the_job_has_no_start() -> None:
+def test_a_job_that_can_never_fit_has_no_start() -> None:
     """Too few nodes for it at all."""
     world = busy(HOUR)
     wanted = request(4, nodes=2)

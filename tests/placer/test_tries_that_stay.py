@@ -106,10 +106,10 @@ def test_reports_that_it_consumes_are_confirmed(pair: Pair, folds: list[int]) ->
     ],
     ids=["another writer's commit", "a snapshot", "a look", "a question", "another decision"],
 )
-def test_what_comes_in_between_finds_nothing_tried(
+def test_a_commit_in_between_is_folded_on_an_unspeculated_state(
     pair: Pair, folds: list[int], between: Callable[[Pair], object]
 ) -> None:
-    """It is taken back, and folded when it comes."""
+    """The speculative changes are undone, and folded when they arrive."""
     decision = pair.decided()
     between(pair)
     pair.fold("placer", decision.events)

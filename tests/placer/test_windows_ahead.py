@@ -23,8 +23,8 @@ def refused(events: list[ev.Event]) -> ev.JobUnplaceable:
 @pytest.mark.parametrize(
     ("limit_s", "fits"), [(HOUR - BEYOND_S, True), (HOUR - BEYOND_S + 1, False), (9 * HOUR, False)]
 )
-def test_who_would_not_be_gone_in_time_is_not_started(limit_s: int, fits: bool) -> None:
-    """To the second; the refusal names the window, and its end lets him in."""
+def test_a_job_that_would_not_end_in_time_is_not_started(limit_s: int, fits: bool) -> None:
+    """To the second; the refusal names the window, and its end admits the job."""
     world = cluster(1)
     schedule(world, "n1", starts=HOUR, ends=2 * HOUR)
     events = world.offer(request(1), limit_s=limit_s)

@@ -62,8 +62,8 @@ def test_every_resource_must_be_covered() -> None:
     assert asked(world.queue(plea("77", "2", "1", "3", amounts={"gpu": 3000, "cpu": 9000}))) == ["2", "1", "3"]
 
 
-def test_a_model_is_covered_by_those_who_asked_for_it() -> None:
-    """A GPU counts for its class where its job selects the model, and for GPUs as such."""
+def test_a_model_is_covered_by_the_jobs_that_selected_it() -> None:
+    """A GPU counts for its class if its job selects the model, and for GPUs as such."""
     world = running(request(4), request(2, selector=(f"{MODEL_LABEL}=H100",)))
     assert asked(world.queue(plea("77", "1", "2", amounts={"gpu:H100": 2000}))) == ["2"]
     assert charge_of(request(2, nodes=3, cpu=4, selector=("a=b", f"{MODEL_LABEL}=H100"))) == {
@@ -93,8 +93,8 @@ def test_a_stopping_run_contributes_its_amounts() -> None:
     assert declined.reasons == {}
 
 
-def test_who_has_ended_and_is_not_settled_yet_brings_its_amounts() -> None:
-    """The queue could not know when it asked; once it has answered the end, it does."""
+def test_an_ended_run_that_is_not_settled_yet_contributes_its_amounts() -> None:
+    """The queue could not know at its request; once it has answered the end, it does."""
     world = running(request(2), request(2))
     world.exit("n1", "1")
     assert names(world.queue(plea("77", "1", "2", amounts={"gpu": 2000}))) == ["PreemptionDeclined"]

@@ -60,7 +60,7 @@ steps_of = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=steps_of, period=st.sampled_from(["day", "week", "month"]))
-def test_what_was_used_is_exact_whatever_came_when(steps: list[tuple[str, int, str, str, int]], period: Any) -> None:
+def test_past_use_is_exact_after_any_history(steps: list[tuple[str, int, str, str, int]], period: Any) -> None:
     """Against integers that are counted second by second: nested budgets, prices, new periods, restarts."""
     world = World(careful=False)
     world.now = at(2024, 2, 25)

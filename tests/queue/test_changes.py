@@ -83,8 +83,8 @@ def test_jobs_ahead_at_two_limits_are_counted_once() -> None:
     ]
 
 
-def test_what_an_offer_holds_is_not_in_its_own_way() -> None:
-    """Its queue is full of the job itself, which fits nowhere: less of it would."""
+def test_an_open_offer_does_not_block_itself() -> None:
+    """Its queue is full of the job itself, which fits nowhere: a smaller request would."""
     world = a_world(team={"maximum": {"gpu": 8000}}, other={})
     world.run(world.submit(5, queue="other"), world.submit(5, queue="other"))
     waits = world.submit(8, queue="team")
@@ -93,7 +93,7 @@ def test_what_an_offer_holds_is_not_in_its_own_way() -> None:
     assert messages(world, waits, "smaller") == ["could start now with 6 GPUs instead of 8"]
 
 
-def test_what_is_kept_for_others_is_not_given_back_but_lent() -> None:
+def test_capacity_kept_for_others_is_not_freed_by_a_borrowers_end() -> None:
     """A run of a queue that keeps its guarantee may end, and still nothing more is left for its sibling."""
     world = a_world(
         team={"maximum": {"gpu": 6000}}, team__own={}, team__keeps={"guaranteed": {"gpu": 3000}, "lending": {"gpu": 0}}

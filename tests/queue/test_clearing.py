@@ -137,8 +137,8 @@ def test_no_victims_are_nominated_until_the_placer_has_answered_the_earlier_requ
     assert plea.victims[0] not in world.said(ev.PreemptionRequested)[1].victims
 
 
-def test_those_who_are_helped_do_not_keep_others_from_being_looked_at() -> None:
-    """While the grace of the first lasts, the next ones ask."""
+def test_jobs_with_a_reservation_do_not_delay_help_for_others() -> None:
+    """During the grace of the first, the next ones send their requests."""
     world, _ = scattered(2 * VICTIMS_MAX // 8 + 2)
     jobs = [world.submit(1, queue="owner") for _ in range(STARVING_MAX + 2)]
     world.refuse(jobs[0])

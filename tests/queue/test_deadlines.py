@@ -70,8 +70,8 @@ def test_time_used_before_counts_towards_the_deadline_and_lost_time_does_not() -
         assert [e.job for e in world.pass_time(left)] == [other]
 
 
-def test_what_cannot_be_met_is_refused() -> None:
-    """With how much time is missing; from its start time on, where it has one."""
+def test_a_deadline_that_cannot_be_met_is_refused() -> None:
+    """With the missing time; from its start time on, if it has one."""
     world = World()
     for more, short in (({}, "10s"), ({"start_at_ns": world.now + 20 * SECOND}, "30s")):
         refused = world.ask(world.submission(deadline_ns=world.now + 50 * SECOND, total_ns=60 * SECOND, **more))[0]

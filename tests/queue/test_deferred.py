@@ -49,8 +49,8 @@ def test_the_limit_of_one_user() -> None:
     assert world.of(goes) == "offered"
 
 
-def test_what_is_reserved_for_others() -> None:
-    """In a queue above, and in the whole pool."""
+def test_capacity_reserved_for_other_queues_is_named() -> None:
+    """In a parent queue, and in the whole pool."""
     world = World()
     world.node(gpus=8)
     world.tree(
@@ -67,8 +67,8 @@ def test_what_is_reserved_for_others() -> None:
     ]
 
 
-def test_what_is_kept_for_one_who_has_waited_longer() -> None:
-    """With the job it is kept for."""
+def test_capacity_kept_for_an_older_job_is_named() -> None:
+    """With the job that it is kept for."""
     world = World()
     world.pool(patience_ns=30 * SECOND)
     world.quota("q", 4)

@@ -71,8 +71,8 @@ def test_all_that_it_waits_for_must_have_come_and_then_its_start_time() -> None:
     assert kinds(world.pass_time(100)) == ["JobQueued", "JobOffered"]
 
 
-def test_those_who_wait_for_one_and_those_who_wait_for_more_go_on_each_in_its_time() -> None:
-    """One end serves all who waited for it, whatever else they wait for."""
+def test_jobs_that_wait_for_one_and_for_several_dependencies_continue_in_time() -> None:
+    """One end serves all jobs that waited for it, whatever else they wait for."""
     world = World()
     first, second = world.submit(), world.submit()
     one, both, other = (
@@ -159,8 +159,8 @@ def test_a_job_cancelled_while_it_waits_for_dependencies_leaves_none() -> None:
         (("1", "1"), "dependsOn[1]", "job 1 is named twice; keep one of them"),
     ],
 )
-def test_what_cannot_be_waited_for_is_refused(jobs: Any, field: str, message: str) -> None:
-    """Unknown, not born, named twice."""
+def test_an_impossible_dependency_is_refused(jobs: Any, field: str, message: str) -> None:
+    """Unknown, not created yet, named twice."""
     world = World()
     world.submit()
     refused = world.ask(world.submission(after=after(*jobs)))[0]

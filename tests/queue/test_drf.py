@@ -86,7 +86,7 @@ def runs_with(bundle: dict[str, Fraction], task: dict[str, int]) -> Fraction:
 
 @given(pools())
 @settings(deadline=None)
-def test_envy_freeness(pool: tuple[dict[str, int], Users]) -> None:
+def test_freedom_from_envy_between_users(pool: tuple[dict[str, int], Users]) -> None:
     """No user could run more, per weight, with the allocation of another. Tolerances: the other's last task, which was
     its turn; and use of the remainder of a resource that was too small for one's own next task."""
     capacity, users = pool
@@ -166,7 +166,7 @@ def test_a_tree_is_pareto_efficient(tree: tuple[dict[str, int], dict[str, int], 
 
 @given(trees())
 @settings(deadline=None)
-def test_envy_freeness_among_siblings(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
+def test_freedom_from_envy_between_siblings(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
     """The tolerance is two tasks, like on a flat pool."""
     capacity, weights, tasks = tree
     given = fill_tree(capacity, weights, tasks)

@@ -57,7 +57,7 @@ def test_a_change_that_is_named_does_start_the_job() -> None:
     assert world.of(world.submit(3, queue="research")) == "offered"
 
 
-def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
+def test_jobs_ahead_are_counted_in_the_order_of_turns() -> None:
     """Of the own queue by priority, of other queues by share."""
     world = World()
     world.node(gpus=8)
@@ -78,8 +78,8 @@ def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
     assert told(world, urgent).ahead == 0
 
 
-def test_who_waits_at_the_same_limit_is_ahead_by_the_order() -> None:
-    """A limit in the job's way is in theirs, too: of its own queue by priority, of others below it by share."""
+def test_jobs_at_the_same_limit_are_ahead_by_the_order() -> None:
+    """A limit that blocks the job blocks them, too: of its own queue by priority, of others below it by share."""
     world = World()
     world.configure("research", maximum={"gpu": 4000})
     world.configure("research/vision")
@@ -155,7 +155,7 @@ def test_a_dry_run_leaves_no_trace_and_tells_the_quota_after() -> None:
     assert outcome.waits.reason == "next"
 
 
-def test_a_dry_run_names_who_might_be_displaced() -> None:
+def test_a_dry_run_names_possible_victims() -> None:
     """The borrower's run, by its rule."""
     world = World()
     world.configure("owner", guaranteed={"gpu": 8000})

@@ -80,8 +80,8 @@ def test_a_group_that_no_node_can_hold_is_named() -> None:
         ({"nodes": 4097, "tasks": True}, "tasks"),
     ],
 )
-def test_what_the_rules_of_requests_forbid_is_refused(fields: dict[str, Any], field: str) -> None:
-    """Commands come from elsewhere than the gateway, too."""
+def test_requests_that_break_the_rules_are_refused(fields: dict[str, Any], field: str) -> None:
+    """Commands have other senders than the gateway, too."""
     answer = rejected(world_of(), Request(**fields))
     assert (answer.code, answer.field) == ("invalid", field)
 

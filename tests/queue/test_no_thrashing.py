@@ -92,10 +92,10 @@ def test_a_fixed_set_of_jobs_is_preempted_a_bounded_number_of_times(
 
 @settings(max_examples=25, deadline=None)
 @given(queues=queues_of, jobs=jobs_of)
-def test_runs_last_as_long_as_they_are_protected_and_no_guarantee_is_cut(
+def test_runs_last_as_long_as_they_are_protected_and_no_queue_falls_below_its_guarantee(
     queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]]
 ) -> None:
-    """By the log alone: what runs in each queue when others yield to it or it yields to others."""
+    """By the log alone: the runs of each queue at each preemption."""
     cluster = play(queues, jobs)
     queue_of = {e.job: e.queue for e in cluster.world.said(ev.JobSubmitted)}
     gpus_of = {e.job: e.request.gpu_milli for e in cluster.world.said(ev.JobSubmitted)}

@@ -54,8 +54,8 @@ def test_a_request_above_the_whole_quota_waits_and_blocks_no_other() -> None:
     assert world.offered() == [big, little]
 
 
-def test_what_needs_no_gpu_is_not_held_by_a_gpu_quota() -> None:
-    """Quota zero, no GPU: it goes."""
+def test_a_job_without_gpus_is_not_held_by_a_gpu_quota() -> None:
+    """Quota zero, no GPU: it is offered."""
     world = World()
     world.quota("none", 0)
     job = world.submit(0, queue="none")
@@ -128,8 +128,8 @@ def test_beyond_the_capacity_the_placer_looks_ahead_over_a_few() -> None:
     assert len(world.offered()) == AHEAD_OFFERS_MAX + PARKED_OFFERS_MAX
 
 
-def test_who_comes_late_and_goes_first_takes_the_place_that_he_deserves() -> None:
-    """At the next look at the order: the urgent one goes before all, and the last is asked back for it."""
+def test_a_late_job_of_higher_rank_takes_its_place() -> None:
+    """At the next review of the order: the urgent one goes before all, and the last offer is withdrawn for it."""
     world = World()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
@@ -263,8 +263,8 @@ def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
     assert world.state.open >= 100 * PARKED_OFFERS_MAX
 
 
-def test_what_is_asked_back_is_held_until_it_is_back() -> None:
-    """The urgent job deserves the quota of one that is asked back for it, and gets its offer only when that is back."""
+def test_a_withdrawn_offer_is_charged_until_it_is_returned() -> None:
+    """The urgent job gets its offer only after the withdrawn one is back."""
     world = World()
     world.quota("small", 4)
     first = world.submit(2, queue="small", priority=10)

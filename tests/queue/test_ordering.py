@@ -255,8 +255,8 @@ def test_a_new_queue_is_ordered_without_a_full_recomputation() -> None:
     assert counted == ["b/new", "b", "b"]
 
 
-def test_what_is_measured_of_it_plays() -> None:
-    """The bench runs on a small tree, and takes back all that it gave."""
+def test_the_benchmark_of_the_order_runs() -> None:
+    """On a small tree, and it removes everything that it added."""
     assert min(measure(turns=20, fanout=(2, 2))) > 0
 
 

@@ -155,8 +155,8 @@ def test_a_run_yields_at_the_end_of_its_slice_if_an_eligible_job_waits() -> None
     assert pleas(world) == [(job, [(run, "over_slice")])]
 
 
-def test_between_queues_a_slice_yields_to_who_is_not_ahead_by_it() -> None:
-    """Of equal weight, one place: it goes back and forth. With a third of the weight, the other waits for its turn."""
+def test_a_slice_yields_between_queues_by_share() -> None:
+    """With equal weights and one place, the queues alternate. With a third of the weight, the other waits for its turn."""
     for weight, asks in ((1, True), (3, False)):
         world = world_of(a={"weight": weight}, b={})
         running(world, 4, "a", slice_ns=SECOND)
@@ -171,8 +171,8 @@ def test_between_queues_a_slice_yields_to_who_is_not_ahead_by_it() -> None:
         assert pleas(world) == ([(job, [(run, "over_slice")])] if asks else [])
 
 
-def test_who_has_had_a_slice_goes_on_with_the_rest_of_its_time_behind_the_others() -> None:
-    """Its limit is that of all its runs together; it takes its place behind those who wait already."""
+def test_a_run_at_the_end_of_its_slice_requeues_with_the_rest_of_its_time() -> None:
+    """Its limit is that of all its runs together; its place is behind the jobs that wait already."""
     world = world_of(q={})
     run = running(world, 8, "q", slice_ns=60 * SECOND, total_ns=100 * SECOND)
     second, third = refused(world, 8, "q"), refused(world, 8, "q")

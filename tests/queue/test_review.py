@@ -80,8 +80,8 @@ def test_one_order_holds_over_queues_with_a_skipped_class() -> None:
     assert [job.lane.leaf.queue.path for job in offered] == ["b", "a"]
 
 
-def test_when_the_cheapest_make_no_room_those_of_a_whole_part_are_named() -> None:
-    """Eight small runs hold as much as is asked for, but lie on two nodes; the large one is dearer, and would do."""
+def test_victims_of_one_node_are_nominated_if_the_cheapest_make_no_room() -> None:
+    """Eight small runs hold enough together, but on two nodes; the large one costs more, and makes room."""
     here = world(guaranteed={"gpu": 8000})
     here.node("n2")
     large = here.submit(8, queue="b")

@@ -22,8 +22,8 @@ def named(world: World) -> list[tuple[str, int]]:
     return [(victim.job, victim.gpu_s) for victim in world.said(ev.PreemptionRequested)[-1].victims]
 
 
-def test_who_has_just_saved_yields_first() -> None:
-    """Of two that have run alike, the one that has saved loses less; what it loses counts from its last word."""
+def test_the_run_that_has_just_saved_is_preempted_first() -> None:
+    """Of two equally old runs it loses less; its loss counts from its last checkpoint."""
     world = world_of(gpus=4, q={})
     never = running(world, 2, "q", priority=40)
     saves = running(world, 2, "q", priority=40, checkpoint=TOLD)
@@ -36,8 +36,8 @@ def test_who_has_just_saved_yields_first() -> None:
     assert named(world)[1:] in ([], [(never, 2 * 631)])
 
 
-def test_who_saves_untold_loses_no_more_than_from_one_time_to_the_next() -> None:
-    """A job that only says how often it saves is believed."""
+def test_a_job_with_a_known_interval_of_checkpoints_loses_at_most_that() -> None:
+    """The declared interval is trusted."""
     world = world_of(gpus=4, q={})
     job = running(world, 4, "q", priority=40, checkpoint=Checkpoint(every_ns=MINUTE))
     world.pass_time(600)

@@ -21,7 +21,7 @@ def world_with(nodes: int = 1, gpus: int = 4, *, careful: bool = True, sequencer
     return Cluster(world, nodes, gpus)
 
 
-def test_the_first_in_order_is_spoken_for_after_the_patience_and_not_before() -> None:
+def test_the_first_in_order_gets_a_reservation_after_the_patience_and_not_before() -> None:
     """Once; the next only when it has its place."""
     cluster = world_with()
     world = cluster.world
@@ -118,8 +118,8 @@ def test_capacity_that_can_never_be_freed_is_not_reserved() -> None:
     assert [e.reason for e in world.said(ev.JobDeferred) if e.job == big] == ["reserved"]
 
 
-def test_what_cannot_be_kept_is_asked_for_again_but_seldom() -> None:
-    """No node could serve it: the placer says so at once, and the next in order has his turn to be kept for."""
+def test_an_impossible_reservation_is_requested_again_but_seldom() -> None:
+    """No node could serve it: the placer refuses at once, and the next in order has its turn."""
     world = World()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.node(gpus=8)
@@ -185,8 +185,8 @@ def test_nothing_is_kept_for_an_array_that_is_being_stopped() -> None:
     assert world.state.pools["default"].tree.nodes["a/@ada"].claim is None
 
 
-def test_what_the_whole_pool_reserves_for_others_is_claimed_of_the_whole_pool() -> None:
-    """The limit is that of the root: a queue keeps what it does not lend, and the rest is one line."""
+def test_capacity_that_the_whole_pool_reserves_is_claimed_of_the_whole_pool() -> None:
+    """The limit is that of the root: a queue keeps the part that it does not lend, and the rest is one line."""
     world = World()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.node(gpus=8)

@@ -50,8 +50,8 @@ def test_borrowing_ends_at_the_guarantee_and_what_may_be_borrowed() -> None:
     assert refused(tree, "a", 7).ceiling == 6
 
 
-def test_what_a_queue_may_not_lend_is_kept_for_it() -> None:
-    """Others are refused although the room is there; the queue itself comes in without anything changing above."""
+def test_unlent_capacity_is_kept_for_its_queue() -> None:
+    """Others are refused although there is room; the queue itself uses it without any change above."""
     tree = tree_of(10, a=Limits(guaranteed={"gpu": 6}, lending={"gpu": 2}), b=Limits())
     a, b = tree.nodes["a"], tree.nodes["b"]
     tree.charge(b, (5,))

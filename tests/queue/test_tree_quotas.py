@@ -57,8 +57,8 @@ def test_a_job_refused_for_a_reservation_does_not_precede_its_owner(sequencer: s
     assert [world.of(job) for job in accepted] == ["queued", "offered"]
 
 
-def test_what_is_not_lent_stays_free_for_its_owner() -> None:
-    """At every level: siblings share what is lent, and the owner comes in at once."""
+def test_unlent_capacity_stays_free_for_its_owner() -> None:
+    """At every level: siblings share the lent part, and the owner uses its own at once."""
     world = World()
     world.node("n1", gpus=16)
     world.tree(

@@ -93,8 +93,8 @@ def test_no_victim_is_stopped_in_vain() -> None:
     assert pleas(world) == []
 
 
-def test_two_who_starve_do_not_name_the_same_run() -> None:
-    """The second asks for others, or when the first has been answered."""
+def test_two_starving_jobs_do_not_nominate_the_same_run() -> None:
+    """The second nominates others, or waits until the first has been answered."""
     world = world_of(q={})
     runs = [running(world, 4, "q", priority=10) for _ in range(2)]
     first, second = refused(world, 4, "q"), world.submit(4, queue="q")

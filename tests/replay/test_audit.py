@@ -64,7 +64,7 @@ def test_an_export_is_not_overwritten(exported: Path) -> None:
     assert list(read_export(exported)) == log_of(SEED)
 
 
-def test_what_a_broken_export_left_is_written_over(exported: Path) -> None:
+def test_the_remains_of_a_broken_export_are_overwritten(exported: Path) -> None:
     """Without its manifest it is no export."""
     (exported / MANIFEST_FILE).unlink()
     write_export(exported, [])
@@ -151,8 +151,8 @@ def test_a_truncated_tail_is_named_by_the_first_missing(exported: Path, kept: in
     assert (verdict.ok, verdict.first_bad) == (False, kept + 1)
 
 
-def test_a_line_cut_in_the_middle_is_the_first_bad_one(exported: Path) -> None:
-    """As a copy leaves it that ran out of disk."""
+def test_a_line_truncated_in_the_middle_is_the_first_bad_one(exported: Path) -> None:
+    """A copy leaves it when its disk is full."""
     lines = lines_of(exported)
     (exported / LOG_FILE).write_bytes(b"".join(lines[:30]) + lines[30][:40])
     assert verify_export(exported).first_bad == 31
@@ -244,8 +244,8 @@ def test_a_manifest_that_tells_another_story_is_refused(
     assert (verdict.ok, verdict.first_bad) == (False, first_bad), verdict.what
 
 
-def test_what_names_no_sequence_hides_no_bad_one(exported: Path) -> None:
-    """A manifest's nonsense does not keep the first bad commit from being named."""
+def test_an_invalid_entry_without_a_sequence_hides_no_bad_commit(exported: Path) -> None:
+    """Nonsense in a manifest does not keep the first bad commit from being named."""
     manifest = manifest_of(exported)
     invent_a_writer_of_nothing(manifest)
     (exported / MANIFEST_FILE).write_bytes(msgspec.json.encode(manifest))

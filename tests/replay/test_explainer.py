@@ -75,8 +75,8 @@ async def test_an_explainer_without_queries_folds_nothing() -> None:
         assert set(asked) == {"object", "tail"}
 
 
-async def test_what_was_folded_is_let_go_after_a_while_and_comes_back() -> None:
-    """Without a question nothing is held; the next one finds the log as it is then."""
+async def test_an_idle_explainer_drops_its_state_and_folds_again() -> None:
+    """Without queries nothing is held; the next one finds the log as it is then."""
     async with World(idle_s=0.05) as world:
         waiting = busy_morning(world.queue)
         await world.write()

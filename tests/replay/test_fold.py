@@ -137,7 +137,7 @@ async def test_a_snapshot_of_another_version_is_reported_and_not_read() -> None:
     assert compared["placer"] == "DIFFERS", "a service that does not answer is not called of another version"
 
 
-def test_a_fold_is_described_in_words() -> None:
+def test_a_fold_has_a_readable_summary() -> None:
     """`fairlead replay` prints its time and content: every job of the log counted once."""
     cluster = fold_export(GOLDEN)
     words = dict(summary(cluster))

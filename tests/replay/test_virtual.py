@@ -98,8 +98,8 @@ def test_unused_shares_go_to_the_others() -> None:
     }
 
 
-def test_who_yields_goes_on_from_where_it_was() -> None:
-    """Asked as soon as the urgent job came, with 5 s of notice; each start loses 10 s, what was done is kept."""
+def test_a_preempted_job_resumes_from_its_checkpoint() -> None:
+    """Preempted as soon as the urgent job came, with 5 s of notice; each start loses 10 s, finished work is kept."""
     load = [job("a", 0, 4, 1000), job("a", 300, 4, 60, priority=90)]
     played = play(load, setting(restart_ns=10 * SECOND_NS, notice_ns=5 * SECOND_NS))
     low, high = played.lives

@@ -54,8 +54,8 @@ def test_checkpoint_fields_become_integers(words: Any, found: Checkpoint | None)
         ({"sginal": "USR1"}, "checkpoint.sginal", "unknown"),
     ],
 )
-def test_what_is_wrong_is_named(words: Any, field: str, told: str) -> None:
-    """The field, what was expected, and what to do."""
+def test_mistakes_are_named(words: Any, field: str, told: str) -> None:
+    """The field, the expected value, and the remedy."""
     with pytest.raises(InvalidJob) as refused:
         meaning(words)
     assert [error.field for error in refused.value.errors] == [field]
@@ -69,8 +69,8 @@ def test_a_notice_is_shorter_than_the_time_limit() -> None:
     assert meaning({"signal": "USR1", "notice": "10m"}, time={"total": "11m"}) is not None
 
 
-def test_what_a_job_says_is_one_line_that_can_be_printed() -> None:
-    """It goes into the log and onto people's terminals."""
+def test_a_checkpoint_report_is_one_printable_line() -> None:
+    """It goes into the log and onto users' terminals."""
     assert note_of("step=1200\nloss=3\n") == "step=1200"
     assert note_of("\x1b[31mred\x07") == "?[31mred?"
     assert len(note_of("x" * 10_000)) == NOTE_CHARS_MAX

@@ -18,8 +18,8 @@ def test_every_event_has_a_type_name_of_its_own() -> None:
     assert set(names) & set(TYPES_IN) == set()
 
 
-def test_a_name_of_several_words() -> None:
-    """The aggregate is the first word, the rest is joined by underscores."""
+def test_a_type_name_of_several_parts() -> None:
+    """The aggregate is the first part, the rest is joined by underscores."""
     assert type_of("JobStopRequested") == "fairlead.job.stop_requested.v1"
 
 

@@ -54,8 +54,8 @@ def test_a_whole_policy_reads_as_it_is_meant_and_is_written_back() -> None:
     assert policy_words(POLICY) == FULL
 
 
-def test_what_is_left_out_is_on_trial_with_five_minutes_of_notice() -> None:
-    """So nothing is taken from anybody before a person has seen the report."""
+def test_a_policy_without_mode_is_on_trial_with_five_minutes_of_notice() -> None:
+    """So nothing is reclaimed before an admin has seen the report."""
     (policy,) = read_policies({"policies": [{"rule": "interaction", "after": "1h", "action": "stop"}]})
     assert (policy.mode, policy.notice_ns, policy.extensions_max) == ("dry_run", 5 * MINUTE_NS, 0)
 

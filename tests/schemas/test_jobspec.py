@@ -147,7 +147,7 @@ def test_no_value_of_a_field_crashes(value: object, field: str) -> None:
     assert outcome(lambda: submit(**{field: value})) != []
 
 
-def test_words_become_integers() -> None:
+def test_fields_become_integers() -> None:
     """The example of the design, in the log's units."""
     command = submit(
         name="train-llm",
@@ -344,8 +344,8 @@ def test_the_command_says_its_launcher_unless_the_file_does(spec: dict[str, Any]
         ({"launcher": "env", "onFailure": "stop"}, ""),
     ],
 )
-def test_what_one_ranks_end_means_for_the_others_is_in_the_command(words: dict[str, Any], gang: str) -> None:
-    """The placer goes by it, and never looks into the job file."""
+def test_the_rule_for_the_end_of_one_rank_is_in_the_command(words: dict[str, Any], gang: str) -> None:
+    """The placer uses it, and never reads the job file."""
     assert submit(**words).gang == gang
 
 
@@ -360,8 +360,8 @@ def test_what_one_ranks_end_means_for_the_others_is_in_the_command(words: dict[s
         ({"processesPerNode": 2}, "processesPerNode"),
     ],
 )
-def test_words_about_ranks_that_say_nothing_are_refused(words: dict[str, Any], field: str) -> None:
-    """With the field, and what to do instead."""
+def test_rules_for_ranks_without_effect_are_refused(words: dict[str, Any], field: str) -> None:
+    """With the field, and the alternative."""
     with pytest.raises(InvalidJob) as error:
         submit(**words)
     assert [each.field for each in error.value.errors] == [field]

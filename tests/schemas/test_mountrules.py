@@ -59,8 +59,8 @@ def test_a_secret_has_the_default_path_of_compose(words: str | SecretWords, expe
         ({"volumes": [{"name": "a", "mountPath": "/x", "hostPath": "/"}]}, "volumes[0].hostPath", "unknown field"),
     ],
 )
-def test_what_cannot_be_is_refused_at_submit(job: dict[str, Any], field: str, words: str) -> None:
-    """By the field, with what was expected."""
+def test_an_impossible_mount_is_refused_at_submit(job: dict[str, Any], field: str, words: str) -> None:
+    """By the field, with the expected value."""
     with pytest.raises(InvalidJob) as caught:
         resolve(job_from({"command": ["x"], **job}), command_id="c", user="ann")
     assert [words in error.message for error in caught.value.errors if error.field == field] == [True]

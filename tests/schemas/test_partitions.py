@@ -31,8 +31,8 @@ def policy(**words: Any) -> OnPartition:
         ({"strict": True, "onPartition": {"stopAfter": "never", "replaceAfter": "never"}}, NEVER_NS, NEVER_NS),
     ],
 )
-def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: int) -> None:
-    """Left out, a time is the cluster's; a stop that is later than usual moves the replacement along."""
+def test_partition_fields_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: int) -> None:
+    """By default a time is the cluster's; a later stop delays the replacement accordingly."""
     assert policy(**words) == OnPartition(stop_after_ns=stop_ns, replace_after_ns=replace_ns)
 
 
@@ -64,8 +64,8 @@ def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: 
         ),
     ],
 )
-def test_what_cannot_be_promised_is_refused(words: dict[str, Any], field: str, message: str) -> None:
-    """By field, with what was expected."""
+def test_an_impossible_promise_is_refused(words: dict[str, Any], field: str, message: str) -> None:
+    """By field, with the expected value."""
     with pytest.raises(InvalidJob) as refused:
         policy(**words)
     (error,) = refused.value.errors

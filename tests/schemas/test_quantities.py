@@ -56,8 +56,8 @@ HOUR_NS = 3600 * SECOND_NS
         (parse_duration, "0", 0),
     ],
 )
-def test_what_people_write_is_read(parse: Callable[[str | int], int], text: str | int, expected: int) -> None:
-    """Each spelling that Kubernetes or Slurm hands know has its one meaning."""
+def test_usual_quantities_are_read(parse: Callable[[str | int], int], text: str | int, expected: int) -> None:
+    """Each spelling that users of Kubernetes or Slurm know has its one meaning."""
     assert parse(text) == expected
 
 
@@ -65,8 +65,8 @@ def test_what_people_write_is_read(parse: Callable[[str | int], int], text: str 
     "text", ["", "x", "-1", "1e3", "1.2345", "0.5m", "8 cores", "1,5", "٣", "9" * 30, "999999999999999Pi"]
 )
 @pytest.mark.parametrize("parse", [parse_cpu, parse_gpu, parse_memory, parse_duration], ids=lambda f: f.__name__)
-def test_what_is_no_quantity_is_refused(parse: Callable[[str | int], int], text: str) -> None:
-    """Nothing is guessed: the message says what was expected and repeats what was found."""
+def test_text_that_is_no_quantity_is_refused(parse: Callable[[str | int], int], text: str) -> None:
+    """There is no guess: the message has the expected form and the found text."""
     with pytest.raises(QuantityError, match="expected") as refused:
         parse(text)
     assert text in str(refused.value)

@@ -46,8 +46,8 @@ def pool_errors(**fields: Any) -> dict[str, str]:
     return {path.removeprefix("pools.p."): message for path, message in found.items()}
 
 
-def test_words_become_integers() -> None:
-    """Every field of the shape, in the log's units; nested and flat paths; parents before children."""
+def test_fields_become_integers() -> None:
+    """Every field of the file, in the log's units; nested and flat paths; parents before children."""
     file = {
         "pools": {
             "a100": {
@@ -327,7 +327,7 @@ POOLS = st.builds(
     st.dictionaries(st.lists(TOKENS, min_size=1, max_size=4).map("/".join), SETTINGS, max_size=6),
     st.sampled_from(["", "a100"]),
 )
-def test_what_is_written_reads_the_same(
+def test_a_written_file_reads_the_same(
     pools: dict[str, PoolSettings], queues: dict[str, QueueSettings], pool: str
 ) -> None:
     """Settings to a file and back, through JSON: nothing is lost or rounded."""

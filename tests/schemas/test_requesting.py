@@ -109,8 +109,8 @@ def test_a_bad_amount_is_named_with_what_was_expected(resources: dict[str, Any],
     ],
     ids=repr,
 )
-def test_what_a_gpu_must_be_is_asked_of_labels(words: dict[str, Any], expected: list[str]) -> None:
-    """Full product names as quotas of a model know them, words of names, versions."""
+def test_requirements_of_a_gpu_are_matched_by_labels(words: dict[str, Any], expected: list[str]) -> None:
+    """Full product names as in quotas of a model, parts of names, versions."""
     assert asks(gpu=words).selector == tuple(expected)
 
 

@@ -150,7 +150,7 @@ def test_the_measure_of_what_is_refused_is_good() -> None:
         ({"resources": [["7.1"], [0, 1]]}, r"\$\.resources\.rank: 2 values for 1 rows"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_values_that_do_not_fit_are_refused(changes: dict[str, Any], words: str) -> None:
     """The message names the column."""
     with pytest.raises(msgspec.ValidationError, match=words):
         sc.decode_columns(told(**changes))

@@ -38,8 +38,8 @@ def test_one_toleration_too_few_is_too_few() -> None:
 @pytest.mark.parametrize(
     "text", ["", "a", "a=b", ":NoSchedule", "a=b:Never", "a b:NoSchedule", "-a:NoSchedule", "a:b:NoExecute"]
 )
-def test_what_is_no_taint_is_refused(text: str) -> None:
-    """With a sentence that says what was expected."""
+def test_text_that_is_no_taint_is_refused(text: str) -> None:
+    """With a sentence that has the expected form."""
     with pytest.raises(TaintError, match="expected key=value:Effect"):
         parse_full_taint(text)
 

@@ -66,7 +66,7 @@ async def all_events(bus: NatsBus) -> list[ev.Event]:
     return found
 
 
-def test_a_black_hole_is_closed_after_three_jobs(cluster: OneBroken, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_node_is_closed_after_three_jobs(cluster: OneBroken, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six users' jobs take a whole node each: at most three fail there, and all succeed, without an admin."""
     for user in USERS:
         with Client(f"http://127.0.0.1:{cluster.port}", user=user) as client:

@@ -178,8 +178,8 @@ def test_on_demand_only_the_idle_one_of_three_yields_to_a_waiting_job(lab: Lab) 
 
 
 @pytest.mark.hosts
-def test_what_only_sends_is_alive(lab: Lab) -> None:
-    """In networks of their own, the only ones that say whose traffic it is: one sends, one does not."""
+def test_a_run_that_only_sends_is_active(lab: Lab) -> None:
+    """In networks of their own, the only ones that attribute traffic: one sends, one does not."""
     lab.client.set_idle_policies("global", [BY_ITS_NETWORK])
     with Hosts("sink", "busy", "quiet") as hosts:
         sends = lab.start(["ip", "netns", "exec", hosts["busy"].name, *SENDS])

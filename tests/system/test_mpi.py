@@ -82,7 +82,7 @@ def test_a_plain_command_runs_once_on_each_node(cluster: TwoHosts) -> None:
     ]
 
 
-def test_when_a_rank_is_killed_all_end_and_the_next_attempt_succeeds(cluster: TwoHosts, program: str) -> None:
+def test_a_killed_rank_ends_all_and_the_next_attempt_succeeds(cluster: TwoHosts, program: str) -> None:
     """kill -9 of one rank on the second node, while all run."""
     job = cluster.submit({"command": ["mpirun", program, "stay"], "retries": {"max": 1}, **ON_TWO_NODES})
     cluster.until(lambda: len(reduced(cluster, job)) == 4, "every rank has begun")

@@ -72,7 +72,7 @@ def test_every_query_of_the_dashboards_finds_data(scraped: PrometheusServer) -> 
     assert any(value > 0 for value in values)
 
 
-def test_a_job_is_found_by_whose_it_is(scraped: PrometheusServer) -> None:
+def test_a_job_is_found_by_its_user_and_queue(scraped: PrometheusServer) -> None:
     """Its five GPUs carry job, user and queue; Prometheus' own label `job` stays its own."""
     held = scraped.query('DCGM_FI_DEV_GPU_UTIL{user="tester", queue="default"}')
     assert len(held) == 5 and len({each["metric"]["hpc_job"] for each in held}) == 1

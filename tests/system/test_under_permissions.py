@@ -106,8 +106,9 @@ def test_a_job_runs_from_submit_to_end_without_a_refused_subject(installation: I
     assert refused == []
 
 
-def test_an_agent_whose_key_is_revoked_ends_and_its_node_says_nothing_more(installation: Installation) -> None:
-    """The server closes its connection, so it ends with exit code 1 for its process manager; the other node works on."""
+def test_an_agent_with_a_revoked_key_ends(installation: Installation) -> None:
+    """The server closes its connection, so it ends with exit code 1 for its process manager; the other node still
+    works."""
     keyed = installation.keyed
     bus_users.change(keyed.directory, lambda users: bus_users.without(users, "node", "n2"))
     keyed.reload()

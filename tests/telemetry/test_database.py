@@ -79,8 +79,8 @@ def test_compaction_writes_only_new_rows(file: Database) -> None:
     file.close()
 
 
-def test_what_was_settled_is_there_after_reopening(file: Database) -> None:
-    """Half of it in the file, half in the write-ahead log; by any means."""
+def test_compacted_rows_are_there_after_reopening(file: Database) -> None:
+    """Half of them in the file, half in the write-ahead log."""
     add(file, 0)
     file.settle()
     add(file, ROWS)

@@ -92,8 +92,8 @@ def test_a_full_rebuild_gives_equal_tables(tmp_path: Path, monkeypatch: pytest.M
     resumed.close()
 
 
-def test_what_failed_was_not_folded(tmp_path: Path) -> None:
-    """A transaction that is rolled back leaves the fold where it was, in memory, too."""
+def test_a_failed_transaction_is_not_folded(tmp_path: Path) -> None:
+    """A rollback leaves the fold unchanged, in memory, too."""
     log = of_story(morning())
     warehouse = Warehouse(tmp_path)
     feed(warehouse, log[:5], [5])

@@ -90,8 +90,8 @@ def test_only_the_own_part_of_a_shared_gpu_counts() -> None:
     assert of(use) == (1, 1, None, 200, None), "0 of all is what a driver says that does not know"
 
 
-def test_of_a_gpu_that_is_cut_the_own_instance() -> None:
-    """Its memory; what the whole GPU does is not this run's doing."""
+def test_of_a_partitioned_gpu_only_the_own_instance_counts() -> None:
+    """Its memory; activity of the whole GPU is not this run's."""
     instances = [
         GpuSample(uuid="MIG-a", parent="GPU-0", run="1.1", memory_used_mib=10),
         GpuSample(uuid="MIG-b", parent="GPU-0", run="2.1", memory_used_mib=20),

@@ -44,8 +44,8 @@ def test_an_end_is_reported_as_precisely_as_it_is_known(code: int, oom: bool, he
         assert told == end
 
 
-def test_the_engines_own_words_come_along() -> None:
-    """As when a program cannot be executed."""
+def test_the_engines_own_message_is_kept() -> None:
+    """For example if a program cannot be executed."""
     assert how({"ExitCode": 127, "Error": "exec: no such file"}, Heard()) == Exit(
         code=127, message="exec: no such file"
     )
@@ -100,6 +100,6 @@ def test_an_engines_facts_are_read() -> None:
     assert facts.toolkit == "1.17.8"
 
 
-def test_what_an_engine_does_not_say_is_not_guessed() -> None:
+def test_missing_facts_of_an_engine_are_not_guessed() -> None:
     """Old engines, and others."""
     assert engine_facts({}, {}) == EngineFacts()

@@ -52,8 +52,8 @@ def test_gangs_use_the_nodes_network_only_without_user_remapping() -> None:
     assert 'take "userns-remap" out' in said and "leave the setting out" in said
 
 
-def test_what_the_template_needs_is_read() -> None:
-    """Users that are remapped, runtimes that give devices by variable, engines without cgroup namespaces."""
+def test_facts_that_the_template_needs_are_read() -> None:
+    """Remapped users, runtimes that give devices by variable, engines without cgroup namespaces."""
 
     def engine(info: dict[str, Any], api: str = "1.41") -> Any:
         return engine_of(info, api, network="bridge", cdi_devices=(), limits=LIMITS)

@@ -89,8 +89,8 @@ def test_a_run_holds_what_it_asks_for(held: Holdings, tree: Path) -> None:
 
 
 @root_only
-def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> None:
-    """After a restart, by another process: what runs keeps its own."""
+def test_grants_of_runs_that_no_longer_run_are_released(held: Holdings) -> None:
+    """After a restart, by another process: running ones keep theirs."""
     first, second = wants(Volume("datasets", "/data", False, False)), wants(Volume("ckpt", "/c", False, True), job="8")
     held.hold(first)
     held.hold(second)
@@ -126,7 +126,7 @@ def test_a_grant_that_is_missing_is_reported_and_leaves_nothing(held: Holdings, 
 
 
 @root_only
-def test_a_node_that_grants_nothing_says_who_can_change_that(tmp_path: Path) -> None:
+def test_a_missing_grant_names_the_setting_to_change(tmp_path: Path) -> None:
     """Each by its setting."""
     none = Holdings(tmp_path)
     for wanted, setting in (

@@ -361,8 +361,8 @@ async def test_a_secret_is_readable_by_the_program_only(node: Node, user: str, o
 
 
 @needs_root
-async def test_what_ended_while_the_agent_was_away_holds_nothing(node: Node) -> None:
-    """The next agent takes away its secrets, and leaves those of what still runs."""
+async def test_grants_of_a_run_that_ended_without_an_agent_are_released(node: Node) -> None:
+    """The next agent removes its secrets, and keeps those of running ones."""
     secrets = (Secret("hf-token", "/run/secrets/hf-token"),)
     runs = [
         sh(job, f"sleep {sleep}")._replace(secrets=secrets, project="vision")

@@ -370,8 +370,8 @@ async def test_a_registry_that_falls_silent_is_not_waited_for_without_end(world:
 
 
 @pytest.mark.docker
-async def test_what_is_no_name_of_an_image_is_the_jobs_fault(world: World) -> None:
-    """Nothing is asked of any registry."""
+async def test_an_invalid_image_name_is_the_jobs_fault(world: World) -> None:
+    """No registry is queried."""
     runtime, watch = await world.runtime()
     for job, image in {"881": "UPPER/Case:1", "882": "a b", "883": "x@sha256:12"}.items():
         runtime.start(launch(job, "true", image=image))

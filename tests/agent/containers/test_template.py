@@ -152,7 +152,7 @@ def wanted() -> dict[str, Any]:
     return template.host_config(run, ENGINE, "none", [Bind("/held/v0", "/data", True)])
 
 
-def test_what_was_asked_for_passes() -> None:
+def test_a_container_as_requested_passes() -> None:
     """The engine's own additions do not count as differences."""
     assert differences(wanted(), as_created(wanted()), ENGINE) == []
 

@@ -71,8 +71,8 @@ def test_a_gpu_is_repartitioned_and_made_whole_again() -> None:
     assert "nvidia.com/mig.strategy" not in made.labels()
 
 
-def test_what_the_driver_refuses_is_taken_back() -> None:
-    """Instances that went are there again, those that came are gone, MIG mode is as it was."""
+def test_a_step_that_the_driver_refuses_is_rolled_back() -> None:
+    """Removed instances are there again, new ones are gone, MIG mode is as before."""
     one, half = profiles()
     made = devices()
     made.refused = {half}
@@ -128,8 +128,8 @@ def test_one_step_that_cannot_be_undone_keeps_no_other() -> None:
     assert layout(made) == [f"{one}@0"]
 
 
-def test_a_played_gpu_stays_cut_over_a_restart(tmp_path: Path) -> None:
-    """As a real one does."""
+def test_a_simulated_gpu_stays_partitioned_over_a_restart(tmp_path: Path) -> None:
+    """Like a real one."""
     one, _ = profiles()
     made = devices(tmp_path / "mig.json")
     cut(made, 5, f"{one}@3", mode="on")

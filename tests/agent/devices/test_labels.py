@@ -76,8 +76,8 @@ def test_mig_instances_are_counted_by_profile() -> None:
     assert "nvidia.com/mig.strategy" not in gpu_labels([GPU], "")
 
 
-def test_what_the_driver_says_of_mig_and_fabric_counts() -> None:
-    """More than what the model lets expect."""
+def test_the_drivers_values_for_mig_and_fabric_win() -> None:
+    """Over the expectation from the model."""
     assert gpu_labels([GPU], "", mig_capable=False)["nvidia.com/mig.capable"] == "false"
     assert gpu_labels([GPU], "", clique="c.1")["nvidia.com/gpu.clique"] == "c.1"
 

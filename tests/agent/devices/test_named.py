@@ -93,8 +93,8 @@ def test_the_example_reads_what_the_amd_drivers_write(tmp_path: Path) -> None:
     }
 
 
-def test_the_example_knows_who_computes_and_what_is_gone(tmp_path: Path) -> None:
-    """By kfd's numbers; memory without a process is evidence, too; a card that is gone is lost."""
+def test_the_example_finds_processes_and_lost_cards(tmp_path: Path) -> None:
+    """By kfd's numbers; memory without a process is evidence, too; a card that disappeared is lost."""
     tree = two_cards(tmp_path)
     devices = rocm_example().RocmDevices(tmp_path, free_mib=64)
     first, second = (gpu.uuid for gpu in devices.gpus())

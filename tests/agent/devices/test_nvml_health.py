@@ -136,7 +136,7 @@ def test_processes_have_memory_and_their_part_of_the_time(driver: PlayedNvml, de
     assert [each.utilization_pct for each in devices.processes()] == [None, None]
 
 
-def test_who_computes_over_mps_is_a_process_too(driver: PlayedNvml, devices: NvmlDevices) -> None:
+def test_a_process_over_mps_is_a_process_too(driver: PlayedNvml, devices: NvmlDevices) -> None:
     """Listed apart by the driver, or twice."""
     driver.running = {0: {17: 100}}
     driver.answers["nvmlDeviceGetMPSComputeRunningProcesses"] = lambda i: (

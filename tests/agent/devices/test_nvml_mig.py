@@ -117,7 +117,7 @@ def test_mig_mode_is_turned_on_and_off(driver: MigDriver, tmp_path: Path) -> Non
     assert driver.calls == ["mode 1", "mode 0"]
 
 
-def test_what_no_driver_knows(driver: MigDriver, tmp_path: Path) -> None:
+def test_orders_that_no_driver_can_execute_are_refused(driver: MigDriver, tmp_path: Path) -> None:
     """A profile, a start, a GPU."""
     made = devices(driver, tmp_path)
     assert made.cut(order("5g.30gb@0")) == "5g.30gb at 0: the driver knows no profile 5g.30gb"

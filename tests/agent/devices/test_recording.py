@@ -89,8 +89,8 @@ def test_a_gpu_that_was_ill_then_is_ill_now(tmp_path: Path) -> None:
     assert devices.busy(["GPU-0", "GPU-1"]) == {"GPU-1": "the GPU does not answer: GPU is lost"}
 
 
-def test_a_recorded_gpu_is_cut_where_its_driver_allowed(tmp_path: Path) -> None:
-    """The tables are in the recording; a place that was not listed is refused, and what was there put back."""
+def test_a_recorded_gpu_is_partitioned_as_its_driver_allowed(tmp_path: Path) -> None:
+    """The tables are in the recording; an unlisted place is refused, and the former instances restored."""
     opened = NvmlDevices(MigDriver(), sys=tmp_path)
     made = record(opened, 0, 1, "", mig=opened.mig_tables(), recorded_on="2026-01-01", sleep=lambda _: None)
     assert {each.profile: (each.starts, each.size) for each in made.mig["GPU-0"]}["3g.20gb"] == ((0, 4), 4)

@@ -73,7 +73,7 @@ def test_a_young_lease_guards_its_work() -> None:
         assert due(made, second + 49, Work("7.1.0")) == []
 
 
-def test_what_was_begun_is_carried_through() -> None:
+def test_a_started_stop_is_completed() -> None:
     """A lease that comes back after TERM does not leave a run half ended."""
     made = watch()
     assert due(made, 70, Work("7.1.0")) == [Act("7.1.0", "TERM")]

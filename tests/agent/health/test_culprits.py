@@ -43,8 +43,8 @@ def test_one_that_is_slow_is_named() -> None:
     assert verdict(8, matrix(8, [(5, peer) for peer in range(8) if peer != 5], rate=GOOD // 10)).culprits == (5,)
 
 
-def test_who_was_slow_once_is_tried_again() -> None:
-    """Long before others would call it slow; who did not answer at all has had all the time there is."""
+def test_a_slow_peer_is_retried() -> None:
+    """Long before others would call it slow; a peer without any answer has used up its time."""
     assert worth_another_try({1: GOOD, 2: GOOD, 3: GOOD // 4, 4: GOOD // 8, 5: 0, 6: GOOD, 7: GOOD // 3}) == [3, 4]
     assert worth_another_try({}) == worth_another_try({1: 0}) == worth_another_try({1: GOOD}) == []
 

@@ -93,7 +93,7 @@ def test_the_gpu_test_runs_at_least_once() -> None:
     assert run(PlayedDriver(), 0.0).rounds == 1
 
 
-def test_one_corrupted_memory_word_fails_the_test() -> None:
+def test_one_corrupted_memory_cell_fails_the_test() -> None:
     """The number of corrupted words is reported."""
     result = run(PlayedDriver(rots={MIB + 4 * THIN}))
     assert result.failure == f"1 of {3 * MIB // 4} words were wrong in round 1"

@@ -47,8 +47,8 @@ def test_a_node_without_faults_passes() -> None:
         (Examination(facts(), peers=("from GPU 0 to GPU 1: error",)), "from GPU 0 to GPU 1"),
     ],
 )
-def test_what_keeps_the_node_out(found: Examination, reason: str) -> None:
-    """With a sentence that says what was found."""
+def test_conditions_that_fail_the_preflight(found: Examination, reason: str) -> None:
+    """With a sentence that has the finding."""
     assert reason in judged(found, floors=True).failure
 
 
@@ -121,8 +121,8 @@ async def test_the_taint_is_removed_when_the_preflight_passes(monkeypatch: pytes
     await tries.gate.stop()
 
 
-async def test_what_cannot_be_examined_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error is a failure with its words."""
+async def test_a_failed_examination_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is a failure with its message."""
     tries = Tries()
 
     async def broken() -> PreflightVerdict:

@@ -205,8 +205,8 @@ async def test_a_gang_does_not_start_on_a_node_that_is_not_fit(world: World, pla
     assert (await world.ended("8")).outcome == "exited"
 
 
-async def test_a_node_whose_check_fails_takes_no_more_work_until_it_passes(world: World, played: Played) -> None:
-    """The gate closes behind the run, and opens again by itself."""
+async def test_a_node_that_fails_a_check_takes_no_more_work_until_it_passes(world: World, played: Played) -> None:
+    """The taint follows the run, and is removed by itself."""
     world.settings = msgspec.structs.replace(world.settings, gpu_count=8)
     await world.open()
     played.facts[0] = {"lost": True}

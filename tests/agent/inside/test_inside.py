@@ -36,8 +36,8 @@ def test_a_machine_is_described(tmp_path: Path) -> None:
     assert checked(found) is found
 
 
-def test_what_the_driver_says_of_links_counts(tmp_path: Path) -> None:
-    """Paths tell only what it leaves open."""
+def test_the_drivers_links_count(tmp_path: Path) -> None:
+    """Paths fill only its gaps."""
     tree, gpus = two_sockets(tmp_path)
     found = describe(tree.root, ALL, gpus[:2], nvlinks=((0, 4), (4, 0)), pcie=(("X", "NODE"), ("NODE", "X")))
     assert (found.nvlinks, found.pcie) == (((0, 4), (4, 0)), (("X", "NODE"), ("NODE", "X")))

@@ -47,7 +47,7 @@ async def test_a_rank_that_waits_can_be_stopped(pair: Pair) -> None:
     assert report.outcome == "stopped" and pair.placer.of(StartSeen, "7") == []
 
 
-async def test_a_meeting_that_never_comes_to_be_ends_with_who_was_missing(pair: Pair) -> None:
+async def test_a_rendezvous_that_fails_names_the_missing_ranks(pair: Pair) -> None:
     """The wait is bounded, and the reason names the ranks and their nodes."""
     agent, _ = pair.agents["n1"]
     short = rendezvous.Rendezvous(agent.bus, "n1", lambda key: True, longest_s=0.3)

@@ -148,7 +148,7 @@ def test_a_notice_ends_no_process(started: list[Ran], shell: list[str], box: Pat
     assert run.end()[:2] == (0, ["[rank 0] noticed"])
 
 
-def test_what_a_program_leaves_behind_does_not_hold_up_the_end(started: list[Ran], shell: list[str], box: Path) -> None:
+def test_a_left_child_does_not_delay_the_end(started: list[Ran], shell: list[str], box: Path) -> None:
     """A child that keeps the output open is not waited for longer than two seconds."""
     run = processes(started, shell, box, "sleep 3600 & echo done", count=1)
     assert run.end()[:2] == (0, ["[rank 0] done"])

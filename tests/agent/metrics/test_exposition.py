@@ -124,7 +124,7 @@ def test_values_are_in_its_units() -> None:
     assert ("fairlead_run_network_sent_bytes_total", "") not in page, "which is not known here"
 
 
-def test_labels_are_its_labels_and_whose_the_gpu_is() -> None:
+def test_labels_are_dcgms_and_those_of_the_holder() -> None:
     """In its order and spelling; a free GPU has no owner; text is escaped."""
     line = next(line for line in exposition(facts()).decode().splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{"))
     assert re.findall(r'([A-Za-z_]+)="', line) == [

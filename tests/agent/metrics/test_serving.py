@@ -157,7 +157,7 @@ async def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("said", "pages"), [(b"", 0), (b"GET /metrics HTTP/1.1\r\n\r\n", 1)])
-async def test_closing_cuts_off_who_is_there(said: bytes, pages: int) -> None:
+async def test_closing_disconnects_clients(said: bytes, pages: int) -> None:
     """Their connections have ended when it returns, and none is left to the end of the loop."""
     readers = Readers()
     with await readers.come(said) as reader:
@@ -182,8 +182,8 @@ async def test_an_agent_works_where_the_port_is_taken(world: World) -> None:
     ("given", "found"),
     [("", ("127.0.0.1", 9400)), ("0.0.0.0:9500", ("0.0.0.0", 9500)), ("[::1]:1", ("::1", 1)), ("off", None)],
 )
-def test_where_it_is_served_can_be_set(given: str, found: tuple[str, int] | None) -> None:
-    """Loopback by default: what runs on a node is not for everybody."""
+def test_the_address_of_the_metrics_page_can_be_set(given: str, found: tuple[str, int] | None) -> None:
+    """Loopback by default: processes on a node are not for all hosts."""
     assert from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_METRICS": given}).metrics == found
 
 

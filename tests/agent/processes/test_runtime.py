@@ -71,7 +71,7 @@ async def test_an_unknown_command_ends_with_127_and_a_reason(tmp_path: Path) -> 
     assert Exit(code=127) == await watch.exit_of(RunKey("802", 1, 0))
 
 
-async def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+async def test_children_of_a_run_end_with_it(tmp_path: Path) -> None:
     """A background child in the run's group does not outlive the run."""
     runtime, watch = await opened(tmp_path)
     runtime.start(launch("801", "sh", "-c", "sleep 1000 & echo started"))

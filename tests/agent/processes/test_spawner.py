@@ -127,7 +127,7 @@ def _is_sh(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sh\0")
 
 
-async def test_what_a_dead_agent_wrote_is_done_before_the_next_one_asks(node: Node) -> None:
+async def test_requests_of_a_dead_agent_are_done_before_those_of_the_next(node: Node) -> None:
     """A start on its way when the agent died is in the next agent's listing: running or never, nothing between."""
     runtime, _ = await node.runtime()
     pid = await node.spawner()

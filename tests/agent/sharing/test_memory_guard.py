@@ -72,7 +72,7 @@ def test_a_run_that_shrinks_in_time_continues() -> None:
     assert told(watch.look({A: 6_000}, 9)) == [("warn", A)]
 
 
-def test_who_swings_around_its_share_is_stopped_by_what_it_is_for_longer() -> None:
+def test_a_run_that_swings_around_its_share_is_judged_by_the_longer_part() -> None:
     """Two seconds above for one below add up; the other way round they do not."""
     worse, better = Watch(), Watch()
     found = [each for _ in range(20) for each in worse.look({A: 6_000}, 2) + worse.look({A: 100}, 1)]

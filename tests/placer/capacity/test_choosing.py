@@ -47,8 +47,10 @@ def grounds(draw: st.DrawFn) -> Ground:
 @given(
     grounds(), st.lists(requests(), min_size=1, max_size=4), st.sampled_from([(), ("fairlead/rack=r1",), ("zone=b",)])
 )
-def test_what_fits_somewhere_is_placed(ground: Ground, wanted: list[Request], selector: tuple[str, ...]) -> None:
-    """The same answer as asking every node; and the part is one that `seat` would give there."""
+def test_a_request_that_fits_somewhere_is_placed(
+    ground: Ground, wanted: list[Request], selector: tuple[str, ...]
+) -> None:
+    """The same answer as a check of every node; and the part is one that `seat` would give there."""
     for each in wanted:
         request = msgspec.structs.replace(each, selector=selector)
         able, found = ground.fitting(request), find(ground.state, request)
@@ -153,15 +155,15 @@ def test_the_memory_of_a_share_is_looked_for_on_every_gpu() -> None:
     assert ground.place(Request(gpu_milli=200, gpu_parts=1, gpu_memory_mib=20000)) is not None
 
 
-def test_replicas_of_a_node_that_cuts_finer_than_its_pool_says() -> None:
-    """Eight of them fit on a GPU that its node cuts in eight, though each is charged a quarter."""
+def test_replicas_of_a_node_with_finer_shares_than_its_pool_charges() -> None:
+    """Eight of them fit on a GPU that its node shares in eight, though each is charged a quarter."""
     ground = Ground()
     ground.join(machine(gpus=1, labels={REPLICAS_LABEL: "8", SHARING_LABEL: "mps"}))
     wanted = Request(gpu_milli=250, gpu_parts=1, replicas=True)
     assert [ground.place(wanted) is not None for _ in range(9)] == [True] * 8 + [False]
 
 
-def test_shapes_of_a_pool_whose_labels_keep_changing_are_forgotten() -> None:
+def test_shapes_of_a_pool_with_changing_labels_are_forgotten() -> None:
     """Unused shapes are removed while their rows remain: nothing fits in these rows."""
     ground = Ground()
     ground.join(machine("n1"))

@@ -87,8 +87,9 @@ def test_absent_nodes_are_not_counted() -> None:
     assert (found.on_one_node, found.gangs[POOL_LEVEL]) == (("n1", 4), (LargestGang("default", 1, 4),))
 
 
-def test_what_the_usual_work_cannot_use() -> None:
-    """Two nodes with 3 of 4 GPUs held: none of it serves jobs of two, all of it those of one; nothing is known at first."""
+def test_capacity_that_typical_work_cannot_use() -> None:
+    """Two nodes with 3 of 4 GPUs held: none of it serves jobs of two, all of it those of one; nothing is known at
+    first."""
     ground = racks(3, 3, gpus=4)
     assert (told(ground).free_milli, told(ground).unusable_milli) == (2_000, 0)
     work: Arrivals[Request] = Arrivals()

@@ -71,8 +71,8 @@ def test_few_domains_are_touched() -> None:
     assert {name[:2] for name in found} == {"r2", "r3", "r1"}
 
 
-def test_what_is_required_is_not_given_up() -> None:
-    """No rack takes four though the block would: the refusal says how many one rack takes."""
+def test_a_required_level_is_not_given_up() -> None:
+    """No rack takes four though the block would: the refusal has the number that one rack takes."""
     ground = racks(3, 3)
     assert find(ground.state, whole(nodes=4, require=("rack",))) == Shortfall(4, "rack", 3)
     assert len(nodes(find(ground.state, whole(nodes=4, require=("block",))))) == 4

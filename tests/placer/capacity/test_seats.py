@@ -189,8 +189,8 @@ def test_several_tasks_each_as_required() -> None:
 
 
 @given(insides, st.lists(requests(), max_size=5), requests(), st.sets(st.integers(0, 7), max_size=1))
-def test_what_gpus_lack_is_what_seats_say(inside, held, wanted, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
-    """Both for a row at once and for one node; and every cause is one that has words."""
+def test_causes_of_a_row_equal_those_of_a_node(inside, held, wanted, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
+    """For a row at once and for one node; and every cause has a sentence."""
     left = empty(machine(inside=inside))
     for at in faults:
         left.fault(f"n1-g{at}")

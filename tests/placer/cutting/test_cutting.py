@@ -96,8 +96,8 @@ def test_tasks_share_nodes_by_their_instances() -> None:
     assert sorted((part.node, part.tasks, len(part.instances)) for part in event.parts) == [("n1", 3, 3), ("n2", 2, 2)]
 
 
-def test_tasks_are_cut_for_where_fewest_instances_are_missing() -> None:
-    """On as few nodes as that takes; in one rack where they must lie in one."""
+def test_nodes_with_the_fewest_missing_instances_are_repartitioned_for_tasks() -> None:
+    """On as few nodes as needed; in one rack if required."""
     made = MigWorld()
     made.join_cut("n1", "3g.20gb@4", labels={"fairlead/rack": "r1"})
     made.join_cut("n2", "", labels={"fairlead/rack": "r2"})
@@ -124,7 +124,7 @@ def test_under_the_single_strategy_a_gpu_is_an_instance() -> None:
 # ------------------------------------------------------------------ cutting anew
 
 
-def test_free_slices_are_cut_for_who_waits_and_given_after_the_report() -> None:
+def test_free_slices_are_repartitioned_for_waiting_jobs_and_allocated_after_the_report() -> None:
     """The plan comes with the refusal; the placement with the agent's report, not before."""
     made = world("")
     events = made.offer(mig("3g.20gb"))
@@ -165,7 +165,7 @@ def test_idle_instances_make_room_and_those_in_use_stay() -> None:
     assert held[0] in made.core.state.nodes["n1"].left.cuts.held
 
 
-def test_what_a_plan_destroys_is_nobodys_and_what_stays_is_given() -> None:
+def test_instances_that_a_plan_destroys_are_not_allocated_and_the_others_are() -> None:
     """From the plan on, until the report."""
     made = world("1g.5gb@6 2g.10gb@0")
     assert planned(made.offer(mig("4g.20gb"))) == [("n1-g0", "", ("2g.10gb@0",), ("4g.20gb@0",))]
@@ -227,7 +227,7 @@ def test_a_gpu_in_use_is_not_opened_where_one_in_mig_mode_will_do() -> None:
     assert [gpu for gpu, *_ in planned(made.offer(mig("7g.40gb")))] == ["n1-g2"]
 
 
-def test_fixed_nodes_and_full_gpus_are_not_cut() -> None:
+def test_fixed_nodes_and_full_gpus_are_not_repartitioned() -> None:
     """The job waits, and the reason is that no instance is free."""
     assert planned(world("", labels={"fairlead/mig": "fixed"}).offer(mig("3g.20gb"))) == []
     made = world("7g.40gb@0")
@@ -258,8 +258,8 @@ def test_idle_instances_on_the_gpu_count_and_stay() -> None:
     assert placed(made.carry_out("n2")) == {"1": ["n1", "n2"]}
 
 
-def test_a_gang_of_instances_is_cut_for_on_all_its_nodes() -> None:
-    """At once; and not where too few nodes could serve it."""
+def test_all_nodes_of_a_gang_of_instances_are_repartitioned() -> None:
+    """At once; and none if too few nodes could serve it."""
     made = MigWorld()
     made.join_cut("n1", "")
     assert planned(made.offer(mig("3g.20gb", nodes=2))) == []

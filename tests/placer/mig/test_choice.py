@@ -125,8 +125,8 @@ def described(grant: InstanceGrant | None) -> str | None:
     return None if grant is None else f"{grant.uuid} {told(grant)}"
 
 
-def test_a_gpu_that_is_cut_already_goes_before_a_whole_one() -> None:
-    """In use, then cut but idle, then whole; the order of the GPUs does not count."""
+def test_a_partitioned_gpu_goes_before_a_whole_one() -> None:
+    """In use, then partitioned but idle, then whole; the order of the GPUs does not count."""
     used, cut, whole = gpu(A100, "1g.5gb@6", uuid="used"), gpu(A100, uuid="cut"), gpu(A100, uuid="whole", enabled=False)
     for gpus in ([used, cut, whole], [whole, cut, used]):
         assert described(choose_gpu(gpus, "1g.5gb")) == "used add 5"

@@ -35,8 +35,8 @@ def names(model: str, packed: int) -> tuple[str, ...]:
         ("7g.40gb@0 1g.5gb@6", "overlaps"),
     ],
 )
-def test_what_is_not_legal_says_why(text: str, word: str) -> None:
-    """The first fault, in words."""
+def test_an_illegal_layout_has_a_reason(text: str, word: str) -> None:
+    """The first fault, in a sentence."""
     assert word in legal_fault(A100, instances(text))
 
 
@@ -82,7 +82,7 @@ def _places(model: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("model", ["A100-40GB", "A30-24GB"])
-def test_what_still_fits_is_exactly_what_some_layout_has(model: str) -> None:
+def test_remaining_sets_are_exactly_those_of_some_layout(model: str) -> None:
     """For every room that a layout leaves: the table's sets are those of all layouts that hold it."""
     ours = BY_NAME[model]
     table = remains(ours.shape)

@@ -79,8 +79,8 @@ def test_a_model_has_the_published_profiles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_what_is_inferred_is_marked(name: str) -> None:
-    """The mark says what the evidence says."""
+def test_inferred_models_are_marked(name: str) -> None:
+    """The mark agrees with the evidence."""
     assert BY_NAME[name].inferred == ("INFERRED" in TABLES[name]["placement_evidence"])
 
 
@@ -184,7 +184,9 @@ def test_a_model_is_found(product: str, memory_mib: int, model: str) -> None:
         ("A30-MIG-1g.5gb", 5120, ("profile 1g.5gb", "A30-24GB")),
     ],
 )
-def test_what_is_not_known_is_not_cut_and_says_why(product: str, memory_mib: int, words: tuple[str, ...]) -> None:
+def test_an_unknown_model_is_not_partitioned_and_the_reason_given(
+    product: str, memory_mib: int, words: tuple[str, ...]
+) -> None:
     """No guess: a wrong table would make layouts that the driver refuses."""
     found = find_model(product, memory_mib)
     assert isinstance(found, NoMig)

@@ -88,7 +88,7 @@ def test_the_normal_tables() -> None:
     assert sorted(CHANCE, reverse=True) == CHANCE
 
 
-def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
+def test_whole_nodes_are_kept_for_jobs_that_need_them() -> None:
     """With work of one GPU and of eight, small jobs fill a node that is in use already."""
     played = cluster([EmptyNode(96_000, 393_216, 8, "A")] * 4)
     one, eight = RequestShape(8_000, 1_024, 1, 1000), RequestShape(64_000, 8_192, 8, 1000)
@@ -97,7 +97,7 @@ def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
     assert sum(played.place(eight) is not None for _ in range(3)) == 3
 
 
-def test_what_a_pool_has_that_typical_work_cannot_use() -> None:
+def test_stranded_capacity_of_a_pool() -> None:
     """Half of a GPU that no typical job fits is unusable."""
     played, work = cluster([EmptyNode(32_000, 65_536, 4, "A")] * 2), TypicalWork()
     played.place(RequestShape(1_000, 1_024, 1, 500))

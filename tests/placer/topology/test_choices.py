@@ -107,8 +107,8 @@ def test_the_choice_that_leaves_others_most() -> None:
     assert h100.choose(0b0011_1111, 2) == 0b0011_0000
 
 
-def test_what_must_span_nodes_spans_them_evenly() -> None:
-    """Six of eight GPUs on two sockets: three of each. Four of which only three lie together: two and two."""
+def test_a_set_that_must_span_numa_nodes_spans_them_evenly() -> None:
+    """Six of eight GPUs on two sockets: three of each. Four of which only three are together: two and two."""
     choices = Choices(shape("dgx-h100"))
     assert choices.choose(0xFF, 6) == 0b0111_0111
     assert choices.choose(0b0111_0111, 4) == 0b0011_0011

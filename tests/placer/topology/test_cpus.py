@@ -36,7 +36,7 @@ def test_the_first_cpus_of_each_numa_node_are_the_systems() -> None:
     assert all(not node.cpus for node in numa_cpus(descriptions()["dgx-h100"], 1000))
 
 
-def test_where_no_cpu_list_is_known() -> None:
+def test_without_a_cpu_list_nothing_is_pinned() -> None:
     """Nothing is pinned."""
     assert numa_cpus(descriptions()["rtx8000x4"], 1) == ()
     assert numa_cpus(NodeTopology(numa=(0,)), 0) == ()
@@ -79,7 +79,7 @@ def test_strict_cpus_come_from_the_gpus_numa_nodes_only() -> None:
     assert beside(TWO, ALL, 17, 0b1, False, 0) == Shortage("cpus", 16, 17, 16)
 
 
-def test_what_is_short_comes_from_the_same_socket_then_from_where_it_is_needed_least() -> None:
+def test_missing_cpus_come_from_the_same_socket_then_from_the_least_needed() -> None:
     """Four NUMA nodes, two on each socket; nodes 1 and 2 have free GPUs, 3 has none."""
     nodes = numa_cpus(
         NodeTopology(

@@ -35,8 +35,8 @@ def test_cpu_lists_survive_a_round_trip(cpus: list[int]) -> None:
 @pytest.mark.parametrize(
     "text", ["x", "1-", "-1", "3-1", "1,,2", "1,1", "0-4,2", "9000", "0-99999", "٣", "1\n2", "0x1"]
 )
-def test_what_is_no_cpu_list(text: str) -> None:
-    """Says so, with what was found."""
+def test_text_that_is_no_cpu_list_is_refused(text: str) -> None:
+    """With the found text."""
     with pytest.raises(ValueError, match="CPU"):
         parse_cpus(text)
 
@@ -95,7 +95,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_descriptions_are_refused(change: dict[str, Any], message: str) -> None:
     """With the field; and nothing of it is remembered."""
     assert checked(GOOD) is GOOD
     insides = NodeDevicesTable()

@@ -92,8 +92,8 @@ def test_one_numa_node_is_preferred() -> None:
     assert never == Shortage("free", 1, 2, 2)
 
 
-def test_what_is_preferred_is_given_up_one_by_one() -> None:
-    """All, then each but the last, and so on; what is required never."""
+def test_preferences_are_given_up_one_by_one() -> None:
+    """All, then each but the last, and so on; a requirement never."""
     assert list(relaxed(NVLINK, 0)) == [NVLINK]
     assert list(relaxed(NVLINK, NVLINK | SWITCH | NUMA)) == [
         NVLINK | SWITCH | NUMA,
@@ -118,8 +118,8 @@ def test_cpus_alone_are_taken_away_from_free_gpus() -> None:
     assert found == DeviceAllocation(gpus=(), cpus=(57, 58, 59, 60), nics=(), held=0, link_score=0, numa_nodes=0)
 
 
-def test_where_cpu_lists_are_not_known() -> None:
-    """GPUs are chosen, CPUs are not; a requirement speaks of the GPUs."""
+def test_without_cpu_lists_gpus_alone_are_chosen() -> None:
+    """GPUs are chosen, CPUs are not; a requirement applies to the GPUs."""
     it = inside("rtx8000x4")
     found = place(it, 0b1111, 0, DeviceRequest(gpus=2, cpus=16, require=NVLINK))
     assert found == DeviceAllocation(gpus=(0, 3), cpus=(), nics=(), held=NVLINK, link_score=200, numa_nodes=2)

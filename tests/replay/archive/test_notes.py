@@ -41,7 +41,7 @@ def test_keys_come_back_from_their_spelling() -> None:
 @pytest.mark.parametrize(
     "broken", ["", "text\n", "text\n\n", "text\n\n— name\n", "text\n\nname c2ln\n", "text\n\n— n !\n"]
 )
-def test_what_is_no_note_is_refused(broken: str) -> None:
+def test_text_that_is_no_note_is_refused(broken: str) -> None:
     """Without an empty line, a signature, or base64."""
     with pytest.raises(BadNote):
         read_note(broken)

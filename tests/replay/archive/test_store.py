@@ -132,8 +132,8 @@ def test_a_partial_checkpoint_is_signed_again(tmp_path: Path) -> None:
     assert (archive / BOOK).read_bytes() == book == copy.read_bytes()
 
 
-def test_what_does_not_follow_is_refused(tmp_path: Path) -> None:
-    """A gap, another chain, a line break; what came before it in the same batch is kept."""
+def test_commits_that_do_not_follow_are_refused(tmp_path: Path) -> None:
+    """A gap, another chain, a line break; earlier commits of the same batch are kept."""
     store = store_at(tmp_path)
     store.add(LOG[:4])
     with pytest.raises(LogDamaged, match="gap"):

@@ -50,8 +50,8 @@ async def good(tmp_path: Path) -> Path:
     return tmp_path / "archive"
 
 
-async def test_what_is_whole_agrees(good: Path) -> None:
-    """Everything was looked at, and the newest checkpoint covers it."""
+async def test_a_whole_log_agrees_with_its_archive(good: Path) -> None:
+    """Everything is checked, and the newest checkpoint covers it."""
     report = await verified(await hub_with(LOG), good)
     assert report.ok, report.found
     assert (report.archived, report.log, report.covered, report.found) == (END, END, END, [])
@@ -150,8 +150,8 @@ async def test_log_and_archive_rewritten_alike_are_found_by_a_checkpoint(tmp_pat
     assert all(one.sequence <= 30 and "not what was signed" in one.what for one in report.found)
 
 
-async def test_log_and_archive_cut_alike_are_found_by_a_checkpoint_from_elsewhere(tmp_path: Path) -> None:
-    """All three were set back to a moment when they agreed. Only who has kept a later checkpoint can know."""
+async def test_log_and_archive_truncated_alike_are_found_by_a_checkpoint_from_elsewhere(tmp_path: Path) -> None:
+    """All three were rolled back to a moment when they agreed. Only a later checkpoint kept elsewhere shows it."""
     hub, copy = await hub_with(LOG[:50]), tmp_path / "copy"
     await archive(hub, tmp_path / "archive", copy=copy)
     shutil.copytree(tmp_path / "archive", tmp_path / "old")
@@ -200,7 +200,7 @@ async def test_a_changed_byte_in_the_archive_is_found(good: Path, pattern: str, 
 
 
 @pytest.mark.parametrize("at_percent", [1, 50, 80])
-async def test_an_archive_that_does_not_say_whose_it_is_is_refused(good: Path, at_percent: int) -> None:
+async def test_an_archive_without_a_valid_owner_is_refused(good: Path, at_percent: int) -> None:
     """Its name and key cannot be read, or are misspelled."""
     flip(good / "archive.json", at_percent)
     with pytest.raises(NoArchive):
@@ -258,8 +258,8 @@ async def test_a_snapshot_that_was_rolled_back_is_found(good: Path) -> None:
     assert [(one.where, one.sequence) for one in report.found] == [("snapshot", END + 5)]
 
 
-async def test_a_log_whose_commits_are_undecodable_is_named(good: Path) -> None:
-    """And does not end the check of the rest."""
+async def test_a_log_with_undecodable_commits_is_named(good: Path) -> None:
+    """The check of the rest continues."""
     junk = [Stored(one.sequence, one.subject, b"{}") if one.sequence == 12 else one for one in LOG]
     report = await verified(await hub_with(junk), good)
     assert report.found[0][:2] == ("log", 12)

@@ -172,8 +172,8 @@ def test_a_reclaim_on_demand_lasts_until_the_run_is_active_again() -> None:
     assert active.reason == "extended"
 
 
-def test_a_cut_lease_ends_whatever_the_run_does() -> None:
-    """Shrink: once the lease is cut, activity does not withdraw it; an extension does."""
+def test_a_shortened_lease_ends_whatever_the_run_does() -> None:
+    """Shrink: once the lease is shortened, activity does not withdraw it; an extension does."""
     shrink = policy(action="shrink", shrink_ns=15 * MINUTE, extend_ns=60 * MINUTE, extensions_max=1)
     scene = Scene(shrink)
     scene.run("1")

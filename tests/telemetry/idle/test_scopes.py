@@ -75,8 +75,8 @@ def test_a_narrower_policy_beyond_the_bounds_is_refused(narrow: dict, field: str
         {"below": {"gpu": 10, "cpu": 5}},
     ],
 )
-def test_what_may_be_softened_may_be(narrow: dict) -> None:
-    """The time up to its own bound, the rest as one likes."""
+def test_policies_may_be_relaxed_within_their_bounds(narrow: dict) -> None:
+    """The time up to its own bound, other fields freely."""
     scene = Scene(SOFT)
     assert names([scene.set("user:ada", policy(**narrow))]) == ["IdlePoliciesSet"]
     assert names([scene.set("user:ada", policy(after_ns=61 * MINUTE))]) == ["TelemetryCommandRejected"]
@@ -175,8 +175,8 @@ def test_a_project_bounds_its_users_by_precedence() -> None:
         ("global", (policy(after_max_ns=5),), "policies[0].after_max_ns: expected"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
-    """Expected, found, where."""
+def test_invalid_policies_are_refused_by_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
+    """Expected, found, path."""
     code, message = policy_refusal({scope: wanted}, {scope: wanted}, {}, "policies")
     assert code == "invalid"
     assert what in message
@@ -271,8 +271,8 @@ def test_extensions_come_to_an_end() -> None:
     assert "nothing to extend" in idle.message
 
 
-def test_what_cannot_be_read_is_recorded() -> None:
-    """As of other services: by its digest, never tried again."""
+def test_an_unreadable_command_is_recorded() -> None:
+    """Like in other services: by its digest, and never retried."""
     scene = Scene()
     [rejected] = scene.cell.ask(Undecodable(digest="ab" * 32, message="expected an object"))  # type: ignore[arg-type]
     assert isinstance(rejected, ev.TelemetryCommandRejected)

@@ -171,8 +171,9 @@ def test_units() -> None:
         ("proxy", {}),
     ],
 )
-def test_what_is_not_known_is_missing(signal: IdleSignal, fields: dict) -> None:
-    """A driver without utilisation says 0; a GPU that was never seen free has no rest; one direction is no traffic."""
+def test_unknown_signals_are_missing(signal: IdleSignal, fields: dict) -> None:
+    """A driver without utilisation reports 0; a GPU that was never seen free has no baseline; one direction is no
+    traffic."""
     watch = watching({signal: 10**12})
     feed(watch, *(batch(at_s, gpu(**fields)) for at_s in range(1, 20 if signal != "cpu" else 2)))
     assert seen(watch, 19 if signal != "cpu" else 1) == {}

@@ -32,8 +32,8 @@ def manifest(directory: Path) -> dict:
     return json.loads((directory / FOLDER / MANIFEST).read_bytes())
 
 
-def test_what_can_be_asked_stays_the_same(tmp_path: Path) -> None:
-    """Every row of every table, before and after, and after a new start; rows are in one place only."""
+def test_queries_return_the_same_before_and_after_an_export(tmp_path: Path) -> None:
+    """Every row of every table, also after a restart; each row is in one place only."""
     warehouse = two_days(tmp_path)
     before = content(warehouse)
     assert len(before["samples"]) == 2 * 2 * 144 * 3
@@ -95,8 +95,8 @@ def test_late_samples_go_into_a_second_file(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_what_came_while_a_file_was_written_is_not_lost(tmp_path: Path) -> None:
-    """Then nothing is exchanged; the next time it is, and the file that did not count goes."""
+def test_samples_that_arrive_during_an_export_are_not_lost(tmp_path: Path) -> None:
+    """The file is then not used; the next export replaces it, and removes the unused one."""
     warehouse = two_days(tmp_path)
     (filing,) = warehouse.plan_files(FIRST_NS)
     files = warehouse.write_files(filing)

@@ -97,8 +97,8 @@ async def test_worker_that_dies_is_replaced(house: House) -> None:
     assert await house.code("SELECT 1") == ""
 
 
-async def test_rows_are_cut_at_the_limit(house: House) -> None:
-    """At most `limit` rows, never more than ROWS_MAX, and the answer says at what it was cut."""
+async def test_rows_are_truncated_at_the_limit(house: House) -> None:
+    """At most `limit` rows, never more than ROWS_MAX, and the answer names the limit."""
     for asked, limit, truncated in ((3, 3, True), (5, 5, False), (9, 5, False), (0, 0, True)):
         answer = await house.ask("SELECT * FROM range(5)", limit=asked)
         assert (len(answer["rows"]), answer["truncated"]) == (limit, truncated)

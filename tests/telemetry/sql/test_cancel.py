@@ -13,8 +13,8 @@ ADA = Caller(user="ada", role="auditor")
 BOB = Caller(user="bob", role="auditor")
 
 
-async def test_who_asked_cancels(house: House) -> None:
-    """The answer says so, and the next question is answered; what is not there cannot be cancelled."""
+async def test_the_user_of_a_query_cancels_it(house: House) -> None:
+    """The answer confirms it, and the next query is answered; an unknown one cannot be cancelled."""
     asked = asyncio.create_task(house.code(ENDLESS, ADA, id="q1"))
     await eventually(lambda: house.cancel("q1", ADA))
     assert await asked == "cancelled"

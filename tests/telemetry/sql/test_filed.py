@@ -149,7 +149,7 @@ def test_a_file_of_an_earlier_version_has_no_new_columns(kept: Kept) -> None:
     assert kept.ask(ADA, query)["rows"] == [[2 * 144, True, 0, 0]]
 
 
-def test_who_had_no_run_then_looks_into_no_file(kept: Kept) -> None:
+def test_a_member_without_runs_in_a_day_reads_no_file_of_it(kept: Kept) -> None:
     whole = kept.directory / "whole.duckdb"
     kept.warehouse.copy_to(whole)
     with duckdb.connect(str(whole), read_only=True) as db:

@@ -138,7 +138,7 @@ async def test_zoned_times_are_text(house: House) -> None:
     ]
 
 
-async def test_what_names_the_tables_exists(house: House) -> None:
-    """The hint after an unknown name is something that can be typed."""
+async def test_the_hint_names_existing_tables(house: House) -> None:
+    """The hint after an unknown name is a query that can be typed."""
     hint = (await house.ask("FROM nosuch"))["error"]["hint"]
     assert "fairlead sql --tables" in hint and "SHOW TABLES" in hint

@@ -107,8 +107,8 @@ async def test_a_crowd_of_attacks_leaves_the_service_unharmed(house: House) -> N
     assert (await ask(house.hub.connect(), "warehouse"))["sequence"] == 33
 
 
-async def test_what_is_too_long_is_not_taken_in(house: House) -> None:
-    """Ten megabytes are cut off at the door; what passes the door is cut off at the gate."""
+async def test_a_query_that_is_too_long_is_refused(house: House) -> None:
+    """Ten megabytes are refused by the web server; a smaller excess by the gateway."""
     assert (await house.sql("SELECT '" + "x" * 10_000_000 + "'")).status_code == 413
     assert await house.code("SELECT " + "(" * 20_000 + "1" + ")" * 20_000) in (
         "syntax",
@@ -126,8 +126,8 @@ async def test_members_see_their_own(house: House) -> None:
     assert (await house.sql("SELECT 1", "eve")).status_code == 401
 
 
-async def test_who_leaves_frees_the_worker(house: House) -> None:
-    """A client that hangs up under an endless query does not occupy its worker for the minute that it might take."""
+async def test_a_closed_connection_frees_the_worker(house: House) -> None:
+    """A client that disconnects during an endless query does not occupy its worker for the minute that it might take."""
     for _ in range(4):
         asking = asyncio.create_task(house.sql(ENDLESS, "ada"))
         await asyncio.sleep(0.3)  # whenever it is: waiting, starting or running
