@@ -137,7 +137,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @cache
 def no_nats() -> str:
-    """Why tests with a real nats-server cannot run; "" if they can."""
+    """Return the reason why tests with a real nats-server cannot run; "" if they can."""
     try:
         find_program()
     except ImportError as error:
@@ -147,7 +147,7 @@ def no_nats() -> str:
 
 @cache
 def no_docker() -> str:
-    """Why tests with a Docker engine cannot run; "" if they can."""
+    """Return the reason why tests with a Docker engine cannot run; "" if they can."""
     try:
         import docker
 
@@ -161,7 +161,7 @@ def no_docker() -> str:
 
 @cache
 def no_gpu() -> str:
-    """Why tests on a real GPU cannot run; "" if they can."""
+    """Return the reason why tests on a real GPU cannot run; "" if they can."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -171,13 +171,14 @@ def no_gpu() -> str:
 
 @cache
 def no_hosts() -> str:
-    """Why tests that play several hosts cannot run; "" if they can."""
+    """Return the reason why tests that simulate several hosts cannot run; "" if they can."""
     return f"hosts: {reason}" if (reason := hosts.unfit()) else ""
 
 
 @cache
 def no_mpi() -> str:
-    """Why tests with a real mpirun cannot run; "" if they can. Where FAIRLEAD_NEED_MPI is set, as on CI, that is a failure."""
+    """Return the reason why tests with a real mpirun cannot run; "" if they can. If FAIRLEAD_NEED_MPI is set, as on CI,
+    that is a failure."""
     missing = [name for name in ("mpirun", "mpicc") if shutil.which(name) is None]
     if missing and os.environ.get("FAIRLEAD_NEED_MPI"):
         raise RuntimeError(f"no {' and no '.join(missing)} on PATH, and FAIRLEAD_NEED_MPI is set")
@@ -186,7 +187,7 @@ def no_mpi() -> str:
 
 @cache
 def no_torch() -> str:
-    """Why tests with torch cannot run; "" if they can."""
+    """Return the reason why tests with torch cannot run; "" if they can."""
     return "" if _TORCH_IS_SET_UP.exists() else "torch: not set up (make torch does it)"
 
 

@@ -1,6 +1,6 @@
-"""Pure tests: no process, socket or wait. Which files hold them, and the guard under which they run.
+"""The pure layer of tests, which start no process, open no socket and do not wait: its files, and the guard under which it runs.
 
-A file is classified by its imports, not by a list: it is pure if neither it nor a helper under `tests` that it imports names a
+A file is classified by its imports, not by a list: it is pure if it and the helpers under `tests` that it imports name no
 module of `STARTERS`. Within it, a coroutine or a test with a marker of `CONNECTED` is not pure. A file that reaches a process or
 socket only through the product has `pytestmark = pytest.mark.connected`; the guard finds one that lacks it, in every run.
 """
@@ -39,7 +39,7 @@ SLEEP_MAX_S = 0.01
 
 @cache
 def is_pure_file(path: Path) -> bool:
-    """Return True if neither the file nor a helper of its imports something that starts, connects or waits."""
+    """Return True if the file and its helpers import nothing that starts a process, connects or waits."""
     return _starters(path) == frozenset()
 
 

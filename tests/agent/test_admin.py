@@ -17,7 +17,7 @@ def said(*words: str, **env: str) -> settings.Admin:
 
 
 def test_without_a_file_nothing_is_set() -> None:
-    """There are neither labels nor taints."""
+    """There are no labels and no taints."""
     assert said() == settings.Admin({}, ())
     assert from_environment({"FAIRLEAD_NODE": "n1"}).admin == settings.Admin({}, ())
 

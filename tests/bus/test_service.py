@@ -214,7 +214,7 @@ async def test_lease_expires_when_its_holder_dies(world: World):
 
 
 async def test_a_lease_outlives_missing_answers():
-    """An unknown outcome ends neither the attempt to take the lease nor its renewal: a stalled server is no successor."""
+    """An unknown outcome does not end the attempt to take the lease or its renewal: a stalled server is no successor."""
     hub = MemoryHub()
     bus, unknown = hub.connect(), 2
     held = lease.LeaderLease(bus, "queue", "a")

@@ -69,7 +69,7 @@ def test_a_key_is_rotated_and_a_node_is_revoked(run: Run, tmp_path: Path) -> Non
 def test_a_mistake_is_refused_and_leaves_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
 ) -> None:
-    """The exit code is 2, and neither a key file nor a list is written."""
+    """The exit code is 2, and no key file or list is written."""
     monkeypatch.chdir(tmp_path)
     ran = run("credentials", *words, "--dir", str(tmp_path))
     assert (ran.code, told in ran.err) == (2, True), ran.err

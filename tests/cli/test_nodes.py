@@ -221,7 +221,7 @@ def test_a_tripped_breaker_is_a_footer(gateway: GatewayStub, run: Run) -> None:
 
 
 def test_a_node_that_takes_no_work_is_drained_to_slurm(gateway: GatewayStub, run: Run) -> None:
-    """The state of its GPUs is neither idle nor allocated."""
+    """The state of its GPUs is not idle and not allocated."""
     gateway.on("GET", "/v1/nodes", page(sick("n1")))
     gateway.on("GET", "/v1/queues", page(queue_document("default")))
     assert "drain" in run("sinfo").out

@@ -182,7 +182,7 @@ def test_evidence_has_no_raw_units(detail: dict[str, int | str], words: list[str
 
 
 def test_nothing_is_coloured_when_piped(jobs: GatewayStub, run: Run) -> None:
-    """A pipe gets no escape sequence: neither ours nor one from a job's name."""
+    """A pipe gets no escape sequence, of ours or from a job's name."""
     assert "\x1b" not in run("jobs").out
 
 
@@ -280,7 +280,7 @@ LONG = "a queue name that is longer than the terminal is wide"
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_a_terminal_gets_documents_whole(gateway: GatewayStub, run: Run, form: str) -> None:
-    """They are neither shortened nor wrapped at the terminal's width: users copy them into files."""
+    """They are not shortened or wrapped at the terminal's width: users copy them into files."""
     document = job_document(message=f"{LONG} \u2028 {LONG}")
     gateway.on("GET", "/v1/jobs/812", document)
     read = msgspec.json.decode if form == "json" else yaml.safe_load

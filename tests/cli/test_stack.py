@@ -126,7 +126,7 @@ def test_stop_ends_groups_in_order_and_kills_processes_that_ignore_term(supervis
 
 
 def test_a_process_is_identified_by_id_and_start_time() -> None:
-    """Live processes match; an ended one does not, nor one with the same id only."""
+    """Live processes match; an ended one does not, and one with only the same id does not."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     known = state.identify("x", child.pid)
     assert state.lives(known)

@@ -27,7 +27,7 @@ async def refused(world: World, **spec: Any) -> dict[str, Any]:
 
 
 async def test_a_smaller_request_that_is_free_on_one_node_is_proposed() -> None:
-    """Neither four nor three are on one node: two and two are free."""
+    """Two and two are free: no node has four or three."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)

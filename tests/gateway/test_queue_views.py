@@ -101,7 +101,7 @@ def test_a_queue_that_names_no_guarantee_has_that_of_those_below() -> None:
 
 
 def test_a_withdrawn_offer_counts_as_no_use() -> None:
-    """It is neither charged nor used afterwards; the next attempt counts from zero."""
+    """It is not charged or used afterwards; the next attempt counts from zero."""
     book = family()
     book.write(
         submitted("1", 4, queue="research/vision"),

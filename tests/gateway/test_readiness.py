@@ -68,7 +68,7 @@ def test_a_refused_commit_is_reported_with_its_reason() -> None:
 
 
 def test_a_fold_that_does_not_advance_is_stalled() -> None:
-    """A fold that advances, however far behind, is not; nor is one at the end of an idle log."""
+    """A fold that advances, however far behind, is not stalled, and one at the end of an idle log is not."""
     evidence, now = well(0.0), 0.0
     while now < 2 * STALLED_S:
         now += 1.0

@@ -72,7 +72,7 @@ def test_known_names_pass(host: str) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
 def test_other_hosts_are_misdirected_for_every_method(host: str, method: str) -> None:
-    """By rebinding its own name, a page can neither read nor change anything."""
+    """By rebinding its own name, a page cannot read or change anything."""
     refused = GUARD.check(
         scope(("host", host), ("origin", f"http://{host}"), ("sec-fetch-site", "same-origin"), method=method)
     )

@@ -69,7 +69,7 @@ def test_a_heartbeat_renews_the_lease() -> None:
 
 
 def test_time_does_not_run_backwards() -> None:
-    """By setting a clock back, a lease is neither shortened nor lengthened."""
+    """By setting a clock back, a lease is not shortened or lengthened."""
     made = watch("n1")
     pass_time(made, 1060)
     made.heard("n1", 10 * SECOND_NS)

@@ -92,7 +92,7 @@ def test_one_that_ends_well_by_itself_has_succeeded() -> None:
 
 
 def test_a_reclaim_of_an_earlier_attempt_has_no_effect() -> None:
-    """A reclaim of a finished job has none either, and a policy that only notifies makes none."""
+    """A reclaim of a finished job has none, and a policy that only notifies makes none."""
     world = world_of(q={})
     job = running(world, 8, "q", retries=1)
     world.end(job, 1)

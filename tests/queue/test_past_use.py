@@ -97,7 +97,7 @@ def test_it_is_the_moving_average_that_is_defined(steps: Steps, end_ns: int) -> 
 
 @given(STEPS, st.integers(0, 300 * SECOND), st.integers(SECOND // 3, 40 * SECOND))
 def test_past_use_does_not_depend_on_the_number_of_reads(steps: Steps, end_ns: int, every_ns: int) -> None:
-    """Additional ticks change neither values nor the snapshot."""
+    """Additional ticks do not change values or the snapshot."""
     once, often = play(steps, end_ns), play(steps, end_ns, every_ns=every_ns)
     assert once.dump() == often.dump()
     for path in ("", "a", *PATHS):

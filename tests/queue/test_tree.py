@@ -272,8 +272,8 @@ class Trees(RuleBasedStateMachine):
         return min(limits.maximum.get(name, UNLIMITED), borrowed)
 
     def fits(self, leaf: QueueNode, need: tuple[int, int]) -> bool:
-        """Return True if a job may start: no node on the way exceeds its maximum or its former use, nor, with limits
-        set under reservations below, uses more of the job's resources than it may."""
+        """Return True if a job may start: no node on the way exceeds its maximum or its former use, and, with limits
+        set under reservations below, none uses more of the job's resources than it may."""
         above = [node for node in leaf.up() if node.parent is not None]
         if any(
             need[at] and self.usage(node, at) + need[at] > self.ceiling(node, at) for node in above for at in (0, 1)

@@ -170,7 +170,7 @@ def test_a_victim_that_ends_by_itself_counts_no_longer() -> None:
 
 @pytest.mark.parametrize("how", ["cancel", "hold", "move"])
 def test_a_cancelled_beneficiary_leaves_no_reservation(how: str) -> None:
-    """Neither the quota nor the request remains; the other jobs of its queue continue."""
+    """The quota and the request are gone; the other jobs of its queue continue."""
     world = world_of(org={"maximum": {"gpu": 8_000}}, org__a={"guaranteed": {"gpu": 8_000}}, org__b={})
     run = running(world, 8, "org/b")
     job = world.submit(8, queue="org/a")

@@ -1,7 +1,5 @@
-"""A page of the documentation, typed into a cluster as it stands: every command prints what the page says.
-
-Times, durations, sequences and ids of commands differ from run to run and are not compared. Start at `play`.
-"""
+"""A page of the documentation, typed into a cluster: every command prints the output on the page. Times, durations,
+sequences and ids of commands differ from run to run and are not compared. Start at `play`."""
 
 import contextlib
 import io

@@ -93,7 +93,7 @@ def test_sums_are_those_of_the_samples(tmp_path: Path) -> None:
 
 
 def test_a_minute_is_summed_when_it_is_over_and_again_with_late_samples(tmp_path: Path) -> None:
-    """Neither the present one nor one of a clock that runs ahead is summed; a late batch is added to the sum."""
+    """The present minute and one of a clock that runs ahead are not summed; a late batch is added to the sum."""
     warehouse = Warehouse(tmp_path)
     batches = measured(range(0, 180, 10), random.Random(1))
     early, late = [batch for batch in batches if batch.n != 3], [batch for batch in batches if batch.n == 3]

@@ -45,7 +45,7 @@ def test_cursor_survives_reopening(tmp_path: Path) -> None:
 
 
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    """After one unreadable event, or a missing commit, neither rows nor cursor move."""
+    """After one unreadable event, or a missing commit, rows and cursor do not move."""
     warehouse, story = Warehouse(tmp_path), morning()
     store(warehouse, story, count=3)
     before, rows = warehouse.cursor, actual(warehouse)

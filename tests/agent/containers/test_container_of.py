@@ -26,5 +26,5 @@ def test_the_container_is_named_by_its_id(cgroups: str, container: str) -> None:
 
 
 def test_a_process_that_ended_is_in_no_container() -> None:
-    """A process that never existed is in none either."""
+    """A process that never existed is in none."""
     assert container_of(2**22 + 1) == ""

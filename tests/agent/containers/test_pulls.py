@@ -131,8 +131,7 @@ async def test_a_name_that_must_not_reach_the_engine_does_not(image: str, kind: 
 async def test_any_exception_of_a_start_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
-    """An unexpected error becomes the end of the run, with its message. A run that neither starts nor ends would hold
-    its GPUs."""
+    """An unexpected error becomes the end of the run, with its message. Without an end it would hold its GPUs."""
     runtime, watch = (
         DockerRuntime(tmp_path, "n1", incarnation(), simulated=True, socket=str(tmp_path / "none")),
         Watch(),

@@ -119,7 +119,7 @@ async def test_a_node_that_fails_its_preflight_joins_tainted_with_the_reason(
 
 
 async def test_an_xid_is_reported_once_and_survives_the_agent(world: World, played: Played) -> None:
-    """It is neither repeated nor withdrawn by the next agent of the same boot."""
+    """The next agent of the same boot does not repeat or withdraw it."""
     await world.open()
     played.reported += [(0, 79), (0, 79), (1, 13)]
     await world.placer.until(lambda: len(seen(world)) == 1)

@@ -254,7 +254,7 @@ TestCoreMachine = CoreMachine.TestCase
 
 
 def test_generated_requests_are_valid() -> None:
-    """They are accepted by a queue, except that some have neither CPU nor memory."""
+    """A queue accepts them, except that some have no CPU and no memory."""
     from fairlead_schemas.wire.resource_requests import faults
 
     for wish in [*(request(**wish) for wish in WISHES), *SHARES]:

@@ -6,7 +6,7 @@ from tests.placer.world import request
 
 
 def test_a_node_that_gained_and_moved_does_not_belong_to_its_old_pool() -> None:
-    """In the old pool its row may be missing: a search there neither fails nor finds the node."""
+    """In the old pool its row may be missing: a search there does not fail and does not find the node."""
     ground = Ground()
     pools: Pools = ground.state.pools
     ground.join(machine("a", 1))

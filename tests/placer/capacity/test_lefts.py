@@ -67,7 +67,7 @@ def test_shares_fill_a_gpu_up_to_its_memory() -> None:
 
 
 def test_a_faulted_gpu_stays_unavailable_when_a_share_ends() -> None:
-    """Neither is the GPU freed by the end of the share, nor left shared."""
+    """The end of the share does not free the GPU or leave it shared."""
     found = machine(gpus=2)
     part = share(empty(found), 500)
     left = empty(found)
@@ -79,7 +79,7 @@ def test_a_faulted_gpu_stays_unavailable_when_a_share_ends() -> None:
 
 
 def test_gpus_that_have_left_are_not_counted() -> None:
-    """Allocations on them neither reduce other capacity nor become free."""
+    """Allocations on them do not reduce other capacity and do not become free."""
     left = empty(machine(gpus=1))
     gone = Part(node="n1", gpus=("n1-g0", "n1-g7"), cpu_milli=1000, memory_mib=1)
     left.take(gone)

@@ -342,7 +342,7 @@ def test_a_plan_ends_with_its_node_or_gpu(how: str) -> None:
 
 
 def test_an_instance_that_left_under_its_run_frees_nothing() -> None:
-    """Before the run has ended, its GPU is neither whole nor repartitioned."""
+    """Before the run has ended, its GPU is not whole and not repartitioned."""
     made = world("3g.20gb@0", labels=AUTO)
     made.offer(mig("3g.20gb"))
     made.report("n1", InventorySeen(n=0, boot_id="boot-1", inventory=cut_inventory("n1", None, labels=AUTO)))

@@ -1,4 +1,4 @@
-"""What these tests share: a log on a server, an archive of it, and an attacker who can rewrite both and hash as well as we can."""
+"""A log on a server, an archive of it, and an attacker who can rewrite both and hash like the product."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -116,7 +116,7 @@ async def test_a_truncated_tail_is_named(good: Path, kept: int) -> None:
 
 @pytest.mark.parametrize("sequence", [1, 25, END])
 async def test_a_rewritten_suffix_is_named(good: Path, sequence: int) -> None:
-    """All hashes fit, but it is neither the archived nor the signed history."""
+    """All hashes fit, but it is not the archived or the signed history."""
     hub = await hub_with(rewritten(LOG, sequence))
     assert (await verify_live(hub.connect())).ok
     report = await verified(hub, good)
