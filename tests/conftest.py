@@ -27,6 +27,7 @@ _TORCH_IS_SET_UP = Path(__file__).parents[1] / ".venv-torch/.set-up"
 
 # No example is too slow: machines are busy. A person's run looks at new examples each time; CI's says the same twice.
 hypothesis.settings.register_profile("fairlead", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.register_profile("pure", hypothesis.settings.get_profile("fairlead"), max_examples=20)
 hypothesis.settings.load_profile("fairlead")
 
 
@@ -78,6 +79,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--update-golden", action="store_true", help="write tests/schemas/golden again")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples where a person waits for the rules alone."""
+    if config.getoption("--pure"):
+        hypothesis.settings.load_profile("pure")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -5,6 +5,7 @@ reservation starts no later than each promised start, and no later than in the s
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ bigs = st.builds(
 always = st.just(100)
 
 
+@pytest.mark.slow
 @given(
     clusters,
     st.lists(smalls(there, st.sampled_from([10, 60, 100])), min_size=2, max_size=8),
@@ -198,6 +200,7 @@ def test_every_promised_start_is_kept(nodes: list[int], early: list[Small], big:
     assert play.began_ns <= min(play.said)
 
 
+@pytest.mark.slow
 @given(
     clusters,
     st.lists(smalls(there, always, 1), min_size=2, max_size=8),

@@ -8,6 +8,7 @@ restores to itself. At the end everything heals and every job that fits has run.
 import random
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -365,4 +366,4 @@ class PlacerMachine(RuleBasedStateMachine):
 
 
 PlacerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestPlacerMachine = PlacerMachine.TestCase
+TestPlacerMachine = pytest.mark.slow(PlacerMachine.TestCase)

@@ -7,6 +7,7 @@ alone and is the same from a restored core.
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -298,7 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 assert PARKED_OFFERS_MAX < 30, "an array of 30 is to meet the bound of a parked class"
 SLOW_BY_NATURE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
-TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine = pytest.mark.slow(QueueMachine.TestCase)
 TestQueueMachine.settings = settings(
     max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=SLOW_BY_NATURE
 )

@@ -119,6 +119,7 @@ def test_runs_last_as_long_as_they_are_protected_and_no_queue_falls_below_its_gu
                     pass
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(jobs=jobs_of, slice_s=st.sampled_from([10, 30]))
 def test_slices_go_round(jobs: list[tuple[int, int, int, str, int]], slice_s: int) -> None:

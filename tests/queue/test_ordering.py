@@ -213,6 +213,7 @@ class Ordering(RuleBasedStateMachine):
             assert len(self.ranking.views) <= VIEWS_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(SEQUENCERS))
 def test_the_maintained_order_equals_one_computed_from_scratch(kind: str) -> None:
     """After any history."""

@@ -41,6 +41,7 @@ def test_the_first_in_order_gets_a_reservation_after_the_patience_and_not_before
     assert cluster.started[second] == begun + 501 * SECOND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
 @settings(max_examples=15, deadline=None)
 @given(

@@ -17,6 +17,7 @@ from tests.queue.world import SECOND, World, kinds
 # ---------------------------------------------------------------------------------------- arrays
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     limit=st.integers(1, 4),

@@ -300,7 +300,7 @@ class Trees(RuleBasedStateMachine):
             assert node.held == [self.held(node, at) for at in (0, 1)], node.path
 
 
-TestTrees = Trees.TestCase
+TestTrees = pytest.mark.slow(Trees.TestCase)
 TestTrees.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 
 

@@ -8,6 +8,7 @@ and the placer's commits cross the queue's.
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -373,7 +374,7 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 SLOW_BY_NATURE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
-TestTreeMachine = TreeMachine.TestCase
+TestTreeMachine = pytest.mark.slow(TreeMachine.TestCase)
 TestTreeMachine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=SLOW_BY_NATURE
 )

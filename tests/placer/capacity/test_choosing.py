@@ -43,6 +43,7 @@ def grounds(draw: st.DrawFn) -> Ground:
     return ground
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     grounds(), st.lists(requests(), min_size=1, max_size=4), st.sampled_from([(), ("fairlead/rack=r1",), ("zone=b",)])

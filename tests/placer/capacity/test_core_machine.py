@@ -7,6 +7,7 @@ interrupt it. At the end the log folds to the same state."""
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -250,7 +251,7 @@ class CoreMachine(RuleBasedStateMachine):
 
 
 CoreMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestCoreMachine = CoreMachine.TestCase
+TestCoreMachine = pytest.mark.slow(CoreMachine.TestCase)
 
 
 def test_generated_requests_are_valid() -> None:

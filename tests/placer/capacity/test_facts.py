@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ def jobs(level: str) -> Iterator[tuple[int, int, Request]]:
             yield nodes, gpus, msgspec.structs.replace(ONE_GPU, nodes=nodes, gpu_milli=gpus * 1000, require=require)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(grounds())
 def test_a_job_can_start_exactly_where_the_facts_report_it(ground: Ground) -> None:
@@ -161,6 +163,7 @@ def naive_unusable(ground: Ground, work: list[Request]) -> int:
     return total // len(work)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(grounds(), st.lists(st.sampled_from([1000, 1000, 2000, 3000, 8000, 250, 500]), min_size=1, max_size=6))
 def test_fragmentation_is_what_its_definition_says(ground: Ground, sizes: list[int]) -> None:

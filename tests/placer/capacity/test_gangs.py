@@ -252,6 +252,7 @@ def halls(draw: st.DrawFn) -> Ground:
     return ground
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(worlds(), halls()), gangs(), st.sets(st.sampled_from([f"n{at:02}" for at in range(24)]), max_size=3))
 def test_the_short_way_and_the_general_one_lead_to_the_same(
@@ -263,6 +264,7 @@ def test_the_short_way_and_the_general_one_lead_to_the_same(
         assert find(ground.state, request, avoided) == found
 
 
+@pytest.mark.slow
 @given(st.one_of(worlds(), halls()))
 def test_levels_within_a_level(ground: Ground) -> None:
     """Those left out divide none of its domains: all nodes of one lie in one of theirs."""
@@ -314,6 +316,7 @@ def most_units(members: Iterable[ClusterNode], request: Request) -> int:
     return min(best, request.nodes)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(worlds(), gangs())
 def test_a_gang_has_a_place_if_and_only_if_there_is_one(ground: Ground, request: Request) -> None:

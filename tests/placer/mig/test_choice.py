@@ -189,6 +189,7 @@ def cut_gpus(draw: st.DrawFn, model: str) -> MigGpu:
     return MigGpu("g", BY_NAME[model], Layout(busy, tuple(i for i in held if i not in busy)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [A100, "A30-24GB"])
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)

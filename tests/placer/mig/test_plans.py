@@ -149,6 +149,7 @@ def most_served(held: MigGpu, waiting: list[str]) -> list[int]:
     return sorted(served)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [A100, "A30-24GB"])
 @given(data=st.data())
 @settings(max_examples=250, deadline=None)

@@ -57,6 +57,7 @@ def cases() -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_file_says_what_some_legal_layout_could_grant(request: pytest.FixtureRequest) -> None:
     """Written again with --update-golden."""
     lines = ",\n".join(json.dumps(case) for case in cases())

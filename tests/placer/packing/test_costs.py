@@ -48,6 +48,7 @@ def small(way: dict[str, int]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEPS, min_size=20, max_size=60), st.sampled_from(WAYS))
