@@ -2,7 +2,7 @@
 
 A file is classified by its imports, not by a list: it is pure if it and the helpers under `tests` that it imports name no
 module of `STARTERS`. Within it, a coroutine or a test with a marker of `CONNECTED` is not pure. A file that reaches a process or
-socket only through the product has `pytestmark = pytest.mark.connected`; the guard finds one that lacks it, in every run.
+socket only through the product has `pytestmark = pytest.mark.connected`; a single test has the mark itself; the guard finds one that lacks it, in every run.
 """
 
 import ast

@@ -135,6 +135,7 @@ def test_usage_errors_are_2(run: Run) -> None:
     ] == [2, 2, 2, 2]
 
 
+@pytest.mark.connected
 def test_unreachable_is_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a listener: exit code 6 and the remedy."""
     monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1")

@@ -9,6 +9,7 @@ from itertools import batched
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -166,6 +167,7 @@ def metric(views: Views, name: str, **labels: str) -> float:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(NODES), st.integers(0, 11)), max_size=20))
 def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:

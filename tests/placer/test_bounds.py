@@ -78,6 +78,7 @@ def test_a_deadline_beyond_all_numbers_is_none() -> None:
     assert isinstance(event, ev.NodeDraining) and event.deadline_ns == 0
 
 
+@pytest.mark.slow
 def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> None:
     """An order once written stays while newer ones arrive; the newer ones follow as old ones leave."""
     world = World()

@@ -1,6 +1,7 @@
 """Runs that are moved so that a big job starts: which, when it is worth it, and that it is off unless a pool asks for it."""
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -179,6 +180,7 @@ def test_they_fit_elsewhere_in_whatever_order_they_come_back() -> None:
     assert planned(world).why_not == "no_moves"
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @example(nodes=4, jobs=[(1, 1), (1, 1), (1, 1), (2, 1), (2, 1), (2, 1), (2, 1)], wanted=(4, 1))
 @given(

@@ -4,6 +4,7 @@ from itertools import combinations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ def wished(wish: tuple[int, int, int, tuple[str, ...], bool, int, int]) -> Reque
     return msgspec.structs.replace(wanted, require=require, tasks=tasks, nodes_min=least)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     nodes=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["", "r1", "r2"])), min_size=1, max_size=5),
@@ -228,6 +230,7 @@ def test_a_gang_counts_once_however_many_nodes_it_frees() -> None:
     assert asked(events) == ["1"]
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_beyond_its_bounds_a_set_is_still_minimal(data: st.DataObject) -> None:

@@ -157,6 +157,7 @@ def test_a_cause_that_ended_is_reported_after_a_while() -> None:
     assert events[1].reasons == {"gpus": 2}
 
 
+@pytest.mark.slow
 def test_a_full_cluster_with_churn_stays_silent() -> None:
     """A thousand ends and placements of two mixed classes on a full cluster: a handful of refusals, not one each."""
     world = cluster(2, 8, cpu=16)

@@ -103,6 +103,7 @@ def test_a_recorded_gpu_is_partitioned_as_its_driver_allowed(tmp_path: Path) -> 
     assert [each.profile for each in devices.gpus()[0].instances] == ["3g.20gb"]
 
 
+@pytest.mark.connected
 def test_the_program_writes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
