@@ -16,8 +16,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-#: Modules that a test imports to start something, to connect, or to wait.
-STARTERS = frozenset(["docker", "multiprocessing", "nats", "pty", "socket", "subprocess", "threading"])
+#: Modules that a test imports to start something, to connect, or to wait. The warehouse is a database, and copies its files in a
+#: process of its own.
+STARTERS = frozenset(
+    [
+        "docker",
+        "duckdb",
+        "fairlead_telemetry.sql",
+        "fairlead_telemetry.warehouse",
+        "multiprocessing",
+        "nats",
+        "pty",
+        "socket",
+        "subprocess",
+        "threading",
+    ]
+)
+#: Parts whose tests play whole clusters, pages or benchmarks: no rules that a person waits for.
+WHOLE = frozenset(["bench", "deploy", "docs", "hostile", "sim", "system"])
 CONNECTED = ("connected", "nats", "docker", "gpu", "hosts", "mpi", "torch")
 #: Events of `sys.audit` that a pure test does not cause.
 FORBIDDEN = frozenset(
@@ -40,7 +56,12 @@ SLEEP_MAX_S = 0.01
 @cache
 def is_pure_file(path: Path) -> bool:
     """Return True if the file and its helpers import nothing that starts a process, connects or waits."""
-    return _starters(path) == frozenset()
+    return _part(path) not in WHOLE and _starters(path) == frozenset()
+
+
+def _part(path: Path) -> str:
+    """Return the folder under `tests`; "" outside of it."""
+    return path.relative_to(ROOT / "tests").parts[0] if path.is_relative_to(ROOT / "tests") else ""
 
 
 @cache

@@ -284,6 +284,7 @@ class Sizes(NamedTuple):
     gerunds: list[str]
 
     @classmethod
+    @cache
     def measured(cls) -> "Sizes":
         files, functions, gerunds = [], [], []
         for path in sources():
@@ -318,6 +319,7 @@ NOUNS_IN_ING = frozenset(
 )
 
 
+@cache
 def repeated_classes() -> dict[str, list[str]]:
     """Return {class name: the files that define it} for every public class name that is defined more than once."""
     where: dict[str, list[str]] = {}
