@@ -211,6 +211,7 @@ def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
             assert fits == (largest is not None and largest.gpus >= gpus), f"the placer, with {gpus} GPUs"
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

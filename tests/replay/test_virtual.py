@@ -148,6 +148,7 @@ def _held(played: Played) -> list[int]:
     return [held := held + more for _, more in sorted(changes)]
 
 
+@pytest.mark.slow
 def test_two_plays_are_one_and_their_log_is_a_log(tmp_path: Path) -> None:
     """Byte for byte; it can be exported, verified, and folded to the state that the cores had."""
     logs: list[list[Stored]] = [[], []]

@@ -66,6 +66,7 @@ def test_an_impossible_mount_is_refused_at_submit(job: dict[str, Any], field: st
     assert [words in error.message for error in caught.value.errors if error.field == field] == [True]
 
 
+@pytest.mark.slow
 def test_no_hostile_name_is_taken() -> None:
     """A hundred thousand of them, as volumes and as secrets."""
     taken = [

@@ -322,6 +322,7 @@ POOLS = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(TOKENS, POOLS, max_size=3),
     st.dictionaries(st.lists(TOKENS, min_size=1, max_size=4).map("/".join), SETTINGS, max_size=6),

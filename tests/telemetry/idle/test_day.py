@@ -19,6 +19,7 @@ def reclaimed(result: DayResult) -> set[str]:
     return {row.wish.profile.name for row in result.rows if row.reclaimed_by}
 
 
+@pytest.mark.slow
 def test_an_active_run_is_never_stopped() -> None:
     """Low GPU but high CPU and network, spikes, a user at the terminal: no idle decision; the notebook ends after its
     owner has left."""

@@ -288,6 +288,7 @@ def test_a_run_stopped_for_another_reason_is_left_alone() -> None:
     assert scene.go(60) == []
 
 
+@pytest.mark.slow
 def test_decisions_that_exceed_one_commit_take_several() -> None:
     """A thousand runs of one policy: each becomes idle once."""
     scene = Scene(policy())
