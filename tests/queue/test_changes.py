@@ -236,6 +236,7 @@ def _raise(world: World, message: str) -> None:
         assert hasattr(answer, "configured"), answer
 
 
+@pytest.mark.slow
 def test_random_worlds_propose_changes_of_every_kind() -> None:
     """The worlds of the test below have waiting jobs, and the proposals that it tries."""
     worlds = [world for seed in range(60) if (world := _busy_world(seed)) is not None]
@@ -251,6 +252,7 @@ def test_random_worlds_propose_changes_of_every_kind() -> None:
     assert kinds.total() >= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_every_proposed_change_starts_the_job(seed: int) -> None:
     """Random trees, full of random jobs: after a move, a smaller request, raised limits, or the release that is

@@ -70,6 +70,7 @@ def started(world: World) -> list[tuple[int, ev.PreemptionStarted]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(queues=queues_of, jobs=jobs_of)
 def test_a_fixed_set_of_jobs_is_preempted_a_bounded_number_of_times(

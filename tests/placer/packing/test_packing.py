@@ -34,6 +34,7 @@ def cluster(machines: list[EmptyNode], seen: list[RequestShape] | None = None) -
     return Cluster(machines, "fragmentation", seen or [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SHAPES, st.booleans()), max_size=40))
