@@ -38,7 +38,7 @@ def test_rules_of_cores_are_tested_by_pure_files(part: str) -> None:
 def test_a_file_that_starts_something_is_not_pure(tmp_path: Path) -> None:
     """In each form of the import, and also through a helper."""
     for number, line in enumerate(
-        ("import subprocess", "from multiprocessing import pool", "from tests.system.cluster import Cluster")
+        ("import subprocess", "from multiprocessing import pool", "from tests.system import over_hosts")
     ):
         path = tmp_path / f"test_{number}.py"
         path.write_text(line)
