@@ -25,7 +25,7 @@ SITE_VENV := .venv-site
 SITE_STAMP := $(SITE_VENV)/.set-up
 SITE_LOCK := docs/site.lock
 
-.PHONY: help setup demo up down test test-quick test-gpu torch test-torch client-generator check partitions hostile bench wheel fmt docs site clean
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator check partitions hostile bench wheel fmt docs site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ test: $(STAMP) ## every test that this machine can run; names what it skipped an
 
 test-quick: $(STAMP) ## the same without the slow ones
 	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --quick $(ARGS)
+
+test-pure: $(STAMP) ## the rules alone: no server, process, socket or wait; under a minute
+	$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal --pure $(ARGS)
 
 test-gpu: $(STAMP) ## the tests that need an NVIDIA GPU
 	@$(PYTHON) -m pytest -q -rA -m gpu tests/agent $(ARGS)

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 import structlog
 
+from tests import pure, quarantine
 from tests.kit import hosts
 from tests.kit.nats_server import NatsServer, find_program
 
@@ -27,6 +28,7 @@ _TORCH_IS_SET_UP = Path(__file__).parents[1] / ".venv-torch/.set-up"
 
 # No example is too slow: machines are busy. A person's run looks at new examples each time; CI's says the same twice.
 hypothesis.settings.register_profile("fairlead", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.register_profile("pure", hypothesis.settings.get_profile("fairlead"), max_examples=20)
 hypothesis.settings.load_profile("fairlead")
 
 
@@ -72,13 +74,33 @@ def _running() -> Iterator[NatsServer]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--quick` leaves the slow ones out; `--update-golden` writes expected files again after a wanted change."""
+    """`--pure` and `--quick` select layers; `--update-golden` writes expected files again after an intended change."""
+    parser.addoption(
+        "--pure", action="store_true", help="only tests that start no process, open no socket and do not wait"
+    )
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--update-golden", action="store_true", help="write tests/schemas/golden again")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole systems among the others, so that few of them run at once, and none is the last that a worker takes."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples where a person waits for the rules alone."""
+    if config.getoption("--pure"):
+        hypothesis.settings.load_profile("pure")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the import of files that hold no pure test, where only those are wanted."""
+    if config.getoption("--pure") and collection_path.suffix == ".py" and not pure.is_pure_file(collection_path):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select the layer, and spread whole systems among the others: few of them run at once, and none is the last that a worker takes."""
+    if config.getoption("--pure"):
+        chosen = [item for item in items if pure.is_pure(item) and item.get_closest_marker("slow") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -101,9 +123,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("slow: left out by --quick")
 
 
+@pytest.hookimpl(wrapper=True, specname="pytest_runtest_setup")
+def guard_setup(item: pytest.Item) -> Generator[None]:
+    """Hold the fixtures of a pure test to what it promises."""
+    with pure.guarded() if pure.is_pure(item) else contextlib.nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Hold a pure test to what it promises."""
+    with pure.guarded() if pure.is_pure(item) else contextlib.nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Excuse failures of tests that are in quarantine."""
+    return quarantine.excused((yield))
+
+
 @cache
 def no_nats() -> str:
-    """Why tests with a real nats-server cannot run; "" if they can."""
+    """Return the reason why tests with a real nats-server cannot run; "" if they can."""
     try:
         find_program()
     except ImportError as error:
@@ -113,7 +155,7 @@ def no_nats() -> str:
 
 @cache
 def no_docker() -> str:
-    """Why tests with a Docker engine cannot run; "" if they can."""
+    """Return the reason why tests with a Docker engine cannot run; "" if they can."""
     try:
         import docker
 
@@ -127,7 +169,7 @@ def no_docker() -> str:
 
 @cache
 def no_gpu() -> str:
-    """Why tests on a real GPU cannot run; "" if they can."""
+    """Return the reason why tests on a real GPU cannot run; "" if they can."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -137,13 +179,14 @@ def no_gpu() -> str:
 
 @cache
 def no_hosts() -> str:
-    """Why tests that play several hosts cannot run; "" if they can."""
+    """Return the reason why tests that simulate several hosts cannot run; "" if they can."""
     return f"hosts: {reason}" if (reason := hosts.unfit()) else ""
 
 
 @cache
 def no_mpi() -> str:
-    """Why tests with a real mpirun cannot run; "" if they can. Where FAIRLEAD_NEED_MPI is set, as on CI, that is a failure."""
+    """Return the reason why tests with a real mpirun cannot run; "" if they can. If FAIRLEAD_NEED_MPI is set, as on CI,
+    that is a failure."""
     missing = [name for name in ("mpirun", "mpicc") if shutil.which(name) is None]
     if missing and os.environ.get("FAIRLEAD_NEED_MPI"):
         raise RuntimeError(f"no {' and no '.join(missing)} on PATH, and FAIRLEAD_NEED_MPI is set")
@@ -152,7 +195,7 @@ def no_mpi() -> str:
 
 @cache
 def no_torch() -> str:
-    """Why tests with torch cannot run; "" if they can."""
+    """Return the reason why tests with torch cannot run; "" if they can."""
     return "" if _TORCH_IS_SET_UP.exists() else "torch: not set up (make torch does it)"
 
 
@@ -167,11 +210,8 @@ NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line per skipped group; what had to be tried again, with its failure."""
-    if again := terminalreporter.stats.get("rerun", []):
-        terminalreporter.section("failed, and were tried again")
-    for report in again:
-        terminalreporter.write_line(f"{report.nodeid}\n{report.longreprtext[-4000:]}\n")
+    """Failures of quarantined tests, and one line per skipped group."""
+    quarantine.summary(terminalreporter)
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if reasons:
         terminalreporter.section("skipped, and why")

@@ -1,4 +1,4 @@
-"""What an admin says of a node, from environment and command line."""
+"""An admin's settings of a node, from environment and command line."""
 
 import argparse
 
@@ -16,8 +16,8 @@ def said(*words: str, **env: str) -> settings.Admin:
     return settings.admin_from_environment(settings.with_arguments(env, parser.parse_args(words)))
 
 
-def test_nothing_is_said() -> None:
-    """Neither labels nor taints."""
+def test_without_a_file_nothing_is_set() -> None:
+    """There are no labels and no taints."""
     assert said() == settings.Admin({}, ())
     assert from_environment({"FAIRLEAD_NODE": "n1"}).admin == settings.Admin({}, ())
 
@@ -48,7 +48,7 @@ def test_the_command_line_comes_after_the_environment() -> None:
         ({"FAIRLEAD_NODE_TAINTS": ",".join(f"k{n}:NoSchedule" for n in range(33))}, "at most 32 taints, found 33"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(env: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_refused_by_name(env: dict[str, str], message: str) -> None:
     """Before the node joins."""
     with pytest.raises(BadSetting, match=message):
         from_environment({"FAIRLEAD_NODE": "n1", **env})

@@ -66,10 +66,10 @@ async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> 
     await world.ended("7")
     wanted = ReadOutput(job="7", attempt=1, rank=0, stream="stdout", offset=4, bytes_max=3)
     asker = world.hub.connect()
-    answer = await asker.request(subjects.rpc_node("n1", "output"), encode(wanted), timeout_s=5)
+    answer = await asker.request(subjects.rpc_node("n1", "output"), encode(wanted), timeout_s=60)
     assert ((piece := msgspec.json.decode(answer, type=OutputPiece)).data, piece.offset) == (b"456", 4)
     evil = encode(msgspec.structs.replace(wanted, job="../../etc"))
-    assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=5)
+    assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=60)
 
 
 async def test_stop_means_term_grace_kill(world: World) -> None:
@@ -97,8 +97,8 @@ async def test_a_run_outlives_its_agent(world: World) -> None:
     assert len(world.placer.of(StartSeen, "7")) == 1
 
 
-async def test_reports_wait_for_a_placer_that_is_away(world: World) -> None:
-    """What happened meanwhile is sent again until it is confirmed, and arrives once."""
+async def test_reports_wait_for_an_unavailable_placer(world: World) -> None:
+    """Each is sent again until it is confirmed, and arrives once."""
     world.placer.silent = True
     await world.placer.desire("n1", order("7", "true"))
     ledger = world.agents[0][0].ledger
@@ -109,8 +109,8 @@ async def test_reports_wait_for_a_placer_that_is_away(world: World) -> None:
     assert [report.n for _, report in world.placer.reports] == [1, 2, 3]
 
 
-async def test_a_placer_that_lost_its_memory_is_told_again(world: World) -> None:
-    """It joins by an inventory and gets the rest in order, without a gap."""
+async def test_a_placer_that_lost_its_state_gets_all_reports_again(world: World) -> None:
+    """The node joins by an inventory and sends the rest in order, without a gap."""
     await world.placer.desire("n1", order("7", "true"))
     await world.ended("7")
     world.placer.incarnation.clear()
@@ -120,8 +120,8 @@ async def test_a_placer_that_lost_its_memory_is_told_again(world: World) -> None
     assert (await world.ended("8")).outcome == "exited"
 
 
-async def test_a_node_without_word_fences_itself(tmp_path: Path) -> None:
-    """Silence for the fence's length ends what runs; the end is told as node_lost."""
+async def test_a_node_without_contact_fences_itself(tmp_path: Path) -> None:
+    """Silence for the fence's length ends its runs; the end is reported as node_lost."""
     world = World(tmp_path)
     world.settings = msgspec.structs.replace(world.settings, fence_ns=3_000_000_000)
     await world.open()

@@ -29,8 +29,8 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     await pair.close()
 
 
-async def test_an_error_that_nobody_expects_ends_its_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its words are in the report, the agent lives, and the next run starts."""
+async def test_an_unexpected_error_ends_its_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its message is in the report, the agent lives, and the next run starts."""
 
     def broken(*_: object, **__: object) -> dict[str, str]:
         raise TypeError("list indices must be integers")
@@ -47,8 +47,8 @@ async def test_an_error_that_nobody_expects_ends_its_run_alone(world: World, mon
     assert not task.done()
 
 
-async def test_a_stop_ends_a_rank_whose_image_is_still_pulled(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds its GPUs for the rest of the pull otherwise."""
+async def test_a_stop_ends_a_rank_during_its_image_pull(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it holds its GPUs for the rest of the pull."""
     agent, _ = pair.agents["n1"]
     waiting = asyncio.Event()
 
@@ -58,7 +58,7 @@ async def test_a_stop_ends_a_rank_whose_image_is_still_pulled(pair: Pair, monkey
 
     monkeypatch.setattr(agent.runtime, "prepare", pulls)
     await pair.placer.desire("n1", rank(0, "true"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await waiting.wait()
     await pair.placer.desire("n1")
     await pair.placer.until(lambda: bool(pair.placer.of(ExitSeen, "7")))

@@ -7,7 +7,7 @@ from fairlead_telemetry.warehouse.warehouse import Warehouse
 
 
 def test_every_row_is_measured() -> None:
-    """Taken in, asked three ways, folded anew."""
+    """Submitted, queried in three ways, folded again."""
     rows = asking.rows(jobs=200)
     assert [row.measured != "" for row in rows] == [True] * 5
     assert "1,200 events of 200 jobs" in rows[0].what

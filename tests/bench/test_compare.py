@@ -34,7 +34,7 @@ def test_the_first_figure_of_each_row_is_read() -> None:
     ],
 )
 def test_better_is_above_one_whichever_way_a_row_counts(before: Figure, after: Figure, gain: float) -> None:
-    """Nobody has to know whether a row is a rate."""
+    """A reader need not know whether a row is a rate."""
     assert after.gain(before) == pytest.approx(gain)
 
 

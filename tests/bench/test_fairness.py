@@ -16,8 +16,8 @@ def test_traces_are_whole() -> None:
     assert (len(traces.shockwave()), len(traces.shockwave_published())) == (120, 7)
 
 
-def test_a_queue_alone_on_all_it_needs_waits_for_nobody() -> None:
-    """What jobs are held against: the work and its start."""
+def test_a_queue_alone_on_all_it_needs_does_not_wait() -> None:
+    """The reference of each job: its work and its start."""
     jobs = traces.philly(8)
     alone = philly.alone(jobs, 32, "0e4a51")
     assert {jobs[at].queue for at in alone} == {"0e4a51"}
@@ -33,7 +33,7 @@ def test_jobs_that_fit_no_share_are_left_out() -> None:
 
 
 def test_rows_of_the_first_days() -> None:
-    """On few nodes somebody waits; nobody gets more than all there is; guarantees help who got least."""
+    """On few nodes some jobs wait; no queue exceeds the capacity; guarantees help the queue with the least."""
     jobs = traces.philly(8)
     isolated = philly.alone(jobs, 6, "2869ce") | philly.alone(jobs, 6, "0e4a51")
     fifo, guaranteed = [
@@ -54,7 +54,7 @@ def test_the_aim_is_reached() -> None:
 
 
 def test_the_page_has_every_row() -> None:
-    """Whoever changes what is played writes the page anew: `python -m bench.fairness --write`."""
+    """A change of the workload needs a new page: `python -m bench.fairness --write`."""
     firsts = [line.split(" | ")[0].removeprefix("| ") for line in fairness.PAGE.read_text().splitlines()]
     wanted = ["sequencer", *(variant.name for variant in philly.variants(0))] * len(philly.NODES)
     wanted += ["order", *(variant.name for variant in shockwave.VARIANTS)]

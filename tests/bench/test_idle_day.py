@@ -19,6 +19,7 @@ def reclaimed(result: DayResult) -> set[str]:
     return {row.script.profile.name for row in result.rows if row.reclaimed_by}
 
 
+@pytest.mark.slow
 def test_an_active_run_is_never_reclaimed() -> None:
     """Low GPU use with busy CPU and network, spikes or typing: no notice. The notebook is reclaimed after its owner has left."""
     result = play(some(*ALIVE, "notebook_left_in_the_evening"), SEVERAL_SIGNALS, seed=1)

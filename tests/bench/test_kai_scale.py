@@ -1,4 +1,4 @@
-"""KAI-Scheduler's scale tests are what they are said to be, and can be played: here on a handful of nodes, without a clock."""
+"""KAI-Scheduler's scale tests equal their descriptions, and can be run: here on a few nodes, without a clock."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_the_loads_are_the_published_ones() -> None:
 
 @pytest.mark.nats
 async def test_every_row_is_measured_on_a_real_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each begins with what the one before it has left, and ends; how long that takes here is nobody's business."""
+    """Each starts from the state of the one before it, and ends; its duration here does not matter."""
     monkeypatch.setenv("FAIRLEAD_BENCH_DIR", str(tmp_path))
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", "")
     rows = [row async for row in kai_scale.measure(SMALL)]

@@ -33,7 +33,9 @@ def test_schedule_is_the_published_load() -> None:
 
 def test_every_arrival_is_a_job_that_the_api_takes() -> None:
     """The job files decode, and ask for what the arrival says."""
-    for arrival in schedule()[:100]:
+    arrivals = schedule()[:100]
+    assert len(arrivals) == 100
+    for arrival in arrivals:
         body = msgspec.json.encode(job_file(arrival))
         command = resolve.resolve(job_spec.decode_job(body), command_id="1", user="bench")
         asked = (command.queue, command.request.cpu_milli, command.priority)
@@ -41,7 +43,7 @@ def test_every_arrival_is_a_job_that_the_api_takes() -> None:
 
 
 def test_queue_file_names_every_queue_of_the_schedule() -> None:
-    """What is applied is what jobs are submitted to."""
+    """Jobs are submitted to the queues of the applied file."""
     cohorts = queue_file()["queues"]
     assert isinstance(cohorts, dict)
     assert {f"{cohort}/{queue}" for cohort in cohorts for queue in cohorts[cohort]["queues"]} == {
@@ -58,21 +60,21 @@ def test_the_model_ends_every_job_and_never_before_the_work_allows(rules: Rules)
     assert list(found.waits_ms) == [1, 5, 20]
 
 
-def test_a_higher_priority_takes_the_place_of_a_lower_one_in_its_queue() -> None:
-    """What ran is lost, and runs again from nothing once there is room."""
+def test_a_higher_priority_preempts_a_lower_one_in_its_queue() -> None:
+    """The victim loses its work, and runs again from the beginning once there is room."""
     few = [*lots(fill(0)), *others(), at(100, 20, 1000, priority=200)]
     expected = Outcome(took_ms=1100, yielded=4, lost=4 * 5 * 100, waits_ms={5: 0, 20: 0})
     assert expected == outcome(few, ALL_YIELD_AT_ONCE)
 
 
-def test_nobody_yields_before_somebody_has_waited_long_enough() -> None:
+def test_no_run_is_preempted_before_the_patience_is_over() -> None:
     """With a second's patience the same job waits for the half second that the others still need."""
     few = [*lots(fill(0)), *others(), at(100, 20, 1000, priority=200)]
     assert Outcome(took_ms=1500, yielded=0, lost=0, waits_ms={5: 0, 20: 400}) == outcome(few, Rules())
 
 
-def test_a_queue_gets_its_guarantee_back_from_those_who_borrow() -> None:
-    """A job within its guarantee takes the place of a run, of whatever priority, of a queue beyond its own."""
+def test_a_queue_gets_its_guarantee_back_from_borrowers() -> None:
+    """A job within its guarantee preempts a run, of whatever priority, of a queue beyond its own."""
     borrowed = [at(0, 20, 1000, priority=200, queue="c1/q1") for _ in range(QUEUES)]
     mine = at(100, 20, 500, priority=50, queue="c1/q2")
     found = outcome([*borrowed, mine], ALL_YIELD_AT_ONCE)

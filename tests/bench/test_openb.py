@@ -1,4 +1,4 @@
-"""What `python -m bench.openb` prints, on the trace's nodes with few pods."""
+"""Output of `python -m bench.openb`, on the trace's nodes with few pods."""
 
 import json
 import subprocess

@@ -28,7 +28,7 @@ def test_a_share_is_raised_to_what_the_name_says() -> None:
     assert found["share"] / found["one"] == pytest.approx(own["share"] / own["one"], rel=0.02)
 
 
-def test_models_are_asked_for_by_about_as_many_as_said() -> None:
+def test_models_are_requested_in_the_given_proportion() -> None:
     """By pods with GPUs alone."""
     found = drawn(PODS, MACHINES, LISTS["models asked for: 20 %"])
     with_gpus = [pod for pod in found if pod.gpu_count]

@@ -1,11 +1,11 @@
-"""Two things measured in pairs: what is said of a machine that becomes slower all the time."""
+"""Two things measured in pairs: the result on a machine that becomes slower all the time."""
 
 from bench.agent.pairs import in_pairs
 
 
 async def test_the_median_is_that_of_differences() -> None:
-    """Each pair takes twice as long as the last one, and ours always 3 more than its neighbour: 3 is what is said,
-    where the medians of either lie far apart."""
+    """Each pair takes twice as long as the last one, and ours always 3 more than its neighbour: the result is 3,
+    although the medians of either are far apart."""
     order: list[str] = []
     machine = [10.0 * 2**at for at in range(10)]
 

@@ -13,7 +13,7 @@ def test_a_row_that_is_measured_again_takes_its_place() -> None:
     assert replaced(f"# Page\n\n{markdown(OLD)}\n", [new]) == f"# Page\n\n{markdown([new, OLD[1]])}\n"
 
 
-def test_a_row_that_is_not_there_is_refused() -> None:
-    """Where it would stand nobody knows."""
+def test_a_missing_row_is_refused() -> None:
+    """Its place in the table is unknown."""
     with pytest.raises(ValueError, match='"b" on the page, found 0'):
         replaced(markdown(OLD), [OLD[0]._replace(what="b")])

@@ -9,7 +9,7 @@ from fairlead_schemas.wire.samples import decode_samples
 
 
 def test_the_same_seed_is_the_same_day() -> None:
-    """All three kinds of work occur, every metric is told at every second, and numbers are not round."""
+    """All three kinds of work occur, every metric has a value at every second, and numbers are not round."""
     told, runs = gpu_day(3)
     again, _ = gpu_day(3)
     assert all((told[name] == again[name]).all() for name in METRICS)

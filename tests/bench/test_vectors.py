@@ -138,7 +138,7 @@ def test_a_bad_file_is_one_line_and_exit_2(
     assert err.count("\n") == 1
 
 
-def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """As any other."""
+def test_a_missing_file_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Like any other error."""
     assert play(monkeypatch, DATA / "none.json") == 2
     assert "No such file" in capsys.readouterr().err

@@ -37,7 +37,7 @@ class Users:
         return pair
 
     def seed_file(self, name: str) -> Path:
-        """Where a user's seed stands."""
+        """Return the path of a user's seed."""
         return self.directory / f"{name.replace('*', 'all')}.nk"
 
     def remove(self) -> None:
@@ -55,7 +55,7 @@ class Keyed(Users):
         os.environ["FAIRLEAD_NATS_MONITOR"] = self.server.monitor
 
     def reload(self) -> None:
-        """What `nats-server --signal reload` does."""
+        """Reload the users, like `nats-server --signal reload`."""
         os.kill(self.server.pid, signal.SIGHUP)
 
     async def connect(self, name: str) -> NatsBus:

@@ -14,8 +14,8 @@ def key() -> str:
     return nkey.generate().public
 
 
-def test_a_node_and_its_keys_come_and_go(tmp_path: Path) -> None:
-    """Added, a second key beside the first, the older one retired, revoked; both files each time."""
+def test_a_node_and_its_keys_are_added_and_removed(tmp_path: Path) -> None:
+    """Added, given a second key, the older one retired, revoked; both files each time."""
     first, second = key(), key()
     bus_users.change(tmp_path, lambda users: bus_users.with_key(users, "node", "n1", first))
     bus_users.change(tmp_path, lambda users: bus_users.with_key(users, "node", "n1", first))  # again: nothing changes
@@ -30,7 +30,7 @@ def test_a_node_and_its_keys_come_and_go(tmp_path: Path) -> None:
 
 
 def test_a_third_key_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    """Two are for the time of a change; more would be keys that nobody remembers."""
+    """Two keys exist during a change; more would be forgotten."""
     for _ in range(2):
         bus_users.change(tmp_path, lambda users: bus_users.with_key(users, "node", "n1", key()))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -30,7 +30,7 @@ def state(first: int, last: int, missing: int = 0) -> StreamState:
 
 
 def test_a_stream_that_ends_at_or_behind_its_readers_is_whole() -> None:
-    """Nothing is lost where all is read, nor where commands wait, nor where nobody has ever sent one."""
+    """Nothing is lost if all is read, if commands wait, or if none was ever sent."""
     for stream, read in [(state(1, 100), 100), (state(1, 100), 60), (state(1, 0), 0), (state(0, 0), 0)]:
         assert not judge(stream, {"queue": read, "placer": 0}, []).is_lost
 
@@ -50,8 +50,8 @@ def test_a_stream_that_ends_in_front_of_a_reader_has_gone_back() -> None:
     assert "to placer were never decided" in report.message()
 
 
-def test_a_gap_counts_where_somebody_had_not_read_past_it() -> None:
-    """What everybody has read is of no use any more; what one has not read may have been meant for it."""
+def test_a_gap_counts_if_a_reader_had_not_read_past_it() -> None:
+    """A message read by every reader is no longer needed; an unread one may have been for that reader."""
     read = {"queue": 100, "placer": 5}
     assert judge(state(1, 120), read, [Gap(110, 111)]).gaps == (Gap(110, 111),)
     assert judge(state(1, 120), read, [Gap(50, 50)]).gaps == (Gap(50, 50),)
@@ -88,7 +88,7 @@ async def whole_again(bus: Bus) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_service_whose_commands_went_back_ends_with_a_code_of_its_own(world: World) -> None:
+async def test_a_service_with_lost_commands_ends_with_a_code_of_its_own(world: World) -> None:
     """Twelve are read, the server keeps eight: new commands would be given sequences that count as read."""
     bus = await world.connect()
     await decided(bus, 12)
@@ -134,8 +134,8 @@ async def test_a_service_with_other_duties_goes_on_without_commands_until_the_lo
     assert await asyncio.wait_for(task, 60) == EXIT_OK
 
 
-async def test_a_message_gone_from_the_middle_is_found_and_counted(world: World) -> None:
-    """It is behind what anybody has read: no service goes on as if it had never been there."""
+async def test_a_message_missing_in_the_middle_is_found_and_counted(world: World) -> None:
+    """It is behind the cursors of all readers: no service continues as if it had never existed."""
     bus = await world.connect()
     await decided(bus, 3)
     for number in range(3, 9):
@@ -159,8 +159,9 @@ async def test_a_server_that_notices_a_loss_as_it_is_read_is_believed(world: Wor
     assert (first.last, first.is_lost) == (6, False)
 
 
-async def test_acceptance_keeps_what_nobody_has_read_and_is_done_once(world: World) -> None:
-    """Commands behind a service's cursor come again, at new sequences and in order; a second acceptance does nothing."""
+async def test_acceptance_keeps_unread_commands_and_is_done_once(world: World) -> None:
+    """Commands behind a service's cursor are appended again, at new sequences and in order; a second acceptance does
+    nothing."""
     bus = await world.connect()
     await decided(bus, 4)
     await bus.append(subjects.CMD, PLACER, b"for the placer")
@@ -192,10 +193,8 @@ async def test_acceptance_goes_behind_a_sequence_that_only_a_gateway_knows(world
 
 
 @pytest.mark.parametrize("broken", ["advance", "append", "put_object"])
-async def test_an_acceptance_that_breaks_off_is_finished_by_the_next(
-    broken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever step fails, nothing that was unread is lost, and nothing is there twice."""
+async def test_an_interrupted_acceptance_is_finished_by_the_next(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a failure at each step, no unread command is lost, and none is there twice."""
     bus = MemoryHub().connect()
     await decided(bus, 2)
     for number in range(2, 6):

@@ -1,4 +1,4 @@
-"""What every bus must do: one suite, run against the in-memory twin and a real nats-server."""
+"""The contract of a bus: one suite, run against the in-memory twin and a real nats-server."""
 
 import asyncio
 import time
@@ -81,8 +81,9 @@ async def test_last_and_read_go_by_subject_and_sequence(world: World):
     assert absent is None
 
 
-async def test_an_empty_stream_goes_on_behind_a_sequence(world: World):
-    """What comes next is numbered behind it, for the stream and for who tails it from there; one that holds something stays."""
+async def test_an_empty_stream_continues_after_a_sequence(world: World):
+    """The next message is numbered after it, for the stream and for a tail from there; a stream with messages is
+    unchanged."""
     bus = await world.connect()
     command = subjects.cmd("queue")
     await bus.advance(subjects.CMD, 812)
@@ -135,7 +136,7 @@ async def test_unknown_outcome_that_was_stored_can_be_read_back(world: World):
     with pytest.raises(OutcomeUnknown):
         await world.unknown_append(bus, QUEUE, b"1", 0, stored=True)
     newest = None
-    for _ in range(50):
+    for _ in range(600):
         newest = await bus.last(subjects.LOG, QUEUE)
         if newest is not None:
             break
@@ -150,7 +151,7 @@ async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: Worl
     bus = await world.connect()
     with pytest.raises(OutcomeUnknown):
         await world.unknown_append(bus, QUEUE, b"1", 0, stored=False)
-    for _ in range(100):
+    for _ in range(600):
         try:
             assert await bus.last(subjects.LOG, QUEUE) is None
             assert await bus.append(subjects.LOG, QUEUE, b"1", expected=0) == 1
@@ -161,7 +162,7 @@ async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: Worl
 
 
 async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(world: World):
-    """While the server is away calls fail and nothing is buffered; afterwards the tail goes on by itself."""
+    """While the server is away calls fail and nothing is buffered; afterwards the tail continues by itself."""
     bus = await world.connect()
     back = asyncio.Event()
     bus.on_reconnect(back.set)
@@ -181,7 +182,7 @@ async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(wo
 
 
 async def test_full_log_refuses_and_keeps_what_it_has(small_world: World):
-    """Discard new: the writer is told, nothing old is dropped, reading goes on."""
+    """Discard new: the writer gets an error, nothing old is dropped, reading continues."""
     bus = await small_world.connect()
     stored = 0
     with pytest.raises(StreamFull):  # noqa: PT012 -- which of the appends is refused is what is counted
@@ -200,7 +201,7 @@ async def test_message_over_the_limit_is_refused(world: World):
     assert (await bus.state(subjects.LOG)).last == 0
 
 
-async def test_core_messages_reach_who_listens_in_order(world: World):
+async def test_core_messages_reach_subscribers_in_order(world: World):
     """Wildcards match one token; nothing is stored for later."""
     sender, receiver = await world.connect(), await world.connect()
     got: list[Message] = []
@@ -212,7 +213,7 @@ async def test_core_messages_reach_who_listens_in_order(world: World):
         await sender.publish(f"fairlead.beat.n{number % 3}", b"%d" % number)
     await sender.publish("fairlead.report.n1", b"not asked for")
     await sender.flush()
-    for _ in range(100):
+    for _ in range(3000):
         if len(got) == 100:
             break
         await asyncio.sleep(0.02)
@@ -225,7 +226,7 @@ async def test_core_messages_reach_who_listens_in_order(world: World):
 
 
 async def test_requests_are_answered_or_unavailable(world: World):
-    """One answer to one request; nobody there is a clear failure, soon."""
+    """One answer to one request; without a responder a clear failure, soon."""
     asker, server = await world.connect(), await world.connect()
 
     async def echo(message: Message) -> bytes:
@@ -233,7 +234,7 @@ async def test_requests_are_answered_or_unavailable(world: World):
 
     await server.serve("fairlead.rpc.test.echo", echo)
     await server.flush()
-    assert await asker.request("fairlead.rpc.test.echo", b"1", timeout_s=5) == b"re:1"
+    assert await asker.request("fairlead.rpc.test.echo", b"1", timeout_s=60) == b"re:1"
     with pytest.raises(Unavailable):
         await asker.request("fairlead.rpc.test.nobody", b"1", timeout_s=0.5)
 
@@ -257,7 +258,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
     await join("alone", "")
     asked = [b"%d" % number for number in range(60)]
     for payload in asked:
-        await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
+        await asker.request("fairlead.rpc.test.group", payload, timeout_s=60)
     await eventually_async(lambda: len(took["alone"]) == 60 and len(took["a"] + took["b"]) == 60)
     assert sorted(took["a"] + took["b"]) == sorted(took["alone"]) == sorted(asked)
     assert took["a"] and took["b"]
@@ -265,12 +266,12 @@ async def test_of_a_group_one_answers_each_request(world: World):
     await bus.flush()
     before = len(took["b"])
     for payload in asked[:10]:
-        await asker.request("fairlead.rpc.test.group", payload, timeout_s=5)
+        await asker.request("fairlead.rpc.test.group", payload, timeout_s=60)
     await eventually_async(lambda: len(took["b"]) == before + 10)
 
 
 async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
-    """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be made anew."""
+    """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be created again."""
     bus = await world.connect()
     assert await bus.get(subjects.DESIRED, "n1") is None
     first = await bus.put(subjects.DESIRED, "n1", b"a", expected=0)
@@ -285,10 +286,10 @@ async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
 
 
 async def test_bucket_entry_with_a_time_to_live_expires(world: World):
-    """A lease that nobody renews is gone; its key can be taken as new."""
+    """A lease without renewal disappears; its key can be created again."""
     bus = await world.connect()
     await bus.put(subjects.LEASE, "queue", b"me", expected=0, ttl_s=1)
-    for _ in range(50):
+    for _ in range(600):
         if await bus.get(subjects.LEASE, "queue") is None:
             break
         await asyncio.sleep(0.1)
@@ -306,14 +307,14 @@ async def test_watchers_hear_of_puts(world: World):
     await writer.put(subjects.DESIRED, "n1", b"a")
     await writer.put_quickly(subjects.DESIRED, "n2", b"b")
     await writer.flush()
-    for _ in range(100):
+    for _ in range(3000):
         if len(every) == 2:
             break
         await asyncio.sleep(0.02)
     assert one == [("n1", b"a")]
     assert every == [("n1", b"a"), ("n2", b"b")]
     entry = None
-    for _ in range(50):
+    for _ in range(1200):
         entry = await watcher.get(subjects.DESIRED, "n2")
         if entry is not None:
             break
@@ -353,7 +354,7 @@ async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: Wo
 
 
 async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> None:
-    """Also where nobody waits for the answer: it must not vanish, and the connection lives on."""
+    """Also for a put without an answer: the value must not vanish, and the connection stays open."""
     bus = await world.connect()
     large = b"x" * (streams.MESSAGE_BYTES_MAX + 1)
     for put in (bus.put, bus.put_quickly):
@@ -377,8 +378,8 @@ async def test_the_server_states_its_time_and_that_of_messages(world: World):
     assert (await bus.times(subjects.LOG)).last_ns == 0
 
 
-async def test_one_node_pushes_nobody_elses_output_out(world: World) -> None:
-    """Of each of a node's subjects the newest messages stay; a node that prints without end loses its own oldest."""
+async def test_one_node_evicts_no_other_nodes_output(world: World) -> None:
+    """The newest messages of each of a node's subjects stay; a node that prints without end loses its own oldest."""
     bus = await world.connect()
     first = await bus.append(subjects.OUTPUT, subjects.output("n2", "8"), b"others")
     loud, count = subjects.output("n1", "7"), streams.OUTPUTS_OF_SUBJECT_MAX
@@ -390,8 +391,8 @@ async def test_one_node_pushes_nobody_elses_output_out(world: World) -> None:
     assert len(await read_all(bus, count + 1, stream=subjects.OUTPUT)) == count + 1
 
 
-async def test_one_node_pushes_nobody_elses_samples_out(world: World) -> None:
-    """They go by node, too."""
+async def test_one_node_evicts_no_other_nodes_samples(world: World) -> None:
+    """Samples are bounded by node, too."""
     bus = await world.connect()
     first = await bus.append(subjects.SAMPLE, subjects.sample("n2"), b"others")
     for number in range(streams.SAMPLES_OF_NODE_MAX + 3):

@@ -50,8 +50,8 @@ def test_other_errors_are_no_damage() -> None:
         bus_faults.end_service("queue", Unavailable("away"))
 
 
-def test_a_condition_names_the_data_directory_where_a_command_needs_it() -> None:
-    """Commands look into the default directory unless told otherwise; the new log's directory is the person's choice."""
+def test_a_condition_names_the_data_directory_if_a_command_needs_it() -> None:
+    """Commands use the default directory unless they get another; the new log's directory is the user's choice."""
     hint = Condition(code="log_damaged", message="").hint("/srv/a")
     assert "`fairlead audit verify --data /srv/a`" in hint
     assert "--data NEW --data" not in hint

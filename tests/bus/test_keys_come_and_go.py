@@ -1,4 +1,4 @@
-"""Rotation by two valid keys, and revocation: a running server that is told to read its users again."""
+"""Rotation by two valid keys, and revocation: on a running server that reloads its users."""
 
 import asyncio
 import shutil
@@ -37,11 +37,11 @@ async def works(bus: NatsBus, node: str) -> bool:
 
 async def sent_away(bus: NatsBus) -> None:
     """The server closes the connection for good. Raises TimeoutError."""
-    await asyncio.wait_for(bus.link.closed.wait(), 10)
+    await asyncio.wait_for(bus.link.closed.wait(), 60)
 
 
-async def test_a_revoked_key_is_cut_off_at_once_and_others_are_not(keyed: Keyed) -> None:
-    """The open connection ends, a new one is refused with a sentence; the other node's goes on, and never dropped."""
+async def test_a_revoked_key_is_disconnected_at_once_and_others_are_not(keyed: Keyed) -> None:
+    """The open connection ends, a new one is refused with a sentence; the other node's connection never drops."""
     one, other = await keyed.connect("n1"), await keyed.connect("n2")
     dropped: list[bool] = []
     other.link.on_drop.append(lambda: dropped.append(True))
@@ -76,8 +76,8 @@ async def test_a_key_is_changed_without_a_gap(keyed: Keyed) -> None:
     await new.close()
 
 
-async def test_a_stranger_is_refused(keyed: Keyed) -> None:
-    """A key that was never added, no key at all, and a token: none gets in."""
+async def test_an_unknown_key_is_refused(keyed: Keyed) -> None:
+    """A key that was never added, no key at all, and a token: none connects."""
     with pytest.raises(Unavailable, match="does not know the key"):
         await connect(keyed.server.url, key=nkey.generate())
     for url in (keyed.server.url, keyed.server.url.replace("//", "//token@")):
@@ -85,8 +85,8 @@ async def test_a_stranger_is_refused(keyed: Keyed) -> None:
             await connect(url)
 
 
-async def test_what_a_key_does_not_allow_is_said_at_once(keyed: Keyed) -> None:
-    """Not after a time-out: it is no fault of the bus that passes."""
+async def test_an_operation_that_a_key_does_not_allow_fails_at_once(keyed: Keyed) -> None:
+    """Not after a time-out: it is not a transient fault of the bus."""
     agent = await keyed.connect("n1")
     with pytest.raises(NotAllowed, match=r"does not allow \$JS.API.DIRECT.GET.KV_DESIRED.\$KV.DESIRED.n2"):
         await asyncio.wait_for(agent.peek(subjects.DESIRED, "n2"), 3)

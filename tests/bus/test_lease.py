@@ -1,4 +1,4 @@
-"""Who may take a lease: a successor of a dead process at once, anybody else when it has run out while the bus was there."""
+"""Acquisition of leases: by a successor of a dead process at once, by another after it expired while the bus was there."""
 
 import asyncio
 import os
@@ -59,9 +59,9 @@ async def test_a_restarted_process_takes_its_lease_over_at_once(dead_pid: int) -
     assert await lease(hub, "queue-1").try_acquire()
 
 
-async def test_a_lease_that_ran_out_while_the_bus_was_away_is_its_holders() -> None:
-    """The holder could not renew it, and is as healthy as before. A standby that was refused answers lets it have time; one
-    that has waited that long takes what nobody renews."""
+async def test_a_lease_that_expired_while_the_bus_was_away_stays_with_its_holder() -> None:
+    """The holder could not renew it, and is as healthy as before. A standby that got no answers gives it time; one that
+    has waited that long takes an unrenewed lease."""
     hub = MemoryHub()
     leader, standby = lease(hub, "queue-1"), lease(hub, "queue-2")
     assert await leader.try_acquire()

@@ -60,7 +60,7 @@ async def test_gap_stops_the_reader(world: World):
 
 
 async def test_wrong_hash_stops_the_reader(world: World):
-    """A commit that another stands for: the chain names the one whose hash does not fit."""
+    """A replaced commit: the chain names the one whose hash does not fit."""
     bus = await world.connect()
     first, second, _ = chain(3)
     forged = commit(2, first, text="forged")
@@ -77,7 +77,7 @@ async def test_repeated_commit_number_stops_the_reader(world: World):
 
 
 async def test_commit_under_another_writers_subject_stops_the_reader(world: World):
-    """Who wrote it and where it stands must agree."""
+    """Its writer and its subject must agree."""
     bus = await world.connect()
     await write(bus, chain(1), writer="placer")
     assert (await read_until_damage(bus)).sequence == 1
@@ -124,7 +124,7 @@ async def test_writer_steps_down_when_another_has_written(world: World):
     mine, theirs = commit(2, first, text="mine"), commit(2, first, text="theirs")
     await write(bus, [first, theirs])
     with pytest.raises(StaleWriter):
-        await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 10)
+        await asyncio.wait_for(FencedWriter(bus, "queue").append(mine, 1), 60)
     assert (await bus.state(subjects.LOG)).last == 2
 
 
@@ -147,8 +147,8 @@ async def test_writer_waits_out_a_lasting_refusal_and_says_so_once(monkeypatch: 
     ]
 
 
-async def test_writer_says_that_an_unknown_outcome_was_stored():
-    """One line with where it stands; nothing is appended twice."""
+async def test_writer_logs_that_an_unknown_outcome_was_stored():
+    """One line with the sequence; nothing is appended twice."""
     hub = MemoryHub()
     hub.lose_next_answer(stored=True)
     bus = hub.connect()

@@ -31,8 +31,8 @@ def test_a_signature_is_the_keys_own() -> None:
 
 
 @given(st.text(max_size=70))
-def test_whatever_is_no_seed_is_refused_and_not_repeated(text: str) -> None:
-    """No exception of a decoder comes through, and the message does not show what may be a mistyped secret."""
+def test_text_that_is_no_seed_is_refused_and_not_repeated(text: str) -> None:
+    """No exception of a decoder is raised, and the message does not show a possibly mistyped secret."""
     with pytest.raises(nkey.BadKey) as caught:
         nkey.from_seed(text)
     assert len(text) < 8 or text not in str(caught.value)
@@ -68,7 +68,7 @@ def test_a_file_is_written_for_its_owner_alone_and_read_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o644, 0o660, 0o777])
 def test_a_file_with_a_loose_mode_is_refused_with_the_cure(tmp_path: Path, mode: int) -> None:
-    """Whoever has read it can speak in its owner's name."""
+    """A reader of the file can act in its owner's name."""
     path = tmp_path / "n1.nk"
     nkey.write_file(path, nkey.generate(), "n1")
     path.chmod(mode)

@@ -69,8 +69,8 @@ async def test_nodes_are_listened_to_where_the_server_differs(monkeypatch: pytes
         each.cancel()
 
 
-async def test_a_server_that_is_away_differs_from_nobody() -> None:
-    """What cannot be compared is no reason to stand still."""
+async def test_an_unavailable_server_differs_from_no_clock() -> None:
+    """A clock that cannot be compared is no reason to stop."""
     hub = MemoryHub()
     clocks = OtherClocks(hub.connect(), lambda: 0)
     hub.stop()

@@ -21,7 +21,7 @@ CMD = subjects.cmd("queue")
 
 
 class Frail(CountingCore):
-    """Counts, but for three kinds of poison: it raises, it says what cannot be encoded, it says too much."""
+    """A counter with three kinds of poison: an exception, an unencodable event, too many events."""
 
     def decide(self, inputs: Sequence[Input], now_ns: int) -> Decision:
         commands = [each for item in inputs for each in item.body if not isinstance(each, Undecodable)]
@@ -153,8 +153,8 @@ async def test_a_core_that_fails_without_inputs_ends_the_service(world: World) -
     assert await commits(bus) == []
 
 
-async def test_an_input_whose_decision_raised_once_is_decided() -> None:
-    """An exception that does not come again, as for want of memory, rejects nothing: a report would be lost for good."""
+async def test_an_input_with_a_single_failed_decision_is_decided() -> None:
+    """A transient exception, such as a lack of memory, rejects nothing: a report would be lost permanently."""
     bus = MemoryHub().connect()
     await bus.ensure()
     running = Service(bus, Once, writer="queue", sources=[Own([["good"]])], instance="a")

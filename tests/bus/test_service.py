@@ -71,14 +71,14 @@ async def test_restored_state_equals_a_fold_of_the_log(world: World):
     task = asyncio.create_task(second.run())
     await eventually_async(lambda: second.leading)
     assert second.core.snapshot() == first.core.snapshot()
-    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=5))
+    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=60))
     assert answer["sequence"] == second.folded
     assert second.reader.chain.last == first.folded, "only the tail behind the snapshot was read"
     await crash(task)
 
 
 async def test_second_process_waits_for_the_lease_and_then_takes_over(world: World):
-    """Two at once: one leads; when it stops, the other goes on where it left."""
+    """Two at once: one leads; when it stops, the other continues from its state."""
     bus = await world.connect()
     first, second = service(await world.connect(), "a"), service(await world.connect(), "b")
     leading = asyncio.create_task(first.run())
@@ -112,7 +112,7 @@ async def test_of_two_leaders_one_steps_down(world: World):
 
 
 async def test_foreign_commit_under_our_name_makes_us_step_down(world: World):
-    """Somebody else's commit in our chain is not built upon, even though the fence would let us."""
+    """Another process's commit in our chain is not built upon, even if the fence would allow it."""
     bus = await world.connect()
     running = service(bus)
     task = asyncio.create_task(running.run())
@@ -125,7 +125,7 @@ async def test_damaged_log_stops_the_service(world: World):
     """A commit that does not fit the chain is a stop, with a code of its own."""
     bus = await world.connect()
     await bus.append(subjects.LOG, subjects.log("placer"), commit(7, None, writer="placer"))
-    assert await asyncio.wait_for(service(bus).run(), 10) == EXIT_DAMAGED
+    assert await asyncio.wait_for(service(bus).run(), 60) == EXIT_DAMAGED
 
 
 async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on(world: World):
@@ -151,7 +151,7 @@ async def test_service_waits_out_a_server_restart(world: World):
     bus.on_reconnect(back.set)
     await world.stop_server()
     await world.start_server()
-    await asyncio.wait_for(back.wait(), 15)
+    await asyncio.wait_for(back.wait(), 60)
     await bus.append(subjects.CMD, CMD, command(2))
     await eventually_async(lambda: running.core.ids == ["c1", "c2"])
     await crash(task)
@@ -160,7 +160,7 @@ async def test_service_waits_out_a_server_restart(world: World):
 async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
     small_world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    """Commands wait in CMD while the log is full; the service neither dies nor drops them."""
+    """Commands wait in CMD while the log is full; the service does not end and does not drop them."""
     monkeypatch.setattr(shell, "FULL_RETRY_S", 0.05)
     bus = await small_world.connect()
     running = service(await small_world.connect())
@@ -168,25 +168,22 @@ async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
     await eventually_async(lambda: running.leading)
     for number in range(400):
         await bus.append(subjects.CMD, CMD, command(number))
-    decided = -1
-    while decided != len(running.core.ids):
-        decided = len(running.core.ids)
-        await asyncio.sleep(0.5)
-    assert 0 < decided < 400 and not task.done()
-    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+    await eventually_async(lambda: running.fence.refused)
+    assert 0 < len(running.core.ids) < 400 and not task.done()
+    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
     assert (alive.sequence, alive.refused != "") == (running.folded, True)
     await crash(task)
 
 
 async def test_a_leader_gives_a_sign_of_life(world: World):
-    """It says how far it has folded; whoever waits for the lease, or has ended, does not answer."""
+    """It reports its folded sequence; a process that waits for the lease, or has ended, does not answer."""
     bus, running, waiting = await world.connect(), service(await world.connect()), service(await world.connect(), "b")
     task = asyncio.create_task(running.run())
     await eventually_async(lambda: running.leading)
     other = asyncio.create_task(waiting.run())
     await bus.append(subjects.CMD, CMD, command(1))
     await eventually_async(lambda: running.core.ids)
-    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+    alive = decode_alive(await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
     assert alive == Alive(sequence=running.folded)
     await crash(other)
     await running.stop()
@@ -209,8 +206,8 @@ async def test_lease_expires_when_its_holder_dies(world: World):
         await bus.put(subjects.LEASE, "queue", b"x", expected=old.revision)
 
 
-async def test_a_lease_outlives_answers_that_do_not_come():
-    """A server that stalls is no successor: neither taking nor keeping the lease ends for an unknown outcome."""
+async def test_a_lease_outlives_missing_answers():
+    """An unknown outcome does not end the attempt to take the lease or its renewal: a stalled server is no successor."""
     hub = MemoryHub()
     bus, unknown = hub.connect(), 2
     held = lease.LeaderLease(bus, "queue", "a")
@@ -323,7 +320,7 @@ async def test_a_snapshot_builds_on_the_very_commits_that_the_log_holds():
     assert await asyncio.wait_for(task, 60) == EXIT_OK
     hub.truncate(subjects.LOG, 0)
     await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None, text="another history"))
-    assert await asyncio.wait_for(service(bus).run(), 10) == EXIT_DAMAGED
+    assert await asyncio.wait_for(service(bus).run(), 60) == EXIT_DAMAGED
 
 
 async def test_a_snapshot_that_is_stored_during_a_start_is_no_damage(monkeypatch: pytest.MonkeyPatch):
@@ -458,8 +455,8 @@ async def test_a_log_from_an_archive_is_gone_on_with_at_the_wall_clock():
     assert (await commits_of(bus))[-1].at_ns >= now_ns
 
 
-async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.MonkeyPatch):
-    """It says so, gives the lease back to those whose clocks agree, and leads by itself once its own does."""
+async def test_a_process_with_a_deviating_clock_does_not_lead(monkeypatch: pytest.MonkeyPatch):
+    """It logs this, gives the lease back to those with agreeing clocks, and leads by itself once its own agrees."""
     monkeypatch.setattr(log_time, "LISTEN_S", 0.01)
     monkeypatch.setattr(shell, "CLOCK_RETRY_S", 0.1)
     hub, offset_ns = MemoryHub(), [3600 * 10**9]
@@ -473,7 +470,7 @@ async def test_a_process_whose_clock_is_alone_does_not_lead(monkeypatch: pytest.
             lambda: any(each["event"] == "this machine's clock differs, not leading" for each in logged)
         )
         await eventually_async(lambda: hub.subscribers.get(subjects.rpc("queue", ALIVE)))
-        said = decode_alive(await hub.connect().request(subjects.rpc("queue", ALIVE), b"", timeout_s=5))
+        said = decode_alive(await hub.connect().request(subjects.rpc("queue", ALIVE), b"", timeout_s=60))
         assert "-3600.0 s" in said.clock
         leading = asyncio.create_task(right.run())
         await eventually_async(lambda: right.leading)

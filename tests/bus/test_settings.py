@@ -19,8 +19,8 @@ def start(module: str, **settings: str) -> tuple[int, dict[str, str]]:
     return done.returncode, json.loads(line)
 
 
-def test_what_is_not_given_or_empty_takes_the_default() -> None:
-    """An empty variable is how compose files and units say "not set"."""
+def test_missing_or_empty_settings_take_the_default() -> None:
+    """An empty variable is how compose files and units express "not set"."""
     for env in ({}, {"X": ""}):
         assert one_of(env, "X", ("a", "b"), "b") == "b"
         assert seconds(env, "X", 2.5) == 2.5
@@ -29,8 +29,8 @@ def test_what_is_not_given_or_empty_takes_the_default() -> None:
         assert log_cap(env) == LOG_BYTES_DEFAULT
 
 
-def test_what_fits_is_taken() -> None:
-    """Words in any case; numbers up to their bounds; names as they are."""
+def test_valid_settings_are_taken() -> None:
+    """Choices in any case; numbers up to their bounds; names unchanged."""
     assert token({"X": "big-memory"}, "X") == "big-memory"
     assert one_of({"X": "Warning"}, "X", ("info", "warning"), "info") == "warning"
     assert number({"X": "0.5"}, "X", 7, unit="days") == 0.5

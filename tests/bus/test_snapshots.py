@@ -14,7 +14,7 @@ from tests.bus.commits import commit
 
 
 async def kept(bus: Bus) -> list[int]:
-    """Where the snapshots that there are stand, newest first."""
+    """Return the sequences of the stored snapshots, newest first."""
     return [found.sequence for found in await snapshots.load_all(bus, "queue", log_id="", schema="1")]
 
 
@@ -59,8 +59,9 @@ async def test_a_snapshot_names_the_log_by_its_first_commit() -> None:
 
 
 @pytest.mark.parametrize(("log_id", "last", "words"), [("", 0, "backwards"), ("f" * 64, 5, "another first commit")])
-async def test_a_snapshot_that_the_log_does_not_hold_is_damage(log_id: str, last: int, words: str) -> None:
-    """An empty log under a snapshot was lost, and one with another first commit was replaced: beginning anew would hide it."""
+async def test_a_snapshot_without_its_log_is_damage(log_id: str, last: int, words: str) -> None:
+    """An empty log under a snapshot was lost, and one with another first commit was replaced: a fresh start would hide
+    it."""
     bus = MemoryHub().connect()
     await bus.append(subjects.LOG, subjects.log("queue"), commit(1, None))
     found = await live_once(bus, 1)

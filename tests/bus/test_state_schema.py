@@ -42,13 +42,13 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("change", OTHERS)
-def test_every_change_of_a_type_is_another_shape(change: str) -> None:
-    """However deep the type lies, and whether or not old bytes would decode."""
+def test_every_change_of_a_type_changes_its_fingerprint(change: str) -> None:
+    """The type may be nested at any depth, and old bytes may or may not decode."""
     assert schema_of(tree(OTHERS[change]), 1) != schema_of(tree(Leaf), 1)
 
 
-def test_equal_types_have_one_shape() -> None:
-    """Where they are defined, and their docstrings, make no difference; a change of meaning does."""
+def test_equal_types_have_one_fingerprint() -> None:
+    """Their modules and docstrings make no difference; a change of meaning does."""
     twin = msgspec.defstruct(
         "Leaf", [("spot", Spot), ("kind", Literal["a", "b"], "a")], namespace={"__doc__": "Words."}
     )
@@ -56,7 +56,7 @@ def test_equal_types_have_one_shape() -> None:
     assert schema_of(tree(Leaf), 2) != schema_of(tree(Leaf), 1)
 
 
-def test_types_of_one_name_are_told_apart_and_may_refer_to_themselves() -> None:
+def test_types_of_one_name_are_distinguished_and_may_be_recursive() -> None:
     """Two modules may each have a `Leaf`."""
     both = msgspec.defstruct("Both", [("one", Leaf), ("other", OTHERS["a field less"]), ("tree", Tree)])
     same = msgspec.defstruct("Both", [("one", Leaf), ("other", Leaf), ("tree", Tree)])

@@ -1,4 +1,4 @@
-"""Log time under steps of the wall clock: it neither falls, jumps, nor stays away for good."""
+"""Log time under steps of the wall clock: it does not fall or jump, and returns in the end."""
 
 import pytest
 from hypothesis import given
@@ -84,8 +84,8 @@ def test_corrections_of_up_to_five_seconds_are_crept_to_unrecorded() -> None:
     assert [each.step_ns for each in machine.clock.steps()] == [8 * SECOND_NS]
 
 
-def test_a_wall_clock_that_nobody_shares_is_not_crept_to() -> None:
-    """While it is not trusted, log time runs by the boot's clock alone; later it is crept to as ever."""
+def test_log_time_does_not_follow_an_untrusted_wall_clock() -> None:
+    """Until it is trusted, log time runs by the boot's clock alone; later it is slewed to as usual."""
     machine = Machine()
     machine.clock.is_trusted = False
     machine.step(3600)
@@ -94,8 +94,8 @@ def test_a_wall_clock_that_nobody_shares_is_not_crept_to() -> None:
     assert machine.run(1000) == EPOCH_NS + 2010 * SECOND_NS
 
 
-def test_a_log_that_is_ahead_is_never_undercut() -> None:
-    """Log time goes on from the newest commit, however far ahead that is, and lets the wall clock catch up."""
+def test_log_time_never_goes_below_a_log_that_is_ahead() -> None:
+    """Log time continues from the newest commit, however far ahead that is, and lets the wall clock catch up."""
     machine = Machine()
     machine.clock.resume(EPOCH_NS + HOUR_NS, 0)
     assert machine.clock.now() == EPOCH_NS + HOUR_NS
@@ -104,8 +104,8 @@ def test_a_log_that_is_ahead_is_never_undercut() -> None:
     assert machine.clock.now() == EPOCH_NS + 2 * HOUR_NS, "a server whose clock was set back measures nothing"
 
 
-def test_a_new_process_goes_on_where_the_log_stands() -> None:
-    """What the process before was creeping to is crept to further: a restart is no step."""
+def test_a_new_process_continues_the_slew() -> None:
+    """A restart is no step: the previous process's target remains."""
     machine = Machine()
     machine.step(3600)
     machine.clock = SteadyClock(lambda: machine.wall_ns, lambda: machine.boot_ns)
@@ -115,7 +115,7 @@ def test_a_new_process_goes_on_where_the_log_stands() -> None:
     assert machine.clock.steps() == []
 
 
-def test_steps_that_nobody_takes_are_bounded() -> None:
+def test_unused_steps_are_bounded() -> None:
     """A clock that is set again and again fills no memory, and no distance is lost."""
     machine = Machine()
     for _ in range(3 * STEPS_MAX):
@@ -130,7 +130,7 @@ def test_steps_that_nobody_takes_are_bounded() -> None:
     st.lists(st.tuples(st.floats(0, 600), st.one_of(st.just(0.0), st.floats(-86_400, 86_400))), min_size=1, max_size=40)
 )
 def test_log_time_keeps_the_boots_pace(moves: list[tuple[float, float]]) -> None:
-    """Whatever happens to the wall clock, log time passes within one part in CREEP of the boot's time."""
+    """For any moves of the wall clock, log time passes within one part in CREEP of the boot's time."""
     machine = Machine()
     for passed_s, step_s in moves:
         before_ns, boot_ns = machine.clock.now(), machine.boot_ns
@@ -142,7 +142,7 @@ def test_log_time_keeps_the_boots_pace(moves: list[tuple[float, float]]) -> None
 
 
 def test_the_boots_clock_only_rises() -> None:
-    """The default reads a clock of this machine that nobody sets."""
+    """The default is a clock of this machine that is never set."""
     first, second = boottime_ns(), boottime_ns()
     assert 0 < first <= second
     assert isinstance(ClockStep(1, 2), tuple)

@@ -47,8 +47,8 @@ def test_an_address_that_is_none_is_refused(gateway: GatewayStub, run: Run, url:
 
 
 @pytest.mark.parametrize("name", ["josé", "Ada", "a\nb", "日本"])
-def test_a_name_that_no_gateway_takes_is_refused(gateway: GatewayStub, run: Run, name: str) -> None:
-    """What may stand in a name is said, whether a header could carry it or not."""
+def test_an_invalid_user_name_is_refused(gateway: GatewayStub, run: Run, name: str) -> None:
+    """The error gives the valid characters, whether a header could carry the name or not."""
     ran = run("--as", name, "jobs")
     assert (ran.code, gateway.requests) == (2, [])
     assert "user: expected 1 to 63 of a-z 0-9 _ -" in ran.err
@@ -85,8 +85,8 @@ def test_a_name_that_no_address_carries_is_refused(gateway: GatewayStub, run: Ru
     indirect=True,
 )
 @pytest.mark.usefixtures("server")
-def test_output_that_breaks_off_is_6(run: Run) -> None:
-    """What came is printed; that it was not all is said, by words and exit code."""
+def test_interrupted_output_is_6(run: Run) -> None:
+    """The received part is printed; the message and the exit code report that it is incomplete."""
     ran = run("logs", "812")
     assert ran.code == 6
     assert ran.out in ("", "half")
@@ -95,10 +95,10 @@ def test_output_that_breaks_off_is_6(run: Run) -> None:
 
 @pytest.mark.parametrize("content", [b"<html>hello</html>", b"", b"[]", b'"\xff"'])
 @pytest.mark.parametrize("words", [("jobs",), ("nodes",), ("show", "1"), ("why", "1"), ("submit", "--", "true")])
-def test_an_answer_that_is_none_is_6(
+def test_an_invalid_answer_is_6(
     gateway: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], content: bytes
 ) -> None:
-    """Something else listens there, or a gateway of another version: said so, with what to look at."""
+    """Another program listens there, or a gateway of another version: the message says what to check."""
     monkeypatch.setattr(GatewayStub, "__call__", lambda self, request: httpx.Response(200, content=content))
     ran = run(*words)
     assert (ran.code, ran.out) == (6, "")

@@ -22,7 +22,7 @@ DEAR = PLAN | {"job": "814", "gain_gpu_s": 60, "why_not": "costs_more", "message
 
 
 def answer(*plans: object, on: bool = False) -> dict[str, object]:
-    """What the gateway says."""
+    """Build the gateway's answer."""
     return {"pool": "a100", "on": on, "plans": list(plans), "sequence": 40}
 
 
@@ -39,8 +39,8 @@ def test_the_plan_says_what_moves_and_what_starts(gateway: GatewayStub, run: Run
     )
 
 
-def test_nothing_waits(gateway: GatewayStub, run: Run) -> None:
-    """The pool's setting is said all the same; the default pool where none is named."""
+def test_without_waiting_jobs_the_pools_setting_is_shown(gateway: GatewayStub, run: Run) -> None:
+    """Of the default pool if none is named."""
     gateway.on("GET", "/v1/pools/default/defrag", answer(on=True) | {"pool": "default"})
     assert run("defrag").out == (
         "pool default: defragmentation is on: plans that gain are carried out, one at a time\n"

@@ -1,4 +1,4 @@
-"""What people may type for jobs: single ids, elements, ranges, lists, last, all."""
+"""Forms of job ids on the command line: single ids, elements, ranges, lists, last, all."""
 
 import pytest
 
@@ -25,20 +25,20 @@ def ids(*words: str, newest: str | None = "41", mine: tuple[str, ...] = ("40", "
         (["5,812[1,2]"], ["5", "812_1", "812_2"]),
     ],
 )
-def test_words_stand_for_jobs(words: list[str], expected: list[str]) -> None:
-    """Each way of writing gives its jobs, in the order named, each once."""
+def test_ids_ranges_and_last_select_jobs(words: list[str], expected: list[str]) -> None:
+    """Each form gives its jobs, in the given order, each once."""
     assert ids(*words) == expected
 
 
 @pytest.mark.parametrize("word", ["", ",", " ", "x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
-def test_what_names_nothing_is_refused(word: str) -> None:
-    """A word that is no job is refused with what was expected, and does not reach the cluster."""
+def test_an_invalid_job_id_is_refused(word: str) -> None:
+    """With the expected forms, and without a request to the cluster."""
     with pytest.raises(InputRefused, match="expected"):
         ids(word)
 
 
 def test_last_without_any_job_is_not_found() -> None:
-    """`last` of somebody who has submitted nothing is an error of its own, with exit code 3."""
+    """`last` for a user without jobs is an error of its own, with exit code 3."""
     with pytest.raises(NotFound) as caught:
         ids("last", newest=None)
     assert caught.value.exit_code == 3

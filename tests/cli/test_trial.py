@@ -31,8 +31,8 @@ HELD = trial_document(
 )  # fmt: skip
 
 
-def test_what_would_become_of_it_in_lines(gateway: GatewayStub, run: Run) -> None:
-    """Quota after, who is ahead, what holds it back and would not, who might yield, and an estimate called so."""
+def test_a_dry_run_is_printed_in_lines(gateway: GatewayStub, run: Run) -> None:
+    """Quota afterwards, jobs ahead, blocking and passing limits, possible victims, and an estimate marked as such."""
     gateway.on("POST", "/v1/jobs:dryrun", HELD)
     ran = run("submit", "--dry-run", "--queue", "research/vision", "--gpus", "4", "--workdir", "/", "--", "train")
     assert ran.code == 0
@@ -56,15 +56,15 @@ def test_what_would_become_of_it_in_lines(gateway: GatewayStub, run: Run) -> Non
 
 
 def test_json_and_yaml_are_the_documents(gateway: GatewayStub, run: Run) -> None:
-    """The API's own shape; the job file stands in it."""
+    """The API's own shape, with the job file in it."""
     gateway.on("POST", "/v1/jobs:dryrun", HELD)
     assert msgspec.json.decode(run("submit", "--dry-run", "-o", "json", "--", "x").out) == HELD
     found = yaml.safe_load(run("submit", "--dry-run", "-o", "yaml", "--", "x").out)
     assert found["command"]["spec"] == {"command": ["x"]}
 
 
-def test_what_would_be_refused_ends_as_the_submit_would(gateway: GatewayStub, run: Run) -> None:
-    """Exit code, words and hint."""
+def test_a_dry_run_of_a_refused_job_ends_as_the_submit_would(gateway: GatewayStub, run: Run) -> None:
+    """Exit code, message and hint."""
     told = 'no queue "x"; expected one of: default'
     code, document = problem(422, told, errors=[{"field": "queue", "message": told}])
     gateway.on("POST", "/v1/jobs:dryrun", {**document, "type": "urn:fairlead:problem:unknown_queue"}, code)
@@ -73,8 +73,8 @@ def test_what_would_be_refused_ends_as_the_submit_would(gateway: GatewayStub, ru
     assert ran.err.startswith(f"error: {told}\nhint: `fairlead queues` lists them")
 
 
-def test_several_jobs_are_told_one_by_one(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
-    """One that would be refused makes the exit code, and the others are told all the same."""
+def test_several_jobs_are_reported_one_by_one(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """A refused one sets the exit code, and the others are reported all the same."""
     refused = trial_document(valid=False, message="would be refused: too large", code="larger_than_any_node")
     gateway.on("POST", "/v1/jobs:dryrun", [trial_document(), refused])
     (tmp_path / "two.yaml").write_text("command: [a]\n---\ncommand: [b]\n")
@@ -87,7 +87,7 @@ def test_several_jobs_are_told_one_by_one(gateway: GatewayStub, run: Run, tmp_pa
 
 
 def test_without_a_gateway_the_file_is_checked(gateway: GatewayStub, run: Run) -> None:
-    """What is wrong with it is named, and else that no more is known; no exit code of its own."""
+    """Its mistakes are named, or the output states that more is unknown; without an exit code of its own."""
 
     def away(_request: httpx.Request) -> Answer:
         raise httpx.ConnectError("refused")

@@ -68,8 +68,8 @@ def test_a_script_is_submitted_with_its_arguments(gateway: GatewayStub, run: Run
     assert (body["nodes"], body["command"][-2:], body["workdir"]) == (3, ["--nodes", "9"], str(Path.cwd()))
 
 
-def test_a_word_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> None:
-    """`fairlead submit python x.py` is refused with the exact words to type, and sends nothing."""
+def test_a_command_that_is_no_file_needs_dashes(gateway: GatewayStub, run: Run) -> None:
+    """`fairlead submit python x.py` is refused with the exact command to type, and nothing is sent."""
     ran = run("submit", "python", "x.py")
     assert (ran.code, gateway.requests) == (2, [])
     assert "hint: for a command: fairlead submit -- python x.py" in ran.err
@@ -135,8 +135,9 @@ def test_usage_errors_are_2(run: Run) -> None:
     ] == [2, 2, 2, 2]
 
 
+@pytest.mark.connected
 def test_unreachable_is_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens: exit code 6 and what to do."""
+    """Without a listener: exit code 6 and the remedy."""
     monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1")
     ran = run("jobs")
     assert ran.code == 6
@@ -151,7 +152,7 @@ def test_field_errors_are_named(gateway: GatewayStub, run: Run) -> None:
 
 
 def test_an_unknown_queue_is_refused_with_how_to_create_it(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
-    """A fresh cluster has one queue; the words to type stand beside the refusal, of one job as of several."""
+    """A new cluster has one queue; the command to type is in the refusal, for one job and for several."""
     gateway.answers[("POST", "/v1/jobs")] = problem(422, 'no queue "x"', type="urn:fairlead:problem:unknown_queue")
     ran = run("submit", "--queue", "x", "--", "true")
     assert (ran.code, ran.err.splitlines()[0]) == (2, 'error: no queue "x"')
@@ -162,10 +163,8 @@ def test_an_unknown_queue_is_refused_with_how_to_create_it(gateway: GatewayStub,
     assert run("submit", "-f", str(tmp_path / "two.yaml")).err == ran.err
 
 
-def test_the_queue_file_that_the_hint_and_the_readme_show_is_one(
-    gateway: GatewayStub, run: Run, tmp_path: Path
-) -> None:
-    """What people copy from there works, and the job file beside it names that queue."""
+def test_the_queue_file_of_the_hint_and_the_readme_is_valid(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+    """Users can copy it, and the job file next to it names that queue."""
     line = "{queues: {research: {queues: {vision: {maximum: {nvidia.com/gpu: 16}}}}}}"
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert (line in readme, line in hint_for("unknown_queue"), "queue: research/vision" in readme) == (True, True, True)
@@ -176,7 +175,7 @@ def test_the_queue_file_that_the_hint_and_the_readme_show_is_one(
 
 
 def test_json_errors_are_the_apis_own(gateway: GatewayStub, run: Run) -> None:
-    """Whoever asked for JSON gets the problem document on stderr."""
+    """A user of JSON gets the problem document on stderr."""
     gateway.answers[("GET", "/v1/jobs/812")] = problem(404, "there is no job '812'")
     ran = run("show", "812", "-o", "json")
     assert ran.code == 3
@@ -401,7 +400,7 @@ def test_sbatch_has_help(gateway: GatewayStub, run: Run) -> None:
 
 
 def test_sql_lists_its_tables_without_a_cluster(gateway: GatewayStub, run: Run) -> None:
-    """What each column means, from the schema itself; a forgotten query is refused with both ways on."""
+    """The meaning of each column, from the schema itself; a forgotten query is refused with both alternatives."""
     ran = run("sql", "--tables")
     assert (ran.code, gateway.requests) == (0, [])
     assert "jobs: Every job" in ran.out and "exit_code" in ran.out
@@ -409,7 +408,7 @@ def test_sql_lists_its_tables_without_a_cluster(gateway: GatewayStub, run: Run) 
 
 
 def test_sql_from_stdin(gateway: GatewayStub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it stands there; an empty one is refused before anything is sent."""
+    """Unchanged; an empty one is refused before anything is sent."""
     gateway.on("POST", "/v1/sql", {"columns": [], "rows": [], "sequence": 7})
     for text, code in (("SELECT 1 -- größer\nAS one\n", 0), (" \n", 2)):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -418,8 +417,8 @@ def test_sql_from_stdin(gateway: GatewayStub, run: Run, monkeypatch: pytest.Monk
     assert msgspec.json.decode(sent.content)["query"] == "SELECT 1 -- größer\nAS one\n"
 
 
-def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:
-    """CSV as the gateway gives it, tables from its rows; what was cut is said where it does not spoil the answer."""
+def test_sql_in_the_requested_format(gateway: GatewayStub, run: Run) -> None:
+    """CSV as from the gateway, tables from its rows; a truncation is reported if it does not spoil the answer."""
     gateway.on(
         "POST",
         "/v1/sql",
@@ -448,10 +447,10 @@ def test_sql_in_the_form_that_is_wanted(gateway: GatewayStub, run: Run) -> None:
     assert msgspec.json.decode(run("sql", "-o", "json", "FROM t").out) == rows
 
 
-def test_a_named_stack_that_does_not_run_is_not_replaced_by_a_stranger(
+def test_a_stopped_stack_is_not_replaced_by_an_unknown_one(
     run: Run, gateway: GatewayStub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """After `down`, commands for that data directory must not go to whatever listens at the default port."""
+    """After `down`, commands for that data directory must not go to another server at the default port."""
     monkeypatch.delenv("FAIRLEAD_URL")
     monkeypatch.setenv("FAIRLEAD_DATA", str(tmp_path / "data"))
     found = run("cancel", "all")
@@ -465,10 +464,11 @@ def test_a_named_stack_that_does_not_run_is_not_replaced_by_a_stranger(
 
 
 @pytest.mark.parametrize("verb", [("submit",), ("sbatch",)])
-def test_a_script_that_asks_to_be_held_is_not_started(
+def test_a_script_that_requests_a_hold_is_not_started(
     gateway: GatewayStub, run: Run, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
-    """It is refused with the words that go on without; then it is submitted, and the warning says what was left out."""
+    """It is refused with the option to ignore it; with that option it is submitted, and the warning names the ignored
+    directive."""
     (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --hold --nodes=2\ntrue\n")
     refused = run(*verb, str(tmp_path / "a.sh"))
     assert (refused.code, gateway.requests) == (2, [])

@@ -109,7 +109,7 @@ def test_there_are_three_and_they_are_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_grafana_has_a_word_and_a_type_for_everything(file: Path) -> None:
+def test_grafana_has_a_type_for_every_field(file: Path) -> None:
     """Nothing is lost when its SDK reads and writes the file, and nothing is of another type."""
     assert problems(json.loads(file.read_text())) == []
 

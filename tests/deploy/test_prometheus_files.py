@@ -13,7 +13,7 @@ CASES = Path("tests/deploy/rules_test.yml")
 
 
 def promtool(*words: str) -> subprocess.CompletedProcess[str]:
-    """What it says."""
+    """Return promtool's output."""
     return subprocess.run(["promtool", *words], capture_output=True, text=True, timeout=120)
 
 

@@ -1,7 +1,6 @@
-"""docs/how-to/archive.md, typed as it stands: every command prints what the page says, and its program needs nothing of ours.
-
-After a wanted change: `make test ARGS="tests/docs/test_archive_page.py --update-golden"`, and read the difference.
-"""
+"""docs/how-to/archive.md, typed as written: every command prints the output on the page, and its program needs nothing
+of ours. After an intended change: `make test ARGS="tests/docs/test_archive_page.py --update-golden"`, and read the
+difference."""
 
 import contextlib
 import io
@@ -46,7 +45,7 @@ def make_cluster(data: Path, log: Sequence[Stored]) -> None:
 
 
 def typed(line: str) -> str:
-    """What one line prints, refusals included."""
+    """Return the output of one line, refusals included."""
     command, _, file = line.partition(" > ")
     screen, remarks = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(remarks):
@@ -94,7 +93,7 @@ def test_the_page_says_what_the_commands_print(
 
 
 def run_the_program(text: str) -> None:
-    """The page's program, in the folder of the walk, with plain Python; where zstd is not installed, ours stands in for it."""
+    """Run the page's program, in the folder of the walk, with plain Python; without zstd ours replaces it."""
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     env = dict(os.environ)
     if shutil.which("zstd") is None:

@@ -77,7 +77,7 @@ def test_every_route_is_described() -> None:
     ],
 )
 def test_golden_bytes_are_valid_by_the_published_schema(name: str, family: str) -> None:
-    """Somebody else's validator accepts what we write."""
+    """An independent validator accepts our bytes."""
     check = validator.Draft202012Validator(json_schema.document(name))
     for example in json.loads((GOLDEN / f"{family}.json").read_text()):
         check.validate(example)
@@ -100,7 +100,9 @@ def references(value: Any) -> set[str]:
 def test_asyncapi_points_nowhere_else() -> None:
     """Every reference of the document leads to something in it."""
     document = asyncapi.document()
-    for reference in references(document):
+    found = list(references(document))
+    assert len(found) > 50
+    for reference in found:
         place: Any = document
         for part in reference.removeprefix("#/").split("/"):
             place = place[part]

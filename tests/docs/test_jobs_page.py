@@ -30,12 +30,12 @@ def fields(kind: type[msgspec.Struct]) -> list[str]:
     ("heading", "expected"),
     [("## Fields", fields(JobSpec)), ("## `gpu`", fields(GpuWanted)), ("## `resources`", list(RESOURCE_WORDS))],
 )
-def test_every_field_stands_on_the_page(heading: str, expected: list[str]) -> None:
+def test_every_field_is_on_the_page(heading: str, expected: list[str]) -> None:
     """None is missing, and none is invented."""
     assert sorted(keys(heading)) == sorted(expected)
 
 
-def test_levels_and_smaller_words_are_told() -> None:
+def test_levels_and_nested_fields_are_on_the_page() -> None:
     """Of topology, times and groups."""
     words = [*TOPOLOGY_LEVELS, *fields(TimeWords), *fields(GroupWords)]
     assert [word for word in words if f"`{word}`" not in PAGE and f"`{word}:" not in PAGE] == []
@@ -43,7 +43,7 @@ def test_levels_and_smaller_words_are_told() -> None:
 
 @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 def test_an_example_is_a_job_file(example: str) -> None:
-    """It is accepted as it stands."""
+    """It is accepted unchanged."""
     documents: list[Any] = reader.read_yaml(example, "jobs.md")
     for document in documents:
         reader.check(document)

@@ -53,13 +53,13 @@ def rows(heading: str) -> dict[str, str]:
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> Any:
-    """A field's default, made where it is made anew each time."""
+    """Return a field's default, calling its factory if it has one."""
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 @pytest.mark.parametrize("heading", TABLES)
-def test_every_key_stands_on_the_page_with_its_default(heading: str) -> None:
-    """In the order of the code is not demanded; that none is missing, invented or wrong is."""
+def test_every_key_is_on_the_page_with_its_default(heading: str) -> None:
+    """Its order may differ from the code; no key is missing, invented or wrong."""
     told = rows(heading)
     fields = {field.name: default_of(field) for field in msgspec.structs.fields(TABLES[heading])}
     assert told.keys() == fields.keys()
@@ -79,13 +79,13 @@ def test_examples_are_queue_files(page: str) -> None:
         assert read_queue_file(document).queues
 
 
-def test_resources_are_told() -> None:
-    """Every word that stands for one."""
+def test_resources_are_on_the_page() -> None:
+    """Every name of one."""
     assert all(f"`{word}`" in PAGE for word in (GPU_WORD, f"{GPU_WORD}:<model>", "cpu", "memory"))
 
 
-def test_every_sequencer_of_ours_is_told() -> None:
-    """In the table, and among the names that cannot be taken; settings are called as a queue file calls them."""
+def test_every_sequencer_of_ours_is_on_the_page() -> None:
+    """In the table, and among the reserved names; settings have the names of a queue file."""
     page = (DOCS / "concepts" / "sequencers.md").read_text()
     table = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     (taken,) = re.findall(r"^Names (.*) cannot be taken", page, re.MULTILINE)

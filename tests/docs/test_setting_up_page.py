@@ -23,13 +23,13 @@ COMMANDS = sorted(
 
 
 def taken(words: list[str]) -> bool:
-    """Whether the command line takes these words: they are read before --help answers, and nothing is run."""
+    """Return True if the command line parses these words: they are read before --help answers, and nothing is run."""
     return main([*words, "--help"]) == 0
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_can_be_typed(command: str) -> None:
-    """Verbs, options and arguments are there; "…" stands for what a reader fills in."""
+    """Verbs, options and arguments exist; "…" marks the reader's own values."""
     words = shlex.split(command.replace("init|add|retire|revoke|list", "init"))[1:]
     assert taken([word.replace("…", "x") for word in words])
 

@@ -60,7 +60,7 @@ def test_events_in_the_text_exist(page: Path) -> None:
 
 
 def test_make_targets_in_the_text_exist() -> None:
-    """What the README tells people to type is in the Makefile."""
+    """Each target that the README names is in the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:
         assert (
@@ -69,7 +69,7 @@ def test_make_targets_in_the_text_exist() -> None:
 
 
 def test_every_decision_is_in_the_index() -> None:
-    """An ADR that nobody finds decides nothing."""
+    """An ADR without an entry is not found."""
     index = (ROOT / "docs" / "adr" / "README.md").read_text()
     found = [path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md") if path.name not in index]
     assert found == []

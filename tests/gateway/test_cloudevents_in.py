@@ -79,7 +79,7 @@ async def test_a_batch_is_answered_in_order_and_not_doubled() -> None:
     ],
 )
 async def test_a_bad_event_is_named_and_nothing_is_stored(body: bytes, field: str | None) -> None:
-    """422 with the attribute; alone, and inside a batch beside a good one."""
+    """422 with the attribute; alone, and in a batch with a good one."""
     async with World() as world:
         answer = await world.http.post("/v1/events", content=body, headers=ONE)
         assert answer.status_code == 422

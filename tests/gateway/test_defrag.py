@@ -69,7 +69,7 @@ async def test_a_pool_that_asks_for_it_has_it_done(monkeypatch: pytest.MonkeyPat
         await eventually_async(lambda: rows[moved].attempt == 2 and rows[moved].state == "placed")
 
 
-async def test_who_is_not_there() -> None:
+async def test_an_unknown_pool_is_404() -> None:
     """No such pool."""
     async with World() as world:
         assert (await world.http.get("/v1/pools/nowhere/defrag")).status_code == 404

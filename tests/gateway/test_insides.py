@@ -21,21 +21,21 @@ from tests.gateway.world import inventory
         ("rtx4090x8", "no NVLinks, 2 NUMA nodes, 2 NICs"),
     ],
 )
-def test_machines(profile: str, line: str) -> None:
-    """What tells them apart."""
+def test_machines_are_described_by_their_differences(profile: str, line: str) -> None:
+    """One line for each kind of machine."""
     assert topology_summary(played_inside(profile)) == line
 
 
-def test_what_is_not_known_is_not_said() -> None:
-    """Nothing at all; a node without GPUs; one GPU on the only NUMA node that was told."""
+def test_unknown_facts_are_left_out() -> None:
+    """No topology at all; a node without GPUs; one GPU on the only NUMA node known."""
     assert topology_summary(UNKNOWN_TOPOLOGY) == ""
     assert topology_summary(NodeTopology(numa_nodes=(NumaNode(node=0, cpus="0-3"),))) == "1 NUMA node"
     assert topology_summary(NodeTopology(numa=(0,), nics=("mlx5_0",))) == "on 1 NUMA node, 1 NIC"
     assert topology_summary(NodeTopology(numa=(-1, -1), nvlinks=((0, 1), (1, 0)))) == "1 NVLink between all 2 GPUs"
 
 
-def test_mig_instances_are_told_by_gpu() -> None:
-    """Equal ones are counted; a GPU in MIG mode is not free, cut or not."""
+def test_mig_instances_are_listed_by_gpu() -> None:
+    """Equal ones are counted; a GPU in MIG mode is not free, partitioned or not."""
     halves = tuple(MigInstance(uuid=f"MIG-{at}", profile="3g.20gb", start=at) for at in (0, 4))
     small = MigInstance(uuid="MIG-9", profile="1g.5gb", start=0)
     gpus = [

@@ -16,7 +16,7 @@ NOTES = b"fairlead: pulling image x:1\nfairlead: pulling image x:1: 40 %, 12 of 
 
 
 async def test_the_last_lines_of_a_text() -> None:
-    """Wherever it is cut; all of it where it has fewer; bounded however long a line is."""
+    """Wherever it is split; all of it if it has fewer; bounded however long a line is."""
 
     async def cut(text: bytes, size: int) -> AsyncIterator[bytes]:
         for at in range(0, len(text), size):
@@ -63,8 +63,8 @@ async def test_why_a_job_failed_says_what_it_printed_last() -> None:
         assert (await world.why(job))["output"] == long.decode().splitlines()[-FAILED_LINES:]
 
 
-async def test_why_a_job_has_not_started_says_what_its_node_waits_for() -> None:
-    """The node's own words, which stand in the job's stderr; nothing of jobs that run."""
+async def test_why_a_job_has_not_started_shows_what_its_node_waits_for() -> None:
+    """The agent's own lines in the job's stderr; nothing for running jobs."""
     async with World() as world:
         node = await world.node("n1")
         job = await world.submit(resources=gpus(1))

@@ -22,11 +22,11 @@ def client_of(gateway: Gateway) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(gateway.app), base_url="http://localhost", timeout=30)
 
 
-async def test_submits_over_a_killed_server_and_a_restarted_gateway(
+async def test_submits_survive_a_killed_server_and_a_restarted_gateway(
     fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under a server killed twice amid keyed submits, repeated until answered: every key is one job, none is lost,
-    and a gateway started anew shows the same."""
+    """The server is killed twice during keyed submits, which are repeated until answered: every key is one job, none is
+    lost, and a new gateway shows the same."""
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", fresh_nats.monitor)
     bus = await connect(fresh_nats.url, name="gateway")
     await bus.ensure()

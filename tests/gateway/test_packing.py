@@ -14,8 +14,8 @@ async def packing_of(world: World, at: str = "", expected: int = 200) -> dict[st
     return answer.json()
 
 
-async def test_what_a_pool_has_left() -> None:
-    """Two nodes of two, one job of one: a pair fits one node, and a GPU is left beside the job."""
+async def test_the_free_capacity_of_a_pool() -> None:
+    """Two nodes of two, one job of one: a pair fits one node, and a GPU is free next to the job."""
     async with World() as world:
         await world.start_explainer()
         empty = await packing_of(world)
@@ -35,8 +35,9 @@ async def test_what_a_pool_has_left() -> None:
         }
 
 
-async def test_the_policy_is_a_setting_of_the_pool() -> None:
-    """It reaches the placer: the next job goes to the emptier node; another name is refused, and all names are said."""
+async def test_the_packing_policy_is_a_setting_of_the_pool() -> None:
+    """It reaches the placer: the next job goes to the emptier node; another name is refused with the list of valid
+    ones."""
     async with World() as world:
         await world.start_explainer()
         answer = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"packing": "spread"}}})
@@ -56,8 +57,8 @@ async def test_the_policy_is_a_setting_of_the_pool() -> None:
         assert error["message"] == f'expected one of {", ".join(PACKINGS)}, found "tight"'
 
 
-async def test_what_it_had_left_then() -> None:
-    """As of a sequence the answer is what was said when that was the newest; as of a time, what the last commit by then made."""
+async def test_the_free_capacity_of_a_pool_in_the_past() -> None:
+    """As of a sequence the answer is the one that was current then; as of a time, that of the last commit by then."""
     async with World() as world:
         await world.start_explainer()
         said: list[dict[str, Any]] = []
@@ -85,7 +86,7 @@ async def test_what_it_had_left_then() -> None:
             assert refused["errors"][0]["field"] == "at"
 
 
-async def test_who_is_not_there() -> None:
+async def test_an_unknown_pool_is_404() -> None:
     """No such pool, now or then."""
     async with World() as world:
         assert (await world.http.get("/v1/pools/nowhere/packing")).status_code == 404

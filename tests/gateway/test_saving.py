@@ -1,4 +1,4 @@
-"""What views and `why` say of a run that saves, and of what an end has cost."""
+"""Checkpoints of a run, and the loss at an end, in views and `why`."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.gateway.logbook import Logbook, ended, joined, offered, placed, preem
 
 
 def yielded_after(*, saves: bool) -> api.Job:
-    """A job that ran for 100 s, said (or not) after 70 of them that it has saved, and had to yield."""
+    """Preempt a job after 100 s, with or without a checkpoint after 70 s."""
     book = Logbook()
     book.write(joined(), submitted(checkpoint=Checkpoint()), submitted("2"), offered(), placed("1", "n1"), started())
     began_ns = book.now_ns
@@ -31,8 +31,8 @@ def yielded_after(*, saves: bool) -> api.Job:
         (False, 100, "and lost 1m 40s of work, none of which it had reported as saved; now"),
     ],
 )
-def test_who_has_yielded_says_what_it_has_lost(saves: bool, lost: int, told: str) -> None:
-    """Since its last word, or since it started; and what that word was stays with the job."""
+def test_a_preempted_run_shows_its_loss(saves: bool, lost: int, told: str) -> None:
+    """Since its last checkpoint, or since it started; that checkpoint's report stays with the job."""
     job = yielded_after(saves=saves)
     assert job.lost_seconds == lost
     assert job.reason is not None

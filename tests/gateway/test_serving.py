@@ -74,7 +74,7 @@ async def test_the_openapi_document_holds_together() -> None:
 
 
 async def test_answers_match_their_published_schemas() -> None:
-    """What jobs, nodes, queues and why really answer is valid by the OpenAPI document's schemas."""
+    """Real answers of jobs, nodes, queues and why are valid by the OpenAPI document's schemas."""
     async with World() as world:
         await world.node("n1")
         job = await world.submit(resources=gpus(1))
@@ -174,7 +174,7 @@ async def test_a_gateway_starts_without_the_snapshots(monkeypatch: pytest.Monkey
         await world.gateway.folding.save()
         await world.stop_gateway()
         world.hub.stores_up = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await world.start_gateway()
         await eventually_async(lambda: world.gateway.folding.caught_up)
         assert (await world.http.get(f"/v1/jobs/{job}")).status_code == 200
@@ -190,8 +190,8 @@ def test_a_setting_that_cannot_be_is_named(name: str, value: str) -> None:
         GatewaySettings.from_environment({name: value})
 
 
-async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not a traceback, and not after it says that it listens."""
+async def test_a_taken_port_is_reported_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a traceback, and not after the line that it listens."""
     hub = MemoryHub()
     bus = hub.connect()
     await bus.ensure()
@@ -202,8 +202,8 @@ async def test_a_taken_port_is_said_in_a_line(capsys: pytest.CaptureFixture[str]
     assert "cannot listen" in told and "listening" not in told
 
 
-async def test_a_request_that_is_cut_off_is_no_request() -> None:
-    """What arrived of it may be a whole document by chance; the client never finished asking."""
+async def test_an_interrupted_request_is_no_request() -> None:
+    """The received part may be a whole document by chance; the client never finished it."""
     async with World() as world:
         before, sent = world.commands_stored(), []
 
@@ -266,7 +266,7 @@ async def test_every_answer_states_its_sequence_and_request() -> None:
 
 
 async def test_an_etag_saves_the_body_while_nothing_changed() -> None:
-    """304 for a finished job for ever, though the log goes on; a new one once it changes."""
+    """304 for a finished job permanently, though the log continues; a new one once it changes."""
     async with World() as world:
         job = await world.submit()
         await world.http.post(f"/v1/jobs/{job}:cancel")
@@ -338,7 +338,7 @@ def test_kept_translations_are_the_commands_that_resolve_makes() -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port without a listener."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]

@@ -44,7 +44,7 @@ MARK = "31415.9"
 
 
 def abuse(directory: Path, tries: int, seed: int) -> list[Row]:
-    """Go through the lists `tries` times, each in another order, beside a load of small jobs."""
+    """Run the lists `tries` times, each in another order, with a load of small jobs."""
     stack = Stack(directory / "abuse", environment=BOUNDS)
     rows: list[Row] = []
     try:
@@ -210,14 +210,14 @@ def _slow(stack: Stack) -> Row:
 
 
 def _crowd(stack: Stack) -> Row:
-    """Hold more idle connections than the bound; others must get in again although nobody closes one."""
+    """Hold more idle connections than the bound; others must connect again although none is closed."""
     with _connections(stack, CROWD, b""):
         stack.until(lambda: httpx.get(f"{stack.url}/healthz", timeout=5).status_code == 200, "others get in", CLOSED_S)
     return row("abuse", f"idle connections, of which {BOUNDS['FAIRLEAD_HTTP_CONNECTIONS']} are allowed", CROWD, [])
 
 
 def _streams(stack: Stack) -> Row:
-    """Follow events on many connections that nobody reads, while jobs run; the gateway's memory stays bounded."""
+    """Follow events on many connections without reading, while jobs run; the gateway's memory stays bounded."""
     follow = b"GET /v1/events?follow=true&from=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     before = _resident_mib(stack, "gateway")
     broken: list[str] = []

@@ -244,7 +244,7 @@ def _named(stack: Stack) -> dict[str, str]:
 
 
 def submit(stack: Stack, key: str) -> _Probe:
-    """Submit one small job, once, and return the answer whatever it is; status 0 where nobody answers."""
+    """Submit one small job, once, and return any answer; status 0 without one."""
     job = {"command": ["true"], "resources": {"nvidia.com/gpu": 0, "cpu": "100m", "memory": "16Mi"}}
     try:
         answer = httpx.post(f"{stack.url}/v1/jobs", json=job, headers={"Idempotency-Key": key}, timeout=20)

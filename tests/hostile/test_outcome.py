@@ -30,7 +30,7 @@ def test_a_cell_is_one_line_of_a_table() -> None:
 
 
 def test_the_table_replaces_the_one_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands around the markers stays."""
+    """Text around the markers stays."""
     page = tmp_path / "page.md"
     page.write_text(f"before\n{program.BEGIN}\nold\n{program.END}\nafter\n")
     monkeypatch.setattr(program, "PAGE", page)

@@ -30,7 +30,7 @@ ENDED_S = 120.0
 
 
 def upgrade(directory: Path, tries: int, seed: int) -> list[Row]:
-    """Go on from an older version's data, `tries` times."""
+    """Continue from an older version's data, `tries` times."""
     rows: list[Row] = []
     for number in range(tries):
         behind, place = BEHIND[number % len(BEHIND)], directory / f"upgrade-{number}"
@@ -53,7 +53,7 @@ def _checkout(behind: int, target: Path) -> str:
 
 
 def _one(place: Path, behind: int) -> list[Row]:
-    """Work with the older version, stop it beside a running and a waiting job, and go on with this one."""
+    """Work with the older version, stop it with a running and a waiting job, and continue with this one."""
     path = os.pathsep.join(str(place / "older" / part) for part in PARTS)
     older, newer = Stack(place / "data", environment={"PYTHONPATH": path}), Stack(place / "data")
     load = Load(older, place / "jobs")

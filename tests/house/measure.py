@@ -182,10 +182,10 @@ def sources(parts: Iterable[str] = PARTS) -> list[Path]:
 
 
 @cache
-def docstrings() -> list[Docstring]:
-    """Return every docstring of the sources, in order."""
+def docstrings(parts: tuple[str, ...] = PARTS) -> list[Docstring]:
+    """Return every docstring of these parts, in order."""
     found: list[Docstring] = []
-    for path in sources():
+    for path in sources(parts):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
@@ -194,8 +194,39 @@ def docstrings() -> list[Docstring]:
     return found
 
 
+#: Words that a test's name does not use: it names behaviour in the terms of the field.
+NAME_DIALECT = frozenset(word for word in BETTER if " " not in word) | frozenset(
+    [
+        "whose",
+        "whom",
+        "stranger",
+        "strangers",
+        "envy",
+        "guest",
+        "guests",
+        "hole",
+        "holes",
+        "mend",
+        "mended",
+        "tend",
+        "word",
+        "words",
+    ]
+)
+
+
+def names_of_tests() -> list[tuple[Path, str]]:
+    """Return (file, name) of every test function."""
+    return [
+        (path, node.name)
+        for path in sources(("tests",))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+
+
 def pages() -> list[Path]:
-    """Return the Markdown pages that people read, but for what is generated from sources."""
+    """Return the Markdown pages that people read, except those generated from sources."""
     tracked = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     tracked += sorted((ROOT / "docs").rglob("*.md"))
     tracked += sorted(path for part in PARTS for path in (ROOT / part).rglob("README.md"))
@@ -224,8 +255,8 @@ class Language(NamedTuple):
     prose_dialect: int
 
     @classmethod
-    def measured(cls) -> "Language":
-        found = docstrings()
+    def measured(cls, parts: tuple[str, ...] = PARTS) -> "Language":
+        found = docstrings(parts)
         openings = Counter(one.opening for one in found)
         relatives = sum(openings[word] for word in FREE_RELATIVES)
         orphans = sum(openings[word] for word in NO_ANTECEDENT)
@@ -253,6 +284,7 @@ class Sizes(NamedTuple):
     gerunds: list[str]
 
     @classmethod
+    @cache
     def measured(cls) -> "Sizes":
         files, functions, gerunds = [], [], []
         for path in sources():
@@ -287,6 +319,7 @@ NOUNS_IN_ING = frozenset(
 )
 
 
+@cache
 def repeated_classes() -> dict[str, list[str]]:
     """Return {class name: the files that define it} for every public class name that is defined more than once."""
     where: dict[str, list[str]] = {}
@@ -338,7 +371,7 @@ def _summary(values: list[int]) -> str:
 
 def offences() -> Iterator[str]:
     """Yield a line for each docstring and line of prose that breaks the rule: place, what, and the better word."""
-    for one in docstrings():
+    for one in [*docstrings(), *docstrings(("tests",))]:
         place = f"{one.path.relative_to(ROOT)}:{one.line} {one.owner}".rstrip()
         first = one.text.split("\n", 1)[0]
         if one.opening in FREE_RELATIVES | NO_ANTECEDENT:

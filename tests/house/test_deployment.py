@@ -28,7 +28,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def settings_read() -> set[str]:
-    """Every FAIRLEAD_ name that stands in the sources."""
+    """Return every FAIRLEAD_ name in the sources."""
     sources = [path for base in PACKAGES.values() for path in (ROOT / base).rglob("*.py")]
     return {name for path in sources for name in re.findall(r"\bFAIRLEAD_[A-Z_]+\b", path.read_text())}
 
@@ -58,7 +58,7 @@ def test_the_dockerfile_copies_what_exists_and_runs_its_service() -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_an_image_installs_its_extra_by_hash_and_no_others(service: str) -> None:
-    """The agent carries no web server and no DuckDB; the queue neither; nobody carries the tools of development."""
+    """The agent carries no web server and no DuckDB; the queue neither; no image has the tools of development."""
     runs = [rest for word, rest in instructions() if word == "RUN"]
     assert any("lock_for.py ${SERVICE} >" in run and "--require-hashes" in run for run in runs)
     output = subprocess.run(
@@ -121,10 +121,11 @@ def test_compose_sets_only_what_the_code_reads() -> None:
 
 def test_compose_mounts_what_exists() -> None:
     """Files of this repository, or volumes that are declared."""
-    for service in COMPOSE["services"].values():
-        for mount in service.get("volumes", []):
-            source = mount.partition(":")[0]
-            assert (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"]
+    mounts = [mount for service in COMPOSE["services"].values() for mount in service.get("volumes", [])]
+    assert mounts
+    for mount in mounts:
+        source = mount.partition(":")[0]
+        assert (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"]
 
 
 def test_compose_publishes_on_this_machine_only() -> None:
@@ -163,8 +164,8 @@ def test_each_service_of_compose_sees_its_own_key_alone() -> None:
     assert services["keys"]["command"] == [name.removeprefix("key-") for name in made]
 
 
-def test_no_module_stands_where_it_would_shadow_the_standard_library() -> None:
-    """services/queue on sys.path with a .py file beside the package would shadow `queue` and its like."""
+def test_no_module_shadows_the_standard_library() -> None:
+    """services/queue on sys.path with a .py file next to the package would shadow `queue` and similar modules."""
     stray = [str(p.relative_to(ROOT)) for base in ("services", *PACKAGES.values()) for p in (ROOT / base).glob("*.py")]
     assert stray == []
 

@@ -36,8 +36,8 @@ def names_of_the_source() -> set[str]:
     return words
 
 
-def test_every_term_stands_once_with_its_columns() -> None:
-    """Meaning, equivalents, and what it must not be confused with."""
+def test_every_term_occurs_once_with_its_columns() -> None:
+    """Meaning, equivalents, and the term that it must not be confused with."""
     found = list(entries(PAGE.read_text()))
     assert len(found) >= 60
     terms = [entry.term for entry in found]

@@ -21,8 +21,8 @@ def hears(here: hosts.Host, there: hosts.Host) -> bool:
     return here.run("python3", "-c", words, there.address).strip() == "heard"
 
 
-def test_a_cut_host_is_silent_until_it_is_mended() -> None:
-    """Both directions, and only the cut one."""
+def test_a_disconnected_host_is_silent_until_it_is_reconnected() -> None:
+    """Both directions, and only this host."""
     with Hosts("a", "b", "c") as world:
         assert hears(world["a"], world["b"])
         world["b"].cut()

@@ -1,8 +1,5 @@
-"""Cores are pure, shells are where they are said to be, and nobody reaches into another's shell.
-
-The direction of imports between packages is checked by import-linter (pyproject.toml); this file
-checks what single modules may touch. Each failure names its cure.
-"""
+"""Cores are pure, and no module imports another's shell. The direction of imports between packages is checked by
+import-linter (pyproject.toml); this file checks the imports of single modules. Each failure names its cure."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -81,7 +78,7 @@ PURE = [m for package in (*SHELLS, *CORES) for m in modules(package) if not is_s
 
 
 def impurities(source: str, package: str) -> list[str]:
-    """What a core's source does that a core may not, each with its line and its cure."""
+    """Yield each impurity of a core's source with its line and its cure."""
     tree = ast.parse(source)
     found: list[str] = []
     for line, name in imports(tree):
@@ -169,7 +166,7 @@ def all_names() -> set[str]:
 
 
 def test_everything_listed_exists() -> None:
-    """What is gone leaves the lists, so that its name cannot shelter something new."""
+    """Removed modules leave the lists, so that an old name cannot exempt something new."""
     listed = {f"{package}.{name}" for table in (SHELLS, CORES) for package, found in table.items() for name in found}
     listed |= {*SHELL_USERS, *(shell for shells, _ in SHELL_USERS.values() for shell in shells)}
     assert listed - all_names() == set()

@@ -11,6 +11,7 @@ from tests.house.measure import BETTER, Language, Sizes, docstrings, prose, word
 FREE_RELATIVES_MAX = 0.03
 VERB_OR_NOUN_MIN = 0.60
 DIALECT_MAX = 0.02
+NAME_DIALECT_MAX = 0.01
 PROSE_PER_1000_MAX = 1.0
 GERUNDS_MAX = 10
 #: Files, and files under 60 lines.
@@ -23,9 +24,20 @@ def language() -> Language:
     return Language.measured()
 
 
-def offending(*openings: frozenset[str]) -> list[str]:
-    words = frozenset().union(*openings)
-    return [f"{one.path.name}:{one.line}: {one.text.splitlines()[0]}" for one in docstrings() if one.opening in words]
+def offending(openings: frozenset[str], parts: tuple[str, ...] = measure.PARTS) -> list[str]:
+    return [
+        f"{one.path.name}:{one.line}: {one.text.splitlines()[0]}"
+        for one in docstrings(parts)
+        if one.opening in openings
+    ]
+
+
+def better_words(parts: tuple[str, ...] = measure.PARTS) -> list[str]:
+    return [
+        f"{one.path.name}:{one.line}: {word!r}, better: {BETTER[word]}"
+        for one in docstrings(parts)
+        for word in one.dialect()
+    ]
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun(language: Language) -> None:
@@ -35,17 +47,29 @@ def test_docstrings_begin_with_a_verb_or_a_noun(language: Language) -> None:
     assert language.share(language.verb_or_noun) >= VERB_OR_NOUN_MIN, "\n".join(offending(measure.NO_ANTECEDENT)[:20])
 
 
-def test_docstrings_use_the_words_of_the_field(language: Language) -> None:
+def test_docstrings_use_the_terms_of_the_field(language: Language) -> None:
     """The message names the better word for each."""
-    found = [
-        f"{one.path.name}:{one.line}: {word!r}, better: {BETTER[word]}"
-        for one in docstrings()
-        for word in one.dialect()
-    ]
-    assert language.share(language.dialect) <= DIALECT_MAX, "\n".join(found[:20])
+    assert language.share(language.dialect) <= DIALECT_MAX, "\n".join(better_words()[:20])
 
 
-def test_pages_use_the_words_of_the_field(language: Language) -> None:
+def test_tests_are_described_in_the_terms_of_the_field() -> None:
+    """Docstrings of tests and their helpers are held to the same list as those of the product."""
+    tests = Language.measured(("tests",))
+    found = offending(measure.FREE_RELATIVES, ("tests",))
+    assert tests.share(tests.free_relatives) <= FREE_RELATIVES_MAX, "\n".join(found[:20])
+    assert tests.share(tests.dialect) <= DIALECT_MAX, "\n".join(better_words(("tests",))[:20])
+
+
+def test_names_of_tests_state_behaviour() -> None:
+    """A name has a subject and uses the terms of the field: `test_desired_state_of_another_incarnation_is_ignored`."""
+    names = measure.names_of_tests()
+    dialect = [f"{path.name}: {name}" for path, name in names if measure.NAME_DIALECT & set(name.split("_"))]
+    questions = [f"{path.name}: {name}" for path, name in names if name.split("_")[1] in measure.FREE_RELATIVES]
+    assert len(dialect) <= NAME_DIALECT_MAX * len(names), "\n".join(dialect)
+    assert len(questions) <= FREE_RELATIVES_MAX * len(names), "\n".join(questions)
+
+
+def test_pages_use_the_terms_of_the_field(language: Language) -> None:
     """Documentation is held to the same list, outside of code."""
     found = [
         f"{page.relative_to(measure.ROOT)}:{number}: {word!r}, better: {BETTER[word]}"
@@ -57,7 +81,7 @@ def test_pages_use_the_words_of_the_field(language: Language) -> None:
 
 
 def test_modules_have_nouns_for_names() -> None:
-    """A module is a thing (`allocation.py`), not something that goes on (`placing.py`)."""
+    """A module is a thing (`allocation.py`), not an activity (`placing.py`)."""
     found = Sizes.measured().gerunds
     assert len(found) <= GERUNDS_MAX, found
 
@@ -96,5 +120,5 @@ def test_the_rule_can_fail() -> None:
 
 
 def test_the_table_prints() -> None:
-    """What CI shows: a row for every measurement."""
+    """CI prints it: a row for every measurement."""
     assert len(measure.table().splitlines()) == 14

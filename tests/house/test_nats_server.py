@@ -1,4 +1,4 @@
-"""The test server itself: everything else stands on it."""
+"""The test server itself, on which all other tests rely."""
 
 import socket
 

@@ -28,7 +28,7 @@ NAME = re.compile(r"FAIRLEAD_[A-Z]+(?:_[A-Z]+)*|NATS_URL\b")
 
 
 def test_every_setting_has_its_row() -> None:
-    """A setting that nobody can find is not one."""
+    """A setting without documentation cannot be found."""
     code = "".join(
         path.read_text() for part in ("bus", "services", "replay", "cli") for path in (ROOT / part).rglob("*.py")
     )

@@ -1,4 +1,4 @@
-"""How little a command loads before it does anything: people wait for it each time they type one."""
+"""Start time of a command: users wait for its imports each time they type one."""
 
 import subprocess
 import sys

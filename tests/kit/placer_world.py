@@ -46,7 +46,7 @@ def inventory(
 
 
 def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_gib: int = 1, **more: Any) -> Request:
-    """What each node of a job shall give."""
+    """Build the request of each node of a job."""
     return Request(nodes=nodes, gpu_milli=gpus * 1000, cpu_milli=cpu * 1000, memory_mib=memory_gib * 1024, **more)
 
 

@@ -1,8 +1,6 @@
-"""A small world around a queue core: a log in memory, people who ask, and a placer that is told what to say.
-
-Every fold goes through bytes, is held against the table of lifecycle.py event by event, against the
-invariants, and against a snapshot round trip. Every decision must leave the state as it was.
-"""
+"""A small world around a queue core: a log in memory, users, and a placer with scripted answers. Every fold goes
+through bytes, is checked against the table of lifecycle.py event by event, against the invariants, and against a
+snapshot round trip. Every decision must leave the state unchanged."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +41,7 @@ MOVING = {move.event for move in MOVES}
 
 
 def request(gpus: int = 1, *, nodes: int = 1, cpu: int = 1, memory_mib: int = 1024, model: str = "") -> Request:
-    """What each node of a job shall give."""
+    """Build the request of each node of a job."""
     selector = (f"{MODEL_LABEL}={model}",) if model else ()
     return Request(nodes=nodes, gpu_milli=gpus * 1000, cpu_milli=cpu * 1000, memory_mib=memory_mib, selector=selector)
 

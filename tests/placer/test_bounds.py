@@ -49,7 +49,7 @@ def test_a_gang_of_a_thousand_nodes_travels_alone_and_fits_a_message() -> None:
     assert all(commit_bytes(events) <= COMMIT_BYTES_MAX for events in commits if events is not gang)
 
 
-def test_ends_with_the_longest_words_are_spread_over_commits() -> None:
+def test_ends_with_the_longest_messages_are_spread_over_commits() -> None:
     """A message of control characters takes six bytes a character; all ends are recorded, none in too large a commit."""
     world = World()
     world.joined({"n1": inventory("n1", 0, cpu=400)})
@@ -78,8 +78,9 @@ def test_a_deadline_beyond_all_numbers_is_none() -> None:
     assert isinstance(event, ev.NodeDraining) and event.deadline_ns == 0
 
 
+@pytest.mark.slow
 def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> None:
-    """What was once ordered stays ordered while newer parts come; as old ones leave, those move up."""
+    """An order once written stays while newer ones arrive; the newer ones follow as old ones leave."""
     world = World()
     world.joined({"n1": inventory("n1", 0, cpu=4000, memory_gib=4096)})
     count, book, told = 4000, OrderBook(), list[str]()
@@ -103,8 +104,8 @@ def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> No
     assert len(kept) + 90 < len(runs) <= len(told), "of the new ones with their longer ids a few less have room"
 
 
-def test_a_report_that_cannot_be_decided_is_passed_over_and_the_next_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number is consumed and it is recorded: otherwise all that the node says later would wait behind it."""
+def test_an_undecodable_report_is_skipped_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is consumed and it is recorded: otherwise it would block all later reports of the node."""
     world = World()
     world.joined({"n1": inventory("n1")})
     world.fold("queue", list(world.submitted(request(1))))

@@ -1,4 +1,4 @@
-"""Runs that lie idle: the cheapest to ask, whatever they would lose; let alone when somebody has come back."""
+"""Idle runs: the cheapest victims, whatever their loss; spared once they are active."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def lie_idle(world: World, *jobs: str, attempt: int = 1, rule: Any = "utilizatio
 
 
 def used_again(world: World, job: str) -> None:
-    """Somebody came back to it."""
+    """Record activity of the run."""
     world.fold("telemetry", [ev.JobActive(cause="clock", job=job, attempt=1, rule="utilization", reason="active")])
 
 
@@ -50,8 +50,8 @@ def extended(world: World, job: str) -> None:
     world.fold("telemetry", [ev.JobExtended(cause="cmd:c", job=job, attempt=1, until_ns=10**18, count=1)])
 
 
-def test_who_lies_idle_yields_before_who_would_lose_less() -> None:
-    """What an idle run holds is lost to nobody; the hole is kept, and the one who waits starts in it."""
+def test_idle_runs_are_preempted_before_runs_that_would_lose_less() -> None:
+    """The loss of an idle run counts as zero; its node is kept, and the waiting job starts there."""
     world = running((4,), (4,))
     world.offer(request(4))
     lie_idle(world, "2")
@@ -62,8 +62,8 @@ def test_who_lies_idle_yields_before_who_would_lose_less() -> None:
     assert placed(events) == {"3": ["b"]}
 
 
-def test_of_two_who_lie_idle_one_is_asked_where_one_is_enough() -> None:
-    """And as many as must for one who needs both."""
+def test_only_as_many_idle_runs_are_preempted_as_needed() -> None:
+    """One for a job that needs one, two for a job that needs both."""
     world = running((2, 2))
     world.offer(request(2))
     lie_idle(world, "1", "2")
@@ -75,7 +75,7 @@ def test_of_two_who_lie_idle_one_is_asked_where_one_is_enough() -> None:
 
 
 def test_a_gang_needs_its_nodes_whole() -> None:
-    """What lies idle on one node is no place on two: then somebody else yields beside it."""
+    """An idle run on one node frees no room on two: another run is preempted as well."""
     world = running((4,), (2, 2))
     world.offer(request(4, nodes=2))
     lie_idle(world, "1", "2")
@@ -86,8 +86,8 @@ def test_a_gang_needs_its_nodes_whole() -> None:
 
 @pytest.mark.parametrize("withdraw", [used_again, extended])
 @pytest.mark.parametrize("amounts", [{}, {"gpu": 4000}])
-def test_who_is_used_again_is_let_alone(withdraw: Any, amounts: dict[str, int]) -> None:
-    """Though the queue had named it before it knew; also from a snapshot."""
+def test_a_run_that_is_active_again_is_spared(withdraw: Any, amounts: dict[str, int]) -> None:
+    """Although the queue had nominated it earlier; also from a snapshot."""
     world = running((4,))
     world.offer(request(4))
     lie_idle(world, "1")

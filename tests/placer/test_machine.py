@@ -8,6 +8,7 @@ restores to itself. At the end everything heals and every job that fits has run.
 import random
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -50,7 +51,7 @@ def stock(node: str, gpus: int, pool: str) -> Inventory:
 
 
 class Agent:
-    """What a node's agent has in its journal: all its reports, and what it runs or has yet to clean."""
+    """A node's agent with its journal: all its reports, its running ranks and those to clean."""
 
     def __init__(self, incarnation: str, boot: str, gpus: int) -> None:
         self.incarnation = incarnation
@@ -310,7 +311,7 @@ class PlacerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_the_placer(self) -> None:
-        """What it knew is in the snapshot: it places nothing new. A fresh look may name causes anew."""
+        """Restart from a snapshot, which keeps its state: it places nothing new, but may report causes again."""
         self.world.core = PlacerCore.restore(self.world.core.snapshot())
         assert all(isinstance(event, ev.JobUnplaceable) for event in self.world.step())
 
@@ -367,4 +368,4 @@ class PlacerMachine(RuleBasedStateMachine):
 
 
 PlacerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestPlacerMachine = PlacerMachine.TestCase
+TestPlacerMachine = pytest.mark.slow(PlacerMachine.TestCase)

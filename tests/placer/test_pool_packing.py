@@ -26,12 +26,12 @@ def two_nodes() -> World:
 
 
 def policy_of(world: World, pool: str = "default") -> str:
-    """What the pool goes by."""
+    """Return the pool's policy."""
     return world.core.state.pools.each()[pool].policy
 
 
-def test_names_are_those_of_the_contract() -> None:
-    """Whatever a queue file may name, there is."""
+def test_names_of_policies_equal_the_contract() -> None:
+    """Each name that a queue file may contain exists."""
     assert tuple(POLICIES) == PACKINGS
 
 
@@ -93,8 +93,8 @@ def test_it_is_in_the_snapshot() -> None:
     assert placed(world.offer(request(1))) == {"2": ["b"]}
 
 
-def test_what_is_tried_is_taken_back() -> None:
-    """As for every change of the state."""
+def test_speculative_changes_are_undone() -> None:
+    """Like every change of the state."""
     state: ClusterState = two_nodes().core.state
     with state.trying():
         state.pack("default", "spread")

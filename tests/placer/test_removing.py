@@ -22,7 +22,7 @@ STRICT = OnPartition(replace_after_ns=NEVER_NS)
 
 
 def refused(world: World, code: str) -> str:
-    """Why the node is not removed."""
+    """Return the reason why the node is not removed."""
     before = world.core.state.nodes.keys()
     [rejected] = world.command(REMOVE)
     assert isinstance(rejected, ev.NodeCommandRejected)
@@ -30,7 +30,7 @@ def refused(world: World, code: str) -> str:
     return rejected.message
 
 
-def test_a_node_whose_lease_runs_is_not_removed_and_the_refusal_says_what_to_type() -> None:
+def test_a_node_with_a_lease_is_not_removed_and_the_refusal_has_the_command() -> None:
     """It would only join again, without the drain: its agent must have ended."""
     world = cluster(2)
     assert "fairlead drain n1, then stop its agent" in refused(world, "not_lost")
@@ -39,8 +39,8 @@ def test_a_node_whose_lease_runs_is_not_removed_and_the_refusal_says_what_to_typ
     assert "fairlead drain" not in message and "stop its agent" in message
 
 
-def test_a_lost_node_with_runs_that_may_go_on_is_not_removed_before_somebody_has_seen_that_they_do_not() -> None:
-    """A strict job waits for proof, and a gang goes on elsewhere."""
+def test_a_lost_node_with_possible_runs_is_not_removed_without_proof() -> None:
+    """A strict job waits for proof, and a gang continues elsewhere."""
     world = cluster(2)
     submitted, offered = world.submitted(request(8, nodes=2))
     world.queue(msgspec.structs.replace(submitted, on_partition=STRICT), offered)
@@ -53,8 +53,9 @@ def test_a_lost_node_with_runs_that_may_go_on_is_not_removed_before_somebody_has
     assert names(world.command(REMOVE)) == ["AllocationReleased", "NodeRemoved"]
 
 
-def test_a_removed_node_is_forgotten_with_all_that_was_said_of_it() -> None:
-    """Devices that it never reported clean go with it; so do its taints, faults and plans. Others are as they were."""
+def test_a_removed_node_is_forgotten_with_all_its_state() -> None:
+    """Devices that were never reported clean are forgotten; so are its taints, faults and plans. Other nodes are
+    unchanged."""
     world = cluster(2)
     assert placed(world.offer(request(1))) == {"1": ["n1"]}
     assert placed(world.offer(request(8))) == {"2": ["n2"]}
@@ -82,7 +83,7 @@ def test_a_removed_node_is_forgotten_with_all_that_was_said_of_it() -> None:
 
 
 def test_the_last_node_of_a_pool_takes_the_pool_with_it() -> None:
-    """What waits there is told so; a node that joins later is found."""
+    """Waiting jobs are refused again; a node that joins later is found."""
     world = cluster(1)
     world.silent("n1")
     [unplaceable] = world.offer(request(1))

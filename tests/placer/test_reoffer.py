@@ -26,7 +26,7 @@ def test_an_open_offer_gets_another_rank() -> None:
 
 
 def test_a_new_rank_is_no_news_of_a_parked_class() -> None:
-    """What was said of the class is not said again, also when the offer is its only one, and no place is looked for."""
+    """The cause of the class is not reported again, also for its only offer, and no placement is tried."""
     world = cluster(1, 1)
     [refused] = world.offer(request(2))
     assert isinstance(refused, ev.JobUnplaceable)

@@ -27,7 +27,7 @@ def test_one_gpu_job_from_offer_to_end() -> None:
 
 
 def test_an_end_and_the_next_placement_share_a_commit() -> None:
-    """What a report frees is placed upon in the very commit that records it."""
+    """Resources that a report frees are allocated in the commit that records it."""
     world = cluster(1, 1)
     world.offer(request(1))
     world.offer(request(1))
@@ -47,8 +47,8 @@ def test_gpus_return_on_clean_evidence_only() -> None:
     assert names(world.clean("n1", "1")) == ["AllocationReleased", "JobPlaced"]
 
 
-def test_clean_before_the_end_is_not_believed() -> None:
-    """A running rank's GPUs are not given away because somebody calls them clean."""
+def test_a_clean_report_before_the_end_is_ignored() -> None:
+    """A running rank's GPUs are not released because a report calls them clean."""
     world = cluster(1)
     world.offer(request(1))
     world.start("n1", "1")
@@ -76,8 +76,8 @@ def test_a_gang_ends_with_its_last_rank() -> None:
     assert (ended.outcome, ended.exit_code, ended.rank, ended.released) == ("exited", 0, 0, ("n2",))
 
 
-def test_when_one_rank_fails_the_others_are_stopped_and_it_decides() -> None:
-    """The first failure is the run's outcome, whatever the stopped ranks say afterwards."""
+def test_a_failed_rank_stops_the_others_and_decides() -> None:
+    """The first failure is the run's outcome, whatever the stopped ranks report afterwards."""
     world = cluster(2)
     world.offer(request(8, nodes=2))
     world.exit("n2", "1", 1, exit_code=3)
@@ -88,7 +88,7 @@ def test_when_one_rank_fails_the_others_are_stopped_and_it_decides() -> None:
 
 
 def test_a_rank_that_succeeds_leaves_the_others_running() -> None:
-    """Exit code 0 of one rank stops nobody."""
+    """Exit code 0 of one rank stops no other."""
     world = cluster(2)
     world.offer(request(8, nodes=2))
     world.exit("n2", "1", 1)
@@ -96,7 +96,7 @@ def test_a_rank_that_succeeds_leaves_the_others_running() -> None:
 
 
 def test_the_message_names_the_rank_that_failed_first() -> None:
-    """Whoever reads of the job's end reads who began it, and where."""
+    """The end of the job names that rank and its node."""
     world = gang_of_two()
     world.exit("n2", "1", 1, exit_code=3)
     [ended] = world.exit("n1", "1", 0, outcome="stopped", exit_code=None)
@@ -104,8 +104,8 @@ def test_the_message_names_the_rank_that_failed_first() -> None:
     assert ended.message == "rank 1 on n2 was the first to end: exited 3"
 
 
-def test_ranks_go_on_after_a_failure_where_the_job_says_so() -> None:
-    """onFailure: continue. Nobody is stopped, and the first failure is still the outcome."""
+def test_ranks_continue_after_a_failure_if_the_job_allows_it() -> None:
+    """onFailure: continue. No rank is stopped, and the first failure is still the outcome."""
     world = gang_of_two("continue")
     world.exit("n2", "1", 1, exit_code=3)
     assert world.stops("n1") == {"1.1": ""}
@@ -114,8 +114,8 @@ def test_ranks_go_on_after_a_failure_where_the_job_says_so() -> None:
     assert (ended.outcome, ended.exit_code, ended.rank) == ("exited", 3, 1)
 
 
-def test_with_a_leader_the_others_end_when_rank_0_has_ended_well() -> None:
-    """They waited for its word: they are told to stop, and that they were is no failure."""
+def test_with_a_leader_the_others_end_when_rank_0_has_succeeded() -> None:
+    """The other ranks are stopped, and their stop is no failure."""
     world = gang_of_two("leader")
     assert world.stops("n2") == {"1.1": ""}
     assert names(world.exit("n1", "1", 0)) == ["RankEnded"]
@@ -135,8 +135,8 @@ def test_a_leader_that_fails_decides() -> None:
     assert (ended.exit_code, ended.rank) == (7, 0)
 
 
-def test_what_a_rank_is_to_end_on_outlives_a_snapshot() -> None:
-    """A placer that starts anew with a leader's run between its end and the others' still tells them."""
+def test_the_end_condition_of_ranks_survives_a_snapshot() -> None:
+    """A placer that restarts between the leader's end and the others' still stops them."""
     world = gang_of_two("leader")
     world.exit("n1", "1", 0)
     world.core = PlacerCore.restore(world.core.snapshot())
@@ -209,7 +209,7 @@ def test_a_stop_of_a_placed_run_marks_its_orders() -> None:
 
 
 def test_a_stop_that_crosses_the_placement_stops_the_run_at_once() -> None:
-    """The stop stands in the log before the commit that placed the job: the run is born stopping."""
+    """The stop is in the log before the commit that placed the job: the run begins as stopping."""
     world = cluster(1)
     world.fold("queue", list(world.submitted(request(1))))
     decision = world.decide()
@@ -261,8 +261,8 @@ def test_a_gap_waits_for_what_is_missing() -> None:
     assert names(world.step(start, end)) == ["RunStarted", "RunEnded"]
 
 
-def test_a_start_that_nobody_authorised_is_rejected() -> None:
-    """A rank that was never placed on the node is recorded as refused, and its number moves on."""
+def test_an_unauthorised_start_is_rejected() -> None:
+    """A rank that was never placed on the node is recorded as rejected, and its number is consumed."""
     world = cluster(1)
     [rejected] = world.start("n1", "77")
     assert isinstance(rejected, ev.ReportRejected)
@@ -314,8 +314,8 @@ def test_finished_jobs_leave_nothing() -> None:
     assert (world.core.state.jobs, world.core.state.runs) == ({}, {})
 
 
-def test_what_runs_is_in_the_log() -> None:
-    """The image by its digest: of a run on one node with its start, of a gang with each rank's."""
+def test_the_image_of_a_run_is_in_the_log() -> None:
+    """By its digest: of a run on one node with its start, of a gang with each rank's."""
     world = cluster(2, 2)
     world.offer(request(1))
     node = next(iter(world.core.state.runs["1.1"].parts)).node
@@ -388,8 +388,8 @@ def test_a_cancel_replaces_a_held_back_limit() -> None:
         assert asked_of(world) == {(reason, 0)}
 
 
-def test_a_drain_replaces_a_held_back_limit() -> None:
-    """Also the end says that it was drained: its job goes on elsewhere with the rest of its time."""
+def test_a_drain_replaces_a_postponed_limit() -> None:
+    """The end names the drain as its reason: the job continues elsewhere with the rest of its time."""
     world = limited_world()
     world.command(DrainNode(id="d", node="n2", deadline_ns=5 * SECOND))
     assert asked_of(world) == {("time_limit", 9 * SECOND)}

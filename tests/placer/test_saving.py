@@ -47,13 +47,13 @@ def preempted(world: World) -> list[ev.Event]:
 
 
 def notice(world: World, node: str = "a") -> tuple[str, int]:
-    """What the order of job 1 says of its end."""
+    """Return the stop of job 1's order."""
     order = world.orders(node)["1.1"]
     return order.stop, order.notice_ns
 
 
-def test_a_word_is_an_event_and_stands_in_the_end() -> None:
-    """Who reads the end alone knows when it had saved, and that it was not told."""
+def test_a_checkpoint_report_is_an_event_and_part_of_the_end() -> None:
+    """The end alone gives the time of the last checkpoint, and that no notice was given."""
     world = running()
     world.now += MINUTE
     assert names(said(world, "step=7")) == ["CheckpointSaved"]
@@ -63,7 +63,7 @@ def test_a_word_is_an_event_and_stands_in_the_end() -> None:
     assert (end.saved_ns, end.noticed_ns) == (at_ns, 0)
 
 
-def test_words_that_come_faster_than_agents_say_them_are_dropped() -> None:
+def test_checkpoint_reports_that_are_too_frequent_are_dropped() -> None:
     """The log is not a job's notebook, whatever its agent does."""
     world = running()
     events: list[ev.Event] = []
@@ -74,8 +74,8 @@ def test_words_that_come_faster_than_agents_say_them_are_dropped() -> None:
     assert world.core.state.nodes["a"].reported == world.numbers["a"]
 
 
-def test_of_a_gang_rank_zero_speaks_for_all() -> None:
-    """What another rank says is taken up, and says nothing."""
+def test_rank_zero_of_a_gang_reports_checkpoints_for_all() -> None:
+    """A report of another rank is consumed without an event."""
     world = World()
     world.join("a", 4)
     world.join("b", 4)
@@ -100,7 +100,7 @@ def test_a_preemption_gives_notice_first() -> None:
     assert (end.preempted, end.noticed_ns, end.saved_ns) == (True, told_ns, world.now)
 
 
-def test_who_would_not_be_told_has_no_notice() -> None:
+def test_a_job_without_notice_gets_none() -> None:
     """It saves by itself, or not at all."""
     for checkpoint in (None, Checkpoint(every_ns=MINUTE)):
         world = running(checkpoint=checkpoint)
@@ -117,15 +117,15 @@ def test_who_would_not_be_told_has_no_notice() -> None:
         ("reclaimed", False, 2 * MINUTE),
     ],
 )
-def test_what_the_queue_asks_for(reason: ev.StopReason, save: bool, given: int) -> None:
-    """A cancel has no notice unless it was asked for; all else has."""
+def test_the_notice_of_a_stop_is_the_queues_choice(reason: ev.StopReason, save: bool, given: int) -> None:
+    """A cancel has no notice unless it was requested; all else has."""
     world = running()
     world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason=reason, save=save))
     assert notice(world) == (reason, given)
 
 
-def test_a_cancel_ends_a_notice_that_runs() -> None:
-    """Whoever cancels does not want to wait."""
+def test_a_cancel_ends_a_running_notice() -> None:
+    """A user who cancels does not want to wait."""
     world = running()
     preempted(world)
     world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="cancelled"))
@@ -133,7 +133,7 @@ def test_a_cancel_ends_a_notice_that_runs() -> None:
 
 
 def test_drains_give_notice_and_a_faulted_gpu_does_not() -> None:
-    """What the GPU holds cannot be read any more."""
+    """The GPU's memory can no longer be read."""
     world = running()
     world.command(DrainNode(id="c1", node="a", deadline_ns=SECOND))
     world.now += SECOND

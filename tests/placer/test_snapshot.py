@@ -1,4 +1,4 @@
-"""Snapshots: canonical, whole, and the restored core goes on alike."""
+"""Snapshots: canonical and whole; a restored core continues identically."""
 
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
@@ -45,7 +45,7 @@ def test_fold_of_the_log_is_the_live_state() -> None:
     assert fresh.snapshot() == world.core.snapshot()
 
 
-def test_what_was_said_of_a_class_survives() -> None:
+def test_reported_causes_of_a_class_survive() -> None:
     """After a restart a parked class is not reported again."""
     world = cluster(1, 1)
     world.offer(request(2))

@@ -1,4 +1,4 @@
-"""What a decision has tried on the state stays there when its commit comes next, and is taken back before anything else."""
+"""A decision's speculative changes stay if its commit comes next, and are undone before anything else."""
 
 from collections.abc import Callable
 
@@ -54,7 +54,7 @@ def pair() -> Pair:
 
 @pytest.fixture
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often something was folded event by event, from now on."""
+    """Count the events folded one by one, from now on."""
     found: list[int] = []
     fold = placer_core.fold
     monkeypatch.setattr(
@@ -64,7 +64,7 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_the_commit_that_comes_next_is_not_folded_again(pair: Pair, folds: list[int]) -> None:
-    """Only the core that did not decide folds it; both are the same then, down to whom somebody has to act upon."""
+    """Only the other core folds it; both states are equal afterwards, including the nodes to publish."""
     decision = pair.decided()
     pair.fold("placer", decision.events)
     assert folds == [pair.last]
@@ -97,10 +97,10 @@ def test_reports_that_it_consumes_are_confirmed(pair: Pair, folds: list[int]) ->
     ],
     ids=["another writer's commit", "a snapshot", "a look", "a question", "another decision"],
 )
-def test_what_comes_in_between_finds_nothing_tried(
+def test_a_commit_in_between_is_folded_on_an_unspeculated_state(
     pair: Pair, folds: list[int], between: Callable[[Pair], object]
 ) -> None:
-    """It is taken back, and folded when it comes."""
+    """The speculative changes are undone, and folded when they arrive."""
     decision = pair.decided()
     between(pair)
     pair.fold("placer", decision.events)
@@ -108,13 +108,13 @@ def test_what_comes_in_between_finds_nothing_tried(
 
 
 def test_a_commit_of_another_time_is_folded(pair: Pair, folds: list[int]) -> None:
-    """What an event does may depend on when it is said."""
+    """The effect of an event may depend on its time."""
     pair.fold("placer", pair.decided().events, at_ns=NOW + 1)
     assert folds == [pair.last, pair.last]
 
 
-def test_equal_events_are_not_the_same_ones(pair: Pair, folds: list[int]) -> None:
-    """Nobody compares them: another process's commit is folded."""
+def test_equal_events_are_not_identical(pair: Pair, folds: list[int]) -> None:
+    """Events are not compared: another process's commit is folded."""
     pair.fold("placer", list(pair.decided().events))
     assert folds == [pair.last, pair.last]
 

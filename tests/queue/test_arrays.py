@@ -97,8 +97,8 @@ def test_cancelling_an_array_stops_what_lives_and_forgets_the_rest() -> None:
     assert world.charged("small") == 0
 
 
-def test_nothing_of_a_stopping_array_is_tried_again() -> None:
-    """An element whose run fails while the stop is on its way does not start anew."""
+def test_a_stopping_array_retries_no_element() -> None:
+    """An element whose run fails while the stop is on its way is not retried."""
     world = World()
     array = world.submit(array=(0, 1), retries=5)
     world.settle()
@@ -110,8 +110,8 @@ def test_nothing_of_a_stopping_array_is_tried_again() -> None:
     assert kinds(world.settle()) == ["JobCancelled", "JobCancelled"]
 
 
-def test_holding_an_array_holds_its_unborn_elements() -> None:
-    """What is live goes on; after the release the next element is born."""
+def test_holding_an_array_holds_its_unmaterialised_elements() -> None:
+    """Live elements continue; after the release the next element is created."""
     world = World()
     world.quota("small", 1)
     array = world.submit(array=(0, 2), queue="small")

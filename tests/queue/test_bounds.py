@@ -79,7 +79,7 @@ def test_a_full_message_of_anything_fits_a_commit(make: object) -> None:
 
 
 def test_ten_thousand_live_elements_are_cancelled_in_several_commits() -> None:
-    """Each commit within its bounds, whoever asked; every element is asked to stop once."""
+    """Each commit is within its bounds, and every element is stopped once."""
     world = World(careful=False)
     arrive(world, [submit(1, array=(0, 9_999), request=request(0))])
     while len(world.state.jobs) < 10_001:

@@ -1,4 +1,4 @@
-"""Deadlines: the earliest first among equals; one that is missed is said once, and the job goes on without."""
+"""Deadlines: the earliest first among equals; a missed one is recorded once, and the job continues without."""
 
 from fairlead_schemas.wire import events as ev
 from tests.kit.queue_world import SECOND, World, kinds
@@ -23,8 +23,9 @@ def test_the_earliest_deadline_goes_first_among_equals() -> None:
     assert order(world, path) == [urgent, early, same, late, none]
 
 
-def test_a_missed_deadline_is_said_once_and_the_job_goes_on_behind() -> None:
-    """While it waits: at the moment from which too little time is left. It is one of those without from then on."""
+def test_a_missed_deadline_is_recorded_once_and_the_job_loses_its_precedence() -> None:
+    """While it waits: at the moment from which too little time is left. From then on it is ordered like a job without a
+    deadline."""
     world = World()
     path = closed(world)
     first = world.submit(queue=path)
@@ -38,8 +39,8 @@ def test_a_missed_deadline_is_said_once_and_the_job_goes_on_behind() -> None:
     assert (order(world, path), world.pass_time(1000)) == ([first, job], [])
 
 
-def test_a_run_misses_its_deadline_when_that_has_come_and_not_before() -> None:
-    """However long it may run; one that ends in time misses nothing."""
+def test_a_run_misses_its_deadline_at_the_deadline_and_not_before() -> None:
+    """Its limit does not matter; a run that ends in time misses nothing."""
     world = World()
     jobs = [world.submit(deadline_ns=world.now + 100 * SECOND, total_ns=60 * SECOND) for _ in range(2)]
     world.pass_time(39)
@@ -53,7 +54,7 @@ def test_a_run_misses_its_deadline_when_that_has_come_and_not_before() -> None:
 
 
 def test_time_used_before_counts_towards_the_deadline_and_lost_time_does_not() -> None:
-    """A preempted run needs the rest of its time only; one that begins anew needs all of it."""
+    """A preempted run needs only the rest of its time; one that restarts from the beginning needs all of it."""
     for preempted, left in ((True, 30), (False, 60)):
         world = World()
         path = closed(world)
@@ -69,8 +70,8 @@ def test_time_used_before_counts_towards_the_deadline_and_lost_time_does_not() -
         assert [e.job for e in world.pass_time(left)] == [other]
 
 
-def test_what_cannot_be_met_is_refused() -> None:
-    """With how much time is missing; from its start time on, where it has one."""
+def test_a_deadline_that_cannot_be_met_is_refused() -> None:
+    """With the missing time; from its start time on, if it has one."""
     world = World()
     for more, short in (({}, "10s"), ({"start_at_ns": world.now + 20 * SECOND}, "30s")):
         refused = world.ask(world.submission(deadline_ns=world.now + 50 * SECOND, total_ns=60 * SECOND, **more))[0]

@@ -71,8 +71,8 @@ def test_all_that_it_waits_for_must_have_come_and_then_its_start_time() -> None:
     assert kinds(world.pass_time(100)) == ["JobQueued", "JobOffered"]
 
 
-def test_those_who_wait_for_one_and_those_who_wait_for_more_go_on_each_in_its_time() -> None:
-    """One end serves all who waited for it, whatever else they wait for."""
+def test_jobs_that_wait_for_one_and_for_several_dependencies_continue_in_time() -> None:
+    """One end serves all jobs that waited for it, whatever else they wait for."""
     world = World()
     first, second = world.submit(), world.submit()
     one, both, other = (
@@ -115,8 +115,8 @@ def test_an_array_is_waited_for_as_a_whole_or_by_element(element: bool) -> None:
     assert sorted(world.offered()) == [f"{waits}_0", f"{waits}_1"]
 
 
-def test_a_held_job_waits_for_its_release_and_for_the_others() -> None:
-    """Whichever comes last; what fails it fails it then. An array that was held meanwhile still runs."""
+def test_a_held_job_waits_for_its_release_and_its_dependencies() -> None:
+    """In any order; a failed dependency fails it at once. An array that was held meanwhile still runs."""
     for end, expected in (("succeeded", "offered"), ("failed", "failed")):
         for release_first in (True, False):
             world = World()
@@ -138,8 +138,8 @@ def test_a_held_job_waits_for_its_release_and_for_the_others() -> None:
             assert len(world.offered()) == (3 if end == "succeeded" else 0)
 
 
-def test_one_that_is_cancelled_while_it_waits_is_waited_for_by_nobody_and_waits_for_nobody() -> None:
-    """The other's end finds nothing."""
+def test_a_job_cancelled_while_it_waits_for_dependencies_leaves_none() -> None:
+    """The end of the other job finds nothing."""
     world = World()
     other = world.submit()
     job = world.submit(after=after(other))
@@ -159,8 +159,8 @@ def test_one_that_is_cancelled_while_it_waits_is_waited_for_by_nobody_and_waits_
         (("1", "1"), "dependsOn[1]", "job 1 is named twice; keep one of them"),
     ],
 )
-def test_what_cannot_be_waited_for_is_refused(jobs: Any, field: str, message: str) -> None:
-    """Unknown, not born, named twice."""
+def test_an_impossible_dependency_is_refused(jobs: Any, field: str, message: str) -> None:
+    """Unknown, not created yet, named twice."""
     world = World()
     world.submit()
     refused = world.ask(world.submission(after=after(*jobs)))[0]

@@ -47,8 +47,8 @@ def test_it_is_charged_for_what_it_got() -> None:
     assert world.charged("q") == 5_000
 
 
-def test_all_of_it_is_charged_as_for_any_gang() -> None:
-    """Where it got the most."""
+def test_an_elastic_gang_is_charged_in_full() -> None:
+    """If it got its largest size."""
     world = world_of(q={})
     job = world.submit(queue="q", request=elastic(8, 2))
     place(world, job, 8)
@@ -69,8 +69,9 @@ def test_another_attempt_asks_for_all_of_it_again() -> None:
     assert world.charged("q") == 5_000
 
 
-def test_a_pool_that_is_built_anew_charges_what_it_holds() -> None:
-    """Another sequencer, or a model that is limited for the first time: the model's GPUs are counted alike."""
+def test_a_rebuilt_pool_charges_what_it_holds() -> None:
+    """With another sequencer, or with a model that is limited for the first time: the model's GPUs are counted the
+    same."""
     world = World()
     world.node(gpus=8, model="a100")
     world.tree(q={})
@@ -95,8 +96,8 @@ def test_groups_keep_what_they_ask_for() -> None:
     assert world.charged("q") == 4_000
 
 
-def test_what_yields_gives_back_what_it_holds() -> None:
-    """A run of two nodes is no help to somebody who needs four, and loses what it has used."""
+def test_a_preempted_elastic_run_releases_what_it_holds() -> None:
+    """A run of two nodes does not help a job that needs four, and loses what it has used."""
     world = world_of(q={"preemption": Preemption(protect_ns=0)})
     job = world.submit(queue="q", request=elastic(8, 1), priority=10)
     place(world, job, 2)

@@ -1,4 +1,4 @@
-"""Runs that lie idle: stopped whoever waits, or given to who waits; spared when somebody comes back."""
+"""Idle runs: stopped unconditionally, or for a waiting job; spared when active again."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def asked_back(world: World, job: str, *, attempt: int = 0, **more: Any) -> None
 
 
 def used_again(world: World, job: str, rule: Any = "utilization") -> None:
-    """Somebody came back to it."""
+    """Record activity of the run."""
     world.fold(
         "telemetry", [ev.JobActive(cause="clock", job=job, attempt=world.attempt(job), rule=rule, reason="active")]
     )
@@ -49,8 +49,8 @@ def extended(world: World, job: str) -> None:
 
 @pytest.mark.parametrize("action", ["stop", "shrink"])
 @pytest.mark.parametrize("kind", ["batch", "session"])
-def test_what_is_asked_back_at_once_is_told_to_stop_and_ends_its_job(action: Any, kind: Any) -> None:
-    """With its notice; sessions and batch jobs alike fail in words that name the policy, and no retry is spent on it."""
+def test_an_immediate_reclaim_stops_the_run_and_ends_its_job(action: Any, kind: Any) -> None:
+    """With notice; sessions and batch jobs fail with a message that names the policy, and no retry is used."""
     world = world_of(q={})
     job = running(world, 8, "q", kind=kind, retries=3)
     asked_back(world, job, action=action, on_demand=False, scope="project:llm", rule="interaction")
@@ -65,8 +65,8 @@ def test_what_is_asked_back_at_once_is_told_to_stop_and_ends_its_job(action: Any
     assert failed.message == "it was idle under the interaction policy of project:llm, and its notice was over"
 
 
-def test_what_shall_wait_again_goes_on_with_the_rest_of_its_time_behind_the_others() -> None:
-    """It did not use what it had: whoever waits in its queue already comes before it."""
+def test_a_requeued_idle_job_continues_with_the_rest_of_its_time_at_the_back() -> None:
+    """It did not use its GPUs: jobs that already wait in its queue come first."""
     world = world_of(q={})
     job = running(world, 8, "q", total_ns=100 * SECOND)
     world.pass_time(70)
@@ -91,8 +91,8 @@ def test_one_that_ends_well_by_itself_has_succeeded() -> None:
     assert kinds(world.settle()) == ["JobSucceeded"]
 
 
-def test_of_an_earlier_attempt_nothing_follows() -> None:
-    """Nor of a job that is gone, nor where the policy only tells."""
+def test_a_reclaim_of_an_earlier_attempt_has_no_effect() -> None:
+    """A reclaim of a finished job has none, and a policy that only notifies makes none."""
     world = world_of(q={})
     job = running(world, 8, "q", retries=1)
     world.end(job, 1)
@@ -121,16 +121,16 @@ def test_a_person_may_cancel_what_would_wait_again() -> None:
 # ---------------------------------------------------------------------------------------- on demand
 
 
-def test_what_lies_idle_stays_while_nobody_waits() -> None:
-    """For as long as that is."""
+def test_an_idle_run_stays_while_no_job_waits() -> None:
+    """It may be idle for any time."""
     world = world_of(q={})
     job = running(world, 8, "q")
     asked_back(world, job)
     assert (world.settle(), world.pass_time(1000), world.of(job)) == ([], [], "running")
 
 
-def test_whoever_waits_may_have_it_whatever_protects_it() -> None:
-    """Neither a guarantee, nor a protected time, nor a slice, nor a higher priority shields what lies idle."""
+def test_a_waiting_job_may_take_an_idle_runs_gpus_despite_protection() -> None:
+    """A guarantee, a protected time, a slice or a higher priority does not protect an idle run."""
     world = world_of(owner=GUARDED, other={"preemption": Preemption(reclaim="never", lower_priority=False)})
     run = running(world, 8, "owner", priority=90, slice_ns=10**15)
     job = refused(world, 4, "other", priority=10)
@@ -141,8 +141,9 @@ def test_whoever_waits_may_have_it_whatever_protects_it() -> None:
     assert pleas(world) == [(job, [(run, "idle")])]
 
 
-def test_an_earlier_no_does_not_make_it_wait_long() -> None:
-    """It was declined often; now that something lies idle it asks at the next look, and then again after a while only."""
+def test_an_earlier_refusal_does_not_delay_an_idle_preemption() -> None:
+    """The request was declined often; once a run is idle it is repeated at the next review, and then only after a
+    while."""
     world = world_of(q={})
     running(world, 4, "q", priority=10)
     idle = running(world, 4, "q", priority=90)
@@ -160,8 +161,8 @@ def test_an_earlier_no_does_not_make_it_wait_long() -> None:
     assert len(pleas(world)) == seen + 1
 
 
-def test_what_lies_idle_comes_before_all_others_whatever_it_would_lose() -> None:
-    """Several of them: those that lose least first; the placer takes as many as it needs."""
+def test_idle_runs_are_victims_before_all_others_whatever_the_loss() -> None:
+    """Among several, those that lose least come first; the placer takes as many as it needs."""
     world = world_of(q={})
     long = running(world, 2, "q", priority=90)
     world.pass_time(1000)
@@ -176,8 +177,8 @@ def test_what_lies_idle_comes_before_all_others_whatever_it_would_lose() -> None
     assert asked.victims[1].gpu_s >= 2000
 
 
-def test_under_a_limit_only_what_lies_idle_below_it_helps() -> None:
-    """The queue's own maximum holds: the job must be allowed to run with what comes free."""
+def test_only_idle_runs_below_a_limit_help_against_it() -> None:
+    """The queue's own maximum holds: the job must be allowed to run on the freed capacity."""
     world = world_of(gpus=16, small={"maximum": {"gpu": 4_000}}, other={})
     inside, outside = running(world, 4, "small", priority=90), running(world, 8, "other")
     asked_back(world, outside)
@@ -203,8 +204,8 @@ def test_it_must_have_something_of_what_is_lacking() -> None:
 @pytest.mark.parametrize(
     ("action", "end"), [("stop", "JobFailed"), ("shrink", "JobFailed"), ("requeue", "JobRequeued")]
 )
-def test_one_that_yielded_because_it_lay_idle_ends_as_its_policy_says(action: Any, end: str) -> None:
-    """What its program does while it is told to end is no sign of life."""
+def test_a_run_preempted_because_it_was_idle_ends_as_its_policy_requires(action: Any, end: str) -> None:
+    """Activity of its program during the stop does not count."""
     world = world_of(q={})
     run = running(world, 8, "q", priority=90)
     asked_back(world, run, action=action)
@@ -222,8 +223,8 @@ def test_one_that_yielded_because_it_lay_idle_ends_as_its_policy_says(action: An
 
 
 @pytest.mark.parametrize("withdraw", [used_again, extended])
-def test_it_is_spared_when_somebody_comes_back_to_it(withdraw: Any) -> None:
-    """Before anybody was told to end: nobody is."""
+def test_a_run_that_becomes_active_before_its_stop_is_spared(withdraw: Any) -> None:
+    """No other run is stopped for it."""
     for on_demand in (True, False):
         world = world_of(q={})
         run = running(world, 8, "q", priority=90)
@@ -234,8 +235,8 @@ def test_it_is_spared_when_somebody_comes_back_to_it(withdraw: Any) -> None:
         assert (pleas(world), world.of(run), world.state.idle) == ([], "running", {})
 
 
-def test_it_is_used_again_by_one_rule_and_idle_by_another() -> None:
-    """Each rule withdraws its own wish; one that waits for nobody counts before those on demand."""
+def test_a_run_may_be_active_by_one_rule_and_idle_by_another() -> None:
+    """Each rule withdraws its own reclaim; an unconditional reclaim counts before one on demand."""
     world = world_of(q={})
     run = running(world, 8, "q", priority=90)
     asked_back(world, run, rule="utilization", action="requeue")
@@ -271,8 +272,8 @@ def test_a_stop_that_crossed_a_sign_of_life_ends_nobodys_job() -> None:
         assert world.of(run) in ("queued", "offered")
 
 
-def test_a_run_that_has_just_ended_is_not_asked_once_more() -> None:
-    """In the very decision that settles it, its wish still stands."""
+def test_a_run_that_has_just_ended_is_not_stopped_again() -> None:
+    """Its reclaim is still in the state of the decision that settles it."""
     world = world_of(gpus=16, q={})
     runs = [running(world, 8, "q", priority=90) for _ in range(2)]
     for run in runs:

@@ -55,8 +55,8 @@ def test_each_kind_is_charged_to_its_model() -> None:
     assert world.said(ev.JobDeferred)[-1].resource == "gpu:h100"
 
 
-def test_every_kind_must_name_its_model_where_models_are_counted() -> None:
-    """Nobody could count it otherwise; words of a name are not a model."""
+def test_every_task_group_names_its_model_where_models_are_counted() -> None:
+    """It could not be counted otherwise; a part of a name is not a model."""
     world = world_of()
     world.configure("default", maximum={"gpu:a100": 8_000})
     unnamed = Request(gpu_milli=1000, selector=(f"{MODEL_LABEL}=a100",), also=(Request(gpu_milli=1000),))
@@ -64,8 +64,8 @@ def test_every_kind_must_name_its_model_where_models_are_counted() -> None:
     assert [rejected(world, each).code for each in (unnamed, vague, replicas(1))] == ["model_needed"] * 3
 
 
-def test_a_kind_that_no_node_can_hold_is_told_by_its_group() -> None:
-    """The others would fit."""
+def test_a_group_that_no_node_can_hold_is_named() -> None:
+    """The other groups would fit."""
     answer = rejected(world_of(), Request(gpu_milli=8000, also=(of("h100", 1, 16),)))
     assert (answer.code, answer.field) == ("larger_than_any_node", "groups[0].resources.nvidia.com/gpu")
 
@@ -80,8 +80,8 @@ def test_a_kind_that_no_node_can_hold_is_told_by_its_group() -> None:
         ({"nodes": 4097, "tasks": True}, "tasks"),
     ],
 )
-def test_what_the_rules_of_requests_forbid_is_refused(fields: dict[str, Any], field: str) -> None:
-    """Commands come from elsewhere than the gateway, too."""
+def test_requests_that_break_the_rules_are_refused(fields: dict[str, Any], field: str) -> None:
+    """Commands have other senders than the gateway, too."""
     answer = rejected(world_of(), Request(**fields))
     assert (answer.code, answer.field) == ("invalid", field)
 
@@ -107,8 +107,8 @@ def test_a_replica_is_charged_as_its_pool_says() -> None:
     assert world.charged("default") == 1_000
 
 
-def test_no_replicas_without_a_word_of_the_pool() -> None:
-    """The refusal says what to configure."""
+def test_replicas_need_a_setting_of_the_pool() -> None:
+    """The refusal gives the setting."""
     answer = rejected(world_of(), replicas(1))
     assert (answer.code, answer.field) == ("not_shared", "resources.nvidia.com/gpu.shared")
     assert 'set "sharing: {replicas: 4}" for it in the queue file' in answer.message

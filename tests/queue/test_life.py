@@ -8,7 +8,7 @@ from tests.kit.queue_world import SECOND, SPEC, World, kinds, request
 
 
 def test_an_empty_log_begins_with_the_default_queue() -> None:
-    """Somebody must be able to submit before anybody has configured anything."""
+    """Users can submit before anything is configured."""
     world = World()
     assert world.log[0].events == [ev.QueueConfigured(cause="clock", path="default")]
     assert world.settle() == []
@@ -60,7 +60,7 @@ def test_a_run_that_never_fully_started_may_end_too() -> None:
 
 
 def test_a_failed_exit_without_retries_fails_with_its_numbers() -> None:
-    """Exit code, signal and message of the run stand in the end event."""
+    """The end event has the run's exit code, signal and message."""
     world = World()
     job = world.submit()
     world.run(job)
@@ -94,7 +94,7 @@ def test_retries_are_attempts_after_the_first() -> None:
 
 @pytest.mark.parametrize("outcome", ["gpu_memory", "oom"])
 def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.RunOutcome) -> None:
-    """It is tried again only as often as it wishes to be, and its failure says what it used."""
+    """It uses its own retries only, and its failure gives the memory used."""
     world = World()
     words = "used 9,812 MiB of its 5,000 MiB share of g for 12 s"
     job = world.submit(retries=1)
@@ -109,8 +109,8 @@ def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.Run
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("exited", 1), ("start_failed", None)])
-def test_what_fails_alike_on_three_nodes_is_not_tried_again(outcome: ev.RunOutcome, code: int | None) -> None:
-    """Whatever retries are left; the failure says why, and two nodes are not enough."""
+def test_a_failure_repeated_on_three_nodes_is_not_retried(outcome: ev.RunOutcome, code: int | None) -> None:
+    """Remaining retries do not matter; the failure gives this reason, and two nodes are not enough."""
     world = World()
     job = world.submit(retries=9)
     for alike in ((), ("n1", "n2"), ("n1", "n2")):
@@ -162,8 +162,8 @@ def test_losses_have_their_own_budget_and_delays() -> None:
     assert (failed.reason, failed.attempt) == ("infrastructure", 4)
 
 
-def test_a_drain_costs_nothing() -> None:
-    """However often people drain, the job goes back to the queue at once and keeps its budgets."""
+def test_a_drain_uses_no_retry() -> None:
+    """The job returns to the queue at once and keeps its budgets, however often nodes are drained."""
     world = World()
     job = world.submit()
     for attempt in range(2, 8):
@@ -196,8 +196,8 @@ def test_a_drained_run_that_ended_well_has_succeeded() -> None:
     assert kinds(world.settle()) == ["JobSucceeded"]
 
 
-def test_a_failed_start_is_tried_once_more_and_then_fails() -> None:
-    """The second try may be elsewhere; a program that is not there is not tried for ever."""
+def test_a_failed_start_is_retried_once_and_then_fails() -> None:
+    """The second attempt may be on another node; a missing program is not retried indefinitely."""
     world = World()
     job = world.submit()
     world.place(job)
@@ -221,8 +221,8 @@ def test_a_start_that_fails_by_the_jobs_own_fault_is_tried_on_one_other_node(fau
         assert kinds(world.settle())[0] == ("JobFailed" if at == tries - 1 else "JobRequeued")
 
 
-def test_an_end_nobody_saw_counts_as_a_loss() -> None:
-    """exit_unknown may have been a success or not: it is run again within the budget of losses."""
+def test_an_unobserved_end_counts_as_a_loss() -> None:
+    """exit_unknown may have been a success or not: the job runs again within the budget of losses."""
     world = World()
     job = world.submit()
     world.run(job)
@@ -375,8 +375,8 @@ def test_holding_an_offer_recalls_it() -> None:
     assert (offered.job, offered.attempt) == (job, 1)
 
 
-def test_a_hold_that_comes_too_late_has_no_effect() -> None:
-    """The job was placed meanwhile: it runs and ends as if nobody had asked."""
+def test_a_late_hold_has_no_effect() -> None:
+    """The job was placed meanwhile: it runs and ends as if there were no hold."""
     world = World()
     job = world.submit()
     world.hold(job)
@@ -385,8 +385,8 @@ def test_a_hold_that_comes_too_late_has_no_effect() -> None:
     assert kinds(world.settle()) == ["JobSucceeded"]
 
 
-def test_a_hold_that_crosses_a_placement() -> None:
-    """OfferWithdrawn may stand in the log after JobPlaced; it moves nothing."""
+def test_a_hold_that_crosses_a_placement_moves_nothing() -> None:
+    """OfferWithdrawn may be in the log after JobPlaced."""
     world = World()
     job = world.submit(retries=1)
     world.place(job)
@@ -408,8 +408,8 @@ def test_a_late_event_about_an_earlier_attempt_moves_nothing() -> None:
     assert (world.of(job), world.state.pools["default"].capacity_count) == ("offered", capacity + 1)
 
 
-def test_refusals_name_what_stands_against_them() -> None:
-    """Unknown: not_found. Ended, stopping, wrong state: conflict, with the state. The state stays as it was."""
+def test_refusals_name_their_cause() -> None:
+    """Unknown: not_found. Ended, stopping, wrong state: conflict, with the state. The state does not change."""
     world = World()
     job = world.submit()
     assert world.cancel("77").code == "not_found"
@@ -439,8 +439,8 @@ def test_commands_of_one_message_see_each_other() -> None:
     assert kinds(events) == ["JobHeld", "JobReleased", "JobCancelled", "CommandRejected"]
 
 
-def test_a_command_that_meets_the_end_of_its_job() -> None:
-    """The run has ended and the cancel arrives in the same cycle: the end stands, the cancel is refused."""
+def test_a_cancel_that_meets_the_end_of_its_job_is_refused() -> None:
+    """The run has ended and the cancel arrives in the same cycle: the end counts."""
     world = World()
     job = world.submit()
     world.run(job)
@@ -449,8 +449,8 @@ def test_a_command_that_meets_the_end_of_its_job() -> None:
     assert (type(ended), answer.code) == (ev.JobSucceeded, "conflict")
 
 
-def test_a_run_counts_for_as_long_as_its_node_says() -> None:
-    """Its agent measured by a clock that nobody sets; where that is not known, log time counts."""
+def test_run_time_is_what_the_node_measured() -> None:
+    """Its agent uses a clock that is never set; if that is unknown, log time counts."""
     world = World()
     job = world.submit(total_ns=100 * SECOND)
     for ran_ns, log_ns in ((30 * SECOND, 3600 * SECOND), (0, 20 * SECOND)):
@@ -505,9 +505,9 @@ def test_cancelling_an_array_reaches_elements_that_wait_for_their_limit() -> Non
 
 @pytest.mark.parametrize("why", ["drained", "preempted"])
 @pytest.mark.parametrize(("ran", "after"), [(4, "JobRequeued"), (10, "JobFailed"), (0, "JobFailed")])
-def test_a_run_sent_away_before_its_limit_goes_on_with_the_rest(why: str, ran: int, after: str) -> None:
-    """The queue asked for the stop too early, and the placer sent the run away first: it goes on elsewhere. One that had its
-    time, or of which nobody measured that, has reached its limit."""
+def test_a_run_stopped_before_its_limit_continues_with_the_rest(why: str, ran: int, after: str) -> None:
+    """The queue requested the stop too early, and the placer evicted the run first: it continues elsewhere. A run whose
+    time is used up, or was not measured, has reached its limit."""
     world = World()
     job = world.submit(total_ns=10 * SECOND)
     world.run(job)

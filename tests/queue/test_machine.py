@@ -7,6 +7,7 @@ alone and is the same from a restored core.
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -232,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.runs and self.open)
     @rule(choice=pick)
     def yield_what_lies_idle(self, choice: int) -> None:
-        """The placer tells a run to end because it lies idle, whether the queue knows that it was used since or not."""
+        """Let the placer preempt an idle run, whether the queue knows of its activity or not."""
         job, beneficiary = sorted(self.runs)[choice % len(self.runs)], sorted(self.open)[choice % len(self.open)]
         self.world.says(
             ev.PreemptionStarted(cause="1.0", job=job, attempt=self.runs[job], beneficiary=beneficiary, rule="idle")
@@ -274,7 +275,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(self.open) == set(self.world.offered())
 
     def teardown(self) -> None:
-        """Once nothing is asked any more and every run ends well, every job comes to its end."""
+        """Check that every job ends once no stop is requested and every run succeeds."""
         for _ in range(400):
             self.settle()
             for job, live in list(self.world.state.jobs.items()):
@@ -298,7 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 assert PARKED_OFFERS_MAX < 30, "an array of 30 is to meet the bound of a parked class"
 SLOW_BY_NATURE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
-TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine = pytest.mark.slow(QueueMachine.TestCase)
 TestQueueMachine.settings = settings(
     max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=SLOW_BY_NATURE
 )

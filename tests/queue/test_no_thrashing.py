@@ -1,10 +1,11 @@
-"""Random jobs in random queues, a naive placer that asks whoever is named: exchanges come to an end, and to no harm."""
+"""Random jobs in random queues, a naive placer that stops the nominated victims: preemptions come to an end, and do no
+harm."""
 
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
@@ -69,13 +70,14 @@ def started(world: World) -> list[tuple[int, ev.PreemptionStarted]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(queues=queues_of, jobs=jobs_of)
-def test_a_fixed_set_of_jobs_exchanges_places_a_bounded_number_of_times(
+def test_a_fixed_set_of_jobs_is_preempted_a_bounded_number_of_times(
     queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]]
 ) -> None:
-    """Everything ends. Until somebody comes or ends by himself nobody who was yielded to is asked, by the same rule, to
-    yield to the one who did, and nobody yields twice to the same."""
+    """All jobs end. Until a job arrives or ends by itself, no beneficiary is preempted by the same rule for its own
+    victim, and no job is preempted twice for the same beneficiary."""
     cluster = play(queues, jobs)
     assert cluster.world.state.jobs == {}
     exchanges: set[tuple[str, str, str]] = set()
@@ -91,14 +93,15 @@ def test_a_fixed_set_of_jobs_exchanges_places_a_bounded_number_of_times(
 
 @settings(max_examples=25, deadline=None)
 @given(queues=queues_of, jobs=jobs_of)
-def test_runs_last_as_long_as_they_are_protected_and_no_guarantee_is_cut(
+def test_runs_last_as_long_as_they_are_protected_and_no_queue_falls_below_its_guarantee(
     queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]]
 ) -> None:
-    """By the log alone: what runs in each queue when others yield to it or it yields to others."""
+    """By the log alone: the runs of each queue at each preemption."""
     cluster = play(queues, jobs)
     queue_of = {e.job: e.queue for e in cluster.world.said(ev.JobSubmitted)}
     gpus_of = {e.job: e.request.gpu_milli for e in cluster.world.said(ev.JobSubmitted)}
     began: dict[str, int] = {}
+    assume(started(cluster.world))
     for commit in cluster.world.log:
         for event in commit.events:
             match event:
@@ -117,6 +120,7 @@ def test_runs_last_as_long_as_they_are_protected_and_no_guarantee_is_cut(
                     pass
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(jobs=jobs_of, slice_s=st.sampled_from([10, 30]))
 def test_slices_go_round(jobs: list[tuple[int, int, int, str, int]], slice_s: int) -> None:
@@ -135,8 +139,8 @@ def test_slices_go_round(jobs: list[tuple[int, int, int, str, int]], slice_s: in
 
 
 @pytest.mark.parametrize("rule", ["over_slice", "over_guarantee"])
-def test_three_who_want_one_place_all_have_it(rule: str) -> None:
-    """In one queue or in three, of which nobody is ahead: none is passed by for ever."""
+def test_three_jobs_that_compete_for_one_place_all_run(rule: str) -> None:
+    """In one queue or in three without precedence: none is skipped indefinitely."""
     for paths in (("a", "a", "a"), ("a", "b", "c/x")):
         world = World(careful=False)
         world.pool(patience_ns=10**6 * SECOND)

@@ -23,7 +23,7 @@ from tests.queue.stored_log import commits
 
 
 class Bug(Exception):
-    """What a decision raises."""
+    """The exception of a decision."""
 
 
 def submission(id_: str) -> SubmitJob:
@@ -32,9 +32,9 @@ def submission(id_: str) -> SubmitJob:
 
 @pytest.mark.parametrize("bug", [Bug, AssertionError, RecursionError])
 async def test_a_poisoned_command_commits_one_rejection(bug: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault strikes after the decision has put its new jobs in line and charged their queues. The neighbours in the
-    message are accepted, no job is offered that nobody submitted, the gateway folds the log, and the live state is the
-    fold of the log."""
+    """The fault occurs after the decision has queued its new jobs and charged their queues. The other commands in the
+    message are accepted, no offer is made for a job that was not submitted, the gateway folds the log, and the live
+    state equals the fold of the log."""
     say_why = offers.emit_pending_reasons
 
     def faulty(plan: QueueDraft, turns: Turns) -> None:
@@ -59,7 +59,7 @@ async def test_a_poisoned_command_commits_one_rejection(bug: type[Exception], mo
     assert len(submitted) == 3
     assert sorted(offered) == sorted(submitted), "each accepted job is offered once, and no other"
     _gateway_folds(log)
-    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=5.0))
+    answer = msgspec.json.decode(await bus.request(subjects.rpc("queue", "state"), b"", timeout_s=60))
     assert answer["sha256"] == hashlib.sha256(_folded(log).snapshot()).hexdigest()
     await service.stop()
     assert await running == 0

@@ -13,8 +13,8 @@ from tests.kit.queue_world import SECOND, World, kinds, request
 
 
 @pytest.mark.parametrize("model", ["", "a100"])
-def test_a_model_that_is_limited_while_jobs_run(model: str) -> None:
-    """The vectors widen: jobs that name the model count from then on, others cannot be counted and go on."""
+def test_a_model_may_be_limited_while_jobs_run(model: str) -> None:
+    """The vectors widen: jobs that name the model count from then on; others cannot be counted and continue."""
     world = World()
     world.node(gpus=8, model="a100")
     run = world.submit(request=request(4, model=model))
@@ -48,9 +48,9 @@ def test_users_limited_while_jobs_wait_and_run() -> None:
     assert world.offered() == waits
 
 
-def test_users_come_and_go_and_their_past_stays() -> None:
-    """What a user used counts for his part when none of his jobs is left, after a restart, and for the queue when users
-    are told apart no more; what the queue used before they were stays with it."""
+def test_past_use_of_users_is_kept_when_user_shares_are_switched() -> None:
+    """It counts for the user after the last job ended and after a restart, and for the queue when users are no longer
+    distinguished; the queue's use before they were stays with the queue."""
     world = World()
     world.node(gpus=8)
     world.pool(sequencer="fairshare", half_life_ns=3600 * SECOND)
@@ -105,8 +105,8 @@ def test_another_half_life_goes_on_from_what_was_used(half_life: int) -> None:
     assert 3_990 <= pool.past.value(world.state.queues["default"].node)[0] <= 4_000
 
 
-def test_the_order_of_who_waits_is_that_of_the_new_sequencer() -> None:
-    """First come first, then the newest first, then back: nobody keeps a place of the other kind."""
+def test_a_new_sequencer_reorders_waiting_jobs() -> None:
+    """First come first, then the newest first, then back: no position of the previous order remains."""
     world = World()
     world.node(gpus=1)
     world.quota("q", 0)
@@ -186,7 +186,7 @@ def test_ageing_that_is_switched_on_and_off_under_jobs() -> None:
 
 
 def change_of(kind: str, world: World) -> Any:
-    """A change that builds the pool anew."""
+    """Return a change that rebuilds the pool."""
     if kind == "model":
         return world.configure("other", maximum={"gpu:a100": 4_000})
     if kind == "sequencer":
@@ -195,8 +195,8 @@ def change_of(kind: str, world: World) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["model", "sequencer", "users"])
-def test_what_is_kept_for_a_job_stays_kept_when_the_pool_is_built_anew(kind: str) -> None:
-    """Quota under a limit that is still there goes on to be its own."""
+def test_capacity_kept_for_a_job_stays_when_the_pool_is_rebuilt(kind: str) -> None:
+    """Quota under a limit that still exists remains reserved for it."""
     world = World()
     world.pool(patience_ns=10 * SECOND)
     world.configure("q", maximum={"gpu": 4_000})

@@ -18,12 +18,12 @@ def saved(world: World, job: str) -> None:
 
 
 def named(world: World) -> list[tuple[str, int]]:
-    """Who may yield in the newest plea, and what it would lose, in GPU-seconds."""
+    """Return the victims of the newest preemption request, with their loss in GPU-seconds."""
     return [(victim.job, victim.gpu_s) for victim in world.said(ev.PreemptionRequested)[-1].victims]
 
 
-def test_who_has_just_saved_yields_first() -> None:
-    """Of two that have run alike, the one that has saved loses less; what it loses counts from its last word."""
+def test_the_run_that_has_just_saved_is_preempted_first() -> None:
+    """Of two equally old runs it loses less; its loss counts from its last checkpoint."""
     world = world_of(gpus=4, q={})
     never = running(world, 2, "q", priority=40)
     saves = running(world, 2, "q", priority=40, checkpoint=TOLD)
@@ -36,8 +36,8 @@ def test_who_has_just_saved_yields_first() -> None:
     assert named(world)[1:] in ([], [(never, 2 * 631)])
 
 
-def test_who_saves_untold_loses_no_more_than_from_one_time_to_the_next() -> None:
-    """A job that only says how often it saves is believed."""
+def test_a_job_with_a_known_interval_of_checkpoints_loses_at_most_that() -> None:
+    """The declared interval is trusted."""
     world = world_of(gpus=4, q={})
     job = running(world, 4, "q", priority=40, checkpoint=Checkpoint(every_ns=MINUTE))
     world.pass_time(600)
@@ -46,8 +46,8 @@ def test_who_saves_untold_loses_no_more_than_from_one_time_to_the_next() -> None
     assert named(world) == [(job, 4 * 60)]
 
 
-def test_a_word_counts_for_its_attempt_only() -> None:
-    """The next one has saved nothing, whatever it goes on from: that is safe already."""
+def test_a_checkpoint_counts_for_its_attempt_only() -> None:
+    """The next attempt has saved nothing, whatever it resumed from: that is already safe."""
     world = world_of(gpus=4, q={})
     job = running(world, 4, "q", priority=40, checkpoint=TOLD)
     world.pass_time(10)
@@ -74,7 +74,7 @@ def test_the_notice_of_a_time_limit_is_over_when_the_time_is() -> None:
 
 @pytest.mark.parametrize("reason", ["preempted", "drained"])
 def test_an_exit_with_0_after_a_notice_is_no_success(reason: str) -> None:
-    """It has saved and made room: it goes on in another attempt, for which nobody pays a retry."""
+    """The run has saved and made room: it continues in another attempt, without using a retry."""
     world = World()
     world.node()
     job = world.submit(checkpoint=TOLD)
@@ -87,7 +87,7 @@ def test_an_exit_with_0_after_a_notice_is_no_success(reason: str) -> None:
 
 
 def test_an_exit_with_0_after_a_cancel_is_a_cancel_and_after_a_time_limit_a_failure() -> None:
-    """Whoever stops a run by his own wish does not get it back; who has had all his time gets no more."""
+    """A run that was cancelled does not return; a run that has used all its time gets no more."""
     world = World()
     world.node()
     cancelled, late = world.submit(checkpoint=TOLD), world.submit(checkpoint=TOLD, total_ns=5 * MINUTE)
@@ -103,8 +103,8 @@ def test_an_exit_with_0_after_a_cancel_is_a_cancel_and_after_a_time_limit_a_fail
     assert world.said(ev.JobFailed)[-1].reason == "time_limit"
 
 
-def test_the_elements_of_a_cancelled_array_have_their_notice_if_it_was_asked_for() -> None:
-    """The wish outlives a restart in the middle."""
+def test_the_elements_of_a_cancelled_array_get_their_notice_if_requested() -> None:
+    """The request survives a restart in the middle."""
     world = World()
     world.node()
     array = world.submit(array=(0, 2), checkpoint=TOLD)

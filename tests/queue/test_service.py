@@ -17,7 +17,8 @@ def submission(id_: str) -> bytes:
 
 
 async def test_commands_are_decided_once_across_a_restart() -> None:
-    """What came before the stop is not decided again; what came while it was down is decided after; poison is recorded."""
+    """Commands before the stop are not decided again; commands during the downtime are decided after; poison is
+    recorded."""
     hub = MemoryHub()
     bus = hub.connect()
     await bus.ensure()

@@ -17,6 +17,7 @@ from tests.queue.lines import closed, order
 # ---------------------------------------------------------------------------------------- arrays
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     limit=st.integers(1, 4),
@@ -24,10 +25,8 @@ from tests.queue.lines import closed, order
     gpus=st.integers(1, 4),
     ends=st.lists(st.sampled_from(["ok", "ok", "fail", "yield", "lost"]), min_size=5, max_size=25),
 )
-def test_no_more_elements_live_at_once_than_the_array_allows(
-    limit: int, elements: int, gpus: int, ends: list[str]
-) -> None:
-    """However they end and come back; and all of them come to their end."""
+def test_an_array_keeps_its_limit_of_live_elements(limit: int, elements: int, gpus: int, ends: list[str]) -> None:
+    """Elements end and return in any order, and all of them reach their end."""
     world = World()
     array = world.submit(gpus, array=(0, elements - 1), array_limit=limit, retries=2)
 
@@ -86,8 +85,8 @@ def test_ageing_raises_a_priority_step_by_step_and_no_further() -> None:
 
 
 @pytest.mark.parametrize("sequencer", ["drf", "lifo", "promised"])
-def test_all_of_a_line_age_whoever_stands_first(sequencer: str) -> None:
-    """The newest first, a new attempt first, the earliest deadline first: those behind them rise all the same."""
+def test_all_jobs_of_a_queue_age_whichever_is_first(sequencer: str) -> None:
+    """Newest first, a new attempt first, the earliest deadline first: the jobs behind age all the same."""
     world = World()
     world.pool(sequencer=sequencer, ageing=Ageing(every_ns=60 * SECOND, most=3))
     path = closed(world)
@@ -112,8 +111,8 @@ def test_lines_go_by_the_pools_sequencer(sequencer: str, expected: list[str]) ->
     assert [event.job for event in events if isinstance(event, ev.JobOffered)] == expected
 
 
-def test_fairshare_goes_by_what_was_used() -> None:
-    """Who has used much of late waits, though he holds nothing now."""
+def test_fairshare_uses_past_use() -> None:
+    """A queue with much recent use waits, although it holds nothing now."""
     world = World()
     world.pool(sequencer="fairshare", half_life_ns=3600 * SECOND)
     world.node("n1", gpus=8)
@@ -128,8 +127,8 @@ def test_fairshare_goes_by_what_was_used() -> None:
     assert offers == ["3", "4", "2"]
 
 
-def test_a_moved_job_stands_in_its_new_queue_as_it_would_have_from_the_beginning() -> None:
-    """In line, held, waiting for its time or withdrawn; and it counts there."""
+def test_a_moved_job_gets_the_position_it_would_have_had_from_the_beginning() -> None:
+    """Queued, held, scheduled or withdrawn; and it counts there."""
     world = World()
     world.tree(a={"maximum": {"gpu": 0}}, b={"maximum": {"gpu": 0}})
     first, moved, last = world.submit(queue="b"), world.submit(queue="a"), world.submit(queue="b")
@@ -148,8 +147,8 @@ def test_a_moved_job_stands_in_its_new_queue_as_it_would_have_from_the_beginning
 # ---------------------------------------------------------------------------------------- the clock
 
 
-def test_a_clock_that_stands_still_loses_nothing() -> None:
-    """Commit after commit at one moment: answers, offers and ends as ever; the order is looked at when it moves on."""
+def test_a_clock_that_does_not_advance_loses_nothing() -> None:
+    """Commit after commit at one moment: answers, offers and ends as usual; the order is reviewed when time moves on."""
     world = World()
     world.refuse(world.submit(8))
     for _ in range(20):
@@ -177,8 +176,8 @@ def test_another_writers_clock_that_is_ahead_stops_no_look_at_the_order() -> Non
     assert [e.job for e in world.said(ev.ReservationRequested)] == [job]
 
 
-def test_in_a_busy_log_the_order_is_looked_at_all_the_same() -> None:
-    """Somebody else commits at every moment between the queue's decisions."""
+def test_the_order_is_reviewed_in_a_busy_log_too() -> None:
+    """Another writer commits at every moment between the queue's decisions."""
     world = World(careful=False)
     cluster = Cluster(world, 1, 8)
     world.pool(patience_ns=2 * SECOND)

@@ -1,4 +1,4 @@
-"""Small worlds in which somebody may be asked to yield."""
+"""Small worlds with possible preemptions."""
 
 from typing import Any
 

@@ -53,19 +53,19 @@ def test_a_good_export_is_whole(exported: Path) -> None:
     assert len(log) > 50
 
 
-def test_an_export_holds_the_very_bytes(exported: Path) -> None:
-    """What is read back is what the server had."""
+def test_an_export_holds_the_exact_bytes(exported: Path) -> None:
+    """The bytes read back equal the server's."""
     assert list(read_export(exported)) == log_of(SEED)
 
 
-def test_an_export_is_not_written_over(exported: Path) -> None:
-    """It may be somebody's evidence: a second one into the same directory is refused, and the first stays whole."""
+def test_an_export_is_not_overwritten(exported: Path) -> None:
+    """It may be evidence: a second one into the same directory is refused, and the first stays whole."""
     with pytest.raises(ExportError, match="holds an export already"):
         write_export(exported, [])
     assert list(read_export(exported)) == log_of(SEED)
 
 
-def test_what_a_broken_export_left_is_written_over(exported: Path) -> None:
+def test_the_remains_of_a_broken_export_are_overwritten(exported: Path) -> None:
     """Without its manifest it is no export."""
     (exported / MANIFEST_FILE).unlink()
     write_export(exported, [])
@@ -80,7 +80,7 @@ def test_an_empty_log_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [0x01, 0x10])
 def test_every_flipped_byte_is_blamed_on_its_own_commit(exported: Path, bit: int) -> None:
-    """One changed bit anywhere, found at the line in which it stands, with and without the list of digests."""
+    """One changed bit anywhere, found at its line, with and without the list of digests."""
     data = (exported / LOG_FILE).read_bytes()
     digests = (exported / LINES_FILE).read_bytes()
     for at in range(0, len(data), len(data) // 120):
@@ -117,7 +117,7 @@ def swapped(lines: list[bytes]) -> list[bytes]:
 
 
 def contents_swapped(lines: list[bytes]) -> list[bytes]:
-    """The sequences stay, what stands at them changes places."""
+    """Swap the contents of two sequences."""
     one, two = (line.partition(b',"subject"') for line in lines[19:21])
     return [*lines[:19], one[0] + b',"subject"' + two[2], two[0] + b',"subject"' + one[2], *lines[21:]]
 
@@ -152,8 +152,8 @@ def test_a_truncated_tail_is_named_by_the_first_missing(exported: Path, kept: in
     assert (verdict.ok, verdict.first_bad) == (False, kept + 1)
 
 
-def test_a_line_cut_in_the_middle_is_the_first_bad_one(exported: Path) -> None:
-    """As a copy leaves it that ran out of disk."""
+def test_a_line_truncated_in_the_middle_is_the_first_bad_one(exported: Path) -> None:
+    """A copy leaves it when its disk is full."""
     lines = lines_of(exported)
     (exported / LOG_FILE).write_bytes(b"".join(lines[:30]) + lines[30][:40])
     assert verify_export(exported).first_bad == 31
@@ -182,7 +182,7 @@ def manifest_of(exported: Path) -> dict[str, Any]:
 
 
 def first_of(writer: str, n: int = 1) -> int:
-    """At which sequence a writer's n-th commit stands."""
+    """Return the sequence of a writer's n-th commit."""
     return [stored.sequence for stored in log_of(SEED) if subjects.writer_of(stored.subject) == writer][n - 1]
 
 
@@ -245,8 +245,8 @@ def test_a_manifest_that_tells_another_story_is_refused(
     assert (verdict.ok, verdict.first_bad) == (False, first_bad), verdict.what
 
 
-def test_what_names_no_sequence_hides_no_bad_one(exported: Path) -> None:
-    """A manifest's nonsense does not keep the first bad commit from being named."""
+def test_an_invalid_entry_without_a_sequence_hides_no_bad_commit(exported: Path) -> None:
+    """Nonsense in a manifest does not keep the first bad commit from being named."""
     manifest = manifest_of(exported)
     invent_a_writer_of_nothing(manifest)
     (exported / MANIFEST_FILE).write_bytes(msgspec.json.encode(manifest))
@@ -338,8 +338,8 @@ async def test_a_gap_in_a_live_log_is_named() -> None:
     assert (await verify_live(hub.connect())).first_bad == 20
 
 
-async def test_a_log_that_was_cut_is_not_whole() -> None:
-    """What is left of it is chained and valid; a service's snapshot knows that there was more, or another log."""
+async def test_a_truncated_log_is_not_whole() -> None:
+    """The rest is chained and valid; a service's snapshot shows that there was more, or another log."""
     hub = await filled_hub()
     bus = hub.connect()
     last = (await bus.state(subjects.LOG)).last

@@ -64,6 +64,7 @@ def test_a_snapshot_and_its_tail_fold_to_what_the_whole_log_folds_to() -> None:
     """At every tenth sequence, for every core."""
     commits = list(commits_of(log_of(8)))
     whole = fold_to(commits).state_hashes()
+    assert len(commits) > 100
     for sequence in range(0, len(commits), 10):
         for writer, core in fold_to(commits, sequence).cores().items():
             tail = fold_from(writer, core.snapshot(), sequence, commits, len(commits))
@@ -136,8 +137,8 @@ async def test_a_snapshot_of_another_version_is_reported_and_not_read() -> None:
     assert compared["placer"] == "DIFFERS", "a service that does not answer is not called of another version"
 
 
-def test_a_fold_is_told_in_words() -> None:
-    """`fairlead replay` says when it was and what there was: every job of the log counted once."""
+def test_a_fold_has_a_readable_summary() -> None:
+    """`fairlead replay` prints its time and content: every job of the log counted once."""
     cluster = fold_export(GOLDEN)
     words = dict(summary(cluster))
     jobs = sum(int(part.split()[0]) for part in words["jobs"].split(", "))

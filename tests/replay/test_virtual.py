@@ -18,7 +18,7 @@ from fairlead_schemas.units.timestamps import SECOND_NS
 
 
 def setting(sequencer: str = "drf", *, nodes: int = 1, gpus: int = 4, **more: Any) -> Setting:
-    """Queues a and b on equal nodes; nobody is safe from being asked to yield."""
+    """Queues a and b on equal nodes, without protection from preemption."""
     queues = QueueSettings(preemption=Preemption(protect_ns=0))
     return Setting(
         nodes=machines(nodes, gpus),
@@ -88,8 +88,8 @@ def test_figures_of_two_queues_by_hand() -> None:
     )
 
 
-def test_shares_of_those_who_want_little_go_to_the_others() -> None:
-    """Max-min: by weight, and nobody gets more than it wants."""
+def test_unused_shares_go_to_the_others() -> None:
+    """Max-min: by weight, and no queue gets more than its demand."""
     assert figures.max_min({"a": 2, "b": 20, "c": 20, "d": 0}, {"a": 1, "b": 1, "c": 2, "d": 9}, 20) == {
         "a": 2,
         "b": 6,
@@ -98,8 +98,8 @@ def test_shares_of_those_who_want_little_go_to_the_others() -> None:
     }
 
 
-def test_who_yields_goes_on_from_where_it_was() -> None:
-    """Asked as soon as the urgent job came, with 5 s of notice; each start loses 10 s, what was done is kept."""
+def test_a_preempted_job_resumes_from_its_checkpoint() -> None:
+    """Preempted as soon as the urgent job came, with 5 s of notice; each start loses 10 s, finished work is kept."""
     load = [job("a", 0, 4, 1000), job("a", 300, 4, 60, priority=90)]
     played = play(load, setting(restart_ns=10 * SECOND_NS, notice_ns=5 * SECOND_NS))
     low, high = played.lives
@@ -114,20 +114,20 @@ def test_a_job_ends_at_its_stated_limit() -> None:
     assert (life.end, runs_s(life)) == ("JobFailed", [(0, 60)])
 
 
-def test_a_job_that_never_fits_is_told() -> None:
-    """Three nodes are asked for, and two are there."""
+def test_a_job_that_never_fits_is_reported() -> None:
+    """It requests three nodes, and there are two."""
     with pytest.raises(TraceStalled, match="nothing will start any more, and 1 jobs"):
         play([job("a", 0, 12, 10), job("a", 5, 4, 10)], setting(nodes=2))
 
 
-def test_a_refused_command_is_told() -> None:
-    """A queue that is not there."""
+def test_a_refused_command_is_reported() -> None:
+    """Of a queue that does not exist."""
     with pytest.raises(TraceStalled, match="refused"):
         play([job("c", 0, 1, 10)], setting())
 
 
 def test_every_job_ends_once_and_gpu_time_adds_up() -> None:
-    """What is held is the work and its restarts, all of it on GPUs that are there."""
+    """Held time equals the work and its restarts, all of it on existing GPUs."""
     load, restart_s = mixed(), 10
     played = play(load, setting(nodes=3, gpus=8, restart_ns=restart_s * SECOND_NS))
     assert [life.job for life in played.lives] == load
@@ -148,6 +148,7 @@ def _held(played: Played) -> list[int]:
     return [held := held + more for _, more in sorted(changes)]
 
 
+@pytest.mark.slow
 def test_two_plays_are_one_and_their_log_is_a_log(tmp_path: Path) -> None:
     """Byte for byte; it can be exported, verified, and folded to the state that the cores had."""
     logs: list[list[Stored]] = [[], []]

@@ -23,7 +23,7 @@ POOLS = {f"n{at}": "default" for at in range(8)} | {"other": "a100"}
 
 
 def part(node: str = "n0", gpus: int = 1, **more: Any) -> Part:
-    """What a node gives: one CPU and one GiB for each task."""
+    """Return the part of a node: one CPU and one GiB for each task."""
     tasks = more.get("tasks", 1)
     fields = {"cpu_milli": 1000 * tasks, "memory_mib": 1024 * tasks, **more}
     return Part(node=node, gpus=tuple(f"{node}-{at}" for at in range(gpus)), **fields)
@@ -106,8 +106,8 @@ def test_an_elastic_job_counts_for_what_it_got() -> None:
     assert take(*job("4", unit(1))) == ["", ""]
 
 
-def test_what_could_ever_start() -> None:
-    """Tasks may share a node, elastic jobs need their fewest nodes, kinds each their own."""
+def test_requests_that_could_ever_start() -> None:
+    """Tasks may share a node, elastic jobs need their fewest nodes, each group its own."""
     node = Inventory(gpus=tuple(Gpu(uuid=f"g{at}", index=at, model="A", memory_mib=1) for at in range(8)))
     assert could_ever(unit(nodes=16, tasks=True), [node, node])
     assert not could_ever(unit(nodes=17, tasks=True), [node, node])

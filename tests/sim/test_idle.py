@@ -1,4 +1,4 @@
-"""Worlds in which somebody looks at what lies idle: bugs of that kind, planted one at a time, which the simulator must find."""
+"""Worlds with idle policies: bugs of that kind, planted one at a time, which the simulator must find."""
 
 from collections.abc import Iterator
 
@@ -31,14 +31,14 @@ def first_violation() -> str:
     return ""
 
 
-def test_asking_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody was promised that time."""
+def test_acting_before_the_notice_is_over_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user was promised that time."""
     monkeypatch.setattr(fairlead_telemetry.idle.decide.policy_evaluation, "due_ns", lambda idle: idle.notified_ns)
     assert "the notice is over at" in first_violation()
 
 
 def test_acting_on_an_extended_run_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever extended it was told that nothing acts."""
+    """The extension promised no action."""
     judge = fairlead_telemetry.idle.decide.policy_evaluation.evaluate
 
     def forgetful(run: TrackedRun, *more: object) -> object:
@@ -76,8 +76,8 @@ def test_taking_the_mean_for_the_highest_is_caught(monkeypatch: pytest.MonkeyPat
     assert "and was busy at" in first_violation()
 
 
-def test_what_was_said_before_a_crash_is_not_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state that does not keep what was said says it twice."""
+def test_decisions_before_a_crash_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that does not keep them repeats them."""
     restore = IdleCore.restore
 
     def forgetful(data: bytes) -> IdleCore:

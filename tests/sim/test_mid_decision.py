@@ -34,8 +34,8 @@ def test_a_world_survives_exceptions_in_mid_decision(monkeypatch: pytest.MonkeyP
     assert raised[: len(raised) // 2] == raised[len(raised) // 2 :]
 
 
-def test_a_queue_that_takes_back_only_what_ended_well_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs that a decision had put in line stay there, and are offered though nobody submitted them."""
+def test_a_queue_that_rolls_back_only_completed_decisions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that a failed decision had queued stay there, and are offered without a submit."""
 
     @contextmanager
     def careless(state: QueueState) -> Iterator[None]:

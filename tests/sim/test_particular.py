@@ -45,8 +45,8 @@ def test_shares_beyond_a_whole_gpu_are_caught(monkeypatch: pytest.MonkeyPatch) -
     assert "I1" in first_violation() or "I2" in first_violation()
 
 
-def test_an_instance_given_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody notes who has it."""
+def test_an_instance_allocated_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug does not record its holder."""
     assert take is not None
     monkeypatch.setattr(FreeResources, "_hold", lambda *_: None)
     assert "I1" in first_violation()

@@ -40,7 +40,7 @@ def test_skipping_the_fence_is_caught() -> None:
 
 
 def test_folding_before_the_acknowledgement_is_caught() -> None:
-    """A service that folds what it has only sent stands where the log does not."""
+    """A service that folds an unacknowledged commit differs from the log."""
 
     class Hasty[C: Core](Service[C]):
         hasty = b""
@@ -137,7 +137,7 @@ def test_an_agent_that_does_not_fence_itself_is_caught(monkeypatch: pytest.Monke
 
 
 def test_replacing_a_strict_job_without_proof_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no agent lives to end it, the old run may still be there."""
+    """Without a live agent to end it, the old run may still be there."""
     monkeypatch.setattr(fencing, "ends_now", lambda state, node, run: True)
 
     assert first_violation(first=165, seeds=RARE).startswith("I4")
@@ -178,5 +178,5 @@ def test_taking_over_steps_of_the_clock_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_a_planted_bug_the_same_seeds_are_clean() -> None:
-    """What the tests above catch is the bug, not the weather."""
+    """The tests above catch the bug, not chance."""
     assert first_violation() == ""

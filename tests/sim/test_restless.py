@@ -24,8 +24,8 @@ def test_every_promise_holds_while_queues_change(seed: int, commands: int) -> No
 
 
 @pytest.mark.parametrize("promise", ["_keeps_guarantee", "_protected"])
-def test_asking_those_who_are_safe_is_caught(promise: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody is asked below his guarantee, or before his protection is over."""
+def test_preempting_protected_runs_is_caught(promise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue falls below its guarantee, or a run is stopped before its protection is over."""
     if promise == "_keeps_guarantee":
         monkeypatch.setattr(CandidateFinder, promise, lambda *_: True)
     else:

@@ -1,8 +1,6 @@
-"""What still runs of a cluster that was stopped. Its agents leave their jobs' processes alone, as they should; a test may not.
-
-All of it names the cluster's directory: services and agents by a variable, runs by the tag that their agents give them, the
-processes that start them (spawners) by an argument. Start at `end`.
-"""
+"""Processes left by a stopped cluster. Its agents leave their jobs' processes alone, as they should; a test may not.
+All of them name the cluster's directory: services and agents by a variable, runs by the tag that their agents give
+them, the processes that start them (spawners) by an argument. Start at `end`."""
 
 import os
 import signal

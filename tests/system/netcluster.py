@@ -1,8 +1,5 @@
-"""A cluster over a network that can be cut, with a guard beside each agent.
-
-Who uses it stands on the control host from then on: its process enters that network. Times are short, and in the same order as
-in production.
-"""
+"""A cluster over a network that can be cut, with a guard for each agent. The test's process enters the control host's
+network. Times are short, and in the same order as in production."""
 
 import contextlib
 import os

@@ -105,7 +105,7 @@ class Round(NamedTuple):
 
     @property
     def overlap_s(self) -> float:
-        """How long two attempts ran at once; 0 or less: never."""
+        """Return how long two attempts ran at once; 0 or less: never."""
         pairs = zip(self.lives, self.lives[1:], strict=False)
         return max((before.last_s - after.first_s for before, after in pairs), default=0.0)
 

@@ -1,4 +1,4 @@
-"""What the log says happened, read back from the bus: ends, starts, and whether state equals a fold."""
+"""Events of the log, read back from the bus: ends, starts, and whether state equals a fold."""
 
 import asyncio
 import hashlib

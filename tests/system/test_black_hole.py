@@ -48,7 +48,7 @@ def cluster(tmp_path: Path) -> Iterator[OneBroken]:
 
 
 def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
-    """What somebody who types that sees."""
+    """Return the output of a typed command."""
     monkeypatch.setenv("FAIRLEAD_URL", f"http://127.0.0.1:{cluster.port}")
     screen = io.StringIO()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
@@ -66,8 +66,8 @@ async def all_events(bus: NatsBus) -> list[ev.Event]:
     return found
 
 
-def test_a_black_hole_is_closed_after_three_jobs(cluster: OneBroken, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six people's jobs, of a whole node each: at most three are hurt, all succeed, without an admin's hand."""
+def test_a_failing_node_is_closed_after_three_jobs(cluster: OneBroken, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six users' jobs take a whole node each: at most three fail there, and all succeed, without an admin."""
     for user in USERS:
         with Client(f"http://127.0.0.1:{cluster.port}", user=user) as client:
             client.submit(

@@ -46,7 +46,7 @@ class Load:
         return self.marks.read_text().split()
 
     def more(self) -> Callable[[], bool]:
-        """Whether jobs have been acknowledged and started since now, JOBS_A_ROUND of each."""
+        """Return True if JOBS_A_ROUND jobs have been acknowledged and as many started since now."""
         acknowledged, started = len(self.acknowledged), len(self.starts())
         return lambda: (
             len(self.acknowledged) >= acknowledged + JOBS_A_ROUND and len(self.starts()) >= started + JOBS_A_ROUND

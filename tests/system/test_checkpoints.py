@@ -1,5 +1,5 @@
-"""Jobs that save, on real processes: told, saved, ended, waiting, going on; and what that costs. The trainer is a shell
-script: nothing of it knows Fairlead but the variables and the signal."""
+"""Jobs with checkpoints, on real processes: notice, save, end, wait, resume; and the loss. The trainer is a shell
+script that knows nothing of Fairlead except the variables and the signal."""
 
 import time
 from pathlib import Path
@@ -87,9 +87,9 @@ def lab(tmp_path: Path) -> Any:
     lab.cluster.stop()
 
 
-def test_who_has_saved_yields_and_goes_on_where_it_was(lab: Lab) -> None:
-    """A guaranteed job comes: of two guests the one that has just saved yields, loses nothing, and goes on; the other, which
-    would have lost all, runs on. When that has to yield, too, it loses all."""
+def test_a_run_with_a_checkpoint_is_preempted_and_resumes(lab: Lab) -> None:
+    """A guaranteed job arrives: of two borrowers the one that has just saved is preempted, loses nothing, and resumes;
+    the other, which would have lost all, continues. When it is preempted, too, it loses all."""
     forgetful = lab.submit("guest", FORGETFUL, 4)
     saver = lab.submit("guest", TRAINER, 4, state="saver", checkpoint={"signal": "SIGUSR1", "notice": "1m"})
     lab.running(forgetful, saver)
@@ -110,8 +110,8 @@ def test_who_has_saved_yields_and_goes_on_where_it_was(lab: Lab) -> None:
     _check_rows(lab, saver)
 
 
-def test_who_never_saves_loses_it_all(lab: Lab) -> None:
-    """It gets no notice, since it would not know what to do with it; its loss is told in seconds."""
+def test_a_run_without_checkpoints_loses_all_its_work(lab: Lab) -> None:
+    """It gets no notice, since it could not use it; its loss is given in seconds."""
     forgetful = lab.submit("guest", FORGETFUL, 8)
     lab.running(forgetful)
     time.sleep(3)
@@ -139,8 +139,9 @@ def test_a_slice_that_is_over_is_a_stop_like_any_other(lab: Lab) -> None:
     assert rules == {"over_slice"}
 
 
-def test_a_command_may_tell_it_and_a_cancel_may_wait_for_it(lab: Lab) -> None:
-    """The command runs beside the program, as what it is, and its success is the word; without --save a cancel does not ask."""
+def test_a_command_may_save_and_a_cancel_may_wait_for_it(lab: Lab) -> None:
+    """The command runs next to the program, as the same user, and its success is the mark; without --save a cancel does
+    not wait."""
     command = 'echo "$FAIRLEAD_STOP_REASON of job $FAIRLEAD_JOB" > "$STATE/told"'
     checkpoint = {"command": ["sh", "-c", command], "notice": "1m"}
     jobs = [lab.submit("guest", FORGETFUL, 1, state=name, checkpoint=checkpoint) for name in ("asked", "unasked")]

@@ -64,8 +64,8 @@ class Shifted(Cluster):
 
 
 def test_a_step_of_an_hour_ends_nothing_and_counts_no_hours(tmp_path: Path) -> None:
-    """Forward and back, of queue, placer and telemetry: runs with limits go on, a later start stays later, ends come after
-    starts, each step is an event, and it is shown while it lasts."""
+    """Forward and back, of queue, placer and telemetry: runs with limits continue, a later start stays later, ends come
+    after starts, each step is an event, and is shown while it lasts."""
     cluster = Shifted(tmp_path, nodes=1)
     cluster.start()
     client = cluster.client

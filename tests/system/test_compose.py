@@ -1,7 +1,5 @@
-"""compose.yaml as it stands, with base images made on this machine: a job over HTTP, every process with its own key.
-
-Needs docker-compose or the Compose plugin, and an engine whose containers can have a network of their own.
-"""
+"""compose.yaml unchanged, with base images made on this machine: a job over HTTP, every process with its own key. Needs
+docker-compose or the Compose plugin, and an engine whose containers can have a network of their own."""
 
 import os
 import secrets
@@ -34,7 +32,7 @@ def compose_program() -> list[str]:
 
 
 def why_not() -> str:
-    """Why it cannot run here; "" if it can."""
+    """Return the reason why it cannot run here; "" if it can."""
     if not compose_program():
         return "compose: neither docker-compose nor the Compose plugin (apt install docker-compose)"
     client = docker.APIClient(version="auto")
@@ -112,7 +110,8 @@ def composed() -> Iterator[Composed]:
 
 
 def test_a_job_runs_in_it(composed: Composed) -> None:
-    """Submitted over HTTP, run by the node, its output read back, and the explainer and SQL answer; nobody is refused a subject."""
+    """Submitted over HTTP, run by the node, its output read back, and the explainer and SQL answer; no subject is
+    refused."""
     composed.until(
         lambda: [node["id"] for node in composed.get("/v1/nodes")["items"]] == ["sim-1"], "the node has joined"
     )
@@ -155,8 +154,9 @@ def test_each_container_has_its_own_key_and_no_more(composed: Composed) -> None:
     assert len(publics) == 6
 
 
-def test_a_node_that_is_cut_off_says_nothing_more(composed: Composed) -> None:
-    """As an admin does it: `fairlead credentials revoke`, and the server is told; the agent ends and comes back in vain."""
+def test_a_revoked_node_sends_nothing_more(composed: Composed) -> None:
+    """As an admin does it: `fairlead credentials revoke`, then a reload of the server; the agent ends and restarts in
+    vain."""
     composed.compose(
         "run", "--rm", "--entrypoint", "fairlead", "keys", "credentials", "revoke", "sim-1", "--dir", "/bus"
     )

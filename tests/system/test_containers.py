@@ -82,8 +82,8 @@ def test_a_secret_reaches_the_program_and_nothing_else(cluster: Cluster, tmp_pat
     assert found(tmp_path / "data", SECRET) == set()
 
 
-def test_what_a_node_does_not_grant_fails_with_its_name(cluster: Cluster) -> None:
-    """The person who submitted reads which volume, and what its admin can do."""
+def test_a_volume_without_a_grant_fails_with_its_name(cluster: Cluster) -> None:
+    """The user gets the volume's name and the admin's remedy."""
     job = cluster.client.submit(
         {"image": ensure_python_image(), "command": ["x"], "volumes": ["datasets:/data"], "retries": {"max": 0}}
     )

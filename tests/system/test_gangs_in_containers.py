@@ -71,7 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoEngines]:
 
 
 def sums(cluster: TwoEngines, job: str) -> list[str]:
-    """What the ranks say of their sum, sorted."""
+    """Return the sums that the ranks print, sorted."""
     return sorted(line for line in cluster.fairlead("logs", job).splitlines() if "sum" in line)
 
 
@@ -96,7 +96,7 @@ def test_a_job_on_one_node_has_a_network_of_its_own(cluster: TwoEngines) -> None
     assert seen == {"alone": False, "gang": True}
 
 
-def test_when_a_rank_is_killed_all_end_and_the_next_attempt_succeeds(cluster: TwoEngines) -> None:
+def test_a_killed_rank_ends_all_and_the_next_attempt_succeeds(cluster: TwoEngines) -> None:
     """kill -9 of one rank in the second machine's container, while all run."""
     job = cluster.submit({"command": ["mpirun", "/solve", "stay"], "retries": {"max": 1}, **GANG})
     cluster.until(lambda: len(sums(cluster, job)) == 4, "every rank has begun")

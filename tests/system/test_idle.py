@@ -1,5 +1,5 @@
-"""A real stack takes back what lies idle, and leaves alone what is alive: its policies see real CPU time, real terminals, real network
-interfaces, and played GPUs."""
+"""A real stack reclaims idle runs and leaves active ones alone: its policies see real CPU time, real terminals, real
+network interfaces, and simulated GPUs."""
 
 import sys
 from collections.abc import Iterator
@@ -94,12 +94,12 @@ class Lab:
         self.cluster.until(lambda: known() == wanted, f"all are measured: {wanted}", timeout_s=LONG_S)
 
     def said_of(self, job: str) -> list[str]:
-        """What telemetry has said of it, in order."""
+        """Return telemetry's events of a job, in order."""
         told = ("JobIdle", "JobActive", "JobExtended", "ReclaimRequested")
         return [each.data["type"] for each in self.client.events(job=job) if each.data["type"] in told]
 
     def untouched(self, *jobs: str) -> None:
-        """They run, no policy ever said anything of them, and that is what they are told."""
+        """Check that the jobs run without any idle event, and that their documents show this."""
         for job in jobs:
             found: Job = self.client.job(job)
             assert (found.state, found.idle, self.said_of(job)) == ("running", None, [])
@@ -122,9 +122,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         cluster.stop()
 
 
-def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(lab: Lab) -> None:
-    """Two that began before the sleeper are there when it is gone, and nothing was ever said of them; one that was extended
-    goes on."""
+def test_an_idle_run_is_reclaimed_and_active_ones_are_not(lab: Lab) -> None:
+    """Two that began before the idle one continue after its end without any idle decision; an extended one continues."""
     lab.client.set_idle_policies("global", [UTILIZATION])
     lab.client.set_idle_policies("project:typing", [AT_THE_TERMINAL])
     lab.client.set_idle_policies("project:kept", [WITH_NOTICE])
@@ -146,9 +145,9 @@ def test_what_sleeps_is_taken_back_and_what_is_alive_is_not(lab: Lab) -> None:
     lab.end(trains, types, kept)
 
 
-def test_on_demand_only_the_idle_one_of_three_goes_to_who_waits(lab: Lab) -> None:
-    """All GPUs are held by three sessions that do nothing on them: somebody types in one, one computes, one lies idle. That one is
-    warned, and given to a job that waits; each is told why."""
+def test_on_demand_only_the_idle_one_of_three_yields_to_a_waiting_job(lab: Lab) -> None:
+    """Three sessions hold all GPUs: one has typing, one computes, one is idle. That one is warned and preempted for the
+    waiting job; each shows the reason."""
     lab.client.set_idle_policies("global", [ON_DEMAND])
     with Terminal() as typed, Terminal() as left_open, Terminal() as looked_at:
         types = lab.start([*AT_A_TERMINAL, typed.path], gpus=3)
@@ -179,8 +178,8 @@ def test_on_demand_only_the_idle_one_of_three_goes_to_who_waits(lab: Lab) -> Non
 
 
 @pytest.mark.hosts
-def test_what_only_sends_is_alive(lab: Lab) -> None:
-    """In networks of their own, the only ones that say whose traffic it is: one sends, one does not."""
+def test_a_run_that_only_sends_is_active(lab: Lab) -> None:
+    """In networks of their own, the only ones that attribute traffic: one sends, one does not."""
     lab.client.set_idle_policies("global", [BY_ITS_NETWORK])
     with Hosts("sink", "busy", "quiet") as hosts:
         sends = lab.start(["ip", "netns", "exec", hosts["busy"].name, *SENDS])

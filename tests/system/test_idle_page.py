@@ -1,7 +1,5 @@
-"""What becomes of idle jobs, typed into a real stack: every answer on the page is what was printed.
-
-After a wanted change: `make test ARGS="tests/system/test_idle_page.py --update-golden"`, and read the difference.
-"""
+"""Idle jobs, typed into a real stack: every answer on the page equals the output. After an intended change: `make test
+ARGS="tests/system/test_idle_page.py --update-golden"`, and read the difference."""
 
 from pathlib import Path
 
@@ -21,7 +19,7 @@ SAID = (
 
 
 def test_the_page_has_every_turn() -> None:
-    """What was printed anew upon a change still says it."""
+    """Output that was printed again after a change still fits its text."""
     told = [printed for line, printed in answers(PAGE) if line.startswith("fairlead why")]
     assert [said in printed for said, printed in zip(SAID, told, strict=True)] == [True] * len(SAID)
 

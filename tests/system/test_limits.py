@@ -59,7 +59,8 @@ def test_full_log_refuses_submits_and_lets_running_jobs_finish(tmp_path: Path):
 
 
 def test_two_queue_processes_at_once(tmp_path: Path):
-    """A second queue under the same name stands by: a lease is one process's, so neither steps down, and work goes on."""
+    """A second queue under the same name is a standby: a lease is one process's, so neither steps down, and work
+    continues."""
     cluster = Cluster(tmp_path, nodes=1)
     cluster.start()
     environment = {
@@ -106,7 +107,7 @@ def test_submit_while_the_queue_is_away_is_kept_and_decided_later(tmp_path: Path
 
 
 def test_report_from_the_wrong_node_is_rejected_and_recorded(tmp_path: Path):
-    """A forged report changes nothing but for one ReportRejected; so does a command that cannot be decoded."""
+    """A forged report changes nothing except for one ReportRejected; so does an undecodable command."""
     cluster = Cluster(tmp_path, nodes=2)
     cluster.start()
     try:
@@ -191,7 +192,7 @@ def test_bad_bodies_are_refused_by_name_and_store_nothing(tmp_path: Path):
 
 
 def test_unreachable_gateway_is_a_typed_error(tmp_path: Path):
-    """The client says that nobody answers; it does not hang or lie."""
+    """The client reports that there is no answer; it does not hang or invent one."""
     cluster = Cluster(tmp_path, nodes=0)
     with pytest.raises(FairleadError):
         cluster.client.jobs()

@@ -52,8 +52,9 @@ def half(cluster: Cluster) -> str:
     return f"3g.{gpu.memory_mib // 2048}gb"
 
 
-async def test_a_whole_gpu_is_cut_used_and_made_whole(cluster: Cluster, agent: Agent) -> None:
-    """The program sees the instance that was made for it; then eight whole GPUs are wanted, and one is made whole."""
+async def test_a_whole_gpu_is_repartitioned_used_and_made_whole(cluster: Cluster, agent: Agent) -> None:
+    """The program sees the instance that was created for it; then eight whole GPUs are requested, and one is made
+    whole."""
     profile = half(cluster)
     await cluster.queue(*cluster.world.submitted(mig(profile), spec=SEES))
     await cluster.until(lambda: "RunEnded" in names(cluster.events()))
@@ -88,7 +89,7 @@ async def test_a_driver_that_refuses_leaves_everything_as_it_was(cluster: Cluste
     assert "JobPlaced" not in names(cluster.events())
 
 
-async def test_hollow_nodes_are_cut_too(cluster: Cluster) -> None:
+async def test_hollow_nodes_are_repartitioned_too(cluster: Cluster) -> None:
     """Many jobs for instances, on few nodes: all run."""
     shapes = [shape._replace(labels=AUTO) for shape in of_profile(2, "dgx-a100", "h")]
     fleet = HollowFleet(cluster.hub.connect(), shapes, speed=100.0, beat_s=0.2)

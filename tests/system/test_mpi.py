@@ -36,7 +36,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def reduced(cluster: TwoHosts, job: str, *words: str) -> list[str]:
-    """What the ranks say of their sum, sorted."""
+    """Return the sums that the ranks print, sorted."""
     return sorted(line for line in cluster.fairlead("logs", job, *words).splitlines() if "sum" in line)
 
 
@@ -65,7 +65,7 @@ def test_two_mpiruns_one_after_the_other_and_side_by_side(cluster: TwoHosts, pro
     assert len(reduced(cluster, job)) == 9, cluster.fairlead("logs", job)
 
 
-def test_tasks_of_a_script_are_ranks_wherever_they_lie(cluster: TwoHosts, program: str) -> None:
+def test_tasks_of_a_script_are_ranks_wherever_they_are_placed(cluster: TwoHosts, program: str) -> None:
     """The second example of the page, with four tasks; here they all fit on one node."""
     job = cluster.submit(example("mpi in a script", put={"./prepare": program, "./solve": program}, tasks=4))
     assert cluster.ended(job)["state"] == "succeeded", cluster.fairlead("logs", job)
@@ -73,7 +73,7 @@ def test_tasks_of_a_script_are_ranks_wherever_they_lie(cluster: TwoHosts, progra
 
 
 def test_a_plain_command_runs_once_on_each_node(cluster: TwoHosts) -> None:
-    """It is told where to meet, and on which interface."""
+    """It gets the rendezvous address and the interface."""
     job = cluster.submit(example("none", put={"echo node": "echo $NCCL_SOCKET_IFNAME node"}))
     assert cluster.ended(job)["state"] == "succeeded"
     lines = sorted(cluster.fairlead("logs", job).splitlines())
@@ -82,7 +82,7 @@ def test_a_plain_command_runs_once_on_each_node(cluster: TwoHosts) -> None:
     ]
 
 
-def test_when_a_rank_is_killed_all_end_and_the_next_attempt_succeeds(cluster: TwoHosts, program: str) -> None:
+def test_a_killed_rank_ends_all_and_the_next_attempt_succeeds(cluster: TwoHosts, program: str) -> None:
     """kill -9 of one rank on the second node, while all run."""
     job = cluster.submit({"command": ["mpirun", program, "stay"], "retries": {"max": 1}, **ON_TWO_NODES})
     cluster.until(lambda: len(reduced(cluster, job)) == 4, "every rank has begun")
@@ -94,8 +94,8 @@ def test_when_a_rank_is_killed_all_end_and_the_next_attempt_succeeds(cluster: Tw
     assert len(reduced(cluster, job)) == 4
 
 
-def test_a_program_that_is_missing_fails_with_mpiruns_own_words(cluster: TwoHosts) -> None:
-    """And with its exit code; nobody waits for ever."""
+def test_a_missing_program_fails_with_mpiruns_own_message(cluster: TwoHosts) -> None:
+    """And with its exit code; no rank waits indefinitely."""
     job = cluster.submit({"command": ["mpirun", "/no/such/program"], **ON_TWO_NODES})
     ended = cluster.ended(job)
     assert ended["state"] == "failed" and ended["exit_code"]

@@ -40,7 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[OneSick]:
 
 
 def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
-    """What somebody who types that sees."""
+    """Return the output of a typed command."""
     monkeypatch.setenv("FAIRLEAD_URL", f"http://127.0.0.1:{cluster.port}")
     screen = io.StringIO()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):

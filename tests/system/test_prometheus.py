@@ -42,7 +42,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServ
 
 
 def submitted(cluster: Cluster) -> None:
-    """A job on five GPUs, one that finds no room beside it, and two that end."""
+    """Submit a job on five GPUs, one that does not fit next to it, and two that end."""
     for command, gpus in ((["sleep", "600"], 5), (["sleep", "600"], 6), (["true"], 1), (["false"], 1)):
         cluster.client.submit({"command": command, "resources": {"nvidia.com/gpu": gpus}})
 
@@ -72,7 +72,7 @@ def test_every_query_of_the_dashboards_finds_data(scraped: PrometheusServer) -> 
     assert any(value > 0 for value in values)
 
 
-def test_a_job_is_found_by_whose_it_is(scraped: PrometheusServer) -> None:
+def test_a_job_is_found_by_its_user_and_queue(scraped: PrometheusServer) -> None:
     """Its five GPUs carry job, user and queue; Prometheus' own label `job` stays its own."""
     held = scraped.query('DCGM_FI_DEV_GPU_UTIL{user="tester", queue="default"}')
     assert len(held) == 5 and len({each["metric"]["hpc_job"] for each in held}) == 1

@@ -31,7 +31,7 @@ LONG = ["sleep", "600"]
 
 
 class Teams:
-    """What the story does, step by step, on a running cluster."""
+    """The story, step by step, on a running cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -108,7 +108,8 @@ def _borrow(teams: Teams) -> list[str]:
 
 
 def _try_out(teams: Teams, borrowers: list[str]) -> None:
-    """The dry run: quota after, nobody ahead, who might yield and why, and an estimate; no job came of it."""
+    """The dry run: quota afterwards, no job ahead, eligible victims with their loss, and an estimate; no job is
+    created."""
     (found,) = teams.client.dry_run([teams.job(VISION, 4)])
     assert (found.checked, found.ahead, found.borrows) == ("queue", 0, {})
     (quota,) = [one for one in found.quota if one.queue == VISION]
@@ -150,7 +151,7 @@ def _reclaim(teams: Teams, borrowers: list[str]) -> tuple[str, str, int]:
 
 
 def _look_back(teams: Teams, victim: str, before: int) -> None:
-    """At the moment before, the victim ran and nobody had asked it for anything."""
+    """At the moment before, the victim ran and no stop was requested."""
     then = teams.client.why(victim, at=str(before))
     assert (then["state"], then["reason"]["code"], then["sequence"]) == ("running", "running", before)
     assert teams.client.cluster(at=str(before))["gpus_free"] == 0
@@ -172,7 +173,7 @@ def _wait_at_a_limit(teams: Teams) -> None:
 
 
 def _remove_with_jobs(teams: Teams) -> None:
-    """A queue in which jobs wait goes only where it is said where to."""
+    """A queue with waiting jobs is removed only if another queue is named for them."""
     held = teams.submit("shared", 1, startAt="2099-01-01T00:00:00Z")
     with pytest.raises(FairleadError, match="1 job waits in it; name another queue for them"):
         teams.client.delete_queue("shared")
@@ -183,7 +184,7 @@ def _remove_with_jobs(teams: Teams) -> None:
 
 
 def _lower(teams: Teams, owner: str) -> None:
-    """A maximum below what is used stops nobody, unless that is asked for; who is stopped waits again."""
+    """A maximum below the use stops no run, unless a reclaim is requested; the stopped one waits again."""
     teams.client.configure_queue(VISION, {"maximum": {GPU: 2}})
     assert teams.of(owner).state == "running"
     file = {"queues": {VISION: {"maximum": {GPU: 2}}}}

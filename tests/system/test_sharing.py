@@ -18,8 +18,8 @@ def notebook(*arguments: str) -> dict[str, object]:
     }
 
 
-def test_one_that_takes_all_the_memory_is_stopped_alone_and_why_says_so(tmp_path: Path) -> None:
-    """The others go on where they are; a fourth gets its share of what came free."""
+def test_a_run_that_takes_all_the_memory_is_stopped_alone_and_why_explains_it(tmp_path: Path) -> None:
+    """The others continue in place; a fourth gets its share of the freed memory."""
     cluster = Cluster(tmp_path, nodes=1, environment={"FAIRLEAD_SHARE_GRACE_S": "5"})
     cluster.start()
     client = cluster.client

@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoHosts]:
 
 
 def reduced(cluster: TwoHosts, job: str) -> list[str]:
-    """What the ranks say of their sum, without the tags of their lines, sorted."""
+    """Return the sums that the ranks print, without the tags of their lines, sorted."""
     lines = cluster.fairlead("logs", job).splitlines()
     return sorted(re.sub(r"^\[[^]]*\] ", "", line) for line in lines if "sum" in line)
 
@@ -51,7 +51,7 @@ def test_torch_reduces_over_two_nodes(cluster: TwoHosts, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["torchrun", "env"])
-def test_when_a_rank_is_killed_all_end_and_the_next_attempt_succeeds(cluster: TwoHosts, way: str) -> None:
+def test_a_killed_rank_ends_all_and_the_next_attempt_succeeds(cluster: TwoHosts, way: str) -> None:
     """kill -9 of the last rank, while all run."""
     words, ranks = WAYS[way]
     words = {**words, "command": [*words["command"], "stay"]}

@@ -17,7 +17,7 @@ from tests.kit.eventually import eventually
 from tests.system.cluster import DECISION_WAIT_S
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
-UNTIL_S = 60.0
+UNTIL_S = 180.0
 SERVICES = {
     "queue": "fairlead_queue",
     "placer": "fairlead_placer",
@@ -93,11 +93,12 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     made.close()
 
 
-def test_a_job_goes_its_whole_way_and_nobody_is_refused_anything(installation: Installation) -> None:
+def test_a_job_runs_from_submit_to_end_without_a_refused_subject(installation: Installation) -> None:
     """HTTP, queue, placer, agent, output, the explainer's answer and SQL; the allow-lists hold all that these need."""
     job = installation.submit("sh", "-c", f"echo from the job {LARGE}")
     installation.until(lambda: installation.get(f"/v1/jobs/{job}")["state"] == "succeeded", "the job has succeeded")
-    output = httpx.get(f"{installation.url}/v1/jobs/{job}/logs", params={"follow": "false"}, timeout=UNTIL_S).text
+    # Following ends with the output, which may be later than the job's end.
+    output = httpx.get(f"{installation.url}/v1/jobs/{job}/logs", params={"follow": "true"}, timeout=UNTIL_S).text
     assert output == f"from the job {LARGE}\n"
     assert installation.get(f"/v1/jobs/{job}/why")["reason"]["code"] == "succeeded"
     installation.until(lambda: installation.sql("select count(*) from jobs") == [[1]], "SQL has the job")
@@ -105,8 +106,9 @@ def test_a_job_goes_its_whole_way_and_nobody_is_refused_anything(installation: I
     assert refused == []
 
 
-def test_an_agent_whose_key_is_revoked_ends_and_its_node_says_nothing_more(installation: Installation) -> None:
-    """The server closes its connection, so it ends with exit code 1 for its process manager; the other node works on."""
+def test_an_agent_with_a_revoked_key_ends(installation: Installation) -> None:
+    """The server closes its connection, so it ends with exit code 1 for its process manager; the other node still
+    works."""
     keyed = installation.keyed
     bus_users.change(keyed.directory, lambda users: bus_users.without(users, "node", "n2"))
     keyed.reload()

@@ -1,7 +1,5 @@
-"""Why a job has no place, asked of a real stack: every answer on the page is what was printed.
-
-After a wanted change: `make test ARGS="tests/system/test_why.py --update-golden"`, and read the difference.
-"""
+"""Reasons of unplaced jobs, from a real stack: every answer on the page equals the output. After an intended change:
+`make test ARGS="tests/system/test_why.py --update-golden"`, and read the difference."""
 
 from pathlib import Path
 
@@ -26,7 +24,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_page_has_every_case(case: str) -> None:
-    """What was printed anew upon a change still says it."""
+    """Output that was printed again after a change still fits its text."""
     told = [printed for line, printed in answers(PAGE) if line.startswith("fairlead why")]
     assert any(CASES[case] in printed for printed in told), told
 

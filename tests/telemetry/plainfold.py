@@ -1,4 +1,4 @@
-"""What runs held, by a plain Python fold of a log: the oracle for the SQL that adds it up in batches."""
+"""Resources held by runs, by a plain Python fold of a log: the oracle for the SQL that sums them in batches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

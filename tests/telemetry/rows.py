@@ -1,4 +1,4 @@
-"""What must be in the warehouse for a log, computed by a plain Python fold; and stores without a bus."""
+"""Expected warehouse rows of a log, computed by a plain Python fold; and stores without a bus."""
 
 import json
 from collections.abc import Sequence

@@ -91,7 +91,7 @@ async def test_a_policy_by_command_becomes_a_reclaim(tmp_path: Path) -> None:
 
 
 async def test_samples_of_the_stream_decide(tmp_path: Path) -> None:
-    """What ingest decodes is what the watch sees: below the threshold for the time, then a busy moment."""
+    """The watch gets what ingest decodes: below the threshold for the time, then a busy moment."""
     hub = MemoryHub()
     bus = await small_world(hub)
     busy_pct, done = 0, asyncio.Event()
@@ -119,8 +119,8 @@ async def test_samples_of_the_stream_decide(tmp_path: Path) -> None:
         await measuring
 
 
-async def test_a_restart_goes_on_where_the_log_is(tmp_path: Path) -> None:
-    """Commands are answered once; what was said is not said again."""
+async def test_a_restart_continues_at_the_end_of_the_log(tmp_path: Path) -> None:
+    """Commands are answered once; decisions are not repeated."""
     hub = MemoryHub()
     bus = await small_world(hub)
     async with running(hub.connect(), tmp_path):
@@ -134,7 +134,7 @@ async def test_a_restart_goes_on_where_the_log_is(tmp_path: Path) -> None:
 
 
 async def test_another_leader_ends_the_process(tmp_path: Path) -> None:
-    """Whoever writes telemetry's part of the log meanwhile is another leader: 75, and no second word of ours."""
+    """Another writer of telemetry's part of the log is another leader: exit code 75, and no second commit of ours."""
     hub = MemoryHub()
     bus = await small_world(hub)
     async with running(hub.connect(), tmp_path) as task:

@@ -1,4 +1,4 @@
-"""What lay idle, as tables: a small story told event by event, and the logs of simulated clusters against a plain fold."""
+"""Idle spells as tables: a small story event by event, and the logs of simulated clusters against a plain fold."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,8 @@ def foreseen(job: str) -> ev.ReclaimSimulated:
 
 
 def story() -> Story:
-    """Job 1 (2 GPUs): a dry run's from hour 1 to its end in hour 4, but for an hour; job 2: warned, extended, asked back."""
+    """Job 1 (2 GPUs): a dry run's from hour 1 to its end in hour 4, except for an hour; job 2: warned, extended,
+    reclaimed."""
     told = Story()
     told.at(0, submitted("1", gpus=2), submitted("2", user="bob"))
     told.at(1, placed("1", n1=2), placed("2", n2=1))
@@ -60,8 +61,8 @@ def story() -> Story:
     return told
 
 
-def test_every_spell_is_a_row(tmp_path: Path) -> None:
-    """Told, foreseen or asked back, withdrawn or ended, each by its own event; the evidence as it stands in the log."""
+def test_every_idle_spell_is_a_row(tmp_path: Path) -> None:
+    """Idle, simulated or reclaimed, withdrawn or ended, each by its own event; the evidence as in the log."""
     warehouse = Warehouse(tmp_path)
     store(warehouse, story())
     found = warehouse.rows(
@@ -83,8 +84,9 @@ def test_every_spell_is_a_row(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_a_dry_run_s_savings(tmp_path: Path) -> None:
-    """From when it would have asked until the run was active or over, times its GPUs; what came alive is told."""
+def test_a_dry_runs_savings(tmp_path: Path) -> None:
+    """From when it would have acted until the run was active or over, times its GPUs; runs that became active are
+    listed."""
     warehouse = Warehouse(tmp_path)
     store(warehouse, story())
     assert warehouse.rows("FROM idle_savings") == [("global", "utilization", "ada", "research", 2, 4.0, 1, 0)]

@@ -1,5 +1,5 @@
-"""Jobs that change their queue, wait for others, or were told to stop and wait again: SQL, the job's document and the
-gateway's live view say the same of them."""
+"""Jobs that change their queue, wait for others, or were preempted: SQL, the job's document and the gateway's live view
+agree about them."""
 
 from collections.abc import Iterator
 
@@ -72,8 +72,8 @@ def test_a_rank_that_came_too_late_says_nothing(warehouse: Warehouse) -> None:
     assert warehouse.rows("SELECT state FROM jobs WHERE id = '7'") == [("running",)]
 
 
-def test_what_ran_counts_for_the_queue_that_it_ran_in(warehouse: Warehouse) -> None:
-    """An hour in d before it was moved, and what it holds now in a."""
+def test_use_counts_for_the_queue_in_which_it_occurred(warehouse: Warehouse) -> None:
+    """An hour in d before the move, and the current use in a."""
     store(warehouse, again())
     rows = warehouse.rows(
         "SELECT queue, runs, gpu_hours::DECIMAL(9, 2)::VARCHAR FROM gpu_hours_by_user WHERE queue <> 'b'"

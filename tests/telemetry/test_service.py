@@ -31,8 +31,8 @@ SOON_S = 60.0
 KILLS = 5
 
 
-async def test_follows_the_log_and_answers(tmp_path: Path) -> None:
-    """What is in the log is in SQL soon, also when it comes later; the answer says its sequence."""
+async def test_the_warehouse_follows_the_log_and_answers(tmp_path: Path) -> None:
+    """Commits are in SQL soon, also later ones; the answer has its sequence."""
     story = morning()
     hub, bus = await world(story)
     async with running(hub.connect(), tmp_path):
@@ -207,7 +207,7 @@ async def test_another_log_is_refused(tmp_path: Path, case: str, capsys: pytest.
 
 
 async def test_a_stream_with_a_new_creation_time_is_the_same_log(tmp_path: Path) -> None:
-    """Its meta.inf was damaged, its commits are whole: the warehouse goes on with it."""
+    """Its meta.inf was damaged, its commits are whole: the warehouse continues with it."""
     await fill(tmp_path)
     hub, bus = await world(morning())
     hub.streams[subjects.LOG].created = "another day"
@@ -224,7 +224,7 @@ async def test_damaged_log_stops_the_service(tmp_path: Path) -> None:
 
 
 async def test_a_disk_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk cannot be written the service ends with 1; once mended, the next start has every row."""
+    """If the disk cannot be written the service ends with 1; once it works again, the next start has every row."""
     hub, _ = await world(morning())
 
     def fails(*_: object) -> int:
@@ -279,7 +279,7 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
         return process
 
     async def killed(process: asyncio.subprocess.Process) -> int:
-        """Where the cursor was when it was killed: at the rows."""
+        """Return the cursor at the kill, which equals the rows."""
         process.kill()
         await process.wait()
         warehouse = Warehouse(directory)

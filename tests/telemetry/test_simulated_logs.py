@@ -29,6 +29,7 @@ def test_all_say_the_same_of_every_job(seed: int, tmp_path: Path) -> None:
             commits.append(CommitBytes.of(stored.sequence, decode_envelope(stored.payload)))
         warehouse.store(commits, chain.heads, "a log", SampleIntake([], [], {}))
         told = {row[0]: row[1:] for row in warehouse.rows("SELECT id, state, queue, attempt FROM jobs")}
+        assert views.jobs.rows
         for job, row in views.jobs.rows.items():
             document = find_job(warehouse, job)
             assert document is not None

@@ -143,7 +143,7 @@ def test_requeues_say_what_was_lost_to_what(tmp_path: Path) -> None:
 
 
 def test_preemptions(warehouse: Warehouse) -> None:
-    """Who made way for whom, by which rule, and the two GPU-minutes since it had saved, on two GPUs."""
+    """Victim, beneficiary, rule, and the two GPU-minutes since its checkpoint, on two GPUs."""
     rows = warehouse.rows(
         "SELECT strftime(asked_at, '%T'), job, attempt, \"user\", queue, beneficiary, rule, strftime(saved_at, '%T'), strftime(ended_at, '%T'), lost_seconds, lost_gpu_seconds, sequence FROM preemptions"
     )

@@ -43,7 +43,7 @@ def lines(text: str) -> str:
 
 
 def test_jobs(warehouse: Warehouse) -> None:
-    """Every state that the morning holds; an element takes after its array, a retry starts anew."""
+    """Every state in the sample log; an element inherits from its array, a retry starts again."""
     query = "SELECT id, state, \"user\", attempt, gpus, array_to_string(nodes, ','), exit_code, signal, reason, is_array FROM jobs ORDER BY 1"
     assert table(warehouse, query) == lines("""
         1    succeeded  ada  1  2.0  n1     0  -  -          False
@@ -80,8 +80,8 @@ def test_allocations(warehouse: Warehouse) -> None:
         3  1  1  n2  2  -         600.0""")
 
 
-def test_estimates_go_on_where_the_log_stands_still(warehouse: Warehouse) -> None:
-    """What is held, all of it and nothing else, counts up to now at each of its GPUs."""
+def test_estimates_continue_while_the_log_is_idle(warehouse: Warehouse) -> None:
+    """Held GPUs, all of them and no others, count up to now."""
     held = "SELECT job, attempt, rank, node, gpu_seconds FROM allocations WHERE released_at IS NULL ORDER BY ALL"
     assert warehouse.rows("SELECT job, attempt, rank, node, gpu_seconds FROM held_now ORDER BY ALL") == (
         warehouse.rows(held)
@@ -95,7 +95,7 @@ def test_estimates_go_on_where_the_log_stands_still(warehouse: Warehouse) -> Non
 
 
 def test_runs(warehouse: Warehouse) -> None:
-    """One row per placement, with its end as the placer said it."""
+    """One row per placement, with its end as in the placer's event."""
     query = "SELECT job, attempt, array_to_string(nodes, ','), gpu_count, strftime(started_at, '%T'), strftime(ended_at, '%T'), outcome, exit_code, signal, gpu_seconds FROM runs ORDER BY 1, 2"
     assert table(warehouse, query) == lines("""
         1    1  n1     2  00:00:13  01:00:12  exited  0  -  7200.0
@@ -107,7 +107,7 @@ def test_runs(warehouse: Warehouse) -> None:
 
 
 def test_nodes_and_queues(warehouse: Warehouse) -> None:
-    """Inventory and latest wish of each node; quota and counts of each queue, the array itself not counted."""
+    """Inventory and latest request of each node; quota and counts of each queue, without the array itself."""
     query = "SELECT id, state, gpu_model, gpu_count, cpu_milli, simulated, times_lost FROM nodes ORDER BY 1"
     assert table(warehouse, query) == lines("""
         n1  ready     NVIDIA A100  2  64000  True  0

@@ -1,4 +1,4 @@
-"""A journal or a log that is an old copy: the agent says so and ends, instead of dropping what it is told for ever."""
+"""A journal or a log that is an old copy: the agent reports it and ends, instead of dropping messages permanently."""
 
 import asyncio
 from pathlib import Path
@@ -48,15 +48,15 @@ class Past:
 
 
 def gives_up(step: Step) -> str:
-    """Why, or "" when it goes on."""
+    """Return the reason to give up, or "" to continue."""
     return "".join(each.reason for each in step.instructions if isinstance(each, GiveUp))
 
 
 # ------------------------------------------------------------------ the node
 
 
-def test_an_agent_whose_node_was_removed_ends_and_says_how_to_join_again() -> None:
-    """The word is for one journal: another agent of the node that hears it goes on."""
+def test_an_agent_of_a_removed_node_ends_with_instructions_to_join_again() -> None:
+    """The message is for one journal: another agent of the node that receives it continues."""
     past = Past()
     other = ReportAck(node="n1", removed="another")
     assert gives_up(past.core.confirmed(other, BEAT_NS, 0)) == ""
@@ -76,8 +76,8 @@ def test_a_placer_that_has_more_than_was_ever_made_ends_the_agent_and_condemns_t
     assert (past.ledger.confirmed, past.core.has_lease(2)) == (6, False)
 
 
-def test_what_this_process_has_made_may_be_confirmed_once_it_was_answered() -> None:
-    """The first word sends the reports off; later ones confirm them, and no more than them."""
+def test_reports_of_this_process_may_be_confirmed_after_the_first_answer() -> None:
+    """The first answer releases the reports; later ones confirm them, and no more than them."""
     past = Past()
     assert not gives_up(past.told(1, through=8))
     assert not gives_up(past.told(2, through=9))
@@ -90,8 +90,9 @@ def test_another_journals_numbers_say_nothing_about_this_one() -> None:
     assert Past().told(1, through=99, incarnation="successor") == NOTHING
 
 
-def test_reports_wait_for_the_first_word_and_are_never_dropped_unconfirmed() -> None:
-    """After a restart nothing is sent before the placer has said how far it knows us; numbers never made drop nothing."""
+def test_reports_wait_for_the_first_answer_and_are_never_dropped_unconfirmed() -> None:
+    """After a restart nothing is sent before the placer's answer with its last number; a number never used drops
+    nothing."""
     outbox = Outbox("n1", "inc", 6, held=True)
     outbox.add(report(7))
     assert outbox.due(1) == []
@@ -107,8 +108,8 @@ OLD: list[dict[str, Any]] = [{"through": 5}, {"desired": 49}, {"incarnation": ""
 
 @pytest.mark.parametrize("old", OLD)
 def test_a_log_that_stays_behind_ends_the_agent(old: dict[str, Any]) -> None:
-    """Reports that it had confirmed, a desired state that it had written, the node itself: gone for half a minute.
-    The journal is not to blame: with the right log it goes on."""
+    """Reports that it had confirmed, a desired state that it had written, the node itself: gone for half a minute. The
+    journal is not to blame: with the right log the agent continues."""
     past = Past()
     limit = (DOUBTS_MAX - 1) * DOUBT_NS
     steps = {now: past.told(now, **old) for now in range(0, limit + DOUBTS_MAX * BEAT_NS, BEAT_NS)}
@@ -119,8 +120,8 @@ def test_a_log_that_stays_behind_ends_the_agent(old: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("old", OLD)
-def test_an_old_placer_that_woke_up_is_outlived(old: dict[str, Any]) -> None:
-    """It speaks for a while beside the new one, whose every word clears the doubt."""
+def test_a_deposed_placer_that_resumes_is_outlived(old: dict[str, Any]) -> None:
+    """It sends for a while next to the new one, and every message of the new one clears the doubt."""
     past = Past()
     for now in range(0, 600 * SECOND_NS, BEAT_NS):
         assert not gives_up(past.told(now, **old))
@@ -128,8 +129,8 @@ def test_an_old_placer_that_woke_up_is_outlived(old: dict[str, Any]) -> None:
             past.told(now)
 
 
-def test_many_old_words_at_once_are_one_doubt() -> None:
-    """A placer that stood still answers all beats that it finds, at once; so does a buffer of an agent that did."""
+def test_many_old_answers_at_once_are_one_doubt() -> None:
+    """A suspended placer answers all beats that it finds, at once; so does a buffer of a suspended agent."""
     past = Past()
     for now in (1, 100 * SECOND_NS, 200 * SECOND_NS):
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""Output files of ended runs: how much stays, and that whoever looks for more is told."""
+"""Output files of ended runs: the amount kept, and the answer to requests for more."""
 
 import os
 from pathlib import Path
@@ -49,8 +49,8 @@ async def test_files_beyond_the_bounds_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in directories.base.iterdir()) == ["2.1.0", "3.1.0"]
 
 
-def test_who_asks_for_files_that_have_gone_is_told_what_is_kept(tmp_path: Path) -> None:
-    """A run that has printed nothing is another matter: its files are there, and empty."""
+def test_a_request_for_removed_files_lists_the_kept_ones(tmp_path: Path) -> None:
+    """A run without output differs: its files exist and are empty."""
     runtime = ProcessRuntime(tmp_path, "n1", "inc")
     question = encode(ReadOutput(job="7", attempt=1, rank=0, stream="stdout", offset=0))
     keep = from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_OUTPUT_MIB": "512", "FAIRLEAD_OUTPUT_DAYS": "14"}).keep

@@ -37,8 +37,8 @@ def test_reports_follow_the_life_of_a_run() -> None:
     assert node.do(node.core.exited(KEY, Exit(code=0), True, 13)).reports == []
 
 
-def test_a_start_says_what_runs_and_a_failed_one_whose_fault_it_is() -> None:
-    """The image by its digest; the fault is of starts alone: one that was told to stop first has been stopped."""
+def test_a_start_reports_its_image_and_a_failed_one_its_fault() -> None:
+    """The image by its digest; only a start has a fault: a run that was stopped first counts as stopped."""
     node = Node()
     node.desire(5, order("7", "true"), order("8", "true"), order("9", "true"))
     (start,) = node.do(node.core.started(KEY, 0, 11, "x@sha256:12")).reports
@@ -52,8 +52,8 @@ def test_a_start_says_what_runs_and_a_failed_one_whose_fault_it_is() -> None:
     assert (end.outcome, end.fault) == ("stopped", "")
 
 
-def test_strangers_and_the_past_change_nothing() -> None:
-    """Another incarnation, a lower sequence, the same again: no record, no instruction."""
+def test_desired_state_of_another_incarnation_or_an_older_sequence_is_ignored() -> None:
+    """Another incarnation, a lower sequence, a repeated one: no record, no instruction."""
     node = Node()
     node.desire(5)
     nothing = Step([], [], [])
@@ -62,8 +62,8 @@ def test_strangers_and_the_past_change_nothing() -> None:
     assert nothing == node.desire(5, order("7", "true"))
 
 
-def test_nothing_starts_without_the_placers_word() -> None:
-    """A desired state read before the first ReportAck may be an old one: it is taken up when the lease is there."""
+def test_nothing_starts_without_a_lease() -> None:
+    """A desired state read before the first ReportAck may be an old one: it is applied once there is a lease."""
     node = Node(lease=False)
     assert node.desire(5, order("7", "true")).instructions == []
     step = node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1), 1, 0))
@@ -85,8 +85,8 @@ def test_stop_terminates_then_kills() -> None:
     assert isinstance(report, ExitSeen) and (report.outcome, report.signal) == ("stopped", 9)
 
 
-def test_a_run_that_is_no_longer_named_is_ended_then_forgotten() -> None:
-    """What the placer does not name must not run; the ledger keeps it until a later state leaves it out."""
+def test_a_run_missing_in_the_desired_state_is_ended_then_forgotten() -> None:
+    """A run that the placer does not list must not run; the ledger keeps it until a later state leaves it out."""
     node = Node()
     node.desire(5, order("7", "sleep", "9"))
     node.core.started(KEY, 0, 0)
@@ -129,8 +129,8 @@ def test_a_reboot_ends_what_ran() -> None:
     assert isinstance(ended, ExitSeen) and (ended.outcome, ended.clean) == ("node_rebooted", True)
 
 
-def test_a_restart_says_what_became_of_open_runs() -> None:
-    """Running ones go on silently; ended, lost and never started ones are told apart."""
+def test_a_restart_reports_the_fate_of_open_runs() -> None:
+    """Running ones continue without a report; ended, lost and never started ones are distinguished."""
     node = Node()
     jobs = {"1": Found("running"), "2": Found("ended", Exit(code=4), True), "3": Found("lost"), "4": Found("never")}
     node.desire(5, *(order(job, "x") for job in jobs))
@@ -223,7 +223,7 @@ def test_a_value_older_than_the_placer_names_starts_nothing() -> None:
 
 
 def test_a_value_for_another_boot_changes_nothing() -> None:
-    """What was placed before the placer knew of a reboot was ended by the report of it (simulator seed 6)."""
+    """A run placed before the placer knew of a reboot was ended by the reboot's report (simulator seed 6)."""
     core = Reconciler(_ledger(), fence_ns=10, now=0)
     core.begin(boot_id="b2", inventory=Inventory(), found={}, now=0, at_ns=0)
     core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1), 1, 0)
@@ -271,8 +271,8 @@ def test_an_acceptance_that_became_durable_too_late_starts_nothing() -> None:
     ]
 
 
-def test_what_an_earlier_process_took_up_is_not_what_this_one_has() -> None:
-    """Beats say 0 until a value was read: the bucket may hold an older one, and only the placer can write it again."""
+def test_desired_state_applied_by_an_earlier_process_does_not_count() -> None:
+    """Beats have 0 until a value was read: the bucket may hold an older one, and only the placer can write it again."""
     node = Node()
     node.desire(5, order("7", "true"))
     assert node.core.taken == 5
@@ -289,8 +289,8 @@ def _ledger() -> Ledger:
     return ledger
 
 
-def test_a_run_above_its_share_ends_alone_and_says_so() -> None:
-    """As its own failure, with the guard's words; its grace is short; another wish to stop it changes nothing."""
+def test_a_run_above_its_share_ends_alone_with_the_reason() -> None:
+    """As its own failure, with the guard's message; its grace is short; another stop request changes nothing."""
     node = Node()
     node.desire(5, order("7", "sleep", "9", grace_s=600), order("8", "sleep", "9"))
     for job in ("7", "8"):
@@ -305,7 +305,8 @@ def test_a_run_above_its_share_ends_alone_and_says_so() -> None:
 
 
 def test_a_run_that_does_not_begin_is_given_up() -> None:
-    """Told to stop when its time is over, killed again and again, and reported with the reason; one that has begun is let alone."""
+    """Stopped when its time is over, killed again and again, and reported with the reason; a run that has begun is left
+    alone."""
     node = Node()
     node.desire(5, order("7", "true"), order("8", "sleep", "9"))
     node.core.started(RunKey("8", 1, 0), 0, 0)
@@ -348,8 +349,8 @@ def test_an_agent_that_slept_gives_no_more_time() -> None:
             assert node.core.wake_at() == killed_s * SECOND_NS + 1
 
 
-def test_a_job_says_how_long_it_may_go_on() -> None:
-    """Shorter or longer than the node, or for ever; nothing is started meanwhile, and a restart knows it."""
+def test_a_job_sets_how_long_it_may_run_without_a_lease() -> None:
+    """Shorter or longer than the node's time, or indefinitely; nothing is started meanwhile, and a restart keeps it."""
     node = Node()
     short, usual, later = (
         order(name, "x", stop_after_ns=s * SECOND_NS) for name, s in (("1", 10), ("2", 0), ("3", 300))
@@ -368,8 +369,8 @@ def test_a_job_says_how_long_it_may_go_on() -> None:
     assert not node.core.has_lease(60 * SECOND_NS + 1)
 
 
-def test_silence_goes_on_over_a_restart() -> None:
-    """Whoever starts again under a silent placer has as much time as was left, and a lease of the future counts from now."""
+def test_silence_continues_over_a_restart() -> None:
+    """An agent that restarts under a silent placer has the remaining time, and a lease from the future counts from now."""
     for renewed, fenced_s in ((-20, 40), (-1000, 0), (5000, 60)):
         core = Reconciler(Ledger(), fence_ns=FENCE, now=0, renewed=renewed * SECOND_NS)
         core.tick(fenced_s * SECOND_NS - 1)
@@ -378,7 +379,7 @@ def test_silence_goes_on_over_a_restart() -> None:
         assert core.fenced
 
 
-def test_what_the_guard_ended_is_lost_with_its_node() -> None:
+def test_a_run_that_the_guard_ended_is_lost_with_its_node() -> None:
     """Not the program's own end, whatever its exit code was; found at a restart, too."""
     node = Node()
     node.desire(5, order("7", "true"), order("8", "true"))

@@ -1,4 +1,4 @@
-"""How runs are brought to their end: notice, the run's own word, TERM, grace, KILL. The core alone, so no clock."""
+"""The end of runs: notice, the run's own mark, TERM, grace, KILL. The core alone, so no clock."""
 
 import pytest
 
@@ -22,7 +22,7 @@ AT = SECOND_NS
 
 
 def running(checkpoint: Checkpoint | None = TOLD, rank: int = 0) -> Node:
-    """A node on which the run goes on."""
+    """Return a node with a started run."""
     node = Node()
     node.desire(5, order("7", "train", rank=rank, checkpoint=checkpoint))
     node.do(node.core.started(KEY._replace(rank=rank), 0, 0))
@@ -36,7 +36,7 @@ def stopped(why: str = "preempted", *, notice_ns: int = NOTICE, rank: int = 0) -
 
 @pytest.mark.parametrize("why", ["preempted", "drained", "reclaimed", "time_limit", "cancelled"])
 def test_every_stop_is_notice_then_term_then_kill(why: str) -> None:
-    """Whoever wants the end, and it is the placer that says how long the notice is."""
+    """For any reason, and the placer sets the length of the notice."""
     node = running()
     assert [NoticeRun(KEY, TOLD, why)] == node.desire(6, stopped(why), now=AT).instructions
     assert node.core.wake_at() == AT + NOTICE
@@ -46,7 +46,7 @@ def test_every_stop_is_notice_then_term_then_kill(why: str) -> None:
 
 
 def test_a_stop_without_a_notice_is_term_at_once() -> None:
-    """So a cancel ends a run that would be told, and a second stop ends a notice that runs."""
+    """A cancel ends a run that could get a notice, and a second stop ends a running notice."""
     node = running()
     assert [TerminateRun(KEY)] == node.desire(6, stopped("cancelled", notice_ns=0), now=AT).instructions
     other = running()
@@ -56,8 +56,8 @@ def test_a_stop_without_a_notice_is_term_at_once() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [None, Checkpoint(every_ns=MINUTE)])
-def test_who_would_not_be_told_gets_no_notice(checkpoint: Checkpoint | None) -> None:
-    """Without a signal or a command the time would be given for nothing."""
+def test_a_run_without_signal_or_command_gets_no_notice(checkpoint: Checkpoint | None) -> None:
+    """The time would be of no use."""
     assert [TerminateRun(KEY)] == running(checkpoint).desire(6, stopped(), now=AT).instructions
 
 
@@ -69,8 +69,8 @@ def test_a_run_that_has_not_started_has_nothing_to_save() -> None:
     assert TerminateRun(KEY) in node.do(node.core.started(KEY, AT, 0)).instructions
 
 
-def test_its_word_after_the_notice_ends_the_notice() -> None:
-    """It is free to be ended: TERM at once, and the placer hears that it has saved, after its notice."""
+def test_a_mark_after_the_notice_ends_the_notice() -> None:
+    """The run may be ended: TERM at once, and the placer gets a report that it has saved, after its notice."""
     node = running()
     node.desire(6, stopped(), now=AT)
     node.do(node.core.noticed(KEY, None, AT))
@@ -82,8 +82,8 @@ def test_its_word_after_the_notice_ends_the_notice() -> None:
     assert [KillRun(KEY)] == node.core.tick(AT + 6 * SECOND_NS).instructions
 
 
-def test_a_word_from_before_the_notice_does_not() -> None:
-    """It is told on its own, and the run has its time."""
+def test_a_mark_from_before_the_notice_does_not_end_it() -> None:
+    """It is reported on its own, and the run has its time."""
     node = running()
     node.do(node.core.checkpoint_marked(KEY, CheckpointMark(90), AT))
     node.desire(6, stopped(), now=AT + SECOND_NS)
@@ -93,8 +93,8 @@ def test_a_word_from_before_the_notice_does_not() -> None:
     assert (again.reports, again.instructions) == ([], [])
 
 
-def test_of_many_words_the_newest_is_told_now_and_then() -> None:
-    """A run that says it every second costs a report every ten; what lies there then is the newest."""
+def test_the_newest_of_many_marks_is_reported_at_intervals() -> None:
+    """A run that writes one every second costs a report every ten, which has the newest mark."""
     node = running()
     told: list[str] = []
     for second in range(25):
@@ -106,8 +106,8 @@ def test_of_many_words_the_newest_is_told_now_and_then() -> None:
     assert told == ["step=0", "step=10", "step=20"]
 
 
-def test_the_last_word_comes_before_the_end() -> None:
-    """A run that saves, says so and exits at once loses nothing; its exit code 0 is no success: it was stopped."""
+def test_the_last_mark_comes_before_the_end() -> None:
+    """A run that saves, writes a mark and exits at once loses nothing; its exit code 0 is no success: it was stopped."""
     node = running()
     node.desire(6, stopped(), now=AT)
     node.do(node.core.noticed(KEY, None, AT))
@@ -119,7 +119,7 @@ def test_the_last_word_comes_before_the_end() -> None:
 
 
 def test_a_command_that_ends_ends_the_notice() -> None:
-    """With success it stands for the run's word, without it the rest of the notice would be for nothing."""
+    """Its success counts as the run's mark; without it the rest of the notice would be of no use."""
     for saved in (True, False):
         node = running(Checkpoint(command=("save",), notice_ns=NOTICE))
         node.desire(6, stopped(), now=AT)
@@ -129,8 +129,8 @@ def test_a_command_that_ends_ends_the_notice() -> None:
         assert [True] * saved == [report.noticed for report in step.reports if isinstance(report, CheckpointSeen)]
 
 
-def test_of_a_gang_only_the_first_rank_speaks() -> None:
-    """Another rank's command says nothing of the others: it goes on until the placer hurries it."""
+def test_only_the_first_rank_of_a_gang_reports_checkpoints() -> None:
+    """Another rank's command does not count for the others: it continues until the placer ends the notice."""
     node, key = running(rank=3), KEY._replace(rank=3)
     node.desire(6, stopped(rank=3), now=AT)
     assert node.core.notice_command_ended(key, True, AT).instructions == []
@@ -148,16 +148,17 @@ def test_a_fence_keeps_its_time_notice_and_all() -> None:
     assert isinstance(node.do(node.core.exited(KEY, Exit(signal=9), True, 0)).reports[0], ExitSeen)
 
 
-def test_a_fence_shortens_a_stop_that_is_under_way() -> None:
-    """A long notice or grace was given by a placer that can no longer be heard."""
+def test_a_fence_shortens_a_running_stop() -> None:
+    """A long notice or grace was given by a placer that is no longer reachable."""
     node = running()
     node.desire(6, order("7", "train", stop="preempted", notice_ns=60 * MINUTE, grace_s=3600), now=FENCE)
     assert [TerminateRun(KEY)] == node.core.tick(FENCE + 1).instructions
     assert [KillRun(KEY)] == node.core.tick(FENCE + 1 + FENCE_GRACE_NS).instructions
 
 
-def test_the_agent_knows_after_a_restart_what_it_has_told() -> None:
-    """How the run saves and its newest word are in the journal; a word that came meanwhile is told before the end."""
+def test_checkpoint_state_survives_a_restart_of_the_agent() -> None:
+    """The job's way to save and its newest mark are in the journal; a mark written meanwhile is reported before the
+    end."""
     node = running()
     node.do(node.core.checkpoint_marked(KEY, CheckpointMark(100), AT))
     node.boot("boot-1", {KEY: Found("running")})
@@ -166,8 +167,8 @@ def test_the_agent_knows_after_a_restart_what_it_has_told() -> None:
     assert [type(report).__name__ for report in step.reports] == ["InventorySeen", "CheckpointSeen", "ExitSeen"]
 
 
-def test_what_declares_nothing_is_never_asked() -> None:
-    """A word of a run that the ledger does not hold, or of none that saves, is nothing."""
+def test_marks_of_runs_without_checkpoints_are_ignored() -> None:
+    """Of a run that the ledger does not hold, or of one that declares none."""
     node = running(None)
     assert node.core.exited(KEY, Exit(code=0), True, 0, CheckpointMark(5)).reports[0].n == 3
     assert node.core.checkpoint_marked(RunKey("9", 1, 0), CheckpointMark(1), 0).reports == []

@@ -1,4 +1,5 @@
-"""How long runs have run by the clock of the node's boot: what reports bear, and what holds a stop for a time limit back."""
+"""Durations of runs by the clock of the node's boot: in reports, and for the decision to postpone a stop for a time
+limit."""
 
 import pytest
 
@@ -54,8 +55,8 @@ def test_a_restarted_agent_knows_since_when_a_run_runs() -> None:
     assert ran(node, BEGAN + 9 * SECOND_NS) == 9 * SECOND_NS
 
 
-def test_an_end_that_nobody_saw_bears_no_time() -> None:
-    """It ended while no agent was there, or never began."""
+def test_an_unobserved_end_has_no_duration() -> None:
+    """It ended while no agent ran, or never began."""
     node = running()
     (_, end) = node.boot("boot-1", {KEY: Found("ended", Exit(code=0), clean=True)}, now=BEGAN + SECOND_NS).reports
     assert isinstance(end, ExitSeen) and end.ran_ns == 0
@@ -75,7 +76,8 @@ def test_a_start_that_was_found_later_has_no_beginning() -> None:
 
 
 def test_a_time_limit_that_is_not_reached_stops_nothing_yet() -> None:
-    """A queue whose clock jumped asks too early: the run goes on to its limit, and is stopped then without another word."""
+    """A queue whose clock jumped requests the stop too early: the run continues to its limit, and is then stopped
+    without another request."""
     node = running()
     assert node.desire(6, limited(), now=BEGAN + SECOND_NS).instructions == []
     assert node.core.wake_at() == BEGAN + LIMIT
@@ -109,8 +111,8 @@ def test_another_stop_does_not_wait_for_the_limit(why: str) -> None:
 
 
 @pytest.mark.parametrize("why", ["cancelled", "drained", "preempted", "gpu_fault"])
-def test_a_stop_that_replaces_a_held_back_limit_has_its_notice(why: str) -> None:
-    """The run was not told yet: its notice begins with the stop that does not wait, and names that as the reason."""
+def test_a_stop_that_replaces_a_postponed_limit_has_its_notice(why: str) -> None:
+    """The run has not got its notice yet: it begins with the stop that does not wait, and names that as the reason."""
     told = Checkpoint(signal="SIGUSR1", notice_ns=5 * SECOND_NS)
     node = running(told)
     node.desire(6, limited(notice_ns=5 * SECOND_NS), now=BEGAN + SECOND_NS)

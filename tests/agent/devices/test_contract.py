@@ -1,4 +1,4 @@
-"""The contract of devices, held by every adapter that this machine can open."""
+"""The contract of devices, held by every adapter with GPUs that this machine can open, and the adapter without any."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,21 +24,20 @@ from tests.agent.devices.rocm_example import rocm_example
 from tests.agent.placer_script import order as run_order
 
 
-@pytest.fixture(params=["none", "nvml", "nvml-played", "recorded", "plugin", *sorted(profiles())])
+@pytest.fixture(params=["nvml", "nvml-played", "recorded", "plugin", *sorted(profiles())])
 def devices(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Devices]:
     """Every adapter, the simulated one with every profile; the plugin is the example of docs/reference/devices.md."""
     try:
         opened = _open(request.param, tmp_path)
     except DevicesUnfit as error:
         pytest.skip(f"nvml: {error}")
+    assert opened.gpus(), "without a GPU the contract would be checked on nothing"
     yield opened
     opened.close()
 
 
 def _open(name: str, directory: Path) -> Devices:
     match name:
-        case "none":
-            return NoDevices()
         case "nvml":
             return NvmlDevices()
         case "nvml-played":
@@ -66,9 +65,6 @@ def test_labels_speak_gpu_feature_discovery(devices: Devices) -> None:
     """Product without spaces, count and memory as decimal text; nothing where there is no GPU."""
     labels, gpus = devices.labels(), devices.gpus()
     assert devices.simulated == ("fairlead/simulated" in labels)
-    if not gpus:
-        assert labels == {}
-        return
     if devices.name == "rocm":  # has the words of its own maker
         assert str(len(gpus)) == labels["amd.com/gpu.count"]
         return
@@ -79,7 +75,9 @@ def test_labels_speak_gpu_feature_discovery(devices: Devices) -> None:
 
 def test_labels_are_ones_that_a_node_may_have(devices: Devices) -> None:
     """As the inventory takes them."""
-    for key, value in devices.labels().items():
+    labels = devices.labels()
+    assert labels
+    for key, value in labels.items():
         assert parse_label(f"{key}={value}") == (key, value)
 
 
@@ -96,12 +94,12 @@ def test_samples_cover_every_gpu_and_name_the_holder(devices: Devices) -> None:
     gpus = devices.gpus()
     samples = devices.sample({gpu.uuid: "7.1" for gpu in gpus[:1]})
     assert [gpu.uuid for gpu in gpus] == [sample.uuid for sample in samples]
-    assert ["7.1", *[""] * (len(gpus) - 1)][: len(gpus)] == [sample.run for sample in samples]
+    assert ["7.1", *[""] * (len(gpus) - 1)] == [sample.run for sample in samples]
     assert all(0 <= (s.utilization_pct or 0) <= 100 and s.memory_used_mib >= 0 for s in samples)
 
 
-def test_what_is_measured_besides_is_unknown_or_makes_sense(devices: Devices) -> None:
-    """Parts are parts, counters never fall, and memory's parts are no more than the whole."""
+def test_other_measurements_are_unknown_or_plausible(devices: Devices) -> None:
+    """Ratios are ratios, counters never fall, and the parts of memory are no more than the whole."""
     samples, later = devices.sample({}), devices.sample({})
     for gpu, one, other in zip(devices.gpus(), samples, later, strict=True):
         told = msgspec.structs.asdict(one)
@@ -127,8 +125,8 @@ def test_health_covers_every_gpu(devices: Devices) -> None:
     assert {(each.lost, each.why) for each in health} <= {(False, "")}
 
 
-def test_xids_and_processes_are_of_its_gpus(devices: Devices) -> None:
-    """An XID is told once, so a second look straight after tells none; processes come by GPU and pid."""
+def test_xids_and_processes_belong_to_its_gpus(devices: Devices) -> None:
+    """An XID is reported once, so a second read directly afterwards has none; processes are ordered by GPU and pid."""
     known = {each.uuid for gpu in devices.gpus() for each in (gpu, *gpu.instances)}
     assert {each.uuid for each in devices.xids()} <= known
     assert devices.xids() == []
@@ -137,28 +135,41 @@ def test_xids_and_processes_are_of_its_gpus(devices: Devices) -> None:
     assert [(each.uuid, each.pid) for each in processes] == sorted((each.uuid, each.pid) for each in processes)
 
 
-def test_a_gpu_that_nobody_uses_is_free(devices: Devices) -> None:
-    """On a machine with work on it, what is busy has evidence."""
+def test_an_unused_gpu_is_free(devices: Devices) -> None:
+    """On a machine with work on it, a busy GPU has evidence."""
     busy = devices.busy([gpu.uuid for gpu in devices.gpus()])
     assert all(busy.values())
-    if devices.simulated or devices.name == "none":
+    if devices.simulated:
         assert busy == {}
 
 
-def test_a_gpu_that_is_not_there_is_not_cut(devices: Devices) -> None:
-    """Said, and nothing else changes."""
+def test_an_unknown_gpu_is_not_repartitioned(devices: Devices) -> None:
+    """The refusal has a reason, and nothing else changes."""
     before = devices.gpus()
     assert devices.cut(LayoutOrder(gpu="GPU-nobody", plan=1, mode="on"))
     assert devices.gpus() == before
 
 
-def test_a_run_is_told_nothing_that_every_run_is_told(devices: Devices) -> None:
+def test_adapters_do_not_set_the_common_variables(devices: Devices) -> None:
     """An adapter's variables are its own, and text."""
     gpus = tuple(gpu.uuid for gpu in devices.gpus()[:1])
     for order in (run_order("7", "true"), run_order("7", "true", gpus=gpus)):
         variables = devices.environment(order, contained=False)
         assert {name.partition("=")[0] for name in variables} == set(variables)
         assert not {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "FAIRLEAD_GPUS"} & set(variables)
+
+
+def test_a_node_without_gpus_has_nothing_and_refuses_to_repartition() -> None:
+    """Every list is empty. A GPU that is named anyway is reported as not known to be free, and its repartition is refused."""
+    devices = NoDevices()
+    assert (devices.simulated, devices.gpus(), devices.labels()) == (False, (), {})
+    assert devices.gpus() == () and devices.sample({"GPU-other": "7.1"}) == devices.health() == []
+    assert devices.xids() == devices.processes() == []
+    assert devices.busy([]) == {} and list(devices.busy(["GPU-other"])) == ["GPU-other"]
+    assert "GPU-other" in devices.cut(LayoutOrder(gpu="GPU-other", plan=1, mode="on"))
+    assert devices.environment(run_order("7", "true"), contained=False) == {}
+    inside = devices.inside()
+    assert checked(inside) is inside and inside.numa == ()
 
 
 def test_simulated_gpus_keep_their_uuids_and_differ_between_nodes() -> None:

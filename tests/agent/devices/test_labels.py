@@ -36,7 +36,9 @@ def test_a_dgx_a100() -> None:
 @pytest.mark.parametrize("name", sorted(profiles()))
 def test_labels_are_ones_that_kubernetes_takes(name: str) -> None:
     """Each of every profile's."""
-    for key, value in SimulatedDevices("n1", name).labels().items():
+    labels = SimulatedDevices("n1", name).labels()
+    assert labels
+    for key, value in labels.items():
         assert parse_label(f"{key}={value}") == (key, value)
 
 
@@ -61,7 +63,7 @@ def test_versions_of_driver_and_cuda() -> None:
 
 
 def test_mig_instances_are_counted_by_profile() -> None:
-    """Where any GPU is in MIG mode; a plus sign is no part of a key."""
+    """If any GPU is in MIG mode; a plus sign is no part of a key."""
     instances = (MigInstance(uuid="a", profile="1g.10gb"), MigInstance(uuid="b", profile="1g.10gb+me"))
     cut = Gpu(
         uuid="h", index=1, model=GPU.model, memory_mib=81920, compute_capability=80, mig=True, instances=instances
@@ -74,8 +76,8 @@ def test_mig_instances_are_counted_by_profile() -> None:
     assert "nvidia.com/mig.strategy" not in gpu_labels([GPU], "")
 
 
-def test_what_the_driver_says_of_mig_and_fabric_counts() -> None:
-    """More than what the model lets expect."""
+def test_the_drivers_values_for_mig_and_fabric_win() -> None:
+    """Over the expectation from the model."""
     assert gpu_labels([GPU], "", mig_capable=False)["nvidia.com/mig.capable"] == "false"
     assert gpu_labels([GPU], "", clique="c.1")["nvidia.com/gpu.clique"] == "c.1"
 

@@ -38,13 +38,14 @@ def told(found: list[ShareFinding]) -> list[tuple[str, RunKey]]:
     return [(each.what, each.share.key) for each in found]
 
 
-def test_who_stays_within_a_share_hears_nothing() -> None:
-    """Up to its last MiB, for ever."""
+def test_a_run_within_its_share_gets_no_warning() -> None:
+    """Up to its last MiB, however long."""
     assert Watch().look({A: 5_000, B: 5_000, C: 5_000}, 100) == []
 
 
-def test_who_takes_what_others_were_promised_is_warned_then_stopped_alone() -> None:
-    """After a fifth of the grace: the neighbours fail while it lasts. Said once each; the words name numbers and GPU."""
+def test_a_run_that_takes_promised_memory_is_warned_then_stopped_alone() -> None:
+    """After a fifth of the grace, because the neighbours fail meanwhile. Each report occurs once, with the numbers and
+    the GPU."""
     watch = Watch()
     found = watch.look({A: 9_812, B: 1_000, C: 1_000}, 60)
     assert told(found) == [("warn", A), ("stop", A)]
@@ -55,7 +56,7 @@ def test_who_takes_what_others_were_promised_is_warned_then_stopped_alone() -> N
     assert found[1].message == "used 9,812 MiB of its 5,000 MiB share of g for 2 s"
 
 
-def test_what_nobody_was_promised_is_borne_for_the_whole_grace() -> None:
+def test_unpromised_memory_is_tolerated_for_the_whole_grace() -> None:
     """1,000 MiB of the GPU are in no share."""
     watch = Watch()
     assert told(watch.look({A: 6_000}, GRACE_S)) == [("warn", A)]
@@ -64,15 +65,15 @@ def test_what_nobody_was_promised_is_borne_for_the_whole_grace() -> None:
     assert told(lonely.look({A: 16_000}, GRACE_S)) == [("warn", A)], "nobody else is on the GPU"
 
 
-def test_who_uses_less_in_time_goes_on() -> None:
-    """Time below counts back; the next time above is told again."""
+def test_a_run_that_shrinks_in_time_continues() -> None:
+    """Time below the share counts back; the next excess is reported again."""
     watch = Watch()
     assert told(watch.look({A: 6_000}, 9)) == [("warn", A)]
     assert watch.look({A: 4_000}, 20) == []
     assert told(watch.look({A: 6_000}, 9)) == [("warn", A)]
 
 
-def test_who_swings_around_its_share_is_stopped_by_what_it_is_for_longer() -> None:
+def test_a_run_that_swings_around_its_share_is_judged_by_the_longer_part() -> None:
     """Two seconds above for one below add up; the other way round they do not."""
     worse, better = Watch(), Watch()
     found = [each for _ in range(20) for each in worse.look({A: 6_000}, 2) + worse.look({A: 100}, 1)]
@@ -89,8 +90,8 @@ def test_an_agent_that_stood_still_saw_nothing_meanwhile() -> None:
     assert watch.look({A: 6_000}) == []
 
 
-def test_a_run_that_is_gone_is_forgotten() -> None:
-    """The next one on the GPU begins anew."""
+def test_a_finished_run_is_forgotten() -> None:
+    """The next one on the GPU starts without history."""
     watch = Watch()
     watch.look({A: 6_000}, 9)
     watch.shares = (Share(B, "g", 5_000),)
@@ -101,7 +102,8 @@ def test_a_run_that_is_gone_is_forgotten() -> None:
 
 @given(st.lists(st.fixed_dictionaries({key: st.integers(0, 16_000) for key in (A, B, C)}), max_size=80))
 def test_only_an_offender_is_stopped_and_never_without_a_warning(history: list[dict[RunKey, int]]) -> None:
-    """Whatever happens: who is told uses more than its share at that moment, and was warned before it is stopped."""
+    """For any history: a run that is warned or stopped exceeds its share at that moment, and the warning precedes the
+    stop."""
     watch, warned = Watch(), set[RunKey]()
     stopped: list[RunKey] = []
     for used in history:
@@ -114,7 +116,7 @@ def test_only_an_offender_is_stopped_and_never_without_a_warning(history: list[d
 
 
 def test_uses_are_summed_over_a_runs_processes() -> None:
-    """By GPU; what is nobody's counts for nobody, and what the driver does not say as nothing."""
+    """By GPU; a process without a run counts for no run, and an unknown use counts as nothing."""
     processes = [
         GpuProcess(uuid="g", pid=1, memory_mib=100, utilization_pct=70),
         GpuProcess(uuid="g", pid=2, memory_mib=50, utilization_pct=60),
@@ -135,8 +137,8 @@ def test_only_shares_that_hardware_does_not_mark_off_are_guarded() -> None:
     assert shares(orders, {B}) == []
 
 
-def test_neighbours_are_no_evidence_that_a_share_is_not_free() -> None:
-    """But its own processes are, and those that nobody owns."""
+def test_neighbours_are_no_evidence_that_a_share_is_busy() -> None:
+    """Its own processes are, and those without a run."""
     processes = [GpuProcess(uuid="g", pid=pid) for pid in (1, 2, 3)] + [GpuProcess(uuid="h", pid=4)]
     owners = {1: A, 2: B}
     assert left_behind(A, ["g"], processes, owners, {B}) == {"g": "processes of 7.1.0 on it: 1, 3"}

@@ -1,4 +1,4 @@
-"""Each MIG instance is a row of its own: with its GPU, whoever holds it, and what a driver tells of an instance."""
+"""Each MIG instance is a row of its own: with its GPU, its holder, and the driver's values for an instance."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -54,8 +54,8 @@ def test_a_package_brings_an_adapter(install: Any, tmp_path: Path) -> None:
     assert open_devices("none", machine(tmp_path)).name == "none"
 
 
-def test_what_cannot_be_used_is_said(install: Any, tmp_path: Path) -> None:
-    """An unknown name with those that there are; two offers; what does not load, or is no adapter."""
+def test_an_unusable_adapter_is_reported(install: Any, tmp_path: Path) -> None:
+    """An unknown name with the known ones; two entry points; one that does not load, or is no adapter."""
     install("some", twice="some:open_devices", broken="nothere:x", half="some:half", number="some:PACKAGE_NUMBER")
     install("other", twice="other:open_devices")
     for name, expected in (
@@ -93,8 +93,8 @@ def test_the_example_reads_what_the_amd_drivers_write(tmp_path: Path) -> None:
     }
 
 
-def test_the_example_knows_who_computes_and_what_is_gone(tmp_path: Path) -> None:
-    """By kfd's numbers; memory without a process is evidence, too; a card that is gone is lost."""
+def test_the_example_finds_processes_and_lost_cards(tmp_path: Path) -> None:
+    """By kfd's numbers; memory without a process is evidence, too; a card that disappeared is lost."""
     tree = two_cards(tmp_path)
     devices = rocm_example().RocmDevices(tmp_path, free_mib=64)
     first, second = (gpu.uuid for gpu in devices.gpus())

@@ -1,4 +1,4 @@
-"""When a GPU counts as free, told by a played driver: no process on it, and memory below a bound that nobody learns."""
+"""Free GPUs by a simulated driver: no process on it, and memory below a fixed bound."""
 
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ class Driver:
 
 
 def test_an_idle_gpu_is_free() -> None:
-    """What the driver reserves for itself, half a GiB on a large one, is nobody's leftover."""
+    """Memory that the driver reserves for itself, half a GiB on a large one, is not a leftover."""
     assert NvmlDevices(Driver()).busy([UUID]) == {}
     assert NvmlDevices(Driver(FREE_MIB)).busy([UUID]) == {}
     assert NvmlDevices(Driver(old=True, reserved_mib=0)).busy([UUID]) == {}
@@ -84,8 +84,8 @@ def test_memory_that_was_left_behind_before_the_agent_started_is_not_free() -> N
     assert devices.busy([UUID]) == {}
 
 
-def test_memory_of_a_process_that_ended_under_the_agent_is_not_free() -> None:
-    """The GPU was in use when the agent started, so nothing could be learned then, nor is it later."""
+def test_memory_of_a_process_that_ended_during_the_agents_life_is_not_free() -> None:
+    """The GPU was in use at the agent's start, so its idle memory is unknown, then and later."""
     driver = Driver(40_000, pids=(17,))
     devices = NvmlDevices(driver)
     assert devices.busy([UUID]) == {UUID: "processes on it: 17"}

@@ -1,4 +1,4 @@
-"""Health, XIDs and processes over NVML, told by a played driver."""
+"""Health, XIDs and processes over NVML, by a simulated driver."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +22,8 @@ def devices(driver: PlayedNvml, tmp_path: Path) -> NvmlDevices:
     return NvmlDevices(driver, sys=tmp_path)
 
 
-def test_what_a_gpu_does_not_count_is_not_known(devices: NvmlDevices) -> None:
-    """Not zero: nobody may read health from silence."""
+def test_a_counter_that_a_gpu_lacks_is_unknown(devices: NvmlDevices) -> None:
+    """Not zero: silence is not health."""
     assert devices.health()[1] == GpuHealth(
         uuid="GPU-1",
         slowdowns=(),
@@ -37,8 +37,8 @@ def test_what_a_gpu_does_not_count_is_not_known(devices: NvmlDevices) -> None:
     )
 
 
-def test_counters_are_told_as_they_are(driver: PlayedNvml, devices: NvmlDevices) -> None:
-    """Of memory, rows, links and what the driver asks for; clocks with all reasons that hold them down."""
+def test_counters_are_reported_unchanged(driver: PlayedNvml, devices: NvmlDevices) -> None:
+    """Of memory, rows, links and the driver's requests; clocks with all reasons for their throttling."""
     driver.fields[0] = {
         3: 7,
         4: 1,
@@ -105,8 +105,8 @@ def test_a_gpu_that_fell_off_the_bus_is_lost_and_alone_in_that(driver: PlayedNvm
     assert devices.processes() == [GpuProcess(uuid="GPU-1", pid=18, memory_mib=200)]
 
 
-def test_xids_are_told_once_also_of_a_gpu_that_is_lost_by_them(driver: PlayedNvml, devices: NvmlDevices) -> None:
-    """The driver does not say any more which GPU it was, so that was noted before."""
+def test_xids_are_reported_once_also_for_a_gpu_lost_by_them(driver: PlayedNvml, devices: NvmlDevices) -> None:
+    """The driver no longer names the GPU, so it was recorded before."""
     assert driver.registered == [0, 1]
     assert devices.xids() == []
     driver.events, driver.lost = [(1, 79), (0, 13)], {1}
@@ -114,8 +114,8 @@ def test_xids_are_told_once_also_of_a_gpu_that_is_lost_by_them(driver: PlayedNvm
     assert devices.xids() == []
 
 
-def test_a_driver_without_events_tells_of_none(driver: PlayedNvml, tmp_path: Path) -> None:
-    """Nor of ones that it had before somebody listened."""
+def test_a_driver_without_events_reports_none(driver: PlayedNvml, tmp_path: Path) -> None:
+    """XIDs from before the subscription are not reported either."""
     del driver.answers["nvmlEventSetCreate"]
     devices = NvmlDevices(driver, sys=tmp_path)
     driver.events = [(0, 79)]
@@ -136,7 +136,7 @@ def test_processes_have_memory_and_their_part_of_the_time(driver: PlayedNvml, de
     assert [each.utilization_pct for each in devices.processes()] == [None, None]
 
 
-def test_who_computes_over_mps_is_a_process_too(driver: PlayedNvml, devices: NvmlDevices) -> None:
+def test_a_process_over_mps_is_a_process_too(driver: PlayedNvml, devices: NvmlDevices) -> None:
     """Listed apart by the driver, or twice."""
     driver.running = {0: {17: 100}}
     driver.answers["nvmlDeviceGetMPSComputeRunningProcesses"] = lambda i: (
@@ -147,10 +147,10 @@ def test_who_computes_over_mps_is_a_process_too(driver: PlayedNvml, devices: Nvm
     assert [(each.pid, each.memory_mib) for each in devices.processes()] == [(17, 300), (19, 5)]
 
 
-def test_an_mps_server_does_not_keep_a_gpu_from_being_free(
+def test_an_mps_server_does_not_make_a_gpu_busy(
     driver: PlayedNvml, devices: NvmlDevices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays there for whoever computes over it next."""
+    """It stays for the next run that uses it."""
     driver.running = {0: {17: 30}}
     assert list(devices.busy(["GPU-0"])) == ["GPU-0"]
     monkeypatch.setattr("fairlead_agent.linux.machine.program", lambda pid: "nvidia-cuda-mps")

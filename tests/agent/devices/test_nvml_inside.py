@@ -1,4 +1,4 @@
-"""What NVML says of links, ECC, MIG and fabric, told by a played driver over a tree that looks like /sys."""
+"""NVML's values for links, ECC, MIG and fabric, by a simulated driver over a tree that looks like /sys."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,12 +21,12 @@ def driver(tmp_path: Path) -> Driver:
 
 
 def inside(driver: Driver, sys: Path) -> NodeTopology:
-    """What the adapter describes, checked as a placer would."""
+    """Return the adapter's description, checked as a placer would."""
     return checked(NvmlDevices(driver, sys=sys).inside())
 
 
 def test_links_between_gpus_are_counted(driver: Driver, tmp_path: Path) -> None:
-    """By the far end's address; links that are down or lead to a GPU that is not shown here count for nobody."""
+    """By the far end's address; links that are down or lead to a hidden GPU are not counted."""
     driver.links = {(0, 0): 1, (0, 1): 1, (1, 0): 0, (1, 5): 0, (2, 0): 3, (3, 0): 2}
     driver.answers["nvmlDeviceGetNvLinkState"] = lambda i, link: int((i, link) in driver.links and link != 5)
     assert inside(driver, tmp_path).nvlinks == ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
@@ -39,8 +39,8 @@ def test_gpus_on_switches_reach_each_other_over_all_links(driver: Driver, tmp_pa
     assert inside(driver, tmp_path).nvlinks[1] == (10, 0, 12, 12)
 
 
-def test_levels_are_the_drivers_where_it_says(driver: Driver, tmp_path: Path) -> None:
-    """One triangle is asked; what it leaves open is told by paths. Without links there is no table of them."""
+def test_levels_are_the_drivers_if_it_reports_them(driver: Driver, tmp_path: Path) -> None:
+    """One triangle is queried; the unknown rest is derived from paths. Without links there is no table of them."""
     driver.levels = {(0, 1): 0, (0, 2): 40}
     found = inside(driver, tmp_path)
     assert found.pcie[0] == ("X", "SAME_BOARD", "NODE", "SYS")
@@ -50,8 +50,8 @@ def test_levels_are_the_drivers_where_it_says(driver: Driver, tmp_path: Path) ->
     assert [gpu.numa for gpu in NvmlDevices(driver, sys=tmp_path).gpus()] == [0, 0, 1, 1]
 
 
-def test_a_plain_gpu(driver: Driver, tmp_path: Path) -> None:
-    """Without ECC, MIG and fabric nothing is said of them, but that it cannot be cut."""
+def test_a_gpu_without_ecc_mig_and_fabric(driver: Driver, tmp_path: Path) -> None:
+    """These fields are unknown, and the GPU is reported as unable to be partitioned."""
     devices = NvmlDevices(driver, sys=tmp_path)
     assert {(gpu.ecc, gpu.mig, gpu.instances) for gpu in devices.gpus()} == {("", False, ())}
     labels = devices.labels()
@@ -116,7 +116,7 @@ def test_mig_instances_are_found_where_they_start(driver: Driver, tmp_path: Path
 def test_a_fabric_beyond_the_node_is_named(
     driver: Driver, tmp_path: Path, cluster: bytes, state: int, clique: str | None
 ) -> None:
-    """Once it stands; a cluster of zeros is every single machine's, and no name."""
+    """Once it is up; a cluster id of zeros is every single machine's, and no name."""
 
     def fabric(_: int, reference: Any) -> None:
         info = reference._obj
@@ -128,6 +128,6 @@ def test_a_fabric_beyond_the_node_is_named(
 
 
 def test_gpus_that_are_not_on_the_kernels_pci_bus(tmp_path: Path) -> None:
-    """Their driver's words are told, their place is not known."""
+    """The driver's values are reported, their locality is unknown."""
     found = inside(Driver(["0000:01:00.0", "0000:02:00.0"]), tmp_path)
     assert found == NodeTopology(numa=(-1, -1))

@@ -1,4 +1,5 @@
-"""What is measured besides over NVML, told by a played driver: memory's parts, clocks, energy, traffic, and pipes where it has GPM."""
+"""Further measurements over NVML, by a simulated driver: parts of memory, clocks, energy, traffic, and pipes if it has
+GPM."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ def sampled(driver: PlayedNvml, sys: Path, looks: int = 1) -> GpuSample:
     return [devices.sample({}) for _ in range(looks)][-1][0]
 
 
-def test_what_an_old_gpu_does_not_say_is_unknown(driver: PlayedNvml, tmp_path: Path) -> None:
+def test_values_that_an_old_gpu_lacks_are_unknown(driver: PlayedNvml, tmp_path: Path) -> None:
     """Not zero: no encoder, no energy, no links, no pipes."""
     sample = sampled(driver, tmp_path, looks=2)
     assert (sample.memory_free_mib, sample.memory_reserved_mib) == (40960 - 4 - RESERVED_MIB, RESERVED_MIB)

@@ -1,4 +1,4 @@
-"""GPUs cut over NVML, told by a played driver: the calls in their order, verified afterwards, taken back on failure."""
+"""Repartition over NVML, by a simulated driver: the calls in their order, verified afterwards, rolled back on failure."""
 
 from pathlib import Path
 
@@ -54,8 +54,9 @@ def test_instances_go_before_others_are_made(driver: MigDriver, tmp_path: Path) 
     ]
 
 
-def test_a_refused_step_is_taken_back(driver: MigDriver, tmp_path: Path) -> None:
-    """What went is made again where it was (under another UUID, as NVML gives none twice), what came goes."""
+def test_a_refused_step_is_rolled_back(driver: MigDriver, tmp_path: Path) -> None:
+    """Removed instances are created again at their place (with another UUID, since NVML repeats none), and new ones are
+    removed."""
     made = devices(driver, tmp_path)
     made.cut(order("3g.20gb@4"))
     driver.refused = {"1g.5gb@5"}
@@ -77,8 +78,8 @@ def test_an_instance_that_cannot_go_stays_usable(driver: MigDriver, tmp_path: Pa
     assert layout(made) == ["3g.20gb@4"]
 
 
-def test_what_cannot_be_put_back_is_said(driver: MigDriver, tmp_path: Path) -> None:
-    """And the inventory is what there is."""
+def test_a_step_that_cannot_be_rolled_back_is_reported(driver: MigDriver, tmp_path: Path) -> None:
+    """The inventory has the actual instances."""
     made = devices(driver, tmp_path)
     made.cut(order("3g.20gb@4"))
     driver.refused = {"create"}
@@ -87,8 +88,9 @@ def test_what_cannot_be_put_back_is_said(driver: MigDriver, tmp_path: Path) -> N
     assert layout(made) == []
 
 
-def test_what_the_driver_shows_counts_and_not_what_it_answered(driver: MigDriver, tmp_path: Path) -> None:
-    """An instance that was destroyed and is still there, one that was made and is not: said, and the rest taken back."""
+def test_the_drivers_state_counts_and_not_its_answer(driver: MigDriver, tmp_path: Path) -> None:
+    """A destroyed instance that still exists or a created one that does not: the fault is reported, and the rest rolled
+    back."""
     made = devices(driver, tmp_path)
     made.cut(order("3g.20gb@4"))
     driver.answers["nvmlGpuInstanceDestroy"] = lambda whole: whole.update(filled=True)
@@ -115,7 +117,7 @@ def test_mig_mode_is_turned_on_and_off(driver: MigDriver, tmp_path: Path) -> Non
     assert driver.calls == ["mode 1", "mode 0"]
 
 
-def test_what_no_driver_knows(driver: MigDriver, tmp_path: Path) -> None:
+def test_orders_that_no_driver_can_execute_are_refused(driver: MigDriver, tmp_path: Path) -> None:
     """A profile, a start, a GPU."""
     made = devices(driver, tmp_path)
     assert made.cut(order("5g.30gb@0")) == "5g.30gb at 0: the driver knows no profile 5g.30gb"

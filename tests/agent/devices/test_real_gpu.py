@@ -1,7 +1,5 @@
-"""What needs a real NVIDIA GPU (`make test-gpu`): each test skips with its reason where the machine lacks what it needs.
-
-Nothing of the machine is changed: no MIG mode is switched, nothing is reset. GPUs that others use are left alone.
-"""
+"""Tests on a real NVIDIA GPU (`make test-gpu`): each skips with its reason if the machine lacks something. Nothing of
+the machine is changed: no MIG mode is switched, nothing is reset. GPUs in use are left alone."""
 
 import subprocess
 import sys
@@ -55,7 +53,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def free_gpu(devices: NvmlDevices) -> Gpu:
-    """One that nobody uses, and that is not cut."""
+    """Return an unused GPU without instances."""
     busy = devices.busy([gpu.uuid for gpu in devices.gpus()])
     free = [gpu for gpu in devices.gpus() if gpu.uuid not in busy and not gpu.mig]
     if not free:
@@ -64,7 +62,7 @@ def free_gpu(devices: NvmlDevices) -> Gpu:
 
 
 def smi(fields: str) -> list[list[str]]:
-    """What nvidia-smi says of each GPU."""
+    """Return nvidia-smi's values for each GPU."""
     told = subprocess.run(
         ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"],
         capture_output=True,
@@ -101,7 +99,7 @@ def test_health_makes_sense(devices: NvmlDevices) -> None:
 
 
 def test_mig_placements_are_listed_with_mig_off(devices: NvmlDevices) -> None:
-    """What the driver lists for a GPU that can be cut: places within eight memory slices, the whole GPU among them."""
+    """The driver's list for a GPU that supports MIG: places within eight memory slices, the whole GPU among them."""
     tables = devices.mig_tables()
     if not tables:
         pytest.skip("gpu: no GPU here lists MIG profiles (it cannot be cut, or its driver says so in MIG mode alone)")
@@ -120,7 +118,7 @@ async def test_a_run_sees_its_gpu_and_no_other(world: World, devices: NvmlDevice
 
 
 async def test_the_memory_guard_stops_the_offender_alone(world: World, devices: NvmlDevices) -> None:
-    """Real memory, counted by the driver; the neighbour goes on, and the GPU is free when both have ended."""
+    """Real memory, counted by the driver; the neighbour continues, and the GPU is free when both have ended."""
     gpu = free_gpu(devices)
     if gpu.memory_mib < 8000:
         pytest.skip(f"gpu: {gpu.memory_mib} MiB are too few to share, 8000 are needed")

@@ -45,8 +45,8 @@ def recorded(directory: Path, driver: PlayedNvml, seconds: int = 3) -> Recording
     )
 
 
-def test_a_recording_is_what_was_answered(tmp_path: Path) -> None:
-    """Its bytes hold all of it; health is asked in the first frame, and stands until it is asked again."""
+def test_a_recording_contains_all_answers(tmp_path: Path) -> None:
+    """Its bytes hold all of them; health is in the first frame, and holds until the next one that has it."""
     made = recorded(tmp_path, PlayedNvml())
     assert read_recording(write_recording(made)) == made
     assert write_recording(made) == write_recording(read_recording(write_recording(made)))
@@ -61,8 +61,8 @@ def test_a_recording_is_what_was_answered(tmp_path: Path) -> None:
     assert (made.devices, made.labels["nvidia.com/gpu.count"]) == ("nvml", "2")
 
 
-def test_it_is_replayed_over_and_over(tmp_path: Path) -> None:
-    """What was measured then, with the runs of now; each XID once a round; it says that the machine is not here."""
+def test_a_recording_is_replayed_in_a_loop(tmp_path: Path) -> None:
+    """Recorded measurements with the current runs; each XID once a round; it reports that the machine is not this one."""
     clock = Clock()
     devices = RecordedDevices(recorded(tmp_path, PlayedNvml()), clock=clock)
     seen = []
@@ -89,8 +89,8 @@ def test_a_gpu_that_was_ill_then_is_ill_now(tmp_path: Path) -> None:
     assert devices.busy(["GPU-0", "GPU-1"]) == {"GPU-1": "the GPU does not answer: GPU is lost"}
 
 
-def test_a_recorded_gpu_is_cut_where_its_driver_allowed(tmp_path: Path) -> None:
-    """The tables are in the recording; a place that was not listed is refused, and what was there put back."""
+def test_a_recorded_gpu_is_partitioned_as_its_driver_allowed(tmp_path: Path) -> None:
+    """The tables are in the recording; an unlisted place is refused, and the former instances restored."""
     opened = NvmlDevices(MigDriver(), sys=tmp_path)
     made = record(opened, 0, 1, "", mig=opened.mig_tables(), recorded_on="2026-01-01", sleep=lambda _: None)
     assert {each.profile: (each.starts, each.size) for each in made.mig["GPU-0"]}["3g.20gb"] == ((0, 4), 4)
@@ -103,10 +103,11 @@ def test_a_recorded_gpu_is_cut_where_its_driver_allowed(tmp_path: Path) -> None:
     assert [each.profile for each in devices.gpus()[0].instances] == ["3g.20gb"]
 
 
+@pytest.mark.connected
 def test_the_program_writes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which the adapter loads; without a driver it says so and writes none."""
+    """The adapter loads it; without a driver the program prints the reason and writes none."""
     out = tmp_path / "machine.json"
     monkeypatch.setattr(sys, "argv", ["record", "--seconds", "0", "--out", str(out), "--note", "a test"])
     assert recording_program.main(PlayedNvml()) == 0

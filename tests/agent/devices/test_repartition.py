@@ -51,8 +51,8 @@ def profiles() -> tuple[str, str]:
     return f"1g.{gb // 8}gb", f"3g.{gb // 2}gb"
 
 
-def test_a_gpu_is_cut_and_made_whole_again() -> None:
-    """Labels count the instances; UUIDs are the same for the same history, and new for what is made anew."""
+def test_a_gpu_is_repartitioned_and_made_whole_again() -> None:
+    """Labels count the instances; UUIDs are equal for equal histories, and new for new instances."""
     one, half = profiles()
     made = devices()
     assert cut(made, 5, f"{one}@0", f"{half}@4", mode="on") == ""
@@ -71,8 +71,8 @@ def test_a_gpu_is_cut_and_made_whole_again() -> None:
     assert "nvidia.com/mig.strategy" not in made.labels()
 
 
-def test_what_the_driver_refuses_is_taken_back() -> None:
-    """Instances that went are there again, those that came are gone, MIG mode is as it was."""
+def test_a_step_that_the_driver_refuses_is_rolled_back() -> None:
+    """Removed instances are there again, new ones are gone, MIG mode is as before."""
     one, half = profiles()
     made = devices()
     made.refused = {half}
@@ -114,8 +114,8 @@ def test_a_played_driver_allows_the_places_that_drivers_list() -> None:
         assert (profile, starts) == (profile, found)
 
 
-def test_one_step_that_cannot_be_taken_back_keeps_no_other() -> None:
-    """What can be put back is, and the words name what cannot."""
+def test_one_step_that_cannot_be_undone_keeps_no_other() -> None:
+    """The other steps are undone, and the message names this one."""
     one, half = profiles()
     made = devices()
     cut(made, 5, f"{one}@0", f"{half}@4", mode="on")
@@ -128,8 +128,8 @@ def test_one_step_that_cannot_be_taken_back_keeps_no_other() -> None:
     assert layout(made) == [f"{one}@0"]
 
 
-def test_a_played_gpu_stays_cut_over_a_restart(tmp_path: Path) -> None:
-    """As a real one does."""
+def test_a_simulated_gpu_stays_partitioned_over_a_restart(tmp_path: Path) -> None:
+    """Like a real one."""
     one, _ = profiles()
     made = devices(tmp_path / "mig.json")
     cut(made, 5, f"{one}@3", mode="on")
@@ -157,8 +157,8 @@ def desired(sequence: int, *layouts: LayoutOrder, runs: tuple[RunOrder, ...] = (
 ORDER = LayoutOrder(gpu="GPU-a", plan=5, destroy=(MigInstance(uuid="MIG-1", profile="3g.20gb", start=0),))
 
 
-def test_an_order_is_journalled_carried_out_once_and_answered() -> None:
-    """Said again, under a higher sequence, it is not begun again; nor after a restart."""
+def test_an_order_is_journalled_executed_once_and_answered() -> None:
+    """Repeated under a higher sequence, it is not executed again, also after a restart."""
     node = Node()
     step = node.do(node.core.desired(desired(6, ORDER), 0, 0))
     assert step.instructions == [RepartitionGpu(ORDER, "")]
@@ -172,8 +172,8 @@ def test_an_order_is_journalled_carried_out_once_and_answered() -> None:
     assert not [each for each in node.boot("boot-1", {}).instructions if isinstance(each, RepartitionGpu)]
 
 
-def test_a_cut_that_a_crash_interrupted_is_answered_by_the_next_inventory() -> None:
-    """It says what there is; nobody begins again what may be half done."""
+def test_a_repartition_interrupted_by_a_crash_is_answered_by_the_next_inventory() -> None:
+    """It has the current instances; a half-done repartition is not started again."""
     node = Node()
     node.do(node.core.desired(desired(6, ORDER), 0, 0))
     (report,) = node.boot("boot-1", {}).reports
@@ -193,8 +193,8 @@ def test_compaction_keeps_what_was_begun() -> None:
         assert (again.cut, again.cut_answered) == (5, 5 if answered else 0)
 
 
-def test_nothing_is_cut_without_the_placers_word_or_under_a_run() -> None:
-    """The lease is what keeps an old order from being carried out; a run in use is looked for in the journal."""
+def test_no_gpu_is_repartitioned_without_a_lease_or_under_a_run() -> None:
+    """The lease prevents the execution of an old order; runs in use are read from the journal."""
     node = Node(lease=False)
     assert node.do(node.core.desired(desired(6, ORDER), 0, 0)).instructions == []
     node = Node()

@@ -65,8 +65,8 @@ def notebook(world: World, job: str, *arguments: str, **more: Any) -> Any:
 
 
 async def test_of_three_notebooks_one_takes_all_the_memory_and_is_stopped_alone(world: World) -> None:
-    """CERN's third use case. The second and third go on, and one of them gets the memory that it was promised afterwards;
-    the offender's own output says what happened, and why it ended."""
+    """CERN's third use case. The second and third continue, and one of them gets the memory of its share afterwards;
+    the offender's own output gives the reason of its end."""
     share = gpu_of(world).memory_mib // 3
     greedy = notebook(world, "7", "--mib", f"{share}@0", "--mib", f"{share * 5 // 2}@0.5", "--seconds", "600")
     steady = notebook(world, "8", "--mib", "100", "--seconds", "600")
@@ -86,7 +86,7 @@ async def test_of_three_notebooks_one_takes_all_the_memory_and_is_stopped_alone(
 
 
 async def test_without_a_guard_the_neighbour_starves(world: World) -> None:
-    """What the guard is for: a played GPU refuses what another holds, as a real one does."""
+    """The purpose of the guard: a simulated GPU refuses memory that another run holds, as a real one does."""
     size = gpu_of(world).memory_mib
     greedy = order("7", *PLAY, "--mib", str(size), "--seconds", "600", gpus=(gpu_of(world).uuid,))
     await world.placer.desire("n1", greedy)
@@ -107,8 +107,8 @@ async def test_one_that_does_not_listen_is_killed(world: World, monkeypatch: pyt
     assert (offender.outcome, offender.signal) == ("gpu_memory", 9)
 
 
-async def test_who_heeds_the_warning_goes_on(world: World) -> None:
-    """It used more until it was warned, and for less than the grace; then it is heard of no more."""
+async def test_a_run_that_heeds_the_warning_continues(world: World) -> None:
+    """It exceeded its share until the warning, and for less than the grace; no further report follows."""
     await world.stop()
     agent = await world.start(share_grace_ns=600 * SECOND_NS)
     share, stderr = gpu_of(world).memory_mib // 3, agent.runtime.output(RunKey("7", 1, 0))[1]

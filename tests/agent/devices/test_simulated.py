@@ -1,4 +1,4 @@
-"""Scripts of simulated devices: what is played when, read anew while it runs; what programs say of themselves."""
+"""Scenarios of simulated devices: their times, a reload while they run, and usage files of programs."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Play:
         os.utime(self.file, ns=(self.writes * 10**9, self.writes * 10**9))
 
     def sample(self, index: int = 0, run: str = "") -> dict[str, int | str]:
-        """What is measured of a GPU; nothing where it is left out."""
+        """Build the measurements of a GPU; omitted values are unknown."""
         found = self.devices.sample({self.uuids[index]: run} if run else {})
         return next(
             (
@@ -59,7 +59,7 @@ def test_a_curve_is_played_between_its_points(tmp_path: Path) -> None:
 
 
 def test_times_may_count_from_a_runs_start(tmp_path: Path) -> None:
-    """The moment when it took the GPU; over when it has it no more, and anew with the next."""
+    """From the moment when it took the GPU; the scenario ends with the run, and starts again with the next."""
     play = Play(tmp_path, '[[curve]]\nsince = "run"\nfrom = 5\nwhat = "temperature_c"\npoints = [[0, 95]]')
     play.now += 100
     assert [play.sample(run="7.1")["temperature_c"] == 95, play.sample()["temperature_c"]] == [False, 32]
@@ -121,8 +121,8 @@ def test_a_lost_gpu_answers_nothing(tmp_path: Path) -> None:
     assert (play.sample(3) != {}, play.devices.health()[3].lost) == (True, False)
 
 
-def test_an_xid_comes_once_and_those_of_runs_once_for_each(tmp_path: Path) -> None:
-    """In the order of their times, whenever somebody asks."""
+def test_an_xid_occurs_once_and_those_of_runs_once_for_each(tmp_path: Path) -> None:
+    """In the order of their times, whenever they are read."""
     play = Play(
         tmp_path, '[[xid]]\ngpus = [0]\nfrom = 5\ncode = 79\n[[xid]]\ngpus = [0]\nsince = "run"\nfrom = 1\ncode = 13'
     )
@@ -138,7 +138,7 @@ def test_an_xid_comes_once_and_those_of_runs_once_for_each(tmp_path: Path) -> No
 
 
 def test_memory_stays_after_a_runs_end(tmp_path: Path) -> None:
-    """As of a process that hangs in the driver: busy from when somebody first asks, for so long, and measured."""
+    """Like memory of a process that hangs in the driver: busy from the first query, for the given time, and measured."""
     play = Play(tmp_path, "[[zombie]]\ngpus = [0]\nmemory_mib = 9000\nseconds = 30")
     play.sample(run="7.1")
     seen: list[bool] = []
@@ -153,8 +153,8 @@ def test_memory_stays_after_a_runs_end(tmp_path: Path) -> None:
     assert play.devices.busy(play.uuids[:1]) == {play.uuids[0]: "9000 MiB in use without a process (simulated)"}
 
 
-def test_a_script_is_read_anew_when_it_changes(tmp_path: Path) -> None:
-    """So faults can be played by hand; one that cannot be read changes nothing; none any more plays nothing."""
+def test_a_scenario_is_reloaded_when_it_changes(tmp_path: Path) -> None:
+    """So faults can be injected by hand; an unreadable file changes nothing; a removed one ends the scenario."""
     play = Play(tmp_path)
     assert play.devices.xids() == []
     play.write("[[xid]]\ngpus = [0]\ncode = 48\n[[lost]]\ngpus = [1]")
@@ -185,8 +185,8 @@ def test_a_script_is_read_anew_when_it_changes(tmp_path: Path) -> None:
         ("[[xid", "xid|end of"),
     ],
 )
-def test_a_bad_script_is_refused_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
-    """At the start, so that nobody thinks that something is played."""
+def test_a_bad_scenario_is_refused_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+    """At the start, so that a user does not rely on it."""
     with pytest.raises(BadScript, match=expected):
         read_script(text.encode(), toml=True, gpus=8)
     with pytest.raises(DevicesUnfit, match="FAIRLEAD_SIMULATION"):

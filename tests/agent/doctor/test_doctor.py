@@ -44,8 +44,8 @@ def bad(facts: MachineSetup) -> list[Check]:
     return [check for check in checks.judge(facts) if check.level != "ok"]
 
 
-def test_a_good_node_has_nothing_to_mend() -> None:
-    """Every check has looked, and has no command to type."""
+def test_a_good_node_has_no_fault() -> None:
+    """Every check has run, and proposes no command."""
     found = checks.judge(GOOD)
     assert bad(GOOD) == []
     assert [check for check in found if check.mend] == []
@@ -133,31 +133,29 @@ def driver(**changed: Any) -> dict[str, Any]:
         ({"kernel": {"kernel.pid_max": 32_768}}, "kernel", "warn", "kernel.pid_max = 65536"),
     ],
 )
-def test_each_thing_that_is_wrong_is_said_once_with_its_cure(
-    changed: dict[str, Any], name: str, level: str, mend: str
-) -> None:
-    """One line more than for a good node, and nothing else changes its word."""
+def test_each_fault_is_reported_once_with_its_cure(changed: dict[str, Any], name: str, level: str, mend: str) -> None:
+    """One line more than for a good node, and no other verdict changes."""
     wrong = bad(GOOD._replace(**changed))
     assert [(check.name, check.level) for check in wrong] == [(name, level)]
     assert mend in wrong[0].mend
     assert wrong[0].finding
 
 
-def test_a_machine_that_is_no_node_yet_is_told_how_it_becomes_one() -> None:
-    """What can only be judged by settings is not judged."""
+def test_a_machine_that_is_no_node_yet_gets_the_first_steps() -> None:
+    """Checks that need settings are not made."""
     [check] = bad(MachineSetup(python=(3, 13, 0), settings_from="/etc/fairlead/agent.env", clock_synchronised=True))
     assert (check.name, check.level, "fairlead agent install" in check.mend) == ("settings", "FAIL", True)
 
 
-def test_a_node_without_gpus_or_containers_is_not_asked_for_them() -> None:
-    """Neither engine nor driver; `auto` without a driver is a node of CPUs."""
+def test_a_node_without_gpus_or_containers_does_not_need_their_software() -> None:
+    """No engine and no driver is required; `auto` without a driver is a node of CPUs."""
     node = GOOD._replace(node=NodeSetup("n7", "process", "none"), engine=None, driver=DriverSetup(), spawner_runs=True)
     assert bad(node) == []
     assert bad(node._replace(node=NodeSetup("n7", "process", "auto"))) == []
 
 
 def test_gangs_on_the_nodes_network_need_engines_without_user_namespaces() -> None:
-    """Then nobody is told to remap users; a loopback address is a node that no other one reaches anyway."""
+    """Then remapping of users is not proposed; a loopback address is a node that no other one reaches anyway."""
     gangs = NodeSetup("n7", "docker", "nvml", address="10.0.0.7", gang_network="host")
     assert bad(GOOD._replace(node=gangs, engine=ENGINE._replace(userns_remap=False))) == []
     assert bad(GOOD._replace(node=gangs._replace(address="127.0.0.1", gang_network="bridge"))) == []

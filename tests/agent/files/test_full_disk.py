@@ -1,4 +1,4 @@
-"""A full disk: the journal goes on in its reserve, what runs is looked after, nothing is started, and it says so."""
+"""A full disk: the journal continues in its reserve, runs are managed, nothing is started, and the agent reports it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -53,8 +53,8 @@ async def test_the_journal_goes_on_in_its_reserve(disk: Path) -> None:
     await again.close()
 
 
-def test_no_reserve_is_not_short(tmp_path: Path) -> None:
-    """Who asks for none misses none."""
+def test_a_node_without_reserve_is_never_short(tmp_path: Path) -> None:
+    """A reserve of 0 disables the check."""
     none = Reserve(tmp_path, 0)
     assert not none.short and not none.give() and not (tmp_path / NAME).exists()
     some = Reserve(tmp_path, 4096)
@@ -72,8 +72,8 @@ async def world(disk: Path) -> AsyncIterator[World]:
     await made.close()
 
 
-async def test_what_runs_is_looked_after_and_nothing_is_started(world: World, disk: Path) -> None:
-    """A stop is carried out and reported; a new order is refused with the reason; with room again it all goes on."""
+async def test_on_a_full_disk_runs_are_managed_and_nothing_is_started(world: World, disk: Path) -> None:
+    """A stop is executed and reported; a new order is refused with the reason; with room again everything continues."""
     await world.placer.desire("n1", order("1", "sleep", "600"))
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, "1")))
     filler = fill(disk)

@@ -50,18 +50,18 @@ def containers() -> Iterator[Callable[..., str]]:
 
 
 def code(container: str) -> int:
-    """How it has ended."""
+    """Return the exit code."""
     return int(docker.APIClient(version="auto").wait(container, timeout=60)["StatusCode"])
 
 
 def logs(container: str) -> bytes:
-    """What it has printed."""
+    """Return the output."""
     return bytes(docker.APIClient(version="auto").logs(container))
 
 
 @pytest.mark.parametrize("socket", [SOCKET, "/nowhere/docker.sock"], ids=["by the engine", "by cgroups"])
-def test_found_and_ended(containers: Callable[..., str], socket: str) -> None:
-    """What is this node's, with its job's own words; TERM, then KILL; another node's is not seen."""
+def test_containers_are_found_and_ended(containers: Callable[..., str], socket: str) -> None:
+    """This node's, with their job's own settings; TERM, then KILL; another node's are not seen."""
     first, second = containers("7"), containers("8", env=("FAIRLEAD_STOP_AFTER=never",))
     other = containers("9", lease=LEASE._replace(node="other", incarnation="other"))
     found = Containers(socket)
@@ -78,8 +78,8 @@ def test_found_and_ended(containers: Callable[..., str], socket: str) -> None:
     assert [c["Id"] for c in docker.APIClient(version="auto").containers(filters={"id": other})] == [other]
 
 
-def test_an_engine_that_says_nonsense_is_gone_around(tmp_path: Path) -> None:
-    """Whatever it answers: nothing is raised, and nothing is found where nothing is."""
+def test_an_engine_with_invalid_answers_is_ignored(tmp_path: Path) -> None:
+    """For any answer: no exception, and no container."""
     assert Containers(str(tmp_path)).look(LEASE) == []
     assert socket_of("unix:///run/user/1/docker.sock") == "/run/user/1/docker.sock"
     assert socket_of("") == socket_of("tcp://10.0.0.1:2375") == SOCKET

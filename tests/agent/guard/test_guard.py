@@ -38,7 +38,7 @@ def watch(lease: Lease | None = LEASE) -> GuardWatch:
 
 
 def due(made: GuardWatch, second: int, *works: Work) -> list[Act]:
-    """What is done so many seconds after the renewal."""
+    """Return the guard's actions this many seconds after the renewal."""
     now = LEASE.renewed_ns + second * S
     return made.look(list(works), now) if made.must_look("boot", now) else []
 
@@ -73,7 +73,7 @@ def test_a_young_lease_guards_its_work() -> None:
         assert due(made, second + 49, Work("7.1.0")) == []
 
 
-def test_what_was_begun_is_carried_through() -> None:
+def test_a_started_stop_is_completed() -> None:
     """A lease that comes back after TERM does not leave a run half ended."""
     made = watch()
     assert due(made, 70, Work("7.1.0")) == [Act("7.1.0", "TERM")]
@@ -91,7 +91,7 @@ def test_a_guard_that_slept_gives_no_more_time() -> None:
 
 
 def test_nothing_is_done_without_a_lease_or_on_another_boot() -> None:
-    """A missing or unreadable file says nothing; what it said last counts."""
+    """A missing or unreadable file gives no information; its last content counts."""
     assert not watch(None).must_look("boot", 10**18)
     assert not watch().must_look("another", 10**18)
     made = watch()
@@ -101,7 +101,7 @@ def test_nothing_is_done_without_a_lease_or_on_another_boot() -> None:
 
 @given(st.lists(st.integers(0, 200), max_size=30), st.integers(0, 400))
 def test_no_time_is_too_early(renewals: list[int], asked: int) -> None:
-    """Whatever the order in which renewals are read and time is asked, nothing ends before its lease is over."""
+    """In any order of renewals and clock reads, nothing ends before its lease is over."""
     made = watch()
     for second in sorted(renewals):
         made.read(LEASE._replace(renewed_ns=LEASE.renewed_ns + second * S))
@@ -132,8 +132,8 @@ def test_anything_else_is_no_lease(data: bytes) -> None:
     assert guard_files.decode(whole.replace(b'"n1"', b'"n2"')) is None
 
 
-def test_the_word_in_the_environment() -> None:
-    """Written and read alike; what cannot be read is the node's own time."""
+def test_the_lease_time_in_the_environment() -> None:
+    """Written and read the same; an unreadable value means the node's own time."""
     for ns in (NEVER_NS, 10 * S, 1500 * 10**6):
         assert stop_after_in([b"A=b", f"{STOP_AFTER}={stop_after_word(ns)}".encode()]) == ns
     for text in (b"", b"soon", b"nan", b"inf", b"-5"):
@@ -141,8 +141,8 @@ def test_the_word_in_the_environment() -> None:
     assert stop_after_in([]) == 0
 
 
-def test_the_agent_hears_what_the_guard_did(tmp_path: Path) -> None:
-    """Of those runs only; and what is about no open run is removed."""
+def test_the_agent_reads_what_the_guard_did(tmp_path: Path) -> None:
+    """Of its open runs only; other records are removed."""
     told = GuardReports(tmp_path)
     assert told.how("7.1.0") == ""
     tell(tmp_path, ["7.1.0", "8.1.0"], 71.26, 5)
@@ -255,7 +255,8 @@ async def test_a_job_that_is_never_stopped_for_silence(world: World, guard: subp
 
 
 async def test_silence_is_counted_over_an_agents_restarts(world: World) -> None:
-    """Without a guard, too: an agent that starts again and again under a silent placer does not begin anew each time."""
+    """Without a guard, too: an agent that starts again and again under a silent placer does not get the full time
+    again."""
     prefix = await running(world, "7", "while :; do sleep 0.1; done")
     world.placer.silent = True
     for _ in range(8):

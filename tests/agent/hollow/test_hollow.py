@@ -41,7 +41,7 @@ from tests.kit.eventually import eventually_async
     ],
 )
 def test_commands_are_read_as_times_and_codes(words: list[str], expected: tuple[float, int]) -> None:
-    """What a played run takes and how it ends stands in its command."""
+    """The duration and exit code of a simulated run are in its command."""
     assert expected == played(Program(command=words))
 
 
@@ -126,7 +126,7 @@ async def test_job_files_are_read_from_the_spec_store(
 
 
 async def test_reports_survive_a_silent_placer(played_world: tuple[PlacerScript, HollowFleet]) -> None:
-    """What was not confirmed goes again."""
+    """Unconfirmed reports are sent again."""
     placer, fleet = played_world
     node = next(iter(fleet.nodes))
     placer.silent = True

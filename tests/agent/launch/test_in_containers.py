@@ -36,7 +36,7 @@ def output(pair: Pair, number: int) -> list[str]:
 
 
 async def test_processes_are_started_in_the_container_and_tagged(pair: Pair) -> None:
-    """Two on each node: four ranks; the pipe they report by lies in a read-only mount."""
+    """Two on each node: four ranks; the pipe that they report by is in a read-only mount."""
     script = "echo hello from $RANK of $WORLD_SIZE; touch /run/fairlead/launch/x 2>/dev/null && echo writable"
     await desire(pair, "sh", "-c", script + "; exit 0", launcher="env", processesPerNode=2)
     ends = await pair.ended(2)
@@ -45,8 +45,8 @@ async def test_processes_are_started_in_the_container_and_tagged(pair: Pair) -> 
 
 
 async def test_one_container_starts_a_daemon_in_the_other(pair: Pair) -> None:
-    """As mpirun would, by the script that stands for ssh; the command runs in the other rank's container, and its code comes back.
-    A stop reaches the waiting rank through the container's first process, and ends it well."""
+    """As mpirun would, by the script that replaces ssh; the command runs in the other rank's container, and its code is
+    returned. A stop reaches the waiting rank through the container's first process, and ends it cleanly."""
     program = '"$OMPI_MCA_plm_rsh_agent" 127.0.0.2 "echo daemon on \\$FAIRLEAD_NODE; exit 5"; exit $?'
     await desire(pair, "sh", "-c", program, launcher="mpi")
     await pair.placer.until(lambda: any(report.rank == 0 for report in pair.placer.of(ExitSeen)))

@@ -46,7 +46,7 @@ def test_no_variable_hides_in_anothers_name(env: dict[str, str]) -> None:
 
 
 def test_a_process_has_no_volumes_and_no_secrets() -> None:
-    """It is refused and told where to go, instead of running without them."""
+    """The job is refused with the alternative, instead of running without them."""
     for wanted in (program(volumes=["a:/a"]), program(secrets=["a"])):
         with pytest.raises(Unlaunchable, match="fairlead/runtime: docker"):
             plan(ORDER, wanted, PROCESSES)
@@ -59,8 +59,8 @@ def test_the_agent_asks_the_rules_again() -> None:
             plan(ORDER, wanted, CONTAINERS)
 
 
-def test_what_a_launch_mounts() -> None:
-    """Volumes and secrets as they are meant, filed under the job's project."""
+def test_mounts_of_a_launch() -> None:
+    """Volumes and secrets, filed under the job's project."""
     launch = plan(ORDER, program(volumes=["a:/a:ro"], secrets=["t"], project="vision"), CONTAINERS)
     assert (launch.project, launch.volumes[0].path, launch.secrets[0].path) == ("vision", "/a", "/run/secrets/t")
     assert plan(ORDER, program(), CONTAINERS).project == "default"

@@ -56,7 +56,7 @@ class Ran:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    """What the agent puts beside a run."""
+    """The launch directory of a run."""
     path = tmp_path / "box"
     fill(path, hosts=("10.0.0.1", "10.0.0.2"), hostfile="10.0.0.1 slots=2\n10.0.0.2 slots=2\n")
     return path
@@ -113,8 +113,8 @@ def test_the_first_that_fails_ends_the_others(started: list[Ran], shell: list[st
     assert "fairlead: rank 1 was the first here to fail, with exit code 7" in err
 
 
-def test_one_that_is_deaf_ends_with_the_grace(started: list[Ran], shell: list[str], box: Path) -> None:
-    """The others do not wait for ever for one that does not go: killed was rank 1, deaf are the rest."""
+def test_a_process_that_ignores_term_ends_with_the_grace(started: list[Ran], shell: list[str], box: Path) -> None:
+    """The others do not wait indefinitely for it: rank 1 was killed, the rest ignore TERM."""
     deaf = "trap '' TERM; while :; do sleep 0.05; done"
     run = processes(started, shell, box, f"if [ $RANK = 1 ]; then kill -9 $$; fi; {deaf}", grace="1")
     code, _, err = run.end()
@@ -138,8 +138,8 @@ def test_a_stop_reaches_all_and_is_waited_for(started: list[Ran], shell: list[st
     assert (code, out) == (0, ["[rank 0] asked"])
 
 
-def test_a_notice_ends_nobody(started: list[Ran], shell: list[str], box: Path) -> None:
-    """USR1 is the programs' business: the script goes on."""
+def test_a_notice_ends_no_process(started: list[Ran], shell: list[str], box: Path) -> None:
+    """USR1 is handled by the programs: the script continues."""
     run = processes(
         started, shell, box, 'trap "echo noticed; exit 0" USR1; echo up; while :; do sleep 0.05; done', count=1
     )
@@ -148,7 +148,7 @@ def test_a_notice_ends_nobody(started: list[Ran], shell: list[str], box: Path) -
     assert run.end()[:2] == (0, ["[rank 0] noticed"])
 
 
-def test_what_a_program_leaves_behind_does_not_hold_up_the_end(started: list[Ran], shell: list[str], box: Path) -> None:
+def test_a_left_child_does_not_delay_the_end(started: list[Ran], shell: list[str], box: Path) -> None:
     """A child that keeps the output open is not waited for longer than two seconds."""
     run = processes(started, shell, box, "sleep 3600 & echo done", count=1)
     assert run.end()[:2] == (0, ["[rank 0] done"])

@@ -1,4 +1,4 @@
-"""What each launcher is given: from an order and a job file to variables, words and the host file."""
+"""Input of each launcher: from an order and a job file to variables, arguments and the host file."""
 
 from typing import Any
 
@@ -105,13 +105,13 @@ def test_the_interface_of_the_nodes_address_and_the_granted_nics_are_named() -> 
     ],
 )
 def test_the_jobs_own_values_win(own: dict[str, str], name: str, expected: str | None) -> None:
-    """Also where one of ours beside one of theirs would be a contradiction."""
+    """Also if one of ours would contradict one of the job's."""
     launcher = "torchrun" if name.startswith("PET_") else "mpi"
     assert launched("run", launcher=launcher, env=own).env.get(name) == expected
 
 
 def test_a_run_on_one_node_is_launched_as_well() -> None:
-    """Eight GPUs, eight processes; nothing is said of networks."""
+    """Eight GPUs, eight processes; no network variables are set."""
     order: dict[str, Any] = {"hosts": ("10.0.0.2",), "slots": (8,), "gpus": tuple("abcdefgh"), "master_port": 29000}
     launch = launched("python", "train.py", rank=0, order=order, launcher="env")
     assert launch.argv[:4] == ["/bin/sh", "/inside/5.2.0/box/processes.sh", "0", "8"]
@@ -119,5 +119,5 @@ def test_a_run_on_one_node_is_launched_as_well() -> None:
 
 
 def test_the_interface_is_the_one_that_has_the_address() -> None:
-    """Asked of the kernel; an address that is not here is nobody's."""
+    """The kernel is queried; an address that is not on this machine has none."""
     assert (interface_of("127.0.0.1"), interface_of("192.0.2.254"), interface_of("no such host")) == ("lo", "", "")

@@ -48,7 +48,7 @@ async def test_a_rank_that_waits_can_be_stopped(pair: Pair) -> None:
     assert report.outcome == "stopped" and pair.placer.of(StartSeen, "7") == []
 
 
-async def test_a_meeting_that_never_comes_to_be_ends_with_who_was_missing(pair: Pair) -> None:
+async def test_a_rendezvous_that_fails_names_the_missing_ranks(pair: Pair) -> None:
     """The wait is bounded, and the reason names the ranks and their nodes."""
     agent, _ = pair.agents["n1"]
     short = rendezvous.Rendezvous(agent.bus, "n1", lambda key: True, longest_s=0.3)
@@ -56,8 +56,8 @@ async def test_a_meeting_that_never_comes_to_be_ends_with_who_was_missing(pair: 
         await short.meet(rank(0, "true"))
 
 
-async def test_a_rank_whose_agent_starts_anew_while_it_waits_says_so(pair: Pair) -> None:
-    """What was accepted and not started ends there, so that the whole run is tried again."""
+async def test_a_rank_whose_agent_restarts_while_it_waits_is_reported(pair: Pair) -> None:
+    """An accepted rank that has not started ends there, so that the whole run is retried."""
     await pair.placer.desire("n1", rank(0, "true"))
     accepted = pair.agents["n1"][0].ledger.runs
     await eventually_async(lambda: accepted)
@@ -67,7 +67,7 @@ async def test_a_rank_whose_agent_starts_anew_while_it_waits_says_so(pair: Pair)
     assert pair.placer.of(ExitSeen, "7")[0].outcome == "start_failed"
 
 
-async def test_mpiruns_daemon_is_run_beside_the_other_rank(pair: Pair, tmp_path: Path) -> None:
+async def test_mpiruns_daemon_runs_on_the_other_ranks_node(pair: Pair, tmp_path: Path) -> None:
     """As mpirun would: its agent is called with a host and a command, and ends with the command's exit code."""
     program = (
         '"$OMPI_MCA_plm_rsh_agent" 127.0.0.2 "echo daemon of \\$FAIRLEAD_NODE > '
@@ -87,7 +87,7 @@ async def test_mpiruns_daemon_is_run_beside_the_other_rank(pair: Pair, tmp_path:
     await eventually_async(lambda: not list((tmp_path / "n1/agent-n1/launch").iterdir()))
 
 
-async def test_what_stands_for_ssh_ends_with_its_run(pair: Pair, tmp_path: Path) -> None:
+async def test_the_ssh_replacement_ends_with_its_run(pair: Pair, tmp_path: Path) -> None:
     """mpirun puts it into a group of its own, which outlives the run's; and mpirun does not wait for it."""
     there = tmp_path / "there"
     waits = f"while [ ! -e {there} ]; do sleep 0.05; done"
@@ -99,7 +99,7 @@ async def test_what_stands_for_ssh_ends_with_its_run(pair: Pair, tmp_path: Path)
     await eventually_async(lambda: not any(process.run == "7.1.0" for process in tagged(prefix)), look_s=0.1)
 
 
-async def test_daemons_are_started_through_an_agent_that_was_started_anew(pair: Pair, tmp_path: Path) -> None:
+async def test_daemons_are_started_through_a_restarted_agent(pair: Pair, tmp_path: Path) -> None:
     """mpirun is called while rank 0's agent is away: it waits, and gets its daemon."""
     go = tmp_path / "go"
     program = f'while [ ! -e {go} ]; do sleep 0.05; done; "$OMPI_MCA_plm_rsh_agent" 127.0.0.2 "exit 6"; exit $?'
@@ -116,8 +116,9 @@ async def test_daemons_are_started_through_an_agent_that_was_started_anew(pair: 
     assert next(report.exit_code for report in pair.placer.of(ExitSeen) if report.rank == 0) == 6
 
 
-async def test_only_the_nodes_of_a_run_are_heard_about_it(pair: Pair, tmp_path: Path) -> None:
-    """Another node, another rank's node, another placement, another job: nothing is started, and the refusal says why."""
+async def test_only_the_nodes_of_a_run_may_call_about_it(pair: Pair, tmp_path: Path) -> None:
+    """Another node, another rank's node, another placement, another job: nothing is started, and the refusal gives the
+    reason."""
     for number in (0, 1):
         await pair.placer.desire(f"n{number + 1}", rank(number, "sleep", "600", launcher="mpi"))
     await pair.placer.until(lambda: len(pair.placer.of(StartSeen)) == 2)

@@ -1,4 +1,4 @@
-"""Which container a process is in, by its control groups."""
+"""The container of a process, by its control groups."""
 
 import pytest
 
@@ -25,6 +25,6 @@ def test_the_container_is_named_by_its_id(cgroups: str, container: str) -> None:
     assert container_in(cgroups) == container
 
 
-def test_a_process_that_is_gone_is_in_none() -> None:
-    """Nor one that never was."""
+def test_a_process_that_ended_is_in_no_container() -> None:
+    """A process that never existed is in none."""
     assert container_of(2**22 + 1) == ""

@@ -1,4 +1,4 @@
-"""What the kernel's files say, from texts as both versions of control groups write them."""
+"""Values of the kernel's files, from texts of both versions of control groups."""
 
 from fairlead_agent.linux.counters import blkio, family, groups, io_stat, keyed, net_dev, process, terminal_name
 
@@ -34,8 +34,8 @@ def test_groups_of_both_versions() -> None:
     assert groups("0::/system.slice/docker-ab.scope\n") == {"": "/system.slice/docker-ab.scope"}
 
 
-def test_numbers_by_word() -> None:
-    """Of memory.stat, cpu.stat and /proc/<pid>/io; what is no number is left out."""
+def test_counters_are_read_by_name() -> None:
+    """Of memory.stat, cpu.stat and /proc/<pid>/io; a value that is no number is left out."""
     assert keyed("inactive_file 4096\nread_bytes: 7\nfull avg10=0.00\n") == {"inactive_file": 4096, "read_bytes": 7}
 
 
@@ -51,8 +51,8 @@ def test_the_loopback_is_no_network() -> None:
     assert net_dev(text) == (101, 72)
 
 
-def test_a_terminal_has_the_name_that_people_know() -> None:
-    """Device numbers as /proc/<pid>/stat writes them; a console is nobody's job."""
+def test_a_terminal_has_its_usual_name() -> None:
+    """Device numbers as in /proc/<pid>/stat; a console belongs to no job."""
     assert [
         terminal_name(number)
         for number in (136 << 8 | 3, 137 << 8, (300 & 0xFF00) << 12 | 136 << 8 | 44, 0, 4 << 8 | 1)

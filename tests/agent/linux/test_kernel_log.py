@@ -42,14 +42,14 @@ def test_a_drivers_line_is_understood(line: str, said: tuple[str, int, int]) -> 
         "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed!",
     ],
 )
-def test_other_lines_say_nothing(line: str) -> None:
-    """Nobody loses a GPU for them."""
+def test_other_lines_are_ignored(line: str) -> None:
+    """No GPU is taken out of use for them."""
     assert xid_in(line) is None
 
 
 @given(st.text(max_size=300))
-def test_no_text_breaks_it_and_evidence_is_harmless(text: str) -> None:
-    """Whatever a driver may write."""
+def test_no_text_crashes_the_parser_and_evidence_is_harmless(text: str) -> None:
+    """For any text that a driver may write."""
     found = xid_in(f"NVRM: Xid (PCI:0000:3b:00): 79, {text}")
     assert isinstance(found, XidLine)
     assert found.evidence.isprintable() and len(found.evidence) <= 300

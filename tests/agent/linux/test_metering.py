@@ -1,4 +1,4 @@
-"""When somebody last typed into a run's terminals, with real ones: of a process run here, of a container where an engine answers."""
+"""Times of typing into a run's terminals, with real ones: of a process here, of a container if an engine answers."""
 
 import contextlib
 import os
@@ -84,7 +84,7 @@ async def processes(base: Path) -> AsyncIterator[tuple[ProcessRuntime, Watch]]:
 
 
 async def test_typing_into_a_terminal_of_a_process_run_is_seen(tmp_path: Path) -> None:
-    """Long ago before, now after; a run beside it that has no terminal says that it has none."""
+    """Long ago before, now after; another run without a terminal is reported as having none."""
     go = tmp_path / "go"
     async with processes(tmp_path / "agent") as (runtime, _):
         runtime.start(launch("801", sys.executable, "-c", TYPIST, str(go)))
@@ -99,7 +99,7 @@ async def test_typing_into_a_terminal_of_a_process_run_is_seen(tmp_path: Path) -
 
 
 async def test_a_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
-    """A program may set its terminal's time; it is not active for ever by that."""
+    """A program may set its terminal's time; that does not make it active permanently."""
     script = TYPIST.replace(str(LONG_AGO_S), str(9 * LONG_AGO_S))
     async with processes(tmp_path / "agent") as (runtime, _):
         runtime.start(launch("801", sys.executable, "-c", script, str(tmp_path / "never")))
@@ -111,7 +111,7 @@ async def test_a_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 async def test_typing_into_a_terminal_of_a_container_is_seen(tmp_path: Path) -> None:
-    """Of whoever came in by `exec`, too; one without a terminal has none."""
+    """Also in a session by `exec`; a container without a terminal has none."""
     import docker
 
     from fairlead_agent.runtimes.docker.runtime import DockerRuntime

@@ -1,4 +1,4 @@
-"""What the agent reads of its machine's inside, from trees that look like /sys."""
+"""The machine's topology as the agent reads it, from trees that look like /sys."""
 
 from pathlib import Path
 
@@ -36,16 +36,16 @@ def test_a_machine_is_described(tmp_path: Path) -> None:
     assert checked(found) is found
 
 
-def test_what_the_driver_says_of_links_counts(tmp_path: Path) -> None:
-    """Paths tell only what it leaves open."""
+def test_the_drivers_links_count(tmp_path: Path) -> None:
+    """Paths fill only its gaps."""
     tree, gpus = two_sockets(tmp_path)
     found = describe(tree.root, ALL, gpus[:2], nvlinks=((0, 4), (4, 0)), pcie=(("X", "NODE"), ("NODE", "X")))
     assert (found.nvlinks, found.pcie) == (((0, 4), (4, 0)), (("X", "NODE"), ("NODE", "X")))
     assert describe(tree.root, ALL, gpus[:2], pcie=(("X", ""), ("", "X"))).pcie == (("X", "PXB"), ("PXB", "X"))
 
 
-def test_only_allowed_cpus_are_promised(tmp_path: Path) -> None:
-    """A node whose CPUs are all somebody else's is there, but nothing can be pinned to it."""
+def test_only_allowed_cpus_are_reported(tmp_path: Path) -> None:
+    """A node whose CPUs all belong to others exists, but nothing can be pinned to it."""
     tree, _ = two_sockets(tmp_path)
     assert describe(tree.root, {1, 2, 9, 11}).numa_nodes == (
         NumaNode(node=0, cpus="1,9,2,11", socket=0),
@@ -67,8 +67,8 @@ def test_a_kernel_without_numa_has_one_node(tmp_path: Path) -> None:
     assert (found.numa, found.pcie) == ((0, 0), (("X", "NODE"), ("NODE", "X")))
 
 
-def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
-    """No /sys, a GPU that the kernel does not show, files with nonsense: the rest is told, and makes sense."""
+def test_unreadable_facts_are_unknown(tmp_path: Path) -> None:
+    """No /sys, a GPU that the kernel does not show, invalid files: the rest is reported, and valid."""
     assert describe(tmp_path, ALL) is UNKNOWN_TOPOLOGY
     tree, gpus = two_sockets(tmp_path)
     (tmp_path / "devices/system/cpu/cpu0/topology/thread_siblings_list").write_bytes(b"\xff")
@@ -89,8 +89,8 @@ def test_virtual_functions_and_soft_devices_are_no_nics(tmp_path: Path) -> None:
     assert describe(tree.root, ALL, gpus).nics == ("mlx5_0", "mlx5_2", "mlx5_10")
 
 
-def test_an_inside_that_is_too_large_is_not_told(tmp_path: Path) -> None:
-    """Better to join without it than not at all."""
+def test_a_topology_that_is_too_large_is_not_reported(tmp_path: Path) -> None:
+    """The node joins without it rather than not at all."""
     assert bounded(NodeTopology(numa=(0,) * 65)) is UNKNOWN_TOPOLOGY
     assert bounded(NodeTopology()) is UNKNOWN_TOPOLOGY
     board: tuple[PcieLevel, ...] = ("SAME_BOARD",)
@@ -127,8 +127,8 @@ PLACES = st.builds(
 
 
 @given(PLACES, PLACES)
-def test_levels_are_the_same_both_ways(one: PciPlace, other: PciPlace) -> None:
-    """Whichever is asked first."""
+def test_levels_are_symmetric(one: PciPlace, other: PciPlace) -> None:
+    """In either order of the query."""
     assert level_between(one, other) == level_between(other, one)
     assert level_between(one, other) in PCIE_LEVELS
 

@@ -64,7 +64,7 @@ class World:
         return launch(job, *words, image=image, **order)
 
     async def lets_go_on(self, program: int) -> None:
-        """USR1 to the only program that runs, by nobody of ours."""
+        """Send USR1 to the only running program, from outside of the runtime."""
         if self.kind == "docker":
             import docker
 
@@ -76,7 +76,7 @@ class World:
             os.kill(program, signal.SIGUSR1)
 
     async def empty(self, programs: Iterable[int]) -> None:
-        """These processes have ended, and nothing of it runs any more; nobody of ours looked on."""
+        """Return True if these processes have ended and nothing of the run is left; no runtime watched them."""
         await eventually_async(lambda: not any(Path(f"/proc/{pid}").exists() for pid in programs))
         if self.kind == "docker":
             from tests.agent.runtimes.docker import of_journal
@@ -113,7 +113,7 @@ async def test_exit_codes_come_as_they_are(world: World) -> None:
     assert sorted(watch.starts) == sorted(watch.exits)
 
 
-async def test_output_lies_in_two_files(world: World) -> None:
+async def test_output_is_in_two_files(world: World) -> None:
     """stdout and stderr are kept apart, byte for byte."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("711", "echo one; echo two >&2; echo three"))
@@ -131,8 +131,8 @@ async def test_terminate_lets_a_run_end_by_itself(world: World) -> None:
     assert Exit(code=9) == await watch.exit_of(key("721"))
 
 
-async def test_kill_ends_what_ignores_term(world: World) -> None:
-    """A program deaf to TERM goes on until KILL, which is told as signal 9."""
+async def test_kill_ends_a_program_that_ignores_term(world: World) -> None:
+    """It continues until KILL, which is reported as signal 9."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("731", DEAF))
     await until_file(runtime.output(key("731"))[0], b"ready")
@@ -144,8 +144,8 @@ async def test_kill_ends_what_ignores_term(world: World) -> None:
     assert (exit.code, exit.signal) == (None, 9)
 
 
-async def test_a_second_runtime_adopts_what_runs(world: World) -> None:
-    """A run goes on while its agent is away; the next agent process sees its end and its exit code."""
+async def test_a_second_runtime_adopts_running_programs(world: World) -> None:
+    """A run continues while its agent is away; the next agent process sees its end and its exit code."""
     first, first_watch = await world.runtime()
     first.start(world.sh("741", f"{WAITS}; exit 5"))
     await first_watch.until(lambda: key("741") in first_watch.starts)
@@ -177,13 +177,13 @@ async def test_an_end_while_the_agent_was_away_is_known(world: World) -> None:
 
 
 async def test_a_run_that_was_never_started_is_known_as_such(world: World) -> None:
-    """Accepted in the journal but not started: certain, so it may be said."""
+    """Accepted in the journal but not started: certain, so it is reported."""
     runtime, _ = await world.runtime()
     assert {key("761"): Found("never")} == await runtime.adopt([key("761")])
 
 
 async def test_processes_have_owners(world: World) -> None:
-    """A run's program and its children are the run's; others of the machine are nobody's; also after a restart."""
+    """A run's program and its children are the run's; other processes of the machine have no run; also after a restart."""
     runtime, watch = await world.runtime()
     for job in ("791", "792"):
         runtime.start(world.sh(job, f"FAIRLEAD_RUN= sleep {sleepers.own(job)} & wait"))
@@ -201,9 +201,9 @@ async def test_processes_have_owners(world: World) -> None:
     await watch.until(lambda: len(watch.exits) == 2)
 
 
-async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
-    """CPU of the one that computed, children that have ended included; memory of the one that holds some; also after a
-    restart, and never less than before. Traffic only of a network of one's own."""
+async def test_use_of_runs_is_read_from_the_kernel(world: World) -> None:
+    """CPU of the one that computed, ended children included; memory of the one that holds some; also after a restart,
+    and never less than before. Traffic only of a network of its own."""
     runtime, watch = await world.runtime()
     burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     runtime.start(world.sh("793", f"sh -c '{burn}'; echo ready; sleep 60; true"))
@@ -232,7 +232,7 @@ async def test_what_runs_use_is_read_off_the_kernel(world: World) -> None:
 
 
 async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: World) -> None:
-    """Written between two of the program's; whoever copies output resumes behind what is the program's."""
+    """It is written between two of the program's lines; a copy of the output resumes after the program's part."""
     first, watch = await world.runtime()
     first.start(world.sh("796", f"echo one >&2; {WAITS}; echo two >&2; sleep 0.2; echo three >&2"))
     stderr = first.output(key("796"))[1]
@@ -248,8 +248,8 @@ async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: World) -
     assert stderr.read_text() == "one\nfairlead: warning: too much\ntwo\nthree\n"
 
 
-async def test_what_no_journal_knows_is_killed(world: World) -> None:
-    """A run of this node that the journal does not hold cannot go on."""
+async def test_a_run_that_no_journal_knows_is_killed(world: World) -> None:
+    """A run of this node that the journal does not hold cannot continue."""
     first, first_watch = await world.runtime()
     first.start(world.sh("771", DEAF))
     await until_file(first.output(key("771"))[0], b"ready")
@@ -272,8 +272,8 @@ MANY = 64
 
 
 @pytest.mark.slow
-async def test_many_runs_are_adopted_and_none_is_disturbed(world: World) -> None:
-    """64 of them under another agent process: each is the same program as before, is told of once, and ends as it would."""
+async def test_many_runs_are_adopted_without_interruption(world: World) -> None:
+    """64 of them under another agent process: each is the same program as before, is reported once, and ends normally."""
     first, before = await world.runtime()
     jobs = [str(8000 + at) for at in range(MANY)]
     for job in jobs:
@@ -297,7 +297,7 @@ async def test_many_runs_are_adopted_and_none_is_disturbed(world: World) -> None
 
 @pytest.mark.docker
 @pytest.mark.parametrize("world", ["docker"], indirect=True)
-async def test_a_container_over_its_memory_is_told_so(world: World) -> None:
+async def test_a_container_over_its_memory_is_reported_as_such(world: World) -> None:
     """Signal 9 and the reason, not a bare exit code."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("796", "x=a; while true; do x=$x$x; done"))
@@ -308,7 +308,7 @@ async def test_a_container_over_its_memory_is_told_so(world: World) -> None:
 @pytest.mark.docker
 @pytest.mark.parametrize("world", ["docker"], indirect=True)
 async def test_a_container_of_another_epoch_or_name_is_no_run_of_ours(world: World) -> None:
-    """What carries a run's labels, but not the journal's epoch, is ended; the run is not taken for it."""
+    """A container with a run's labels but another epoch is ended; it is not taken for the run."""
     first, first_watch = await world.runtime()
     first.start(world.sh("797", "trap 'exit 4' TERM; echo ready; while true; do sleep 0.05; done"))
     await until_file(first.output(key("797"))[0], b"ready")
@@ -324,7 +324,7 @@ LISTENER = "trap 'echo told' USR1; echo ready; while true; do sleep 0.05; done"
 
 
 async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -> None:
-    """A child that would die of it lives, the program's own trap runs, and the run goes on."""
+    """A child that would die of it lives, the program's own trap runs, and the run continues."""
     runtime, watch = await world.runtime()
     runtime.start(
         world.sh("791", f"sleep 600 & child=$!; trap 'kill -0 $child && echo told' USR1; {LISTENER.partition('; ')[2]}")
@@ -339,8 +339,8 @@ async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -
     assert (await watch.exit_of(key("791"))).signal == 9
 
 
-async def test_an_adopted_run_is_told_like_any_other(world: World) -> None:
-    """Signals and commands need nothing that only the agent process that started it knew."""
+async def test_an_adopted_run_is_signalled_like_any_other(world: World) -> None:
+    """Signals and commands need no knowledge of the agent process that started it."""
     first, watch = await world.runtime()
     first.start(world.sh("792", LISTENER))
     out = first.output(key("792"))[0]
@@ -354,8 +354,8 @@ async def test_an_adopted_run_is_told_like_any_other(world: World) -> None:
     assert (await runtime.exec(key("792"), ["sh", "-c", "exit 4"], 20, {})).code == 4
 
 
-async def test_a_command_runs_beside_the_program(world: World) -> None:
-    """With its environment, in its directory, seeing what it wrote; its exit code and what it said come back."""
+async def test_a_command_runs_in_the_environment_of_the_program(world: World) -> None:
+    """With its environment, in its directory, seeing its files; its exit code and output are returned."""
     runtime, watch = await world.runtime()
     name = f"fairlead-test-{os.getpid()}"
     runtime.start(world.sh("793", f"cd /tmp; echo 41 > {name}; {LISTENER}"))
@@ -367,8 +367,8 @@ async def test_a_command_runs_beside_the_program(world: World) -> None:
     assert watch.exits == {}
 
 
-async def test_a_command_that_fails_is_told_as_that(world: World) -> None:
-    """One that is not there, one that takes too long, and one beside nothing: no code, and a word why."""
+async def test_a_command_that_fails_is_reported_as_failed(world: World) -> None:
+    """A missing one, one that takes too long, and one without a running program: no code, and a reason."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("794", LISTENER))
     await until_file(runtime.output(key("794"))[0], b"ready")
@@ -380,16 +380,16 @@ async def test_a_command_that_fails_is_told_as_that(world: World) -> None:
     await watch.exit_of(key("794"))
 
 
-async def test_how_gpus_get_in_is_said(world: World) -> None:
-    """Of none there is nothing to say."""
+async def test_the_way_of_gpus_into_a_container_is_reported(world: World) -> None:
+    """Without GPUs there is nothing to report."""
     runtime, _ = await world.runtime()
     ways = {"process": {"environment"}, "docker": {"cdi", "device-request", "simulated"}}
     assert runtime.injection(["GPU-a"]) in ways[world.kind]
     assert runtime.injection([]) == ""
 
 
-async def test_a_run_says_in_a_file_that_it_has_saved(world: World) -> None:
-    """Nothing lies there until it says so; what it writes can be read from outside, and each word has a stamp of its own."""
+async def test_a_run_reports_a_checkpoint_by_a_file(world: World) -> None:
+    """The file is empty until then; its content can be read from outside, and each report has a time stamp of its own."""
     runtime, watch = await world.runtime()
     save = 'echo step={} > "$FAIRLEAD_CHECKPOINT_FILE"'
     words = f"{save.format(1)}; {WAITS}; {save.format(2)}; echo done; sleep 600"

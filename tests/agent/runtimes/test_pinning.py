@@ -1,4 +1,4 @@
-"""Where containers may run: CPUs and memory of the order, system CPUs kept free, played CPUs left alone."""
+"""CPUs and memory of containers: those of the order, system CPUs kept free, simulated CPUs left alone."""
 
 from pathlib import Path
 
@@ -30,14 +30,14 @@ def test_cpus_and_their_memory_are_pinned(cpus: str, memory_gib: int, expected: 
     assert pin(cpus, memory_gib * GIB, TWO, simulated=False)[:2] == expected
 
 
-def test_what_is_not_pinned_is_kept_off_the_systems_cpus() -> None:
-    """Where some are reserved."""
+def test_an_unpinned_run_is_kept_off_the_systems_cpus() -> None:
+    """If some are reserved."""
     reserved = TWO._replace(reserved=frozenset({0, 1}))
     assert pin("", GIB, reserved, simulated=False).cpus == "2-15"
 
 
-def test_played_cpus_are_not_pinned_and_it_is_said() -> None:
-    """Those that the host has are; a real order for CPUs that are not there is refused."""
+def test_simulated_cpus_are_not_pinned_and_this_is_reported() -> None:
+    """CPUs that the host has are pinned; a real order for missing CPUs is refused."""
     played = pin("0-63", GIB, TWO, simulated=True)
     assert played == Pinning("", "", "not pinned: this host has not all of the played machine's CPUs 0-63", played=True)
     assert pin("0-3", GIB, TWO, simulated=True).cpus == "0-3"

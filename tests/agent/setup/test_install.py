@@ -1,4 +1,4 @@
-"""What makes a machine a node: made under another root, checked by systemd's own reader, and unmade."""
+"""Installation of a node: made under another root, checked by systemd's own reader, and removed."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ GIVEN = {"FAIRLEAD_NATS": "nats://bus:4222", "FAIRLEAD_NODE": "n7", "FAIRLEAD_RU
 
 
 class Said(list[tuple[str, str]]):
-    """What was said, by its first word."""
+    """Log lines, by their first word."""
 
     def __call__(self, what: str, text: str) -> None:
         self.append((what, text))
@@ -63,8 +63,8 @@ def test_again_it_changes_nothing_and_says_so(tmp_path: Path) -> None:
     assert (said.words(), installed.known_key) == (["kept"] * 6 + ["left"], True)
 
 
-def test_what_the_admin_wrote_stays(tmp_path: Path) -> None:
-    """Comments, order and other settings; only what is given is replaced."""
+def test_settings_of_the_admin_stay(tmp_path: Path) -> None:
+    """Comments, order and other settings; only the given ones are replaced."""
     install.install(Where(tmp_path), GIVEN, Said())
     path = tmp_path / "etc/fairlead/agent.env"
     path.write_text("# ours\n" + path.read_text() + 'FAIRLEAD_NODE_LABELS="fairlead/rack=r1"\n')

@@ -29,8 +29,8 @@ TOLD = Checkpoint(signal="SIGUSR1", notice_ns=60 * SECOND)
 # ---------------------------------------------------------------------------- words
 
 
-def test_a_word_is_a_file_with_a_time(tmp_path: Path) -> None:
-    """An empty one is a word, too; none is said where there is no file, or one of time 0, as containers are given."""
+def test_a_checkpoint_mark_is_a_file_with_a_time(tmp_path: Path) -> None:
+    """An empty file is a mark, too; a missing file is none, and neither is one of time 0, as containers get it."""
     path = tmp_path / "word"
     assert read_mark(path) is None
     path.touch()
@@ -41,8 +41,8 @@ def test_a_word_is_a_file_with_a_time(tmp_path: Path) -> None:
     assert read_mark(path) == CheckpointMark(7, "step=1200")
 
 
-def test_what_is_no_file_is_no_word(tmp_path: Path) -> None:
-    """Nobody reads what a job points to, nor waits for what it never says."""
+def test_only_a_regular_file_is_a_checkpoint_mark(tmp_path: Path) -> None:
+    """Links are not followed, and a pipe without a writer is not waited for."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
     link = tmp_path / "link"
@@ -53,8 +53,8 @@ def test_what_is_no_file_is_no_word(tmp_path: Path) -> None:
     assert [read_mark(tmp_path / name) for name in ("link", "pipe", "folder")] == [None, None, None]
 
 
-def test_a_word_that_grows_too_long_is_emptied(tmp_path: Path) -> None:
-    """It is on the node's own disk; what it said still counts, and does not count twice."""
+def test_a_mark_that_grows_too_long_is_emptied(tmp_path: Path) -> None:
+    """It is on the node's own disk; its content still counts, and does not count twice."""
     path = tmp_path / "word"
     path.write_text("step=1\n" + "x" * FILE_BYTES_MAX)
     first = read_mark(path)
@@ -113,8 +113,8 @@ async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     await node.close()
 
 
-async def test_a_run_is_told_saves_and_is_gone(node: Node) -> None:
-    """Long before its notice is over: its word comes before its end, and the exit code 0 is the one of a stop."""
+async def test_a_run_gets_its_notice_saves_and_exits(node: Node) -> None:
+    """Long before its notice is over: its checkpoint is reported before its end, and the exit code 0 is that of a stop."""
     await node.running("7", TRAINER, restarted="preempted")
     end = await node.stopped("7")
     assert (end.outcome, end.exit_code) == ("stopped", 0)
@@ -136,8 +136,8 @@ async def test_a_run_that_says_nothing_has_its_notice(node: Node) -> None:
     assert (end.outcome, end.signal, node.words("7")) == ("stopped", 15, [("ready", False)])
 
 
-async def test_a_command_tells_it(node: Node) -> None:
-    """It runs beside the program; what it wrote is the word, and its end is the end of the notice."""
+async def test_a_command_saves_the_checkpoint(node: Node) -> None:
+    """It runs next to the program; its output to the file is the mark, and its end is the end of the notice."""
     script = 'echo "command $FAIRLEAD_STOP_REASON" > "$FAIRLEAD_CHECKPOINT_FILE"'
     command = Checkpoint(command=("sh", "-c", script), notice_ns=60 * SECOND)
     await node.running("7", STAYS, command)
@@ -146,8 +146,8 @@ async def test_a_command_tells_it(node: Node) -> None:
     assert node.words("7")[-1] == ("command preempted", True)
 
 
-async def test_an_agent_that_comes_back_goes_on_asking(node: Node) -> None:
-    """What it said meanwhile is told, and a stop that comes then gives notice as ever."""
+async def test_a_restarted_agent_continues_to_watch_checkpoints(node: Node) -> None:
+    """A mark written meanwhile is reported, and a later stop gives notice as usual."""
     late = TRAINER.replace("while true", 'sleep 1; echo late > "$FAIRLEAD_CHECKPOINT_FILE"; while true')
     await node.running("7", late)
     await node.stop()
@@ -159,8 +159,8 @@ async def test_an_agent_that_comes_back_goes_on_asking(node: Node) -> None:
     assert node.words("7")[-2:] == [("late", False), ("told new", True)]
 
 
-async def test_who_declares_nothing_has_no_file(node: Node) -> None:
-    """And is not looked at: a stop is TERM."""
+async def test_a_run_without_checkpoints_has_no_file(node: Node) -> None:
+    """And is not watched: a stop is TERM."""
     await node.running("7", 'test -z "$FAIRLEAD_CHECKPOINT_FILE" || exit 1; while true; do sleep 0.05; done', None)
     assert (await node.stopped("7")).outcome == "stopped"
     assert node.words("7") == []

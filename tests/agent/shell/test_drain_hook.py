@@ -72,8 +72,8 @@ async def node(tmp_path: Path) -> AsyncIterator[Drains]:
     await world.close()
 
 
-async def test_it_runs_once_with_its_reason_and_no_agent_beside_it(node: Drains, tmp_path: Path) -> None:
-    """The next agent waits for its end; the same drain said again starts nothing, another one does."""
+async def test_the_hook_runs_once_with_its_reason_and_without_a_second_agent(node: Drains, tmp_path: Path) -> None:
+    """The next agent waits for its end; a repeated order for the same drain starts nothing, another drain does."""
     seen, go = tmp_path / "seen", tmp_path / "go"
     program(
         tmp_path / "hook",
@@ -154,8 +154,8 @@ async def test_after_a_boot_it_is_over(node: Drains, tmp_path: Path) -> None:
     assert node.health() == []
 
 
-async def test_an_end_that_nobody_saw_is_said(node: Drains, tmp_path: Path) -> None:
-    """Killed with its wrapper; or never known to have begun."""
+async def test_an_unobserved_end_is_reported(node: Drains, tmp_path: Path) -> None:
+    """Killed with its wrapper; or without evidence that it began."""
     program(tmp_path / "hook", "sleep 0.2")
     await node.say(ROLLOUT)
     await node.left()
@@ -170,7 +170,7 @@ async def test_an_end_that_nobody_saw_is_said(node: Drains, tmp_path: Path) -> N
         assert found is not None and words in found.failure
 
 
-async def test_a_program_that_cannot_be_started_is_said(node: Drains, tmp_path: Path) -> None:
+async def test_a_program_that_cannot_be_started_is_reported(node: Drains, tmp_path: Path) -> None:
     """Its interpreter is missing."""
     (tmp_path / "hook").write_text("#!/nowhere\n")
     (tmp_path / "hook").chmod(0o755)
@@ -198,8 +198,8 @@ def test_a_setting_that_is_wrong_is_refused(tmp_path: Path, make: object, says: 
         from_environment({**os.environ, "FAIRLEAD_NODE": "n1", "FAIRLEAD_DRAINED_HOOK": str(tmp_path / "hook")})
 
 
-def test_what_is_kept_is_small_and_readable(tmp_path: Path) -> None:
-    """For whoever looks at a node."""
+def test_the_kept_state_is_small_and_readable(tmp_path: Path) -> None:
+    """For a user on the node."""
     settings = from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_DATA": str(tmp_path)})
     settings.directory.mkdir()
     assert load(settings) is None

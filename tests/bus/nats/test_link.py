@@ -1,4 +1,4 @@
-"""What the connection says when it fails: errors without words of their own are told by their name."""
+"""Log lines of a failing connection: errors without text are described by their name."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from fairlead_bus.nats.link import Link
 from fairlead_bus.port import Unavailable
 
 
-async def test_a_server_that_says_nothing_is_told_from_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_is_distinguished_from_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A timeout has no text; the line would end with a colon."""
     monkeypatch.setattr(link, "CONNECT_S", 0.2)
     silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
@@ -27,7 +27,7 @@ async def test_a_server_that_says_nothing_is_told_from_one_that_refuses(monkeypa
 @pytest.mark.parametrize(
     ("error", "told"), [(OSError(), "OSError"), (OSError("no route"), "no route"), (nats.errors.Error(), "Error")]
 )
-async def test_what_fails_is_told_in_words_or_by_name(
+async def test_failures_are_described_by_text_or_name(
     monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     """Objects and flushes alike."""

@@ -58,7 +58,7 @@ class Spy(DirectClient):
 
 
 def _written(kind: str, payload: bytes) -> tuple[bytes, tuple[Any, ...] | None]:
-    """What the server writes, and what must be seen of it."""
+    """Build the server's output, and the messages that must be read from it."""
     size = len(payload)
     match kind:
         case "plain":
@@ -83,8 +83,8 @@ PAYLOADS = st.sampled_from([b"", b"x", b"\r\n", b"MSG a.b 1 1\r\n", b"y" * 70, b
 
 @settings(deadline=None)
 @given(written=st.lists(st.tuples(KINDS, PAYLOADS), max_size=10), data=st.data())
-def test_messages_arrive_whole_however_they_are_cut(written: list[tuple[str, bytes]], data: st.DataObject):
-    """Each once and in order, whatever stands between them and wherever the network cuts the bytes."""
+def test_messages_arrive_whole_however_they_are_split(written: list[tuple[str, bytes]], data: st.DataObject):
+    """Each once and in order, with any data between them and any split by the network."""
     pairs = [_written(*each) for each in written]
     stream = b"".join(wire for wire, _ in pairs)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))

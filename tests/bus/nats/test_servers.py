@@ -41,8 +41,8 @@ def test_a_list_of_addresses_is_read(text: str, expected: Addresses) -> None:
 @pytest.mark.parametrize(
     "text", ["", " , ", "http://a:1", "nats://a:99999999", "nats://t@", "nats://t@a:1,nats://s@b:1"]
 )
-def test_an_address_that_cannot_be_is_refused_without_its_token(text: str) -> None:
-    """The message names the setting; it may stand in a log, so no token is in it."""
+def test_an_invalid_address_is_refused_without_its_token(text: str) -> None:
+    """The message names the setting; it may be logged, so no token is in it."""
     with pytest.raises(BadSetting, match="FAIRLEAD_NATS: expected") as refused:
         parse_addresses(text)
     assert "t@" not in str(refused.value)

@@ -39,7 +39,7 @@ def test_a_cluster_block_is_found_where_the_server_would_find_it(tmp_path: Path,
 
 
 def test_an_included_file_counts(tmp_path: Path) -> None:
-    """By its place beside the configuration; one that is missing is refused, as the server would."""
+    """Relative to the configuration; a missing one is refused, as the server would."""
     config = tmp_path / "nats.conf"
     config.write_text(f'{JETSTREAM}include "bus/more.conf"\n')
     with pytest.raises(ServerUnfit, match=r"bus/more\.conf"):

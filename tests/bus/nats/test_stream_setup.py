@@ -1,4 +1,4 @@
-"""What a process makes of streams that exist: it checks them, and leaves alone what it was not told to change."""
+"""Streams that exist: a process checks them, and changes only settings that it was given."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ CAP, REPLICAS = "FAIRLEAD_LOG_MAX_BYTES", "FAIRLEAD_NATS_REPLICAS"
 
 @pytest.fixture
 async def world(fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NatsWorld]:
-    """An empty server; nobody was told a cap."""
+    """An empty server without a configured cap."""
     monkeypatch.delenv(CAP, raising=False)
     made = NatsWorld(fresh_nats)
     yield made

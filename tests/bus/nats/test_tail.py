@@ -1,12 +1,12 @@
-"""When a tail gives its consumer up: after a silence, and not because its own process was busy."""
+"""Replacement of a tail's consumer: after a silence, and not because its own process was busy."""
 
 from fairlead_bus.nats.tail import GRACE_S, SILENCE_S, ConsumerWatch
 
 NOT_LOST = (False, GRACE_S)
 
 
-def test_a_consumer_that_is_heard_is_not_lost() -> None:
-    """The next look is when it could be silent for too long at the earliest."""
+def test_an_active_consumer_is_not_lost() -> None:
+    """The next check is at the earliest moment at which it could have been silent for too long."""
     silence = ConsumerWatch()
     silence.heard_at = 10.0
     assert silence.look(10.5, expecting=True) == (False, SILENCE_S - 0.5)

@@ -1,4 +1,4 @@
-"""`audit verify --archive` and its neighbours: what is right is said in a line or as JSON, what is wrong by name."""
+"""`audit verify --archive` and related commands: success in a line or as JSON, each fault by name."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ KEY = SIGNER.verifier.spelled
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An archive beside no cluster."""
+    """An archive without a cluster."""
     monkeypatch.setenv("FAIRLEAD_DATA", str(tmp_path / "nothing"))
     fill(store_at(tmp_path / "archive"), LOG)
     return tmp_path / "archive"
@@ -30,8 +30,8 @@ def test_an_archive_is_checked_without_a_log(run: Run, archive: Path) -> None:
     )
 
 
-def test_without_a_key_the_archives_own_is_told(run: Run, archive: Path) -> None:
-    """It proves nothing about who signed, and the reader is told so."""
+def test_without_a_key_the_archives_own_is_used_and_reported(run: Run, archive: Path) -> None:
+    """It does not prove who signed, and the output says so."""
     ran = run("audit", "verify", "--archive", str(archive))
     assert ran.code == 0
     assert ran.out.endswith(f"the key is the archive's own word, compare it with the one that you were given: {KEY}\n")
@@ -77,10 +77,10 @@ def test_a_book_of_ones_own_grows_by_good_checks_only(run: Run, archive: Path, t
         (("key", "{here}/new", "--name", "two words"), "without spaces"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     run: Run, archive: Path, tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:
-    """With what was expected; nothing but the message is printed."""
+    """With the expected value; only the message is printed."""
     ran = run("audit", *(word.replace("{here}", str(tmp_path)).replace("{archive}", str(archive)) for word in words))
     assert ran.code != 0
     assert ran.out == ""

@@ -26,8 +26,8 @@ def test_init_makes_a_key_for_each_service_once(run: Run, tmp_path: Path) -> Non
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
-def test_a_node_is_let_in_by_the_key_that_it_made_itself(run: Run, tmp_path: Path) -> None:
-    """What `agent install` prints is what is typed where the bus is kept; the seed never leaves the node."""
+def test_a_node_is_admitted_by_its_own_key(run: Run, tmp_path: Path) -> None:
+    """The output of `agent install` is the command for the bus; the seed never leaves the node."""
     root, bus = tmp_path / "node", tmp_path / "bus"
     ran = run(
         "agent", "install", "--root", str(root), "--node", "n7", "--nats", "nats://b:4222", "--set", "FAIRLEAD_BEAT_S=1"
@@ -41,7 +41,7 @@ def test_a_node_is_let_in_by_the_key_that_it_made_itself(run: Run, tmp_path: Pat
     assert "FAIRLEAD_BEAT_S=1" in (root / "etc/fairlead/agent.env").read_text()
 
 
-def test_a_key_is_changed_over_and_a_node_is_cut_off(run: Run, tmp_path: Path) -> None:
+def test_a_key_is_rotated_and_a_node_is_revoked(run: Run, tmp_path: Path) -> None:
     """add, add, retire, revoke; a third key is refused."""
     directory = ("--dir", str(tmp_path))
     for number in (1, 2):
@@ -69,15 +69,15 @@ def test_a_key_is_changed_over_and_a_node_is_cut_off(run: Run, tmp_path: Path) -
 def test_a_mistake_is_refused_and_leaves_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
 ) -> None:
-    """Exit code 2, and neither a key file nor a list."""
+    """The exit code is 2, and no key file or list is written."""
     monkeypatch.chdir(tmp_path)
     ran = run("credentials", *words, "--dir", str(tmp_path))
     assert (ran.code, told in ran.err) == (2, True), ran.err
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
 
 
-def test_a_server_that_cannot_be_told_is_named(run: Run, tmp_path: Path) -> None:
-    """The list has changed; the server has not heard of it, and that is an error."""
+def test_a_server_that_cannot_be_reloaded_is_named(run: Run, tmp_path: Path) -> None:
+    """The list has changed but the server has not reloaded it, and that is an error."""
     ran = run("credentials", "init", "--dir", str(tmp_path), "--pid-file", str(tmp_path / "gone.pid"))
     assert (ran.code, "the server was not signalled" in ran.err) == (1, True)
 

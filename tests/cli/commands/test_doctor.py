@@ -118,14 +118,14 @@ def test_a_port_that_is_none_is_a_usage_error(run: Run) -> None:
     assert (ran.code, "65535" in ran.err, "Traceback" in ran.err) == (2, True, False)
 
 
-def test_a_driver_that_fails_without_a_word_is_a_note(run: Run, programs: Path) -> None:
-    """Its exit code is all that there is to say."""
+def test_a_driver_that_fails_without_a_message_is_a_note(run: Run, programs: Path) -> None:
+    """The note has its exit code."""
     program(programs, "nvidia-smi", "exit 9")
     found = findings(run, programs)["nvidia driver"]
     assert (found["verdict"], found["found"]) == ("note", "nvidia-smi printed nothing (exit code 9)")
 
 
-def test_a_clock_that_nobody_answers_for_is_a_note(run: Run, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_without_an_answer_is_a_note(run: Run, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A timedatectl that hangs is given up."""
     monkeypatch.setattr(doctor, "CLOCK_S", 0.1)
     program(programs, "timedatectl", "exec sleep 60")
@@ -134,8 +134,8 @@ def test_a_clock_that_nobody_answers_for_is_a_note(run: Run, programs: Path, mon
     assert found["found"].startswith("timedatectl does not answer")
 
 
-def test_an_external_server_that_is_away_is_bad(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NATS_URL names a server that nobody started: nothing works until it is, and the fix says both ways on."""
+def test_an_unavailable_external_server_is_bad(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NATS_URL names a server that does not run: nothing works until it does, and the fix has both remedies."""
     monkeypatch.setenv("NATS_URL", "nats://secret@127.0.0.1:1")
     found = findings(run, tmp_path)["nats-server"]
     assert found["verdict"] == "bad"

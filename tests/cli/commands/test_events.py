@@ -12,7 +12,7 @@ from tests.schemas.examples import EVENTS
 
 
 def data_of(event: EventBase) -> dict[str, Any]:
-    """As it stands in the log."""
+    """Return an event's data as in the log."""
     return msgspec.json.decode(msgspec.json.encode(event))
 
 
@@ -41,8 +41,8 @@ def test_no_line_has_raw_units(event: EventBase) -> None:
     assert all(f"{name}=" in line_of(event, wide=True) for name in data_of(event))
 
 
-def test_amounts_are_those_of_files() -> None:
-    """Beside their resource, by name, and in lists of them."""
+def test_amounts_are_spelled_as_in_job_files() -> None:
+    """With their resource, by name, and in lists of them."""
     deferred = JobDeferred(
         cause="c",
         job="1",

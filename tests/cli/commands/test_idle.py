@@ -47,7 +47,7 @@ def standing(now: datetime, **changes: Any) -> dict[str, Any]:
 
 
 def idle_document(**changes: Any) -> dict[str, Any]:
-    """What GET /v1/idle gives."""
+    """Build the document of GET /v1/idle."""
     run = {
         "job": "812",
         "name": "notebook",
@@ -81,8 +81,8 @@ def idle_document(**changes: Any) -> dict[str, Any]:
         ({"since": (NOW + timedelta(seconds=2)).isoformat()}, "idle 0s, will be reclaimed in 6m 30s"),
     ],
 )
-def test_the_countdown_in_words(changes: dict[str, Any], told: str) -> None:
-    """Since when, and what follows; a clock that is behind the log's counts from 0."""
+def test_the_countdown_is_readable(changes: dict[str, Any], told: str) -> None:
+    """The idle time, and the next action; a clock that is behind the log's counts from 0."""
     assert (
         columns.standing(msgspec.convert(standing(NOW, **changes), IdleStatus), parse_rfc3339(NOW.isoformat())) == told
     )
@@ -118,8 +118,8 @@ def test_jobs_are_extended(gateway: GatewayStub, run: Run) -> None:
     assert msgspec.json.decode(run("extend", "1", "-o", "json").out)["id"] == "1"
 
 
-def test_who_lies_idle_with_countdown_and_evidence(gateway: GatewayStub, run: Run) -> None:
-    """As a table, by name, and as the API has it."""
+def test_idle_jobs_are_listed_with_countdown_and_evidence(gateway: GatewayStub, run: Run) -> None:
+    """As a table, by name, and as the API's document."""
     document = idle_document()
     gateway.on("GET", "/v1/idle", document)
     head, line = run("idle").out.splitlines()

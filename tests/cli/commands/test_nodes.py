@@ -103,8 +103,8 @@ def test_a_verb_takes_several_nodes(
     assert msgspec.json.decode(run(*words, "-o", "json").out) == answers
 
 
-def test_a_rollout_is_started_with_what_was_said_only(gateway: GatewayStub, run: Run) -> None:
-    """Labels as a map, durations as they were typed; a label without a value is refused here."""
+def test_a_rollout_is_started_with_the_given_options_only(gateway: GatewayStub, run: Run) -> None:
+    """Labels as a map, durations as typed; a label without a value is refused here."""
     gateway.on("POST", "/v1/rollouts", ROLLOUT)
     ran = run("rollout", "start", "driver", "--all", "--budget-gpus", "16", "--want", "driver=580", "--deadline", "1h")
     assert (ran.code, ran.out) == (0, "driver started\n")
@@ -115,7 +115,7 @@ def test_a_rollout_is_started_with_what_was_said_only(gateway: GatewayStub, run:
 
 
 def test_rollouts_are_listed_and_one_is_shown(gateway: GatewayStub, run: Run) -> None:
-    """How many nodes are where, then which."""
+    """The number of nodes in each state, then their names."""
     gateway.on("GET", "/v1/rollouts", page(ROLLOUT))
     gateway.on("GET", "/v1/rollouts/driver", ROLLOUT)
     table = run("rollout").out.splitlines()
@@ -255,7 +255,7 @@ def test_a_tripped_breaker_is_a_footer(gateway: GatewayStub, run: Run) -> None:
 
 
 def test_a_node_that_takes_no_work_is_drained_to_slurm(gateway: GatewayStub, run: Run) -> None:
-    """Its GPUs are neither idle nor allocated."""
+    """The state of its GPUs is not idle and not allocated."""
     gateway.on("GET", "/v1/nodes", page(sick("n1")))
     gateway.on("GET", "/v1/queues", page(queue_document("default")))
     assert "drain" in run("sinfo").out

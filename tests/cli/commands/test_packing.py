@@ -36,8 +36,8 @@ def pool(name: str, **settings: Any) -> dict[str, Any]:
     return {"name": name, "settings": settings, "queues": [], "nodes": 1, "gpus": 1, "sequence": 40}
 
 
-def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
-    """The policy, what is free and of use, and the largest jobs by level, the smallest level first."""
+def test_the_facts_are_readable(gateway: GatewayStub, run: Run) -> None:
+    """The policy, free and usable capacity, and the largest jobs by level, the smallest level first."""
     gateway.on("GET", "/v1/pools/a100/packing", FACTS)
     assert run("packing", "a100").out == (
         "pool a100: nodes are chosen by spread\n"
@@ -51,8 +51,8 @@ def test_the_facts_in_words(gateway: GatewayStub, run: Run) -> None:
     )
 
 
-def test_where_there_is_little_to_say(gateway: GatewayStub, run: Run) -> None:
-    """A full pool, one that no job has come to, and one without nodes; the default one where none is named."""
+def test_pools_with_few_facts(gateway: GatewayStub, run: Run) -> None:
+    """A full pool, one without any job yet, and one without nodes; the default one if none is named."""
     gateway.on("GET", "/v1/pools/default/packing", NOTHING)
     assert run("packing").out.splitlines()[1:] == [
         "9 nodes, 72 GPUs: 0 free",
@@ -65,8 +65,8 @@ def test_where_there_is_little_to_say(gateway: GatewayStub, run: Run) -> None:
     assert run("packing").out == "pool default: nodes are chosen by fgd\nno node is of this pool\n"
 
 
-def test_as_of_then(gateway: GatewayStub, run: Run) -> None:
-    """The moment is asked for, and said with the log sequence that it came to."""
+def test_the_past_is_queried_by_time(gateway: GatewayStub, run: Run) -> None:
+    """The time is in the query, and the output has it with the log sequence."""
     gateway.on("GET", "/v1/pools/a100/packing", NOTHING | {"at": "2026-11-02T08:59:58.120Z"})
     assert run("packing", "a100", "--at", "2026-11-02T09:00:00Z").out == (
         "pool a100: nodes were chosen by spread\n"
@@ -99,8 +99,8 @@ def test_a_policy_is_chosen_and_other_settings_stay(gateway: GatewayStub, run: R
     assert run("packing", "a100", "--policy", "spread").out == "pool a100: nodes are chosen by spread as before\n"
 
 
-def test_wrong_names_are_said(gateway: GatewayStub, run: Run) -> None:
-    """Which policies there are; which pools there are. Nothing is sent."""
+def test_unknown_names_are_refused_with_the_known_ones(gateway: GatewayStub, run: Run) -> None:
+    """Of policies and of pools. Nothing is sent."""
     gateway.on("GET", "/v1/pools", page(pool("a100"), pool("default")))
     wrong = run("packing", "a100", "--policy", "tight")
     assert (wrong.code, wrong.out) == (2, "")

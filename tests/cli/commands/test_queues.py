@@ -167,7 +167,7 @@ def test_a_file_with_mistakes_is_refused_here(gateway: GatewayStub, run: Run, tm
     assert run("queues", "apply", "-f", str(tmp_path / "none.yaml")).code == 2
 
 
-def test_what_the_cluster_refuses_is_told_line_by_line(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
+def test_refusals_of_the_cluster_are_printed_line_by_line(gateway: GatewayStub, run: Run, tmp_path: Path) -> None:
     """Each mistake at its path."""
     errors = [{"field": "queues.a", "message": "there is no b"}, {"field": "pools.p", "message": "has queues"}]
     gateway.answers[("POST", "/v1/queues:apply")] = problem(422, "2 mistakes; nothing was changed", errors=errors)
@@ -214,7 +214,7 @@ def test_queues_above_a_named_one_are_made_and_stay() -> None:
     )
 
 
-def test_what_is_taken_away_is_said_to_be_not_set() -> None:
+def test_a_removed_field_is_shown_as_not_set() -> None:
     """A field that the file leaves out is at its default again."""
     file = read_queue_file({"queues": {"a": {"maximum": {GPU: 8}}}})
     found, unchanged = queue_tables.changes(file, {}, {"a": {"weight": 2}}, prune=False)
@@ -291,16 +291,16 @@ def test_submit_takes_slices_deadlines_and_dependencies(gateway: GatewayStub, ru
         assert (refused.code, len(gateway.bodies())) == (2, 1), words
 
 
-def test_a_deadline_may_be_told_from_now(gateway: GatewayStub, run: Run) -> None:
-    """As a duration; the job file has the time."""
+def test_a_deadline_may_be_a_duration_from_now(gateway: GatewayStub, run: Run) -> None:
+    """The job file has the time."""
     gateway.on("POST", "/v1/jobs", {"id": "812", "state": "queued", "sequence": 41}, 201)
     assert run("submit", "--deadline", "8h", "--", "true").code == 0
     deadline = gateway.bodies()[0]["deadline"]
     assert (len(deadline), deadline[-1]) == (len("2027-01-31T10:00:00Z"), "Z")
 
 
-def test_show_tells_time_used_and_to_whom_it_yielded(gateway: GatewayStub, run: Run) -> None:
-    """Lines for what there is, none for what there is not."""
+def test_show_prints_time_used_and_the_beneficiary_of_a_preemption(gateway: GatewayStub, run: Run) -> None:
+    """One line for each known fact, none for unknown ones."""
     document = job_document(
         nodes=[],
         gpus={},

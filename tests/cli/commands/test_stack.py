@@ -85,8 +85,8 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_jobs_that_waited_do_not_run_on(gateway: GatewayStub, run: Run, data: Path) -> None:
-    """The GPU that a cancelled job frees starts none of those that waited, and each is ended."""
+def test_waiting_jobs_do_not_start_during_down(gateway: GatewayStub, run: Run, data: Path) -> None:
+    """The GPU that a cancelled job frees starts no waiting job, and each waiting job is cancelled."""
     cluster = OneGpu(gateway, "1", "2", "3", "4")
     cluster.states["4"] = "held"
     ran = run("down", "--jobs", "--data", str(data))
@@ -106,8 +106,8 @@ def test_an_array_is_cancelled_once_with_its_elements(gateway: GatewayStub, run:
     assert [r.url.path for r in gateway.requests if r.method == "POST"] == ["/v1/jobs/7:cancel"]
 
 
-def test_a_refusal_is_not_asked_again(gateway: GatewayStub, run: Run, data: Path) -> None:
-    """Who may not cancel a job learns so at once, not after a minute."""
+def test_a_refused_cancel_is_not_retried(gateway: GatewayStub, run: Run, data: Path) -> None:
+    """A user without permission gets the refusal at once, not after a minute."""
     OneGpu(gateway, "1")
     gateway.on("POST", "/v1/jobs/1:cancel", problem(403, "the token is read-only")[1], 403)
     ran = run("down", "--jobs", "--data", str(data))
@@ -124,10 +124,10 @@ def test_jobs_that_come_meanwhile_are_ended_too(gateway: GatewayStub, run: Run, 
     assert (ran.code, ran.out.splitlines()[0].split()) == (0, ["jobs", "3", "ended"])
 
 
-def test_what_does_not_end_is_named(
+def test_jobs_that_do_not_end_are_named(
     gateway: GatewayStub, run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait is bounded; the stack goes down all the same, and the exit code says that the wish was not met."""
+    """The wait is bounded; the stack is stopped all the same, and the exit code reports the failure."""
     monkeypatch.setattr(stack, "JOBS_END_S", 0.3)
     cluster = OneGpu(gateway, "1", "2")
     cluster.deaf = {"1"}
@@ -138,10 +138,10 @@ def test_what_does_not_end_is_named(
     assert state.load(data) is None
 
 
-def test_jobs_on_silent_nodes_are_not_waited_for_in_silence(
+def test_jobs_on_silent_nodes_are_given_up_early_with_a_message(
     gateway: GatewayStub, run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can end them before their nodes' leases are over: it says so, names the nodes, and gives up early."""
+    """They cannot end before their nodes' leases: the command prints this, names the nodes, and gives up early."""
     monkeypatch.setattr(stack, "TELL_S", 0.0)
     monkeypatch.setattr(stack, "SILENT_S", 0.1)
     cluster = OneGpu(gateway, "1")
@@ -153,10 +153,10 @@ def test_jobs_on_silent_nodes_are_not_waited_for_in_silence(
     assert "no agent is there to end them" in ran.err
 
 
-def test_a_long_wait_for_jobs_is_told(
+def test_a_long_wait_for_jobs_is_reported(
     gateway: GatewayStub, run: Run, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once, also where their nodes are well."""
+    """Once, also if their nodes are well."""
     monkeypatch.setattr(stack, "TELL_S", 0.0)
     monkeypatch.setattr(stack, "JOBS_END_S", 0.5)
     cluster = OneGpu(gateway, "1")

@@ -55,8 +55,8 @@ def shown(run: Run, gateway: GatewayStub, *jobs: dict[str, Any]) -> tuple[dict[s
     return {row[0]: row[6:9] for row in rows}, "\n".join(lines[at + 1 + len(jobs) :]).strip()
 
 
-def test_what_was_measured_stands_beside_each_job(gateway: GatewayStub, run: Run) -> None:
-    """In units that people read; "-" for what nobody knows, and for what waits: it is not even asked about."""
+def test_measurements_are_shown_with_each_job(gateway: GatewayStub, run: Run) -> None:
+    """In readable units; "-" for unknown values, and for waiting jobs, which are not queried."""
     gateway.on(
         "GET",
         "/v1/use",
@@ -79,8 +79,8 @@ def test_what_was_measured_stands_beside_each_job(gateway: GatewayStub, run: Run
     assert gateway.requests[-1].url.params["jobs"] == "8,7,6"
 
 
-def test_what_is_not_whole_says_so(gateway: GatewayStub, run: Run) -> None:
-    """Of some of the GPUs; of none; of played ones."""
+def test_incomplete_measurements_are_marked(gateway: GatewayStub, run: Run) -> None:
+    """Of some of the GPUs; of none; of simulated ones."""
     gateway.on(
         "GET",
         "/v1/use",
@@ -101,7 +101,7 @@ def test_what_is_not_whole_says_so(gateway: GatewayStub, run: Run) -> None:
 
 
 def test_without_telemetry_all_else_is_shown(gateway: GatewayStub, run: Run) -> None:
-    """And a line says why the rest is not; where nothing runs nobody is asked."""
+    """A line gives the reason; without running jobs nothing is queried."""
     status, told = problem(503, "the telemetry service does not answer")
     gateway.on("GET", "/v1/use", told, status)
     rows, below = shown(run, gateway, *JOBS)
@@ -110,8 +110,8 @@ def test_without_telemetry_all_else_is_shown(gateway: GatewayStub, run: Run) -> 
     assert shown(run, gateway, JOBS[0])[1] == ""
 
 
-def test_who_lies_idle_says_so(gateway: GatewayStub, run: Run) -> None:
-    """Since when, and what becomes of it."""
+def test_idle_jobs_are_marked(gateway: GatewayStub, run: Run) -> None:
+    """With their idle time, and the next action."""
     idle = {
         "rule": "utilization",
         "scope": "global",

@@ -54,8 +54,8 @@ def test_an_estimate_up_to_now_is_marked_as_one(gateway: GatewayStub, run: Run) 
     assert "estimate" not in run("usage", "--csv").out
 
 
-def test_what_was_measured_stands_beside(gateway: GatewayStub, run: Run) -> None:
-    """With its coverage; where nobody looked, nothing is said, and where there is nothing, that."""
+def test_measurements_are_shown_with_usage(gateway: GatewayStub, run: Run) -> None:
+    """With their coverage; unknown use is empty, and no use is zero."""
     held = STATEMENT.held
     for measured, used, told in (
         (

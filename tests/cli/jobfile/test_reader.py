@@ -143,8 +143,8 @@ def test_a_kubernetes_job_is_translated_and_what_is_ignored_is_named() -> None:
     ]
 
 
-def test_words_that_cannot_be_kept_are_refused_unless_ignored_by_name() -> None:
-    """A job that starts without what it asked for is worse than a refusal."""
+def test_unsupported_fields_are_refused_unless_ignored_by_name() -> None:
+    """A job that starts without a requested property is worse than a refusal."""
     unkept = {"hold": "x", "spec.suspend": "y"}
     with pytest.raises(InputRefused, match=r"(?s)hold: x.*spec.suspend: y") as refused:
         reader.require_kept(unkept, [])
@@ -180,8 +180,8 @@ def test_flags_win_over_the_file_without_emptying_it() -> None:
         ("SXM4-40GB:4", {"resources": {"nvidia.com/gpu": 4}, "nodeSelector": {PRODUCT_LABEL: A100_40}}),
     ],
 )
-def test_gpu_shorthand_becomes_canonical_words(text: str, expected: dict[str, Any]) -> None:
-    """Model, least memory and count in one word give what a job file would say."""
+def test_gpu_shorthand_becomes_canonical_fields(text: str, expected: dict[str, Any]) -> None:
+    """Model, least memory and count in one word equal the fields of a job file."""
     assert gpu_words(text, lambda: [A100, A100_40, H100, H100]) == expected
 
 

@@ -85,8 +85,8 @@ def read(*directives: str) -> TranslatedScript:
         (['--job-name "two words" # a remark'], {"name": "two words"}),
     ],
 )
-def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected: dict[str, Any]) -> None:
-    """The table of what is followed; what comes out is a valid job file once GPU names are resolved."""
+def test_a_directive_becomes_fields_of_a_job_file(directives: list[str], expected: dict[str, Any]) -> None:
+    """The table of supported ones; the result is a valid job file once GPU names are resolved."""
     job = read(*directives).job
     assert {key: value for key, value in job.items() if key not in ("command", "name") or key in expected} == expected
     reader.check(job)
@@ -101,8 +101,8 @@ def test_a_directive_becomes_words_of_a_job_file(directives: list[str], expected
         "--no-requeue",
     ],
 )
-def test_what_changes_nothing_of_the_run_is_noted(directive: str) -> None:
-    """Such a directive leaves a note that names it, and changes nothing else."""
+def test_directives_without_effect_on_the_run_are_noted(directive: str) -> None:
+    """Each leaves a note that names it, and changes nothing else."""
     found = read(directive)
     assert len(found.notes) == 1 and not found.unkept
     assert "NOT" in found.notes[0]
@@ -126,8 +126,8 @@ def test_what_changes_nothing_of_the_run_is_noted(directive: str) -> None:
         ("-Z", "Z"),
     ],
 )
-def test_what_cannot_be_kept_is_named(directive: str, name: str) -> None:
-    """A directive that would change what runs, where or when is never passed over; the caller refuses it."""
+def test_unsupported_directives_are_named(directive: str, name: str) -> None:
+    """A directive that would change the program, place or time of the run is never ignored; the caller refuses it."""
     found = read(directive)
     assert list(found.unkept) == [name] and not found.notes
     assert {k: v for k, v in found.job.items() if k != "command"} == {"name": "train.sh"}
@@ -207,9 +207,9 @@ def test_an_open_quote_is_refused() -> None:
         read('--job-name="half')
 
 
-def test_what_only_slurm_gives_a_script_is_named() -> None:
-    """A script that reads an unset variable runs and computes nonsense: each is named, with ours where we have one;
-    what stands in a comment is nothing."""
+def test_variables_that_only_slurm_sets_are_named() -> None:
+    """A script that reads an unset variable runs and computes nonsense: each is named, with our equivalent if there is
+    one; comments are ignored."""
     text = (
         "#!/bin/bash\n#SBATCH --array=0-1\n# SLURM_JOB_NAME\nsrun python x.py ${SLURM_ARRAY_TASK_ID} $SLURM_LOCALID\n"
     )

@@ -41,8 +41,8 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-3g.20gb"
     ],
     ids=repr,
 )
-def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    """And these make a job file."""
+def test_options_become_fields(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """These make a job file."""
     words = jobfile_words(SubmitOptions(**given))
     assert words == expected
     reader.check({"command": ["true"], **words})
@@ -58,8 +58,8 @@ def test_options_become_words(given: dict[str, Any], expected: dict[str, Any]) -
         ({"env": ["A"]}, "--env: expected NAME=VALUE"),
     ],
 )
-def test_options_that_make_no_word_are_refused(given: dict[str, Any], says: str) -> None:
-    """Naming what was expected and found."""
+def test_invalid_options_are_refused(given: dict[str, Any], says: str) -> None:
+    """With the expected and the found value."""
     with pytest.raises(InputRefused, match=says.replace("(", ".")):
         jobfile_words(SubmitOptions(**given))
 

@@ -52,7 +52,7 @@ def test_json_and_yaml_are_the_apis_document(mapped: GatewayStub, run: Run) -> N
     assert run("nodes", "--map", "-o", "name").out == "node/n1\nnode/n2\n"
 
 
-def test_no_nodes_is_said(gateway: GatewayStub, run: Run) -> None:
+def test_an_empty_list_of_nodes_has_a_message(gateway: GatewayStub, run: Run) -> None:
     """With the filter that left none."""
     gateway.on("GET", "/v1/map", plain(facts([])))
     assert run("nodes", "--map", "--rack", "r9").out == "there are no nodes in rack r9\n"

@@ -1,4 +1,4 @@
-"""What is printed: byte for byte, for every format."""
+"""Printed output: byte for byte, for every format."""
 
 import re
 
@@ -78,8 +78,8 @@ def test_one_job_as_json_is_its_document(gateway: GatewayStub, run: Run) -> None
     assert msgspec.json.decode(run("show", "812", "-o", "json").out) == job_document()
 
 
-def test_why_in_words(gateway: GatewayStub, run: Run) -> None:
-    """The sentence, its evidence, what would change it, the next step, and as of when."""
+def test_why_is_readable(gateway: GatewayStub, run: Run) -> None:
+    """The sentence, its evidence, the remedies, the next step, and the time of the answer."""
     detail = {
         "queue": "a",
         "resource": "gpu:NVIDIA-L40S",
@@ -177,12 +177,12 @@ def test_show_and_why_list_the_attempts_before(gateway: GatewayStub, run: Run) -
     ],
 )
 def test_evidence_has_no_raw_units(detail: dict[str, int | str], words: list[str]) -> None:
-    """Amounts are told with what they count, never in thousandths."""
+    """Amounts have their unit, and are never in thousandths."""
     assert evidence(detail) == words
 
 
 def test_nothing_is_coloured_when_piped(jobs: GatewayStub, run: Run) -> None:
-    """No escape sequence reaches a pipe: neither ours nor one from a job's name."""
+    """A pipe gets no escape sequence, of ours or from a job's name."""
     assert "\x1b" not in run("jobs").out
 
 
@@ -238,8 +238,8 @@ def test_an_event_line_is_for_people(gateway: GatewayStub, run: Run) -> None:
         ({"simulated": True, "runtime": "hollow"}, "n1 2 GPUs (hollow: nothing really ran)"),
     ],
 )
-def test_show_says_what_was_played(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
-    """Nobody takes a simulated GPU for a real one, nor a hollow run for a run."""
+def test_show_marks_simulated_runs(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
+    """Simulated GPUs are not shown as real ones, and hollow runs not as runs."""
     real = {
         "id": "n1",
         "state": "ready",
@@ -280,7 +280,7 @@ LONG = "a queue name that is longer than the terminal is wide"
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_a_terminal_gets_documents_whole(gateway: GatewayStub, run: Run, form: str) -> None:
-    """Neither cut nor broken at the terminal's width: they are copied from there into files."""
+    """They are not shortened or wrapped at the terminal's width: users copy them into files."""
     document = job_document(message=f"{LONG} \u2028 {LONG}")
     gateway.on("GET", "/v1/jobs/812", document)
     read = msgspec.json.decode if form == "json" else yaml.safe_load
@@ -288,7 +288,7 @@ def test_a_terminal_gets_documents_whole(gateway: GatewayStub, run: Run, form: s
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_terminal_gets_fields_whole_and_tables_cut(gateway: GatewayStub, run: Run) -> None:
+def test_a_terminal_gets_whole_fields_and_truncated_tables(gateway: GatewayStub, run: Run) -> None:
     """One job's facts are all there; a list keeps one line per job."""
     long = job_document(message=LONG, name=LONG, nodes=[], gpus={})
     gateway.on("GET", "/v1/jobs/812", long)
@@ -299,8 +299,8 @@ def test_a_terminal_gets_fields_whole_and_tables_cut(gateway: GatewayStub, run: 
     assert lines[1].endswith("…")
 
 
-def test_users_words_do_not_steer_the_terminal(gateway: GatewayStub, run: Run) -> None:
-    """Control characters reach neither the facts of a job, nor a remark, nor an error; a value has one line."""
+def test_text_of_users_does_not_control_the_terminal(gateway: GatewayStub, run: Run) -> None:
+    """Control characters are removed from facts of a job, remarks and errors; a value has one line."""
     gateway.on("GET", "/v1/jobs/812", job_document(project="\x1b[2J", message="a\nstate  succeeded", nodes=[], gpus={}))
     out = run("show", "812").out
     assert "project          [2J\n" in out

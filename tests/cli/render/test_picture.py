@@ -97,8 +97,8 @@ def test_racks_blocks_and_pools() -> None:
     )
 
 
-def test_many_nodes_stand_side_by_side() -> None:
-    """A rack to a row, evenly cut where it does not fit; marks before nodes; the closed ones are named."""
+def test_many_nodes_are_drawn_side_by_side() -> None:
+    """A rack to a row, wrapped evenly if it does not fit; marks before nodes; closed nodes are named."""
     many = [node(f"n{i:02}", "aa......", HELD, rack=f"r{i // 20}") for i in range(60)]
     many[1] = node("n01", "--------", rack="r0", state="lost")
     many[59] = node("n59", "::::::::", rack="r2", reserved_for="31")
@@ -129,8 +129,8 @@ def test_fourteen_thousand_gpus_fit() -> None:
     assert any(one.startswith("+ 48 other jobs, ") for one in found)
 
 
-def test_nobody_is_drawn_in_colour_alone() -> None:
-    """The text says what the colours say; what was cut says so."""
+def test_no_fact_is_shown_by_colour_alone() -> None:
+    """The text has the same information; shortened text is marked."""
     colours = {(piece.text[:1], piece.colour) for one in draw(THREE, By.job, 80) for piece in one if piece.colour}
     assert {("A", "cyan"), ("B", "green"), ("=", "yellow")} <= colours
     assert (cut("abcdef", 4), cut_left("abcdef", 4), cut("a\x1bb", 4), cut("漢字", 3)) == ("ab..", "..ef", "a b", " ..")
@@ -177,7 +177,9 @@ def clusters(draw_: st.DrawFn) -> ClusterMap:
 @given(clusters(), st.sampled_from(By), st.integers(WIDTH_MIN, 200), st.booleans())
 def test_no_line_is_too_wide(found: ClusterMap, by: By, width: int, each: bool) -> None:
     """In cells of a terminal, however long names and reasons are; nothing steers the terminal."""
-    for one in draw(found, by, width, each=each):
+    lines = list(draw(found, by, width, each=each))
+    assert lines
+    for one in lines:
         assert cell_len(line_text(one)) <= width
         assert line_text(one).isprintable()
 
@@ -204,7 +206,7 @@ def test_each_gpu_is_drawn_once(data: st.DataObject, width: int, single: bool, b
 
 
 @given(st.lists(NAMES, unique=True, max_size=80), st.sampled_from(By))
-def test_letters_are_whose_they_are(names: list[str], by: By) -> None:
+def test_letters_identify_groups(names: list[str], by: By) -> None:
     """No two groups have one letter; the largest have them; no letter is a sign."""
     held = {chr(1000 + i): (str(i + 1),) for i in range(len(names))}
     found = facts(

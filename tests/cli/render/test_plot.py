@@ -55,7 +55,7 @@ def test_each_gpu_has_a_row() -> None:
     ]
 
 
-def test_long_names_are_cut_while_they_can_be_told_apart() -> None:
+def test_long_names_are_shortened_while_they_stay_distinct() -> None:
     """The beginning of a UUID is enough to find it."""
     one, other = "GPU-4ffeb993-d597-071f-c510-4c26ec3a877e", "GPU-4ffeb994-d597-071f-c510-4c26ec3a877e"
     assert plot(metrics(series(one, 5), series(other, 5)), 100, BLOCKS)[3].startswith("n1 GPU-4ffeb993  ▁")

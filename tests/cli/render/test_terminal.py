@@ -8,7 +8,7 @@ from fairlead.render.terminal import TerminalFilter
 
 
 def filtered(*pieces: bytes) -> bytes:
-    """What a terminal gets of a stream."""
+    """Return the text of a stream that reaches a terminal."""
     found = TerminalFilter()
     return b"".join([*map(found.feed, pieces), found.end()])
 
@@ -48,6 +48,6 @@ def test_pieces_change_nothing(tokens: list[bytes]) -> None:
 
 @given(st.binary(max_size=600), st.integers(0, 600))
 def test_no_escape_but_colours_passes(data: bytes, cut: int) -> None:
-    """Whatever is sent, every escape that is left opens a colour."""
+    """For any text, every escape that is left opens a colour."""
     shown = filtered(data[:cut], data[cut:])
     assert all(part.startswith(b"[") for part in shown.split(b"\x1b")[1:])

@@ -53,7 +53,7 @@ def flip_in_the_middle(folder: Path) -> None:
 
 @contextlib.contextmanager
 def bus_killed(cluster: Cluster) -> Iterator[None]:
-    """The server is killed; its supervisor, which stands still meanwhile, starts it again afterwards."""
+    """Kill the server; its supervisor, suspended meanwhile, starts it again afterwards."""
     there = state.load(cluster.data)
     assert there is not None
     os.kill(there.supervisor.pid, signal.SIGSTOP)
@@ -82,8 +82,9 @@ def wait_for(cluster: Cluster, status: int) -> httpx.Response:
 
 
 def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: Cluster) -> None:
-    """A server that comes back without the end of CMD: 503 with words, never a 202; accepted on the running cluster it goes
-    on by itself. The same on stopped data: `up` ends with the words, and works once the loss is accepted."""
+    """A server that comes back without the end of CMD: 503 with the remedy, never a 202; once accepted, a running
+    cluster continues by itself. The same on stopped data: `up` ends with the remedy, and works once the loss is
+    accepted."""
     with bus_killed(cluster):
         flip_in_the_middle(stream(cluster, "CMD"))
     problem = wait_for(cluster, 503).json()

@@ -72,8 +72,8 @@ def test_a_second_stack_on_the_same_data_is_refused(cluster: Cluster) -> None:
     assert "a stack already runs" in ran.stderr
 
 
-def test_killed_services_come_back_on_a_server_of_ones_own(cluster: Cluster, fresh_nats: NatsServer) -> None:
-    """With NATS_URL set only the server is somebody else's: services are looked after all the same."""
+def test_killed_services_come_back_on_an_external_server(cluster: Cluster, fresh_nats: NatsServer) -> None:
+    """With NATS_URL set only the server is external: services are supervised all the same."""
     cluster.env |= {"NATS_URL": fresh_nats.url, "FAIRLEAD_NATS_MONITOR": fresh_nats.monitor}
     cluster.up()
     before = cluster.process("queue")
@@ -93,8 +93,8 @@ def test_of_two_at_once_one_is_refused(cluster: Cluster) -> None:
     assert [one.wait(60) for one in both if one is not refused] == [0]
 
 
-def test_what_a_killed_supervisor_left_is_taken_over(cluster: Cluster) -> None:
-    """kill -9 of the supervisor leaves its processes; the next `up` ends them and starts anew, with all jobs."""
+def test_processes_of_a_killed_supervisor_are_taken_over(cluster: Cluster) -> None:
+    """kill -9 of the supervisor leaves its processes; the next `up` ends them and starts new ones, with all jobs."""
     cluster.up()
     job = cluster.ok("submit", "--wait", "--", "true").strip()
     there = state.load(cluster.data)

@@ -18,7 +18,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 def test_the_second_is_refused_by_the_name_of_the_first(tmp_path: Path) -> None:
-    """Who has it, by command and process id; free again once released, also when released twice."""
+    """The holder by command and process id; free again once released, also when released twice."""
     first = lock.take(tmp_path, "fairlead audit")
     with pytest.raises(Conflict, match=rf"in use by `fairlead audit` \(process {os.getpid()}\)") as refused:
         lock.take(tmp_path, "fairlead up")
@@ -56,7 +56,7 @@ time.sleep(600)
 
 
 def test_the_server_of_a_killed_reader_is_ended_by_the_next_holder(tmp_path: Path) -> None:
-    """Nobody else knows of it, and it has the store open."""
+    """No other process knows of it, and it has the store open."""
     with subprocess.Popen(SLEEPER) as server:
         left = lock.take(tmp_path, "fairlead audit")
         left.name(state.identify("nats", server.pid))
@@ -65,8 +65,8 @@ def test_the_server_of_a_killed_reader_is_ended_by_the_next_holder(tmp_path: Pat
         eventually(lambda: server.poll() is not None)
 
 
-def test_up_leaves_alone_what_another_holds(tmp_path: Path) -> None:
-    """Nothing is started, and what stands there stays, when `up` comes to a directory in use."""
+def test_up_leaves_a_directory_in_use_alone(tmp_path: Path) -> None:
+    """Nothing is started, and its content stays."""
     (tmp_path / state.FILE).write_text("somebody else's")
     stack = Stack(StackOptions(tmp_path, port=0))
     with lock.held(tmp_path, "fairlead audit"):

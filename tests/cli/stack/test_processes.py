@@ -27,7 +27,7 @@ def specs(**changes: object) -> dict[str, Spec]:
 
 
 def test_every_service_and_node_is_a_process_of_its_own() -> None:
-    """The services and one agent per node, told apart by their environment; nobody sees NATS_URL."""
+    """The services and one agent per node, distinguished by their environment; no process gets NATS_URL."""
     planned = specs()
     assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2", "guard"]
     assert planned["explainer"].argv[1:] == ["-m", "fairlead_replay.explainer"]
@@ -64,9 +64,8 @@ def test_hollow_nodes_are_one_process() -> None:
     ]
 
 
-def test_simulated_nodes_stand_in_racks() -> None:
-    """Before the labels that all nodes are given, which come later and so count; a real machine stands where its admin
-    says."""
+def test_simulated_nodes_have_rack_labels() -> None:
+    """Before the labels of all nodes, which come later and so win; a real machine has its admin's labels."""
     options = StackOptions(Path("/data"), nodes=5)
     base = {"FAIRLEAD_NODE_LABELS": "fairlead/spine=s7"}
     planned = plan(options, nats_url="nats://t@127.0.0.1:1", port=8080, real_gpus=1, base=base)
@@ -99,8 +98,8 @@ def test_a_killed_process_comes_back_and_its_log_goes_on(supervisor: Supervisor,
     assert supervisor.crashed() == {"a": 1}
 
 
-def test_stop_ends_groups_in_order_and_kills_who_does_not_listen(supervisor: Supervisor, tmp_path: Path) -> None:
-    """Higher groups end first; a process deaf to TERM is killed at the deadline and named."""
+def test_stop_ends_groups_in_order_and_kills_processes_that_ignore_term(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Higher groups end first; a process that ignores TERM is killed at the deadline and named."""
     note = "import signal, sys, time, pathlib\ndef end(*_):\n    open({0!r}, 'a').write({1!r}); sys.exit()\nsignal.signal(signal.SIGTERM, end)\npathlib.Path({2!r}).touch()\ntime.sleep(600)"
     order = tmp_path / "order"
     for name, group in (("bus", 0), ("node", 2), ("service", 1)):
@@ -114,8 +113,8 @@ def test_stop_ends_groups_in_order_and_kills_who_does_not_listen(supervisor: Sup
     assert supervisor.pids() == {}
 
 
-def test_a_process_is_known_by_id_and_start_time() -> None:
-    """A live process lives; an ended one does not, nor one that only shares its id."""
+def test_a_process_is_identified_by_id_and_start_time() -> None:
+    """Live processes match; an ended one does not, and one with only the same id does not."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     known = state.identify("x", child.pid)
     assert state.lives(known)
@@ -146,8 +145,8 @@ def program(folder: Path, version: str) -> None:
     path.chmod(0o755)
 
 
-def test_which_server_is_used(tmp_path: Path) -> None:
-    """NATS_URL first; then PATH if new enough; an old one is named and passed over for the embedded one."""
+def test_the_choice_of_the_server(tmp_path: Path) -> None:
+    """NATS_URL first; then PATH if new enough; an old one is named and skipped for the embedded one."""
     assert nats_server.find({"NATS_URL": "nats://h:1", "PATH": str(tmp_path)}).url == "nats://h:1"
     program(tmp_path, "2.14.3")
     assert nats_server.find({"PATH": str(tmp_path)})[:2] == ("path", str(tmp_path / "nats-server"))
@@ -198,10 +197,10 @@ def test_a_detached_up_that_fails_says_it_once(run: Run, tmp_path: Path, monkeyp
     assert hint == f"hint: {nats_server.EXTERNAL_HINT}"
 
 
-def test_a_detached_up_that_dies_without_a_word_points_to_its_logs(
+def test_a_detached_up_that_dies_silently_points_to_its_logs(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its exit code and where to look, instead of silence."""
+    """Its exit code and the path, instead of silence."""
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     ran = run("up", "--detach", "--port", "0", "--data", str(tmp_path))
     assert ran == (1, "", f"error: it ended with code 1\nhint: see {tmp_path / 'logs'}\n")
@@ -214,7 +213,7 @@ def test_the_help_of_up_lists_every_profile(run: Run) -> None:
 
 
 def test_an_unknown_profile_is_refused_at_once(run: Run, tmp_path: Path) -> None:
-    """Its agents would die again and again until the wait for them ends; the known names are said instead."""
+    """Its agents would fail again and again until the wait for them ends; the known names are given instead."""
     ran = run("up", "--profile", "bogus", "--data", str(tmp_path / "data"))
     assert ran.code == 2
     assert ran.err.startswith("error: --profile: expected one of ")

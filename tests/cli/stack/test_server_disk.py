@@ -42,8 +42,8 @@ def test_a_server_that_is_well_is_left_alone() -> None:
     assert judge.step(WELL._replace(free=2 * FULL_BYTES), 1.0) is DiskStep.NOTHING
 
 
-def test_the_reserve_goes_when_the_disk_is_full() -> None:
-    """Whether the server has met it yet or not, and it is not restarted meanwhile: it would fail again."""
+def test_the_reserve_is_removed_when_the_disk_is_full() -> None:
+    """Before or after the server has met the full disk, and without a restart meanwhile: it would fail again."""
     judge = DiskPolicy(32 * MIB)
     assert judge.step(WELL._replace(free=FULL_BYTES - 1), 0.0) is DiskStep.GIVE_RESERVE
     assert judge.step(STUCK._replace(free=0), 1.0) is DiskStep.GIVE_RESERVE

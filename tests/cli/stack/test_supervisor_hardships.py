@@ -1,4 +1,4 @@
-"""The supervisor on a machine that is out of something: it goes on, says so once, and makes good afterwards."""
+"""The supervisor on a machine without some resource: it continues, logs this once, and recovers afterwards."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from tests.kit.eventually import eventually
 
 
 class Said:
-    """What stood on stderr since the test began (reading takes away what was captured)."""
+    """Lines on stderr since the test began (reading takes away what was captured)."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd
@@ -79,11 +79,11 @@ def test_a_full_disk_ends_no_supervision(supervisor: Supervisor, disk: Disk, cap
     assert Said(capfd).count("cannot write down what runs: [Errno 28]") == 1
 
 
-def test_a_process_that_cannot_be_started_is_tried_again(
+def test_a_process_that_cannot_be_started_is_retried(
     supervisor: Supervisor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One whose log cannot be opened keeps nobody else from being started, and comes once it can; each spell is
-    said once."""
+    """One with an unwritable log does not prevent the start of others, and starts once it can; each failure is logged
+    once."""
     said = Said(capfd)
     for spell in (1, 2):
         log = tmp_path / "logs" / "a.log"

@@ -22,8 +22,8 @@ async def restart_without(hub: MemoryHub, behind: int) -> None:
     hub.start()
 
 
-async def test_commands_that_went_back_are_refused_with_what_to_type_until_the_loss_is_accepted() -> None:
-    """Submits, cancels and list submits alike; /readyz names the condition; afterwards all goes on by itself."""
+async def test_after_a_loss_of_commands_requests_are_refused_with_the_remedy_until_it_is_accepted() -> None:
+    """Submits, cancels and list submits alike; /readyz names the condition; afterwards everything continues by itself."""
     async with World() as world:
         jobs = [await world.submit() for _ in range(6)]
         await restart_without(world.hub, 2)
@@ -62,8 +62,8 @@ async def test_a_gateway_that_starts_on_lost_commands_takes_none() -> None:
         assert (await world.hub.connect().state(subjects.CMD)).last == 1, "nothing was stored"
 
 
-async def test_a_stored_command_whose_sequence_was_given_out_before_is_refused() -> None:
-    """The server went back and nobody has noticed yet: the answer to the append is the first sign, and it is believed."""
+async def test_a_stored_command_with_a_repeated_sequence_is_refused() -> None:
+    """The server went back unnoticed: the answer to the append is the first sign of it, and is trusted."""
     hub = MemoryHub()
     bus = hub.connect()
     watch = CommandWatch(bus)

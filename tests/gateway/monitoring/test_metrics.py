@@ -21,8 +21,8 @@ from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
 
 
-async def test_a_running_job_and_a_waiting_one_are_told() -> None:
-    """What a queue deserves, has and uses, what is free, and how long the first one waited."""
+async def test_a_running_and_a_waiting_job_are_counted() -> None:
+    """The fair share, guarantee and use of a queue, free capacity, and the wait of the first job."""
     async with World() as world:
         await world.configure(a={"guaranteed": {"nvidia.com/gpu": 6}, "weight": 1}, b={"weight": 3})
         node = await world.node("n1")
@@ -57,8 +57,8 @@ async def test_ends_are_counted_by_queue_and_state() -> None:
     assert [told[name] for name in same] == [again[name] for name in same] and len(same) > 10
 
 
-async def test_a_large_cluster_is_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever submits meanwhile has a turn after a few nodes; and what is told is of all of them."""
+async def test_a_large_cluster_is_measured_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submits have a turn after a few nodes; the result covers all of them."""
     book = Logbook()
     nodes = 5 * NODES_AT_ONCE // 2
     book.write(*(joined(f"n{at}") for at in range(nodes)))
@@ -113,7 +113,8 @@ def shares(queues: dict[str, QueueSettings], busy: set[str], gpus: int) -> dict[
 
 
 def test_shares_are_guarantee_then_weight_up_to_the_maximum() -> None:
-    """Who has no jobs has none; what one may not have goes to the others; together they are no more than there is."""
+    """A queue without jobs has none; a queue's excess over its maximum goes to the others; the sum is at most the
+    capacity."""
     queues = {
         "a": QueueSettings(guaranteed={"gpu": 4000}, weight=1),
         "b": QueueSettings(weight=1, maximum={"gpu": 2000}),

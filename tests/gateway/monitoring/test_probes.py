@@ -1,4 +1,4 @@
-"""Nodes whose agents are not heard are shown as such, before their lease is over."""
+"""Nodes without heartbeats are shown as silent, before their lease is over."""
 
 import asyncio
 
@@ -71,8 +71,8 @@ async def test_an_agent_that_beats_more_rarely_is_silent_later() -> None:
     assert world.silent("n1") == 75
 
 
-async def test_a_node_that_was_never_heard_is_silent_since_the_gateway_listens() -> None:
-    """As it is where the gateway starts after the agent has died."""
+async def test_a_node_without_any_heartbeat_is_silent_since_the_gateway_listens() -> None:
+    """For a gateway that starts after the agent has died."""
     world = Listener()
     await world.listen()
     world.clock.now += 30
@@ -80,8 +80,8 @@ async def test_a_node_that_was_never_heard_is_silent_since_the_gateway_listens()
     assert world.silent("n1") == 30
 
 
-async def test_a_gateway_that_hears_nobody_reports_no_silence() -> None:
-    """Before it listens, without any beat at all (it may lack the permission), and while the bus is away."""
+async def test_a_gateway_without_any_heartbeat_reports_no_silence() -> None:
+    """Before it listens, without any heartbeat (it may lack the permission), and while the bus is away."""
     world = Listener()
     assert world.silent("n1") == 0
     await world.listen()
@@ -119,8 +119,8 @@ async def test_a_silent_node_is_not_ready_in_documents_map_and_metrics() -> None
         assert [node["state"] for node in past] == ["ready", "ready"]
 
 
-def test_a_state_that_somebody_has_set_is_shown_before_silence() -> None:
-    """It explains why the node takes no work; the seconds are there all the same."""
+def test_a_state_set_by_a_user_is_shown_before_silence() -> None:
+    """It explains why the node takes no work; the seconds are shown all the same."""
     world = Listener()
     world.book.write(ev.NodeCordoned(cause="cmd:1", node="n1"))
     views = world.book.views
@@ -129,8 +129,8 @@ def test_a_state_that_somebody_has_set_is_shown_before_silence() -> None:
     assert (document.state, document.silent_seconds) == ("cordoned", 20)
 
 
-async def test_nodes_that_are_known_from_the_log_count_only_once_they_beat() -> None:
-    """A restarted gateway knows all nodes at once and has heard none of them; one that is lost is not waited for."""
+async def test_nodes_from_the_log_count_only_after_a_heartbeat() -> None:
+    """A restarted gateway knows all nodes at once and has no heartbeat of them; a lost one is not waited for."""
     world = Listener()
     await world.listen()
     assert world.presence.heard() == NodesHeard(known=2, heard=0, unheard=["n1", "n2"])

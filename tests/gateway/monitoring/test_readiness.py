@@ -59,7 +59,7 @@ def test_an_answer_without_the_lease_is_not_enough() -> None:
     ]
 
 
-def test_a_commit_that_the_server_refuses_is_told_with_its_reason() -> None:
+def test_a_refused_commit_is_reported_with_its_reason() -> None:
     """The service lives, and nothing is decided."""
     evidence = well(0.0)
     evidence.answered("queue", Alive(sequence=7, refused="no answer within 5 s"), 1.0, log_end=7)
@@ -68,8 +68,8 @@ def test_a_commit_that_the_server_refuses_is_told_with_its_reason() -> None:
     assert "no answer within 5 s" in found.message
 
 
-def test_a_fold_that_stands_still_behind_the_end_is_stalled() -> None:
-    """One that moves, however far behind, is not; nor is one at the end of a log in which nothing happens."""
+def test_a_fold_that_does_not_advance_is_stalled() -> None:
+    """A fold that advances, however far behind, is not stalled, and one at the end of an idle log is not."""
     evidence, now = well(0.0), 0.0
     while now < 2 * STALLED_S:
         now += 1.0
@@ -95,7 +95,7 @@ def test_refused_commands_are_a_condition_until_one_is_stored() -> None:
 
 
 def test_the_gateways_own_view_counts() -> None:
-    """Behind the log, or a log without room; with the server away nothing else is known, so nothing else is said."""
+    """Behind the log, or a full log; with the server away nothing else is known or reported."""
     assert codes(well(0.0), 0.0, WELL._replace(near_end=False)) == ["views_behind"]
     assert codes(well(0.0), 0.0, WELL._replace(has_room=False)) == ["log_full"]
     assert codes(ReadinessEvidence(0.0), 99.0, WELL._replace(bus=False)) == ["bus_away"]
@@ -149,7 +149,7 @@ async def test_a_queue_that_ends_makes_it_unready(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_an_idle_gateway_notices_a_server_that_does_not_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody submits, so the gateway's own empty command finds it; the next one that is stored ends it."""
+    """Without submits the gateway's own empty command finds it; the next stored one ends the condition."""
     monkeypatch.setattr(probes, "IDLE_S", 0.05)
     async with World() as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
@@ -180,7 +180,7 @@ async def test_a_submit_that_is_not_stored_makes_it_unready(monkeypatch: pytest.
 
 
 async def test_probes_are_no_commands() -> None:
-    """A probe stands in CMD under a name that no service reads."""
+    """A probe is in CMD under a name that no service reads."""
     async with World() as world:
         await eventually_async(lambda: world.gateway.pulse.evidence.stored_since(0.0))
         before = [each.subject for each in world.hub.streams[subjects.CMD].messages]
@@ -201,7 +201,7 @@ def test_damage_that_the_scrub_found_comes_first() -> None:
 
 
 async def test_the_scrub_is_part_of_the_answer() -> None:
-    """A commit that is gone makes /readyz false, though every service works; how far the scrub is stands there, too."""
+    """A missing commit makes /readyz false, though every service works; the scrub's progress is in it, too."""
     async with World() as world:
         await world.submit()
         await world.start_explainer()
@@ -223,8 +223,8 @@ async def test_a_commit_that_is_gone_makes_it_unready() -> None:
         assert "fairlead_scrub_damaged_sequence 2.0" in (await world.http.get("/metrics")).text
 
 
-def test_a_clock_that_was_set_or_differs_is_told_and_blocks_nothing() -> None:
-    """Of each service that stamps commits, with by how much; a clock that differs says what it was compared with."""
+def test_a_clock_that_was_set_or_differs_is_reported_and_blocks_nothing() -> None:
+    """For each service that stamps commits, with the difference and the clock of comparison."""
     evidence = well(0.0)
     evidence.answered("queue", Alive(sequence=7, clock_lag_ms=3_600_000), 1.0, log_end=7)
     evidence.answered("placer", Alive(sequence=7, clock_lag_ms=-6_000), 1.0, log_end=7)

@@ -1,4 +1,4 @@
-"""What telemetry says of samples, on the gateway's page of metrics."""
+"""Telemetry's counters of samples, on the gateway's page of metrics."""
 
 from fairlead_bus.port import Message
 from fairlead_schemas.wire import subjects
@@ -12,8 +12,8 @@ STATE = (
 )
 
 
-async def test_loss_is_told_where_people_look() -> None:
-    """Lost, refused by reason, late, made anew; what is not known yet has no series."""
+async def test_loss_of_samples_is_exported() -> None:
+    """Lost, refused by reason, late, created again; an unknown value has no series."""
     async with World() as world:
 
         async def answer(_: Message) -> bytes:

@@ -53,8 +53,8 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
         assert job in world.gateway.views.jobs.rows and len(world.gateway.views.jobs.rows) == 2
 
 
-async def test_what_would_start_at_once() -> None:
-    """Nothing holds it back; what it borrows is told; its start is now, by an estimate with its basis."""
+async def test_a_dry_run_of_a_job_that_would_start_at_once() -> None:
+    """No limit blocks it; its borrowing is reported; its start is now, an estimate with its basis."""
     async with World() as world:
         await world.start_explainer()
         await world.node("n1")
@@ -69,8 +69,8 @@ async def test_what_would_start_at_once() -> None:
         assert several["message"] == "would be accepted, and its first element offered at once"
 
 
-async def test_who_might_be_displaced() -> None:
-    """By job and rule, in words that name no user; and that it waits for a place till then."""
+async def test_possible_victims_are_named() -> None:
+    """By job and rule, in text that names no user; and that the job waits for a place until then."""
     async with World() as world:
         await world.start_explainer()
         node = await world.node("n1")
@@ -107,8 +107,8 @@ async def test_start_times_and_dependencies_hold_it_back_too() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"queue": "nowhere"}, {"resources": gpus(16)}, {"dependsOn": ["999"]}])
-async def test_what_would_be_refused_is_answered_as_a_submit(spec: dict[str, Any]) -> None:
-    """The same status, code, field and words."""
+async def test_a_dry_run_of_a_refused_job_is_answered_as_the_submit(spec: dict[str, Any]) -> None:
+    """The same status, code, field and message."""
     async with World() as world:
         await world.start_explainer()
         await world.node("n1")
@@ -125,7 +125,7 @@ async def test_what_would_be_refused_is_answered_as_a_submit(spec: dict[str, Any
 
 
 async def test_a_list_is_answered_in_order() -> None:
-    """Each by itself; one that would be refused says so in its place, and the others are told."""
+    """Each job by itself; a refused one has its refusal in its place, and the others have their outcomes."""
     async with World() as world:
         await world.start_explainer()
         await world.node("n1")
@@ -164,7 +164,7 @@ async def test_large_job_files_fit_the_question() -> None:
 
 
 async def test_without_an_explainer_the_file_is_checked() -> None:
-    """And that more is not known is said."""
+    """The answer states that more is unknown."""
     async with World() as world:
         found = await tried(world, resources=gpus(2))
         assert (found["valid"], found["checked"]) == (True, "file")
@@ -184,8 +184,8 @@ async def test_without_an_explainer_the_file_is_checked() -> None:
         ("over_share", "job 1 of a: a has more than its share, b less than its own"),
     ],
 )
-def test_rules_in_words(rule: Any, told: str) -> None:
-    """For anybody to read; also of a run that the views do not have (any more)."""
+def test_rules_are_readable(rule: Any, told: str) -> None:
+    """For any user; also of a run that the views do not have (any more)."""
     book = Logbook()
     for event in (
         joined(),

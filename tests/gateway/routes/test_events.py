@@ -99,8 +99,8 @@ async def test_a_watch_sees_what_comes_and_only_its_job() -> None:
         ]
 
 
-async def test_a_slow_watch_is_ended_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch whose place has left the ring after it began following says so and ends; nothing is skipped."""
+async def test_a_slow_watch_is_ended_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch whose position has left the ring reports this and ends; nothing is skipped."""
     monkeypatch.setattr(events, "RING_COMMITS", 3)
     async with World() as world:
         watch = world.gateway.feed.watch(LogPosition(world.gateway.views.sequence), "")
@@ -129,8 +129,8 @@ async def test_a_watch_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> Non
         assert len(steps) > 1 and [sequence for step in steps for sequence, _ in step] == list(range(1, feed.last + 1))
 
 
-async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stalled client gives back its tail and its place among the watches."""
+async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stalled client releases its tail and its place among the watches."""
     monkeypatch.setattr(events, "SEND_S", 0.05)
     monkeypatch.setattr(events, "TAILS_MAX", 1)
     async with World() as world:
@@ -144,12 +144,12 @@ async def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
             if sent > 2:
                 await asyncio.Event().wait()
 
-        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0), "")).stream_response(send), 5)
+        await asyncio.wait_for(events.WatchResponse(feed.watch(LogPosition(0), "")).stream_response(send), 60)
         assert feed.watches == 0 and not feed._tails.locked()
 
 
-async def test_pages_of_the_past_wait_their_turn_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all tails are taken a page is refused, and a page of what is at hand is not."""
+async def test_pages_of_the_past_wait_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all tails are in use a page is refused, but a page in memory is not."""
     monkeypatch.setattr(events, "TAIL_WAIT_S", 0.05)
     monkeypatch.setattr(events, "TAILS_MAX", 1)
     async with World() as world:
@@ -164,7 +164,7 @@ async def test_pages_of_the_past_wait_their_turn_and_not_for_ever(monkeypatch: p
 
 
 async def test_a_forged_past_is_not_shown() -> None:
-    """What the log holds from before this gateway's time is checked as it is read."""
+    """Commits from before this gateway's start are checked when they are read."""
     async with World() as world:
         for _ in range(3):
             await world.submit(name="honest")

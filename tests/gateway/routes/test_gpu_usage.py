@@ -1,4 +1,4 @@
-"""GET /v1/use: which jobs telemetry is asked about, and its answer as it stands."""
+"""GET /v1/use: the jobs in the query to telemetry, and its answer unchanged."""
 
 import msgspec
 import pytest

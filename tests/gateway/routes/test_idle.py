@@ -1,4 +1,4 @@
-"""What lies idle, seen from outside: documents, routes, metrics; and why, for everybody whom it concerns."""
+"""Idle runs from outside: documents, routes, metrics, and why, for every user whom they concern."""
 
 import asyncio
 from typing import Any
@@ -90,7 +90,7 @@ def foreseen() -> ev.ReclaimSimulated:
 
 
 def active(rule: Any = "utilization", reason: Any = "active") -> ev.JobActive:
-    """Somebody uses it again."""
+    """Record activity of a run."""
     return ev.JobActive(cause="clock", job="1", attempt=1, rule=rule, reason=reason, evidence=EVIDENCE[:1])
 
 
@@ -144,8 +144,8 @@ def why(*events: ev.Event, job: str = "1") -> Reason:
         (idle(action="warn", reclaim_in_s=0), "its owner is notified, and nothing follows"),
     ],
 )
-def test_a_run_that_lies_idle_says_so_with_the_evidence_and_what_follows(event: ev.JobIdle, then: str) -> None:
-    """And how it is kept."""
+def test_an_idle_run_shows_its_evidence_and_what_follows(event: ev.JobIdle, then: str) -> None:
+    """And how to keep it."""
     reason = why(event)
     assert reason.code == "idle"
     assert reason.message == (
@@ -157,15 +157,15 @@ def test_a_run_that_lies_idle_says_so_with_the_evidence_and_what_follows(event: 
         assert reason.detail["next"] == "fairlead extend 1, or use it"
 
 
-def test_what_is_asked_back_on_demand_may_go_at_any_time() -> None:
-    """The policy that asked is told before one that is about to."""
+def test_a_reclaim_on_demand_may_happen_at_any_time() -> None:
+    """The policy that requested it is shown before one that is about to."""
     reason = why(idle("on_demand"), asked(on_demand=True), idle(rule="lifetime"))
     assert "from now on it is reclaimed once a job waits" in reason.message
     assert reason.detail["rule"] == "utilization"
 
 
-def test_a_run_that_is_noted_only_just_runs() -> None:
-    """Nobody is told."""
+def test_a_run_idle_under_a_policy_without_action_runs() -> None:
+    """No warning is shown."""
     assert why(idle(action="note", reclaim_in_s=0)).code == "running"
 
 
@@ -218,8 +218,8 @@ def test_a_stop_that_crossed_a_sign_of_life_says_so() -> None:
 
 
 @pytest.mark.parametrize("action", ["stop", "requeue"])
-def test_who_yields_because_it_lay_idle_says_to_whom_and_on_what_evidence(action: Any) -> None:
-    """While it is asked, and afterwards; and the one that got its GPUs says from whom it has them."""
+def test_a_preempted_idle_run_shows_its_beneficiary_and_evidence(action: Any) -> None:
+    """During the stop, and afterwards; and the job that got its GPUs shows their origin."""
     taken: list[ev.Event] = [
         idle("on_demand", action),
         asked(on_demand=True, action=action),
@@ -267,7 +267,7 @@ def test_a_jobs_document_has_the_countdown_and_the_evidence() -> None:
     assert (document.idle, document.extended_until) == (None, "2026-01-01T01:00:00.000Z")
 
 
-def test_a_cut_lease_ends_when_it_says() -> None:
+def test_a_shortened_lease_ends_at_its_countdown() -> None:
     """The countdown is that of the lease."""
     until_ns = START_NS + 900 * SECOND_NS
     book = book_of(
@@ -287,8 +287,8 @@ def test_a_cut_lease_ends_when_it_says() -> None:
     )
 
 
-def test_savings_are_what_was_held_from_where_a_dry_run_would_have_acted() -> None:
-    """Until the run is used again, extended or over; of one that still lies idle until now."""
+def test_savings_count_from_where_a_dry_run_would_have_acted() -> None:
+    """Until the run is active again, extended or over; until now for one that is still idle."""
     still = book_of(foreseen(), foreseen())
     assert [(s.scope, s.rule, s.runs, s.gpu_hours) for s in idle_document(still.views).savings] == [
         ("global", "lifetime", 1, round(2 * 1 / 3600, 3))
@@ -329,8 +329,8 @@ def test_an_earlier_attempt_says_nothing_of_this_one() -> None:
     assert (before, row.idle, row.foreseen, row.extended_until_ns, book.views.idle.idle) == ((), (), (), 0, {})
 
 
-async def test_prometheus_counts_who_lies_idle() -> None:
-    """Jobs and GPUs by queue, mode, and whether they are asked back."""
+async def test_prometheus_counts_idle_jobs() -> None:
+    """Jobs and GPUs by queue, mode, and whether a reclaim is requested."""
     book = book_of(idle("on_demand"), asked(on_demand=True))
     collector = ClusterCollector(book.views)
     await collector.look()
@@ -416,7 +416,7 @@ def spawn_telemetry(world: World) -> None:
     world.spawn(Service(world.hub.connect(), PlayedTelemetry, writer="telemetry", sources=sources))  # type: ignore[arg-type] -- played
 
 
-async def test_policies_are_set_by_scope_and_read_back_in_the_same_words() -> None:
+async def test_policies_are_set_by_scope_and_read_back_unchanged() -> None:
     """A scope with none is gone."""
     policy = {
         "rule": "utilization",
@@ -484,18 +484,18 @@ async def test_a_job_is_extended_or_the_refusal_says_why_not() -> None:
         ("PUT", "/v1/idle/global", [], 422, ""),
     ],
 )
-async def test_a_malformed_wish_names_its_field_and_stores_nothing(
+async def test_a_malformed_request_names_its_field_and_stores_nothing(
     method: str, path: str, body: Any, status: int, field: str
 ) -> None:
-    """What was expected, and nothing on the bus."""
+    """The error has the expected value, and nothing is on the bus."""
     async with World() as world:
         problem = await ask(world, method, path, body, status)
         assert [error["field"] for error in problem.get("errors", [])] == ([field] if status == 422 else [])
         assert world.commands_stored() == 0
 
 
-async def test_without_a_telemetry_service_a_wish_is_kept_for_later() -> None:
-    """202, with the command's place."""
+async def test_without_a_telemetry_service_a_request_is_kept_for_later() -> None:
+    """202, with the command's sequence."""
     async with World(decision_wait_s=0.05) as world:
         answer = await ask(world, "PUT", "/v1/idle/global", {"policies": []}, 202)
         assert answer["command"]

@@ -1,4 +1,4 @@
-"""A job's output: whole, in order, holes filled from the agent or said aloud."""
+"""A job's output: whole, in order, with gaps filled from the agent or marked."""
 
 import asyncio
 import random
@@ -27,8 +27,8 @@ def test_any_order_and_repetition_give_the_text(seed: int) -> None:
     assert assembly.ended and assembly.hole is None
 
 
-def test_a_hole_is_known_and_can_be_given_up() -> None:
-    """What is missing is told exactly; after giving up, the rest follows."""
+def test_a_gap_is_known_and_can_be_given_up() -> None:
+    """The missing range is reported exactly; after giving up, the rest follows."""
     assembly = StreamAssembly()
     assert assembly.add(OutputPiece(stream="stdout", offset=0, data=b"ab")) == b"ab"
     assert assembly.add(OutputPiece(stream="stdout", offset=5, data=b"fg")) == b""
@@ -78,8 +78,8 @@ async def test_output_is_read_from_the_bus() -> None:
         assert sorted(whole.content) == sorted(TEXT + b"oops\n")
 
 
-async def test_what_the_bus_lost_comes_from_the_agent() -> None:
-    """A hole and a missing end are asked for by offset, and only those."""
+async def test_output_that_the_bus_lost_comes_from_the_agent() -> None:
+    """A gap and a missing end are requested by offset, and only those."""
     async with World() as world:
         job = await running(world)
         asked = await serve_file(world, "n1", TEXT)
@@ -90,8 +90,8 @@ async def test_what_the_bus_lost_comes_from_the_agent() -> None:
 
 
 @pytest.mark.parametrize("held", [[], [OutputPiece(stream="stdout", offset=0, data=TEXT[:48])], [4, 5, 6]])
-async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | int]) -> None:
-    """The bytes that are gone are counted, and everything that the file still has follows."""
+async def test_a_file_without_its_head_gives_its_end(held: list[OutputPiece | int]) -> None:
+    """The removed bytes are counted, and the rest of the file follows."""
     async with World() as world:
         job = await running(world)
         cut = pieces(TEXT, 32)
@@ -117,7 +117,7 @@ async def test_a_file_whose_head_was_cut_gives_its_end(held: list[OutputPiece | 
     ("held", "words"),
     [(b"", "no output of this attempt"), (b"begun\n", "nothing after byte 6 of stdout")],
 )
-async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: str) -> None:
+async def test_files_that_a_node_has_removed_are_reported_once(held: bytes, words: str) -> None:
     """An empty answer would look as if the job had printed nothing."""
     async with World() as world:
         job = await running(world)
@@ -141,8 +141,8 @@ async def test_files_that_a_node_has_removed_are_said_once(held: bytes, words: s
         assert said == held + f"[fairlead: n1 has {words}: it keeps 2 runs]\n".encode()
 
 
-async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
-    """The job has moved; what its first attempt wrote is still looked for on the first node."""
+async def test_an_earlier_attempts_output_is_read_where_it_ran() -> None:
+    """The job has moved; the output of its first attempt is still read from the first node."""
     async with World() as world:
         first = await world.node("n1")
         job = await world.submit(resources=gpus(1))
@@ -163,8 +163,8 @@ async def test_an_earlier_attempts_output_lies_where_it_ran() -> None:
         assert unknown.status_code == 404 and "is in attempt 2" in unknown.json()["hint"]
 
 
-async def test_what_is_gone_for_good_is_said() -> None:
-    """Without an agent to ask, a line names how much is missing, and who may have it."""
+async def test_output_that_is_permanently_lost_is_reported() -> None:
+    """Without a reachable agent, a line gives the missing amount and the nodes that may have it."""
     async with World() as world:
         job = await running(world)
         sent = pieces(TEXT, 16)
@@ -302,7 +302,7 @@ async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prin
                 await asyncio.sleep(0.05)
 
         talking, found = asyncio.create_task(talk()), b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for chunk in OutputReader(world.bus, world.gateway.views, whole(world, job), follow=True).text():
                 found += chunk
                 if len(found) > 80_000:

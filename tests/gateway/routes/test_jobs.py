@@ -48,8 +48,8 @@ async def test_a_verb_repeated_under_its_key_is_answered_again() -> None:
         assert (await world.http.post(f"/v1/jobs/{job}:cancel")).status_code == 409
 
 
-async def test_a_key_stands_for_one_wish() -> None:
-    """Another wish under a key is refused, not answered with what the first one led to."""
+async def test_an_idempotency_key_identifies_one_request() -> None:
+    """Another request under a key is refused, not answered with the first one's outcome."""
     async with World() as world:
         await world.node("n1")
         one, other = await world.submit(resources=gpus(8)), await world.submit()
@@ -68,8 +68,8 @@ async def test_a_key_stands_for_one_wish() -> None:
             assert answer.status_code == status
 
 
-async def test_everybody_who_sends_a_key_at_once_is_answered() -> None:
-    """Several wait for one command: each gets its outcome, none waits out its time."""
+async def test_simultaneous_requests_with_one_key_are_all_answered() -> None:
+    """Several wait for one command: each gets its outcome, and none times out."""
     async with World(decision_wait_s=90.0) as world:
         job = await world.submit()
         key = {"idempotency-key": "stop-it"}
@@ -228,8 +228,8 @@ async def test_an_array_shows_its_elements() -> None:
         assert {k: v for k, v in (await world.job(array))["array"].items() if v} == {"succeeded": 4}
 
 
-async def test_an_unknown_field_is_named_beside_the_known_ones() -> None:
-    """What is no job file does not point to the job file's schema; nothing is sent."""
+async def test_an_unknown_field_is_named_with_the_known_ones() -> None:
+    """An error outside of a job file does not point to the job file's schema; nothing is sent."""
     async with World() as world:
         before = world.commands_stored()
         for method, path, body, known in (

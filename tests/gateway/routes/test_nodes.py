@@ -1,4 +1,4 @@
-"""What people ask of nodes over HTTP: taints, quarantine, sick GPUs, windows, rollouts, the breaker."""
+"""Requests about nodes over HTTP: taints, quarantine, unhealthy GPUs, windows, rollouts, the breaker."""
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import HOUR_NS, rfc3339
@@ -7,7 +7,7 @@ from tests.kit.eventually import eventually_async
 
 
 async def ask(world: World, path: str, wish: dict | None = None, status: int = 200) -> dict:
-    """POST a wish; the answer's document."""
+    """POST a request and return the answer's document."""
     answer = await world.http.post(path, json=wish or {}, headers={"x-fairlead-user": "ops"})
     assert answer.status_code == status, answer.text
     return answer.json()
@@ -20,8 +20,8 @@ async def read(world: World, path: str) -> dict:
     return answer.json()
 
 
-async def test_a_tainted_node_says_so_and_its_jobs_why() -> None:
-    """Set, shown, told by `why`, removed; the same taint cannot be removed twice."""
+async def test_a_tainted_node_is_shown_and_explained_to_its_jobs() -> None:
+    """Set, shown, named by `why`, removed; the same taint cannot be removed twice."""
     async with World() as world:
         await world.node("n1")
         node = await ask(world, "/v1/nodes/n1:taint", {"taint": "team=a:NoSchedule", "reason": "theirs"})
@@ -48,8 +48,8 @@ async def test_quarantine_and_release() -> None:
         await ask(world, "/v1/nodes/n1:unquarantine", status=409)
 
 
-async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> None:
-    """As an agent publishes it: the GPU is not free, the node is tainted, until somebody restores it."""
+async def test_a_health_report_takes_a_gpu_out_of_use_and_a_user_restores_it() -> None:
+    """As an agent publishes it: the GPU is not free and the node is tainted until the restore."""
     async with World() as world:
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
@@ -66,7 +66,7 @@ async def test_a_health_report_takes_a_gpu_away_and_a_person_gives_it_back() -> 
 
 
 async def test_a_rollout_from_its_start_to_its_end() -> None:
-    """Started, paused, resumed, one node said to be done; it stays in the list when it is over."""
+    """Started, paused, resumed, one node marked as done; it stays in the list when it is over."""
     async with World() as world:
         for name in ("n1", "n2"):
             await world.node(name)
@@ -136,7 +136,7 @@ async def test_the_breaker_is_shown_and_reset() -> None:
         await eventually_async(lambda: bool(world.gateway.views.nodes.rows["n2"].taints))
 
 
-async def test_a_key_stands_for_one_wish_here_too() -> None:
+async def test_an_idempotency_key_identifies_one_request_here_too() -> None:
     """The same taint under one key is one command; another one under it is a conflict."""
     async with World() as world:
         await world.node("n1")
@@ -148,8 +148,8 @@ async def test_a_key_stands_for_one_wish_here_too() -> None:
         assert (await world.http.post("/v1/nodes/n1:taint", json=wish, headers=key)).status_code == 409
 
 
-async def test_what_is_not_well_is_shown_with_its_evidence_until_it_is_over() -> None:
-    """Of a GPU and of the node itself: what it means, what was seen, since when, and what it takes."""
+async def test_health_faults_are_shown_with_their_evidence_until_they_are_over() -> None:
+    """Of a GPU and of the node itself: meaning, evidence, since when, and the remedy."""
     async with World() as world:
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid

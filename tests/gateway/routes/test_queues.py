@@ -1,4 +1,4 @@
-"""Queues by HTTP: what is sent to the queue service, what is refused before, and how its answers are told."""
+"""Queues by HTTP: requests to the queue service, refusals before it, and the form of its answers."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ async def test_a_bad_file_names_all_its_mistakes_and_sends_nothing() -> None:
         ("not_found", "there is no queue a", 404, {}),
     ],
 )
-async def test_what_the_queue_service_refuses_is_told(
+async def test_refusals_of_the_queue_service_are_returned(
     code: str, message: str, status: int, told: dict[str, str]
 ) -> None:
     """One error for each of its lines, at its path."""
@@ -157,7 +157,7 @@ async def test_a_queue_is_deleted() -> None:
 
 
 async def test_a_busy_queue_is_not_deleted() -> None:
-    """The wish is right, the time is not: 409, with what is in the way."""
+    """The request is valid, but too early: 409, with the jobs that prevent it."""
     async with QueueHouse() as house:
         await house.http.post("/v1/queues:apply", json=FILE)
         told = "1 job of it is offered or runs; wait until all have ended, or cancel them"
@@ -206,8 +206,8 @@ async def test_a_slow_queue_service_is_a_202() -> None:
             assert (answer.status_code, answer.headers["location"]) == (202, f"/v1/commands/{answer.json()['command']}")
 
 
-async def test_schemas_and_openapi_know_queue_files() -> None:
-    """For editors, and for whoever writes a client."""
+async def test_schemas_and_openapi_describe_queue_files() -> None:
+    """For editors, and for authors of clients."""
     async with QueueHouse() as house:
         schema = (await house.http.get("/v1/schemas/queues")).json()
         assert set(schema["$defs"]["QueueFileWords"]["properties"]) == {"pools", "queues"}

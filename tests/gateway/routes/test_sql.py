@@ -1,4 +1,4 @@
-"""POST /v1/sql: who asks, in which form, and what becomes of a query that nobody waits for any more."""
+"""POST /v1/sql: users, formats, and the end of a query whose client has left."""
 
 import asyncio
 import hashlib
@@ -104,8 +104,8 @@ async def test_forms(accept: str, parameter: str, form: str) -> None:
         assert got.headers.get("x-fairlead-left-out", "") == ("" if form == "json" else "uses")
 
 
-async def test_what_there_is_no_form_for_is_refused() -> None:
-    """A 406 that names the types, a 422 that names the parameter; nothing was asked."""
+async def test_unknown_formats_are_refused() -> None:
+    """A 406 that names the types, a 422 that names the parameter; no query is sent."""
     async with Gatehouse() as house:
         asked = Asked(_rows)
         await asked.serve(house)
@@ -153,8 +153,8 @@ async def test_a_query_is_cancelled_by_its_id() -> None:
         assert [one["caller"]["user"] for one in asked.cancelled] == ["anonymous-admin"] * 2
 
 
-async def test_who_goes_away_cancels() -> None:
-    """A request whose client has gone is cancelled under the name that it was asked under."""
+async def test_a_disconnected_client_cancels_its_query() -> None:
+    """It is cancelled under its own id."""
 
     async with Gatehouse() as house:
         ended = asyncio.Event()
@@ -202,8 +202,8 @@ def identities(path: Path, *those: dict[str, Any], mode: int = 0o600) -> str:
     return str(path)
 
 
-async def test_with_identities_the_token_says_who_asks(tmp_path: Path) -> None:
-    """Not the header that anybody can write. Without a token, or with another, it is a 401 and nothing is asked."""
+async def test_with_identities_the_token_identifies_the_user(tmp_path: Path) -> None:
+    """Not the header that any client can set. Without a valid token it is a 401 and no query is sent."""
     file = identities(
         tmp_path / "who.json", IDENTITY, IDENTITY | {"user": "eve", "token_sha256": "0" * 64, "role": "auditor"}
     )
@@ -225,8 +225,8 @@ async def test_with_identities_the_token_says_who_asks(tmp_path: Path) -> None:
         assert asked.wishes[0]["caller"] == {"user": "ada", "role": "member", "projects": ["vision"]}
 
 
-def test_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """It is named with what was expected, and nobody is let in meanwhile."""
+def test_an_invalid_file_is_refused(tmp_path: Path) -> None:
+    """It is named with the expected content, and no user is admitted meanwhile."""
     path = tmp_path / "who.json"
     for those, told in (
         ([IDENTITY | {"user": "A b"}], "user: expected"),

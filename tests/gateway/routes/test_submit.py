@@ -72,7 +72,7 @@ async def test_a_job_lives_and_ends() -> None:
         (b'{"command":["' + b"x" * 300_000 + b'"]}', 413, None),
     ],
 )
-async def test_what_is_wrong_is_named_and_nothing_is_stored(body: bytes, status: int, field: str | None) -> None:
+async def test_mistakes_are_named_and_nothing_is_stored(body: bytes, status: int, field: str | None) -> None:
     """A problem document with the field, and no command on the bus."""
     async with World() as world:
         before = world.commands_stored()
@@ -105,7 +105,7 @@ async def test_a_list_over_the_limit_is_413_before_it_is_read() -> None:
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-yaml"])
 async def test_another_content_type_is_415(content_type: str) -> None:
-    """JSON only, said by name."""
+    """JSON only, and the error says so."""
     async with World() as world:
         answer = await world.http.post("/v1/jobs", content=b"{}", headers={"content-type": content_type})
         assert answer.status_code == 415
@@ -200,7 +200,7 @@ async def test_a_full_log_is_503_and_says_so() -> None:
 
 
 async def test_an_unreachable_bus_is_503() -> None:
-    """Nothing is said to be stored that the bus has not confirmed."""
+    """Nothing is reported as stored without the bus's confirmation."""
     async with World(decision_wait_s=0.2) as world:
         world.bus.unlink()
         answer = await world.http.post("/v1/jobs", json=GOOD)
@@ -248,10 +248,10 @@ async def test_an_image_is_judged_by_the_runtimes_there_are(
     ("runtimes", "status"),
     [(("process", "process"), 422), (("process", "docker"), 201), (("docker",), 201), (("hollow",), 201), ((), 201)],
 )
-async def test_what_only_containers_give_is_judged_by_the_runtimes_there_are(
+async def test_features_of_containers_are_refused_if_all_runtimes_lack_them(
     runtimes: tuple[str, ...], status: int, field: str
 ) -> None:
-    """Volumes and secrets are refused by name where every node runs plain processes, and nowhere else."""
+    """Volumes and secrets are refused by name if every node runs plain processes, and only then."""
     given = {"volumes": ["data:/data"], "secrets": ["token"]}[field]
     async with World() as world:
         for number, runtime in enumerate(runtimes):

@@ -1,4 +1,4 @@
-"""GET /v1/usage: telemetry's statement as it stands, and its refusals as problems."""
+"""GET /v1/usage: telemetry's statement unchanged, and its refusals as problems."""
 
 import msgspec
 from jsonschema import Draft202012Validator

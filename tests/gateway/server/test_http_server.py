@@ -38,7 +38,7 @@ class Client:
 
     async def answer(self) -> tuple[int, dict[str, Any]]:
         """Read one answer: status and its JSON."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(head.partition("content-length: ")[2].partition("\r\n")[0] or 0)
             body = await self.reader.readexactly(length)
@@ -49,7 +49,7 @@ class Client:
 
     async def until_closed(self) -> bytes:
         """Read what still comes until the server closes."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()
         return b""
@@ -108,8 +108,8 @@ async def serving(**bounds: Any) -> AsyncIterator[Served]:
     ],
     ids=["nothing", "method", "half-head", "half-body", "half-chunk", "no-body", "second-half-head"],
 )
-async def test_a_request_that_does_not_arrive_is_answered_408_and_closed(part: bytes) -> None:
-    """Wherever the client stops, the connection ends; nothing is submitted."""
+async def test_an_incomplete_request_is_answered_408_and_closed(part: bytes) -> None:
+    """At any point where the client stops, the connection ends; nothing is submitted."""
     async with serving(request_s=SHORT_S) as served:
         before = served.world.commands_stored()
         client = await served.connect()
@@ -121,7 +121,7 @@ async def test_a_request_that_does_not_arrive_is_answered_408_and_closed(part: b
 
 
 async def test_blank_lines_after_an_answer_are_no_request() -> None:
-    """They end the server's own timer for idle connections, and must not keep one open for ever."""
+    """They end the server's own timer for idle connections, and must not keep one open permanently."""
     async with serving(request_s=SHORT_S) as served:
         client = await served.connect()
         await client.send(GET)
@@ -130,8 +130,8 @@ async def test_blank_lines_after_an_answer_are_no_request() -> None:
         assert b"408" in await client.until_closed()
 
 
-async def test_prompt_clients_are_not_cut() -> None:
-    """Keep-alive connections that rest between whole requests, and answers that take long, are left alone."""
+async def test_prompt_clients_are_not_disconnected() -> None:
+    """Keep-alive connections that rest between whole requests, and slow answers, are left alone."""
     async with serving(request_s=SHORT_S) as served:
         client, watcher = await served.connect(), await served.connect()
         await watcher.send(b"GET /v1/events?follow=1&from=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -156,7 +156,7 @@ async def test_connections_over_the_bound_are_answered_503() -> None:
         assert await over.until_closed() == b""
         assert served.refusals("too_many_connections") == 1
         idle[0].writer.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             status = 503
             while status != 200:
                 again = await served.connect()
@@ -212,7 +212,7 @@ async def test_heads_that_no_browser_should_send(request_: bytes, expected: int)
         assert served.world.commands_stored() == before
 
 
-async def test_a_head_without_end_is_cut() -> None:
+async def test_a_head_without_end_is_disconnected() -> None:
     """A header that never ends does not fill the memory until the deadline."""
     async with serving() as served:
         client = await served.connect()
@@ -223,7 +223,8 @@ async def test_a_head_without_end_is_cut() -> None:
             await asyncio.sleep(0.01)
             if closed.done():
                 break
-        assert closed.done()
+        async with asyncio.timeout(60):
+            await closed
         assert b"431" in await closed or not await closed  # a reset may overtake the answer
 
 

@@ -1,4 +1,4 @@
-"""Refusals by form stay out of the log, and a client that is refused in a loop is told to stop."""
+"""Refusals by form stay out of the log, and a client that is refused in a loop gets 429."""
 
 import asyncio
 import re
@@ -33,8 +33,8 @@ ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
         ("/v1/maintenance/nosuch:cancel", {}, 404),
     ],
 )
-async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[str, str], status: int) -> None:
-    """Unknown jobs, nodes and plans, and taints that are none, are refused by the gateway: nothing is stored."""
+async def test_meaningless_requests_cost_no_event(path: str, body: dict[str, str], status: int) -> None:
+    """Unknown jobs, nodes and plans, and invalid taints, are refused by the gateway: nothing is stored."""
     async with World() as world:
         await world.node("n1", 8)
         await world.submit()
@@ -57,8 +57,8 @@ async def test_what_cannot_mean_anything_costs_no_event(path: str, body: dict[st
         {"a\nb": 1},
     ],
 )
-async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> None:
-    """A line break in what was sent is spelled out: it would break the line that a terminal or a log prints."""
+async def test_the_message_of_a_refusal_is_one_line(job: dict[str, object]) -> None:
+    """A line break in the request is escaped: it would break the line in a terminal or a log."""
     async with World() as world:
         answer = await world.http.post("/v1/jobs", json={"command": ["true"], **job})
         assert answer.status_code == 422
@@ -78,8 +78,8 @@ async def test_the_words_of_a_refusal_are_one_line(job: dict[str, object]) -> No
         ("/v1/events", f"[{CANCEL_TWICE}]"),
     ],
 )
-async def test_a_key_that_stands_twice_is_refused(path: str, body: str) -> None:
-    """Decoders take the last value; the first one was meant by somebody, too. The refusal names the key."""
+async def test_a_duplicate_key_is_refused(path: str, body: str) -> None:
+    """Decoders take the last value, but the first may have been intended. The refusal names the key."""
     async with World() as world:
         await world.node("n1", 8)
         await world.submit()
@@ -152,7 +152,7 @@ async def test_an_element_that_was_not_offered_yet_is_the_queues_to_judge() -> N
 
 
 async def test_a_loop_of_mistakes_is_answered_429() -> None:
-    """Beyond the bound further changes of that client wait; reading, dry runs of others and other clients go on."""
+    """Beyond the bound further changes of that client wait; reading, others' dry runs and other clients continue."""
     async with World(http=HttpSettings(refusals_per_minute=5)) as world:
         for _ in range(5):
             assert (await world.http.post("/v1/jobs/999:cancel", json={})).status_code == 404
@@ -188,8 +188,8 @@ def test_the_bound_decays_evenly_and_is_each_clients_own() -> None:
     assert limit.check(ADA, 63.1) is None
 
 
-def test_made_up_users_do_not_lift_the_bound() -> None:
-    """An address that states ever new users is bounded as a whole; other addresses go on."""
+def test_invented_users_do_not_lift_the_bound() -> None:
+    """An address that claims ever new users is bounded as a whole; other addresses continue."""
     limit = RefusalLimit(10)
     for number in range(99):
         limit.count(("10.0.0.2", f"u{number}"), 1, now_s=0.0)

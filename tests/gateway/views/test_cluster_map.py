@@ -19,12 +19,12 @@ def states(found: ClusterMap) -> dict[str, str]:
 
 
 def unclean(job: str, attempt: int = 1, *released: str) -> ev.RunEnded:
-    """A run has ended; nothing says yet that its GPUs are clean, but for those of the nodes named."""
+    """End a run without a clean report of its GPUs, except for those of the given nodes."""
     return ev.RunEnded(cause="r", job=job, attempt=attempt, outcome="exited", exit_code=0, released=released)
 
 
-def test_each_gpu_names_who_holds_it() -> None:
-    """Job, attempt, rank and how much; a job's GPUs are summed, the largest job first."""
+def test_each_gpu_names_its_holders() -> None:
+    """Job, attempt, rank and share; a job's GPUs are summed, the largest job first."""
     book = Logbook()
     book.write(joined("n1", 2), joined("n2", 2))
     book.write(submitted("1", gpus=1, nodes=2, name="gang"), submitted("2", user="bob"), offered("1"), offered("2", 2))
@@ -48,7 +48,7 @@ def test_each_gpu_names_who_holds_it() -> None:
 
 
 def test_shares_and_instances_are_several_holders_of_one_gpu() -> None:
-    """What is left of a GPU that is held in part is told apart from free GPUs."""
+    """The rest of a partly held GPU is shown apart from free GPUs."""
     book = Logbook()
     book.write(joined("n1", 2), submitted("1"), submitted("2"), offered("1"), offered("2", 2))
     share = ev.Part(node="n1", gpus=("GPU-n1-0",), gpu_milli=250)
@@ -84,8 +84,8 @@ def test_a_gpu_in_mig_mode_is_not_free_as_a_whole() -> None:
     assert states(cluster_map(book.views)) == {"n1": "clcl"}
 
 
-def test_what_an_ended_run_still_holds_is_being_cleaned() -> None:
-    """Until the evidence comes, also when the job goes on with another attempt or is not known any more."""
+def test_devices_of_an_ended_run_are_shown_as_being_cleaned() -> None:
+    """Until the evidence arrives, also if the job continues with another attempt or is no longer known."""
     book = Logbook()
     book.write(joined("n1", 1), joined("n2", 2), submitted(nodes=2), offered(), placed("1", "n1", "n2"), started())
     book.write(unclean("1", 1, "n1"))

@@ -1,5 +1,5 @@
-"""Free GPUs are one number, whoever counts them: the placer's own state, packing, the map, /metrics, lists of nodes, dry
-runs and SQL."""
+"""Free GPUs are one number in all places: the placer's own state, packing, the map, /metrics, lists of nodes, dry runs
+and SQL."""
 
 import asyncio
 import tempfile
@@ -9,6 +9,7 @@ from itertools import batched
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -166,10 +167,11 @@ def metric(views: Views, name: str, **labels: str) -> float:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(NODES), st.integers(0, 11)), max_size=20))
 def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
-    """Whatever has happened: faults, drains, taints, shares, MIG, quarantine, losses, silence, runs that are not clean."""
+    """After any history: faults, drains, taints, shares, MIG, quarantine, losses, silence, runs that are not clean."""
     cluster = Cluster()
     for act in acts:
         cluster.do(*act)
@@ -209,6 +211,7 @@ def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
             assert fits == (largest is not None and largest.gpus >= gpus), f"the placer, with {gpus} GPUs"
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

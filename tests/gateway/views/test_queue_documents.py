@@ -1,4 +1,4 @@
-"""What the views know of queues, pools and slices: charges up the tree, moves, budgets, time used, yielding."""
+"""Views of queues, pools and slices: charges up the tree, moves, budgets, time used, preemption."""
 
 from typing import Any
 
@@ -97,8 +97,8 @@ def test_a_queue_that_names_no_guarantee_has_that_of_those_below() -> None:
     assert queue(book, "org").guaranteed["gpu"] == 1000
 
 
-def test_an_offer_that_is_given_back_was_never_used() -> None:
-    """Neither charged nor used afterwards; the next attempt counts anew."""
+def test_a_withdrawn_offer_counts_as_no_use() -> None:
+    """It is not charged or used afterwards; the next attempt counts from zero."""
     book = family()
     book.write(
         submitted("1", 4, queue="research/vision"),
@@ -119,7 +119,7 @@ def test_documents_of_many_queues_are_those_of_each() -> None:
     assert [row.path for row in rows] == ["research", "research/speech", "research/vision"]
 
 
-def test_settings_are_shown_in_the_words_of_a_file() -> None:
+def test_settings_are_shown_in_the_fields_of_a_file() -> None:
     """And the amounts in integers; an old log's quota is the maximum."""
     book = Logbook()
     book.write(quota(8), configured("team", guaranteed={"gpu": 4000, "memory": 2048}, maximum={"cpu": 1500}, weight=2))
@@ -176,7 +176,7 @@ def test_pools_have_queues_and_nodes() -> None:
     assert [row.name for row in book.views.queues.pool_rows()] == ["default"]
 
 
-def test_a_budget_is_known_as_far_as_it_was_told() -> None:
+def test_a_budget_is_known_as_far_as_it_was_reported() -> None:
     """Nothing before the first warning; forgotten once its period is over."""
     book = Logbook()
     hours = 3_600_000
@@ -204,8 +204,8 @@ def run(book: Logbook, seconds: int, attempt: int = 1, **how: Any) -> None:
     book.write(ended(attempt=attempt, **how))
 
 
-def test_time_used_goes_on_after_yielding_and_starts_anew_after_a_failure() -> None:
-    """Slices add up; a drain costs no time; a retry begins at nothing."""
+def test_time_used_continues_after_a_preemption_and_restarts_after_a_failure() -> None:
+    """Slices add up; a drain costs no time; a retry begins at zero."""
     book = Logbook()
     book.write(joined(), submitted(total_ns=100 * SECOND_NS, slice_ns=10 * SECOND_NS, retries=3))
     assert (job(book).used_seconds, job(book).left_seconds, job(book).slice_seconds) == (0, 100, 10)
@@ -226,7 +226,7 @@ def test_time_used_goes_on_after_yielding_and_starts_anew_after_a_failure() -> N
 
 
 def test_a_running_jobs_time_is_that_of_the_sequence() -> None:
-    """Not of whoever asks: the same sequence, the same answer."""
+    """Not of the request: the same sequence gives the same answer."""
     book = Logbook()
     book.write(joined(), submitted(), offered(), placed(), started())
     book.write(quota(1))
@@ -234,7 +234,7 @@ def test_a_running_jobs_time_is_that_of_the_sequence() -> None:
     assert (job(book).used_seconds, job(book).left_seconds) == (2, None)
 
 
-def test_a_writer_whose_clock_is_behind_takes_no_time_back() -> None:
+def test_a_writer_with_a_slow_clock_takes_no_time_back() -> None:
     """Time used is counted by the newest time in the log so far."""
     book = Logbook()
     book.write(joined(), submitted(), offered(), placed(), started())
@@ -247,8 +247,8 @@ def test_a_writer_whose_clock_is_behind_takes_no_time_back() -> None:
     assert job(book).used_seconds == 0
 
 
-def test_what_a_job_asked_for_is_shown() -> None:
-    """Deadline and dependencies; a deadline that cannot be met is said to be missed; an element has its array's."""
+def test_the_request_of_a_job_is_shown() -> None:
+    """Deadline and dependencies; a deadline that cannot be met is shown as missed; an element has its array's."""
     book = Logbook()
     after = (ev.Dependency(job="7"), ev.Dependency(job="8", state="ended"))
     book.write(submitted("7"), submitted("8"), submitted("1", after=after, deadline_ns=START_NS, slice_ns=SECOND_NS))
@@ -270,7 +270,7 @@ def test_what_a_job_asked_for_is_shown() -> None:
 
 
 def test_ageing_raises_the_priority() -> None:
-    """By one each time, of those that are named; an element has its array's; another attempt begins without."""
+    """By one each time, for the jobs in the event; an element has its array's; another attempt begins without."""
     book = Logbook()
     book.write(submitted("1"), submitted("2"), ev.PriorityAged(cause="clock", jobs=("1",)))
     book.write(ev.PriorityAged(cause="clock", jobs=("1",)))
@@ -293,8 +293,8 @@ def test_yielding_is_counted_where_it_happened() -> None:
     assert [queue(book, path).preempted for path in ("research", "research/speech", "research/vision")] == [1, 1, 0]
 
 
-def test_what_waits_in_a_removed_queue_waits_elsewhere() -> None:
-    """Single jobs by their state, arrays with what is still to come; what had ended stays counted where it was."""
+def test_jobs_of_a_removed_queue_wait_in_another() -> None:
+    """Single jobs by their state, arrays with the elements still to come; ended ones stay counted in the old queue."""
     book = family()
     held = ev.JobHeld(cause="c", job="2")
     book.write(*(submitted(name, queue="research/vision") for name in "123"), held, ev.JobCancelled(cause="c", job="3"))
@@ -360,7 +360,7 @@ def test_another_rank_is_no_admission() -> None:
 
 
 def test_an_applied_file_is_an_outcome() -> None:
-    """Its counts answer the command, whatever else stands in the commit."""
+    """Its counts answer the command, whatever other events are in the commit."""
     book = Logbook()
     book.write(
         ev.QueueConfigured(cause="cmd:k1", path="a", settings=QueueSettings()),
@@ -414,7 +414,7 @@ def test_every_kind_of_a_job_counts() -> None:
 
 
 def test_jobs_that_share_a_gpu_hold_one() -> None:
-    """What a node has free is counted in GPUs, not in parts of placements."""
+    """A node's free capacity is counted in GPUs, not in parts of placements."""
     book = Logbook()
     book.write(joined())
     for name in ("1", "2"):

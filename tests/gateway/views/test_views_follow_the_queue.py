@@ -38,7 +38,7 @@ def log_of(seed: int, people: type[People]) -> list[bytes]:
 
 
 def seen_by_queue(job: LiveJob, now_ns: int) -> tuple[Any, ...]:
-    """What both know of a job, as the queue has it."""
+    """Return the facts of a job that queue and views share, as the queue has them."""
     running_ns = now_ns - job.started_ns if job.started_ns else 0
     unborn = job.unborn if isinstance(job, Array) else None
     return (
@@ -70,7 +70,7 @@ def seen_by_views(views: Views, job: str) -> tuple[Any, ...]:
 
 
 def every_job_has_a_reason(views: Views, rows: Iterable[JobRow]) -> None:
-    """What a person who asks for the job reads of it."""
+    """Check the reason of each job, as a user gets it."""
     for row in rows:
         assert job_document(views, row, views.at_ns, count_ahead=True).reason is not None, (views.sequence, row.id)
 

@@ -1,4 +1,4 @@
-"""GET why with an explainer beside: its evidence and its changes upon the one dominant reason, of one sequence."""
+"""GET why with an explainer: its evidence and its remedies for the one dominant reason, of one sequence."""
 
 import asyncio
 from typing import Any
@@ -42,8 +42,8 @@ async def test_changes_say_what_would_start_it() -> None:
         await world.in_state(job, "placed")
 
 
-async def test_the_past_is_told_as_it_was() -> None:
-    """Before the move and after: each as of its sequence, with the changes that there were then."""
+async def test_the_past_is_explained_as_it_was() -> None:
+    """Before the move and after: each as of its sequence, with the remedies of that time."""
     async with World() as world:
         await world.start_explainer()
         _, job = await crowded(world)
@@ -56,8 +56,8 @@ async def test_the_past_is_told_as_it_was() -> None:
         assert (await world.http.get(f"/v1/jobs/{job}/why", params={"at": "1"})).status_code == 404
 
 
-async def test_who_is_ahead_is_named() -> None:
-    """By the queue's own order, not by the views' guess: open offers, and those who wait at the same limit before it."""
+async def test_jobs_ahead_are_named() -> None:
+    """By the queue's own order, not by the views' guess: open offers, and jobs before it at the same limit."""
     async with World() as world:
         await world.start_explainer()
         _, job = await crowded(world)
@@ -72,8 +72,8 @@ async def test_who_is_ahead_is_named() -> None:
         assert detail["first_ahead"] == ", ".join([*offered, job, second])
 
 
-async def test_an_element_that_is_still_to_come_waits_as_its_array_does() -> None:
-    """Now and in the past; one that the array does not have is told which it has."""
+async def test_an_element_not_yet_created_waits_as_its_array_does() -> None:
+    """Now and in the past; for an element outside of the array the valid ones are given."""
     async with World() as world:
         await world.start_explainer()
         await crowded(world)
@@ -108,8 +108,8 @@ async def test_without_an_explainer_the_views_answer() -> None:
         assert (await world.why("1"))["note"] == "", "of a job that runs nothing is missing"
 
 
-async def test_a_past_time_and_no_explainer() -> None:
-    """`at=` needs none either."""
+async def test_a_past_time_needs_the_explainer() -> None:
+    """`at=` without one is refused, too."""
     async with World() as world:
         _, job = await crowded(world)
         now = await world.why(job)
@@ -137,8 +137,8 @@ async def scripted(world: World, *answers: ExplainerAnswer) -> Scripted:
     return explainer
 
 
-async def test_the_explanation_goes_before_older_words() -> None:
-    """The views still have the queue's no; by now nothing but the turn is in the way."""
+async def test_the_explanation_precedes_older_reasons() -> None:
+    """The views still have the queue's refusal; by now only the turn is missing."""
     async with World() as world:
         _, job = await crowded(world)
         sequence = world.gateway.views.sequence
@@ -160,8 +160,8 @@ async def test_an_explanation_of_an_earlier_state_is_not_used() -> None:
         assert explainer.asked == [AskWhy(job=job)] * 2
 
 
-async def test_a_busy_explainer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While there is time; then it is said that it was busy."""
+async def test_a_busy_explainer_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there is time; then the answer states that it was busy."""
     monkeypatch.setattr(service_queries, "AGAIN_S", 0.01)
     async with World() as world:
         _, job = await crowded(world)
@@ -176,8 +176,8 @@ async def test_a_busy_explainer_is_asked_again(monkeypatch: pytest.MonkeyPatch) 
         assert await ExplainerClient(world.bus, wait_s=0.1).ask(AskWhy(job=job)) == busy
 
 
-async def test_an_answer_that_cannot_be_read_is_none() -> None:
-    """Whatever stands there in its place, the views answer."""
+async def test_an_unreadable_answer_is_ignored() -> None:
+    """For any bytes in its place, the views answer."""
     async with World() as world:
         _, job = await crowded(world)
 

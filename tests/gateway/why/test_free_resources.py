@@ -1,4 +1,4 @@
-"""What the gateway says nodes have room for, held against the placer's own core: shares of GPUs, whole ones, CPUs."""
+"""Free capacity by the gateway equals the placer's own core: shares of GPUs, whole ones, CPUs."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,8 +36,8 @@ def placed(events: list[ev.Event]) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(WANTED, max_size=8), WANTED)
-def test_room_for_it_is_a_place(before: list[Request], wanted: Request) -> None:
-    """Whatever runs on two nodes of two GPUs: what has room by the views, the placer places, and nothing else."""
+def test_capacity_by_the_views_equals_placement(before: list[Request], wanted: Request) -> None:
+    """Any runs on two nodes of two GPUs: the placer places exactly the requests that fit by the views."""
     world = cluster(2, 2)
     for each in before:
         world.offer(each)

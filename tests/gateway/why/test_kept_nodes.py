@@ -1,4 +1,4 @@
-"""What `why` and the map say of kept nodes and near misses: when, by what, and who is there."""
+"""Reserved nodes and near misses in `why` and the map: time, basis, and the runs there."""
 
 import msgspec
 import pytest
@@ -44,20 +44,20 @@ KNOWN = kept(start_ns=FROM_NS, basis="limits", waits_for=("1",))
     ],
     ids=["nothing known", "no end known", "limits", "evidence", "free already"],
 )
-def test_when_a_job_starts_on_what_is_kept_for_it(made: ev.ReservationMade, said: str) -> None:
-    """With what says so, and as little as is known."""
+def test_the_start_of_a_reservation_is_explained(made: ev.ReservationMade, said: str) -> None:
+    """With its basis, and as much as is known."""
     assert why([*EVENTS, made], "2").message.endswith(said)
 
 
-def test_guests_are_named_until_they_have_ended() -> None:
-    """Who runs there and does not delay it."""
+def test_backfilled_jobs_are_named_until_they_have_ended() -> None:
+    """Jobs that run there and do not delay it."""
     guest = msgspec.structs.replace(placed("3"), guest_of="2")
     events = [*EVENTS, KNOWN, offered("3", 3), guest]
     assert why(events, "2").message.endswith("(by the limit of job 1); job 3 runs there and does not delay it")
     assert why([*events, ended("3")], "2").message.endswith("(by the limit of job 1)")
 
 
-def test_who_is_kept_out_is_told_by_whom_and_how_to_get_in() -> None:
+def test_a_job_that_a_reservation_keeps_out_gets_the_reason_and_a_remedy() -> None:
     """A time limit that ends before the start lets it in."""
     events = [*EVENTS, KNOWN, offered("3", 3), unplaceable("3", nodes=1, total=8, reserved=1)]
     assert why(events, "3").message == (
@@ -93,8 +93,8 @@ def test_a_window_that_would_come_over_it_is_named() -> None:
     assert why([*EVENTS, window, refused, over], "2").message.endswith(told)
 
 
-def test_who_is_not_cut_for_is_told_so() -> None:
-    """That nothing is made for it; to others nothing is said."""
+def test_a_job_without_a_planned_repartition_gets_this_reason() -> None:
+    """Only a job for which no instance is made; other jobs do not get it."""
     other = Request(gpu_milli=1000, cpu_milli=1000, memory_mib=64)
     for also, more in (((other,), "; no GPU is cut for jobs with groups"), ((), "")):
         job = submitted("4")
@@ -106,8 +106,8 @@ def test_who_is_not_cut_for_is_told_so() -> None:
         assert (more in told) if more else ("no GPU is cut" not in told)
 
 
-def test_the_map_says_from_when() -> None:
-    """Where it is known."""
+def test_the_map_shows_when_a_reservation_begins() -> None:
+    """If it is known."""
     book = Logbook()
     for event in [*EVENTS, KNOWN]:
         book.write(event)

@@ -1,4 +1,4 @@
-"""Why a job has no place, from the placer's own core to the sentence: each cause with its numbers and what would end it."""
+"""Reasons without a placement, from the placer's own core to the sentence: each cause with its numbers and its remedy."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_fragmentation_proposes_what_would_fit() -> None:
 
 
 def test_nothing_is_free() -> None:
-    """Then no more is said than that."""
+    """The reason has no further detail."""
     world = cluster(1)
     world.offer(request(8))
     reason = refused(world, request(1))
@@ -89,15 +89,15 @@ def test_nothing_is_free() -> None:
     ],
 )
 def test_gpus_are_free_and_cpus_or_memory_are_not(wanted: Request, said: str) -> None:
-    """How much the best node has left of what is short."""
+    """The best node's remainder of the missing resource is given."""
     world = cluster(2)
     world.offer(request(4, cpu=50, memory_gib=100))
     world.offer(request(4, cpu=40, memory_gib=200))
     assert said in refused(world, wanted).message
 
 
-def test_a_gang_of_which_some_nodes_would_do() -> None:
-    """How many nodes have as many."""
+def test_a_gang_that_fits_some_nodes_only() -> None:
+    """The number of nodes with enough is given."""
     world = cluster(3)
     world.offer(request(4, nodes=2, cpu=60))
     reason = refused(world, request(8, nodes=2))
@@ -106,7 +106,7 @@ def test_a_gang_of_which_some_nodes_would_do() -> None:
 
 
 def test_another_model() -> None:
-    """What it asks for, and what there is."""
+    """The requested model and the available ones."""
     reason = refused(cluster(3, labels=H100), request(1, selector=(f"{MODEL_LABEL}~A100",)))
     assert (
         "3 have another GPU model; asks for A100; the cluster has 3 nodes with NVIDIA-H100-80GB-HBM3 GPUs"
@@ -117,13 +117,13 @@ def test_another_model() -> None:
 
 
 def test_another_label() -> None:
-    """Which requirement, how many nodes lack it, and what they have instead."""
+    """The requirement, the number of nodes without it, and their values."""
     reason = refused(cluster(2, labels={"zone": "a"}), request(1, selector=("zone=b",)))
     assert "asks for zone=b, which 2 of 2 nodes do not have; of zone there are a (2)" in reason.message
 
 
 def test_a_taint() -> None:
-    """Which one, on how many nodes, and the toleration that helps."""
+    """The taint, the number of nodes, and the toleration that helps."""
     world = cluster(2)
     for name in ("n1", "n2"):
         world.command(TaintNode(id=name, node=name, taint="team=vision:NoSchedule"))
@@ -137,16 +137,16 @@ def test_a_taint() -> None:
     assert "--toleration team=vision:NoSchedule" in told[0].message
 
 
-def test_the_toleration_helps() -> None:
-    """What `next` proposes leads to a place."""
+def test_the_proposed_toleration_helps() -> None:
+    """The proposal of `next` leads to a placement."""
     world = cluster(1, taints=("team=vision:NoSchedule",))
     refused(world, request(1))
     events = world.offer(request(1, tolerations=("team=vision:NoSchedule",)))
     assert any(isinstance(event, ev.JobPlaced) for event in events)
 
 
-def test_numa_that_no_node_has() -> None:
-    """What one NUMA node has at most."""
+def test_a_numa_request_that_no_node_can_hold() -> None:
+    """The most that one NUMA node has is given."""
     reason = refused(cluster(1, inside=GEFORCE, cpu=224), request(5, require=("numa",)))
     assert "1 never has that close together" in reason.message
     assert (
@@ -157,7 +157,7 @@ def test_numa_that_no_node_has() -> None:
 
 
 def test_cpus_that_no_numa_node_has() -> None:
-    """GPUs would do; it is CPUs that are not there beside them."""
+    """The GPUs suffice; CPUs on their NUMA node do not."""
     reason = refused(cluster(1, inside=GEFORCE, cpu=224), request(2, cpu=120, require=("numa",)))
     assert "asks for 2 GPUs and 120 CPUs on one NUMA node" in reason.message and "112 CPUs" in reason.message
 
@@ -172,8 +172,8 @@ def test_numa_that_is_not_free() -> None:
     assert "only prefer it (topology.prefer: numa)" in str(reason.detail["next"])
 
 
-def test_a_rack_that_is_large_enough_may_come_free() -> None:
-    """What waiting is for is said of one rack; until then as many as the best one takes would do."""
+def test_a_rack_that_is_large_enough_may_be_freed() -> None:
+    """The wait is for one rack; until then the number that fits the best one would do."""
     world = World()
     for at in range(4):
         join(world, f"n{at}", labels={"fairlead/rack": f"r{at // 2}"})
@@ -188,7 +188,7 @@ def test_a_rack_that_is_large_enough_may_come_free() -> None:
 
 
 def test_no_rack_is_large_enough() -> None:
-    """Then waiting helps nobody: so many as the largest has are proposed, though others hold them now."""
+    """Waiting does not help: the size of the largest is proposed, although other jobs hold it now."""
     world = World()
     for at in range(4):
         join(world, f"n{at}", labels={"fairlead/rack": f"r{at // 2}"})
@@ -206,7 +206,7 @@ def test_links_that_no_node_has() -> None:
 
 
 def test_no_rack_takes_the_gang() -> None:
-    """How many the best one takes, first of all; the pool would take it."""
+    """The number that fits the best one comes first; the pool would take the gang."""
     world = World()
     for rack, size in (("r1", 3), ("r2", 2)):
         for at in range(size):
@@ -228,7 +228,7 @@ def test_no_rack_takes_the_gang() -> None:
     ],
 )
 def test_nodes_that_take_no_work(command: Any, said: str) -> None:
-    """Which ones, and why somebody made them so."""
+    """Their names, and the reason given by the user."""
     world = cluster(1)
     world.command(command)
     assert said in refused(world, request(1)).message
@@ -242,7 +242,7 @@ def test_a_lost_node() -> None:
 
 
 def test_faulted_gpus() -> None:
-    """How many of which node's."""
+    """Their number on each node."""
     world = cluster(1)
     world.report("n1", HealthSeen(n=0, gpu="n1-g0", code="xid79"))
     reason = refused(world, request(8))
@@ -252,8 +252,8 @@ def test_faulted_gpus() -> None:
     assert "1 has too many faulted GPUs; GPUs that are faulted: n1 1 of 8" in reason.message
 
 
-def test_kept_for_another() -> None:
-    """Whose they are; a job that waits longer."""
+def test_a_node_reserved_for_another_job() -> None:
+    """The other job's name; it waits longer."""
     world = cluster(1)
     world.offer(request(4, cpu=1))
     world.offer(request(8))
@@ -262,8 +262,8 @@ def test_kept_for_another() -> None:
     assert "1 is kept for another job" in reason.message and "n1 is kept for job 2" in reason.message
 
 
-def test_a_share_of_which_less_is_left() -> None:
-    """How much is left of one GPU at most, and where."""
+def test_a_share_larger_than_any_remainder() -> None:
+    """The largest remainder of one GPU, and its node."""
     world = cluster(1, 2)
     for _ in range(2):
         world.offer(Request(gpu_milli=700, gpu_parts=1))
@@ -286,8 +286,8 @@ def test_shared_gpus_where_there_are_none() -> None:
     assert "give them out as replicas alone" in refused(sliced, request(1)).message
 
 
-def test_nobody_beside_it() -> None:
-    """Which nodes are empty, and how many runs the others have."""
+def test_an_exclusive_job_without_an_empty_node() -> None:
+    """The empty nodes, and the number of runs on the others."""
     world = cluster(2)
     for _ in range(2):
         world.offer(request(1, cpu=60))
@@ -328,8 +328,8 @@ def test_the_dominant_cause_comes_first() -> None:
     assert message.startswith("needs 8 GPUs on one node; of 3 nodes 2 lack free GPUs, 1 is cordoned; n1 fits")
 
 
-def test_a_list_of_jobs_is_told_in_short() -> None:
-    """A look at all nodes for each of thousands of jobs would be too much."""
+def test_a_list_of_jobs_has_short_reasons() -> None:
+    """Checking all nodes for each of thousands of jobs would be too slow."""
     world = cluster(1)
     world.offer(request(4, cpu=1))
     refused(world, request(8))

@@ -1,4 +1,4 @@
-"""What could start a job now is true of the nodes, too, not only of the pool's sum."""
+"""Proposals to start a job now fit the nodes, not only the pool's sum."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ async def full_but_for(world: World, left: int) -> None:
 
 
 async def refused(world: World, **spec: Any) -> dict[str, Any]:
-    """Why a job waits that the placer could not place."""
+    """Return the reason of a job that the placer could not place."""
     job = await world.submit(**spec)
     await eventually_async(lambda: any(refusal.job == job for refusal in world.gateway.views.waiting.refusals.values()))
     return await world.why(job)
 
 
-async def test_fewer_gpus_are_named_that_are_free_on_one_node() -> None:
-    """Two and two are left: four are not on any node, nor are three."""
+async def test_a_smaller_request_that_is_free_on_one_node_is_proposed() -> None:
+    """Two and two are free: no node has four or three."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
@@ -54,16 +54,16 @@ async def test_fewer_gpus_are_named_that_are_free_on_one_node() -> None:
         ({"resources": gpus(2), "nodes": 3}, {"wait": "starts when 2 GPUs are free on each of 3 nodes"}),
     ],
 )
-async def test_what_is_short_is_named(spec: dict[str, Any], told: dict[str, str]) -> None:
-    """CPUs that the placer found short; nodes that nobody has."""
+async def test_the_missing_resource_is_named(spec: dict[str, Any], told: dict[str, str]) -> None:
+    """CPUs that the placer found short; nodes that do not exist."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
         assert kinds_of(await refused(world, **spec)) == told
 
 
-async def test_who_is_not_tried_because_others_like_it_were_refused_waits_for_the_same() -> None:
-    """The placer looks ahead over so many and no more; what they lack it lacks."""
+async def test_an_untried_job_waits_for_the_reason_of_its_equals() -> None:
+    """The placer looks ahead over a bounded number; the missing resource is the same."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
@@ -100,8 +100,8 @@ async def test_a_cordoned_node_takes_nothing() -> None:
         ({"nodes": 3}, "needs 1 GPU on each of 3 nodes; only 2 nodes that have joined could take it"),
     ],
 )
-async def test_what_no_node_could_take_is_not_said_to_start(spec: dict[str, Any], told: str) -> None:
-    """It would be accepted, for nodes may join; until then it waits, and nobody knows how long."""
+async def test_a_request_that_no_node_can_hold_gets_no_start(spec: dict[str, Any], told: str) -> None:
+    """It would be accepted, since nodes may join; until then it waits for an unknown time."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 8)
@@ -111,8 +111,8 @@ async def test_what_no_node_could_take_is_not_said_to_start(spec: dict[str, Any]
         assert found["estimate"]["basis"] == f"it {told}, even if nothing ran"
 
 
-async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
-    """Four GPUs are left, two on each node; or nodes that would do are cordoned. When that changes nobody knows."""
+async def test_a_request_that_fits_no_node_now_does_not_start_at_once() -> None:
+    """Four GPUs are free, two on each node; or suitable nodes are cordoned. The time of a change is unknown."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
@@ -142,8 +142,8 @@ async def test_what_fits_on_no_node_now_is_not_said_to_start_at_once() -> None:
         )
 
 
-async def test_a_node_that_is_kept_for_another_is_not_free() -> None:
-    """However many GPUs are idle on it; the job that it is kept for may have them."""
+async def test_a_reserved_node_is_not_free() -> None:
+    """Only the job with the reservation may have its GPUs, however many are idle."""
     async with World() as world:
         await world.start_explainer()
         await full_but_for(world, 3)
@@ -175,8 +175,8 @@ async def test_no_queue_and_no_limit_is_named_where_no_node_has_room() -> None:
         }
 
 
-async def test_an_old_refusal_holds_no_trial_back() -> None:
-    """What was refused when all was full says nothing of an empty cluster; while it still stands, it does."""
+async def test_an_old_refusal_does_not_block_a_dry_run() -> None:
+    """A refusal in a full cluster does not matter in an empty one; while it still holds, it does."""
     async with World() as world:
         await world.start_explainer()
         node = await world.node("n1")

@@ -1,4 +1,4 @@
-"""Why a job is where it is: each code from a log that leads to it, with its sentence and its numbers."""
+"""Reasons of a job's state: each code from a log that leads to it, with its sentence and its numbers."""
 
 import pytest
 
@@ -161,7 +161,7 @@ def test_a_cause_with_numbers_is_one_that_the_placer_has() -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_every_cause_of_the_placer_has_words(cause: str) -> None:
+def test_every_cause_of_the_placer_has_a_sentence(cause: str) -> None:
     """For one node and for several; none is shown as the log spells it."""
     one, several = in_words({cause: 1}), in_words({cause: 2})
     assert one.startswith("1 ") and several.startswith("2 ") and one[2:] != several[2:]

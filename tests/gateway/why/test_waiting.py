@@ -1,4 +1,4 @@
-"""Why the queue does not offer a job, and who yields to whom: each word of the queue in its sentence, with numbers."""
+"""Reasons without an offer, and preemptions: each event of the queue in its sentence, with numbers."""
 
 import msgspec
 import pytest
@@ -197,7 +197,7 @@ def test_those_of_one_likeness_have_one_reason(events: list[ev.Event]) -> None:
     assert first.array is not None or request_class(rows["91"]) == request_class(rows["92"]) in likes
 
 
-def test_a_word_counts_for_those_that_are_alike() -> None:
+def test_a_recorded_reason_counts_for_equal_requests() -> None:
     """Of the same queue with the same request; a user's limit for that user only, an array's for that array."""
     limit = {"resource": "gpu", "held": 8000, "needed": 1000, "ceiling": 8000}
     events: list[ev.Event] = [
@@ -217,8 +217,8 @@ def test_a_word_counts_for_those_that_are_alike() -> None:
         assert {job for job in "123456" if why([*events, reason], job).code == code} == alike
 
 
-def test_a_word_ends_with_the_next_offer_of_its_class() -> None:
-    """Somebody like it was let in: the old numbers are not true any more."""
+def test_a_recorded_reason_ends_with_the_next_offer_of_its_class() -> None:
+    """An equal job was offered: the old numbers are no longer true."""
     events: list[ev.Event] = [submitted("1"), submitted("2")]
     events.append(deferred("1", "maximum", "default", resource="gpu", held=8, needed=1, ceiling=8))
     assert (why(events).code, why(events, "2").code) == ("maximum", "maximum")
@@ -255,8 +255,8 @@ def yielded(rule: str, *more: ev.Event) -> list[ev.Event]:
         ("over_share", "queue research/speech was above its fair share, research/vision below its own"),
     ],
 )
-def test_who_displaced_a_job_and_why(rule: str, told: str) -> None:
-    """While it is asked, and while it waits afterwards, in words that need no rights: no user is named."""
+def test_a_displaced_job_shows_its_beneficiary_and_rule(rule: str, told: str) -> None:
+    """During the stop and the wait afterwards, in text that needs no rights: no user is named."""
     running = why(yielded(rule))
     assert running.code == "yielding"
     assert running.message == (
@@ -287,8 +287,8 @@ def test_a_team_without_a_guarantee_of_its_own_is_over_that_of_its_queues() -> N
     assert "(queue org used 4 GPUs over its guarantee, which prod was owed)" in reason.message
 
 
-def test_a_limit_on_borrowing_adds_to_what_the_queues_below_are_guaranteed() -> None:
-    """The views' own look at the limits counts it so, too, where the queue has said nothing."""
+def test_a_limit_on_borrowing_adds_to_the_guarantees_of_child_queues() -> None:
+    """The views' own check of limits counts it so, too, if the queue has recorded nothing."""
     events = [
         joined(),
         configured("org", borrowing={"gpu": 2000}),
@@ -303,7 +303,7 @@ def test_a_limit_on_borrowing_adds_to_what_the_queues_below_are_guaranteed() -> 
     assert reason.message == "queue org is at 5 of 6 GPUs (4 guaranteed, 2 borrowed at most); this needs 2"
 
 
-def test_what_keeps_a_displaced_job_waiting_stands_behind_it() -> None:
+def test_the_reason_of_a_displaced_job_follows_its_displacement() -> None:
     """The numbers and the next step are those of the present reason."""
     full = deferred("1", "maximum", "research", resource="gpu", held=60_000, needed=8000, ceiling=64_000, attempt=2)
     reason = why(yielded("over_slice", ended(preempted=True), requeued(), full))
@@ -320,8 +320,8 @@ def test_the_reason_ends_with_the_next_run() -> None:
     assert why(again).code == "running"
 
 
-def test_a_run_that_yields_because_a_limit_was_lowered() -> None:
-    """Nobody in particular gains."""
+def test_a_run_stopped_for_a_lowered_limit() -> None:
+    """It has no beneficiary."""
     events = yielded("lower_priority")
     events[-1] = preempting("1", "", "over_guarantee")
     assert (
@@ -330,8 +330,8 @@ def test_a_run_that_yields_because_a_limit_was_lowered() -> None:
     )
 
 
-def test_a_run_that_gives_back_what_its_queue_holds_over_a_lowered_maximum() -> None:
-    """While it is stopped, and while it waits afterwards: nobody in particular gained by it."""
+def test_a_run_stopped_because_its_queue_exceeds_a_lowered_maximum() -> None:
+    """During the stop and the wait afterwards: it has no beneficiary."""
     stop = ev.JobStopRequested(cause="cmd:q", job="1", attempt=1, reason="reclaimed", by="bob")
     events: list[ev.Event] = [*yielded("lower_priority")[:-1], stop]
     running = why(events)

@@ -44,8 +44,8 @@ def test_with_nowhere_else_to_go_a_job_goes_back() -> None:
     ],
     ids=["rack", "tasks", "kinds"],
 )
-def test_others_serve_only_where_all_units_of_the_job_find_room(wanted: Request, racks: tuple[str, ...]) -> None:
-    """Else it would wait for ever for nodes that never take it together."""
+def test_other_nodes_serve_only_if_all_units_of_the_job_fit(wanted: Request, racks: tuple[str, ...]) -> None:
+    """Otherwise the job would wait indefinitely for nodes that never hold all of it."""
     world = World()
     for name, rack in zip(("n1", "n2", "n3"), racks, strict=True):
         world.join(name, labels={"fairlead/rack": rack})

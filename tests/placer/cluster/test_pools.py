@@ -6,7 +6,7 @@ from tests.placer.cluster.capacity.ground import Ground, machine
 
 
 def test_a_node_that_gained_and_moved_does_not_belong_to_its_old_pool() -> None:
-    """Its row is one of the new pool's, which the old one need not have: looking there must not fail, nor find it."""
+    """In the old pool its row may be missing: a search there does not fail and does not find the node."""
     ground = Ground()
     pools: Pools = ground.state.pools
     ground.join(machine("a", 1))

@@ -109,8 +109,8 @@ def test_rests_grow_and_a_run_that_does_well_ends_all() -> None:
     assert (node.suspect, node.resting, node.rest_ns) == (False, False, 0)
 
 
-def test_made_up_user_names_close_no_node() -> None:
-    """Nobody checks who says that he is whom: with nothing that did well elsewhere the node rests, and no more."""
+def test_invented_user_names_quarantine_no_node() -> None:
+    """User names are not verified: without a job that succeeded elsewhere the node is only avoided."""
     world = labelled(3)
     for at in range(8):
         events = run(world, "n1", f"nobody-{at}")
@@ -120,8 +120,8 @@ def test_made_up_user_names_close_no_node() -> None:
     assert world.core.state.nodes["n1"].open
 
 
-def test_three_jobs_that_failed_here_and_do_well_elsewhere_put_the_node_in_quarantine() -> None:
-    """Whatever the exit code: each job's next attempt is the proof."""
+def test_three_jobs_that_failed_here_and_succeed_elsewhere_quarantine_the_node() -> None:
+    """For any exit code: the next attempt of each job is the evidence."""
     world = labelled(3)
     for node in ("n2", "n3"):
         offer(world, request(8, selector=(f"kubernetes.io/hostname={node}",)), "zoe")
@@ -261,8 +261,8 @@ def test_one_users_failures_count_once_unless_his_runs_do_well_elsewhere() -> No
     assert isinstance(rests, ev.NodeSuspected) and rests.jobs == ("1", "2", "3", "4")
 
 
-def test_elements_of_an_array_are_one_job() -> None:
-    """However many of them fail."""
+def test_elements_of_an_array_count_as_one_job() -> None:
+    """The number of failed elements does not matter."""
     world = cluster(1)
     submitted, _ = world.submitted(request(1), job="7")
     offers = [ev.JobOffered(cause="clock", job=f"7_{i}", attempt=1, rank=i) for i in range(4)]
@@ -291,8 +291,8 @@ def test_a_stop_or_a_loss_says_nothing_of_the_node() -> None:
     assert (world.core.state.failing, world.core.state.failed_on) == ({}, {})
 
 
-def test_a_person_releases_a_quarantined_node_and_an_uncordon_does_not() -> None:
-    """Its record starts anew."""
+def test_a_user_releases_a_quarantined_node_and_an_uncordon_does_not() -> None:
+    """Its failure history starts again from zero."""
     world = labelled(1)
     for job in ("1", "2", "3"):
         refuse(world, "n1", job)
@@ -307,8 +307,8 @@ def test_a_person_releases_a_quarantined_node_and_an_uncordon_does_not() -> None
     assert rejected.code == "not_quarantined"
 
 
-def test_a_person_quarantines_beyond_any_breaker() -> None:
-    """What people ask for is never held."""
+def test_a_user_quarantines_beyond_any_breaker() -> None:
+    """Commands of users are never held back."""
     world = cluster(3)
     for i in (1, 2, 3):
         assert names(world.command(QuarantineNode(id=f"q{i}", node=f"n{i}"))) == ["NodeQuarantined"]
@@ -335,7 +335,7 @@ def test_the_breaker_stops_mass_quarantine_until_a_person_resets_it() -> None:
 
 
 def test_a_job_that_fails_on_every_node_is_no_evidence_against_the_third() -> None:
-    """From the second node on the job is to blame: its failures count against nobody."""
+    """From the second node on the job is to blame: its failures count against no node."""
     world = cluster(4)
     world.offer(request(8))
     for attempt, node in ((1, "n1"), (2, "n2"), (3, "n3")):

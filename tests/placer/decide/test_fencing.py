@@ -42,8 +42,8 @@ def world() -> World:
     return made
 
 
-def test_the_agent_is_told(world: World) -> None:
-    """Orders carry how long a run may live without a lease; one that says nothing does as its node does."""
+def test_orders_carry_the_lease_of_the_run(world: World) -> None:
+    """The time that a run may live without a lease; 0 means the node's own."""
     stops = {run: order.stop_after_ns for run, order in world.orders("n1").items()}
     assert stops == {"1.1": 0, "2.1": 200 * SECOND, "3.1": 0}
 
@@ -81,16 +81,16 @@ async def test_the_source_says_it_again_when_it_is_time(world: World) -> None:
     await source.close()
 
 
-def test_the_nodes_own_word_is_proof(world: World) -> None:
-    """It may return while a strict run is its own, and says what became of it; nothing was ended meanwhile."""
+def test_the_nodes_own_report_is_proof(world: World) -> None:
+    """It may return while a strict run is still its own and report the outcome; nothing was ended meanwhile."""
     world.silent("n1")
     assert names(world.heard("n1")) == ["NodeReturned"]
     assert ended(world.exit("n1", "3", outcome="node_lost", exit_code=None)) == [("3", "node_lost")]
     assert world.stops("n1")["2.1"] == ""
 
 
-def test_a_run_that_is_never_stopped_goes_on(world: World) -> None:
-    """The node returns, and its order has never said stop."""
+def test_a_run_that_is_never_stopped_continues(world: World) -> None:
+    """The node returns, and its order never contained a stop."""
     offer(world, "4", OnPartition(stop_after_ns=NEVER_NS, replace_after_ns=NEVER_NS))
     world.silent("n1")
     world.heard("n1")
@@ -106,8 +106,8 @@ def test_a_reboot_and_a_new_journal_are_proof(world: World, boot: str) -> None:
     assert ended(world.join("n1", boot=boot)) == [("2", outcome), ("3", outcome)]
 
 
-def test_a_persons_word_is_proof(world: World) -> None:
-    """Everything that waited ends; what it held is not free before its agent says so. It counts once."""
+def test_a_users_declaration_is_proof(world: World) -> None:
+    """All waiting runs end; their devices are not free before the agent reports them clean. It counts once."""
     world.silent("n1")
     events = world.command(DeclareNodeDead(id="c1", user="ada", node="n1", reason="its plug is pulled"))
     assert isinstance(events[0], ev.NodeDeclaredDead)
@@ -119,7 +119,7 @@ def test_a_persons_word_is_proof(world: World) -> None:
 
 
 def test_a_node_that_is_not_lost_is_not_dead(world: World) -> None:
-    """A node with a lease is not declared dead. The refusal does not claim that the node is heard: it may be silent."""
+    """A node with a lease is not declared dead. The refusal does not claim recent contact: the node may be silent."""
     (refused,) = world.command(DeclareNodeDead(id="c1", user="ada", node="n1"))
     assert isinstance(refused, ev.NodeCommandRejected) and refused.code == "not_lost"
     assert "n1, whose lease still runs: wait until" in refused.message and "fairlead drain n1" in refused.message
@@ -156,8 +156,8 @@ def test_too_many_losses_withhold_every_end() -> None:
     assert next_after_ns(state, state.nodes["n1"]) is None
 
 
-def test_a_snapshot_knows_it(world: World) -> None:
-    """Who waits for what is folded state."""
+def test_a_snapshot_keeps_runs_that_wait_for_proof(world: World) -> None:
+    """The wait is folded state."""
     world.silent("n1")
     shot = world.core.snapshot()
     again = PlacerCore.restore(shot)

@@ -17,7 +17,7 @@ def sick(world: World, node: str, gpu: int = 0, code: str = "thermal") -> list[e
 
 
 def test_a_faulted_gpu_is_neither_free_nor_used() -> None:
-    """The node gives the other GPUs only; said again, the fault is no event."""
+    """The node offers the other GPUs only; a repeated report of the fault is no event."""
     world = cluster(1, 2)
     assert names(sick(world, "n1")) == ["GpuFaulted"]
     assert sick(world, "n1") == []
@@ -42,8 +42,8 @@ def test_a_gpu_that_is_well_again_is_used_again() -> None:
         assert names(restored(world)) == ["GpuRestored", "JobPlaced"]
 
 
-def test_a_held_gpu_that_faults_does_not_come_free() -> None:
-    """A mild fault lets the run go on; what it gives back is not usable."""
+def test_a_held_gpu_that_faults_is_not_freed() -> None:
+    """A mild fault lets the run continue; the GPU that it releases is not usable."""
     world = cluster(1, 1)
     world.offer(request(1))
     sick(world, "n1")
@@ -53,7 +53,8 @@ def test_a_held_gpu_that_faults_does_not_come_free() -> None:
 
 
 def test_a_grave_fault_stops_the_run_and_taints_the_node() -> None:
-    """XID 79: the run goes elsewhere without blame, the others of the node go on, nothing new comes. It is no drain."""
+    """XID 79: the run is requeued without blame, the other runs of the node continue, and no new work arrives. It is no
+    drain."""
     world = cluster(1)
     world.offer(request(1))
     world.offer(request(1))
@@ -86,8 +87,8 @@ def test_a_program_that_crashes_on_a_faulted_gpu_is_not_to_blame(code: int | Non
     assert state.runs["1.2"].restarted == "gpu_fault"
 
 
-def test_a_run_that_ends_well_on_a_faulted_gpu_or_that_somebody_stops_has_its_own_reason() -> None:
-    """Its work was done, or it was to end anyhow; a drain gives way to the fault."""
+def test_a_run_on_a_faulted_gpu_that_succeeds_or_was_stopping_keeps_its_own_reason() -> None:
+    """Its work was done, or its stop was under way; a drain gives way to the fault."""
     world = cluster(1)
     for _ in range(3):
         world.offer(request(1))
@@ -111,8 +112,8 @@ def test_a_run_that_ends_well_on_a_faulted_gpu_or_that_somebody_stops_has_its_ow
     assert found == ["", "", "xid79"]
 
 
-def test_health_takes_back_its_taint_and_nobody_else_does() -> None:
-    """A person cannot remove it while the GPU is sick, and need not when it is well."""
+def test_only_health_removes_the_health_taint() -> None:
+    """A user cannot remove it while the GPU is unhealthy, and need not once it is healthy."""
     world = cluster(1)
     sick(world, "n1", 0, "xid79")
     [rejected] = world.command(UntaintNode(id="u", node="n1", taint="fairlead/unhealthy"))
@@ -173,8 +174,8 @@ def ill(world: World, node: str, code: str, *, over: bool = False) -> list[ev.Ev
     return world.report(node, HealthSeen(n=0, gpu="", code=code, over=over, evidence="seen"))
 
 
-def test_a_node_that_is_not_well_itself_gets_no_new_work_until_it_is() -> None:
-    """Its runs go on; said again, it is no event; with the last of its ills the taint goes."""
+def test_an_unhealthy_node_gets_no_new_work_until_it_is_healthy() -> None:
+    """Its runs continue; a repeated report is no event; the taint goes with its last fault."""
     world = cluster(1)
     world.offer(request(1))
     assert ill(world, "n1", "disk_full")[0] == ev.NodeUnhealthy(
@@ -191,8 +192,8 @@ def test_a_node_that_is_not_well_itself_gets_no_new_work_until_it_is() -> None:
     assert ill(world, "n1", "engine_gone", over=True) == []
 
 
-def test_what_is_only_shown_closes_nothing() -> None:
-    """A note is in the log for people, and the node takes work."""
+def test_informational_faults_close_nothing() -> None:
+    """A note is in the log for users, and the node takes work."""
     world = cluster(1)
     assert names(ill(world, "n1", "clock_step")) == ["NodeUnhealthy"]
     assert "JobPlaced" in names(world.offer(request(1)))
@@ -231,8 +232,8 @@ def test_a_restore_that_finds_nothing_to_do_names_what_keeps_work_away() -> None
     assert rejected.message.endswith("found n1 in quarantine only: fairlead unquarantine n1")
 
 
-def test_what_was_wrong_outlives_the_agents_journal() -> None:
-    """A node that comes back under a new one is not well until somebody says so."""
+def test_a_health_fault_outlives_the_agents_journal() -> None:
+    """A node that returns with a new journal stays unhealthy until a report clears it."""
     world = cluster(1)
     ill(world, "n1", "disk_full")
     world.join("n1", boot="boot-2")
@@ -254,8 +255,8 @@ def test_a_failed_check_before_a_start_speaks_against_the_node_and_not_the_job()
     assert sorted(world.core.state.failing) == ["n1", "n2", "n3"]
 
 
-def test_a_rank_that_blames_another_keeps_the_job_from_that_node_only() -> None:
-    """One node's word about another: the job avoids it, for others it takes work; a rank that there is not is nobody."""
+def test_a_rank_that_blames_a_node_makes_only_its_job_avoid_it() -> None:
+    """The job avoids that node, which takes other work; a rank that does not exist is ignored."""
     world = cluster(3)
     world.offer(request(8, nodes=2))
     blaming = ExitSeen(

@@ -15,7 +15,7 @@ LEASE = 120 * SECOND_NS
 
 
 def watch(*nodes: str) -> LeaseWatch:
-    """Nodes heard at 1000 s; the watch has been asked once."""
+    """Nodes with a heartbeat at 1000 s; the watch has been checked once."""
     made = LeaseWatch(LEASE)
     for node in nodes:
         made.heard(node, 1000 * SECOND_NS)
@@ -36,8 +36,8 @@ def test_a_quiet_node_is_named_once_until_it_speaks_again() -> None:
     assert named == [[], [], ["n1"], ["n2"]]
 
 
-def test_a_watch_that_slept_calls_nobody_quiet() -> None:
-    """It did not listen itself: everybody gets the whole time again. Nor does one without a time for it."""
+def test_a_watch_that_was_suspended_reports_no_node_silent() -> None:
+    """It received nothing itself, so every node gets the full lease again; so does a watch without a known time."""
     made = LeaseWatch(LEASE, 16 * SECOND_NS)
     made.heard("n1", 1000 * SECOND_NS)
     assert made.quiet(1000 * SECOND_NS) == []
@@ -61,8 +61,8 @@ def test_a_node_is_silent_when_its_lease_is_over() -> None:
     assert made.silent(1120 * SECOND_NS) == [("n1", LEASE)]
 
 
-def test_a_word_renews_the_lease() -> None:
-    """Only those who kept silent are named."""
+def test_a_heartbeat_renews_the_lease() -> None:
+    """Only silent nodes are reported."""
     made = watch("n1", "n2")
     pass_time(made, 1060)
     made.heard("n2", 1060 * SECOND_NS)
@@ -70,7 +70,7 @@ def test_a_word_renews_the_lease() -> None:
 
 
 def test_time_does_not_run_backwards() -> None:
-    """A clock set back neither shortens nor lengthens what has been heard."""
+    """By setting a clock back, a lease is not shortened or lengthened."""
     made = watch("n1")
     pass_time(made, 1060)
     made.heard("n1", 10 * SECOND_NS)
@@ -85,15 +85,15 @@ def test_a_jump_ahead_counts_against_us() -> None:
     assert made.silent(9050 * SECOND_NS) == []
 
 
-def test_a_named_node_is_watched_anew() -> None:
-    """If its loss was not recorded, it is named again a lease later, not at once."""
+def test_a_reported_node_is_watched_again() -> None:
+    """If its loss was not recorded, it is reported again a lease later, not at once."""
     made = watch("n1")
     pass_time(made, 1120)
     assert made.silent(1121 * SECOND_NS) == []
 
 
 def test_next_at_is_soon_enough() -> None:
-    """Never later than the first lease's end, and often enough to notice a sleep; None with nobody to watch."""
+    """Never later than the first lease's end, and often enough to notice a suspension; None without a node."""
     made = watch("n1")
     assert made.next_at() == 1030 * SECOND_NS
     pass_time(made, 1110)
@@ -129,8 +129,8 @@ def test_the_least_lease_follows_the_fence() -> None:
         lease_from({"FAIRLEAD_SELF_FENCE_S": "never"})
 
 
-def test_the_fence_is_the_agents() -> None:
-    """The placer cannot import the agent, so its numbers stand in both."""
+def test_the_fence_equals_the_agents() -> None:
+    """The placer cannot import the agent, so both define the numbers."""
     told = settings.from_environment({"FAIRLEAD_NODE": "n1"})
     assert (told.fence_ns, told.fence_grace_ns) == (FENCE_S * SECOND_NS, FENCE_GRACE_S * SECOND_NS)
     assert told.fence_margin_ns == FENCE_MARGIN_S * SECOND_NS

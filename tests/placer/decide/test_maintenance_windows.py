@@ -74,8 +74,8 @@ def test_a_cancelled_window_gives_back_its_nodes() -> None:
     assert world.core.wake_at() is None
 
 
-def test_a_window_that_was_slept_through_only_ends() -> None:
-    """Nobody looked between its notice and its end."""
+def test_a_window_that_was_missed_only_ends() -> None:
+    """No decision was made between its notice and its end."""
     world = cluster(1)
     schedule(world, "n1")
     assert names(pass_time(world, 500)) == ["MaintenanceEnded"]

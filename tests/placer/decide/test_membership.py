@@ -35,8 +35,8 @@ def test_a_new_inventory_is_a_change() -> None:
     assert world.core.state.nodes["n1"].gpus_free == 6
 
 
-def test_a_held_gpu_that_left_the_inventory_does_not_come_back() -> None:
-    """It belongs to its run until released, and to nobody after."""
+def test_a_held_gpu_that_left_the_inventory_is_not_freed() -> None:
+    """It belongs to its run until released, and to no run afterwards."""
     world = cluster(1, 1)
     world.offer(request(1))
     world.report("n1", InventorySeen(n=0, boot_id="boot-1", inventory=inventory("n1", 0)))
@@ -56,8 +56,8 @@ def test_a_reboot_ends_what_ran_on_the_old_boot() -> None:
     assert (ended.outcome, ended.released) == ("node_rebooted", ("n1",))
 
 
-def test_a_new_journal_ends_what_the_old_one_knew() -> None:
-    """A new incarnation joins anew, with numbers from 1; its predecessor's runs cannot go on."""
+def test_a_new_journal_ends_the_runs_of_the_old_one() -> None:
+    """A new incarnation joins again, with numbers from 1; the runs of its predecessor cannot continue."""
     world = cluster(1)
     world.offer(request(8))
     events = world.join("n1", incarnation="other")
@@ -127,8 +127,8 @@ def test_a_report_brings_a_lost_node_back() -> None:
     assert names(world.exit("n1", "1")) == ["NodeReturned", "AllocationReleased"]
 
 
-def test_a_lost_node_that_joins_anew_releases_its_part() -> None:
-    """A new journal (or boot) is evidence that nothing runs on."""
+def test_a_lost_node_that_joins_again_releases_its_part() -> None:
+    """A new journal (or boot) is evidence that no process remains."""
     world = cluster(1)
     world.offer(request(8))
     world.silent("n1")
@@ -156,8 +156,8 @@ def test_silence_twice_is_one_loss() -> None:
     assert world.heard("n9") == []
 
 
-def test_cordon_keeps_runs_and_gives_no_new_work() -> None:
-    """Cordoned: what runs goes on, what is offered waits; uncordoned it is placed."""
+def test_a_cordon_keeps_runs_and_accepts_no_new_work() -> None:
+    """Running jobs continue and offered jobs wait; after the uncordon they are placed."""
     world = cluster(1)
     world.offer(request(1))
     assert names(world.command(CordonNode(id="c1", user="ops", node="n1", reason="dust"))) == ["NodeCordoned"]
@@ -168,7 +168,7 @@ def test_cordon_keeps_runs_and_gives_no_new_work() -> None:
 
 
 def test_a_second_cordon_without_a_reason_keeps_the_first_reason() -> None:
-    """A reason goes only with another reason or with the cordon: not when somebody cordons the node once more."""
+    """A reason ends only with another reason or with the cordon, not with a second cordon."""
     world = cluster(1)
     world.command(CordonNode(id="c1", user="ops", node="n1", reason="dust"))
     world.command(CordonNode(id="c2", user="ada", node="n1"))
@@ -254,7 +254,7 @@ def test_cordon_and_drain_outlive_the_agent() -> None:
 
 
 def test_refused_bytes_become_an_event() -> None:
-    """What was no report of its node is recorded by its digest."""
+    """An invalid report of a node is recorded by its digest."""
     world = cluster(1)
     [rejected] = world.step(Input("refused", 0, RefusedReport("n1", "wrong_node", "expected n1, found n2", "ab")))
     assert rejected == ev.ReportRejected(

@@ -1,4 +1,4 @@
-"""Inventories that are out of contract, with what is said of each; and many that come at once."""
+"""Inventories that violate the contract, with the fault reported for each; and many that arrive at once."""
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ def cut(*instances: str, profile: str = "1g.5gb") -> Gpu:
 
 
 def fault_with(found: Inventory) -> str:
-    """What is said of a report of this inventory; "" when it is in contract."""
+    """Return the fault of a report with this inventory; "" if it is valid."""
     reports: list[Report] = [InventorySeen(n=1, boot_id="b", inventory=found)]
     code, message = fault_of("n1", ReportBatch(node="n1", incarnation="i", reports=reports)) or ("bad_inventory", "")
     assert code == "bad_inventory"
@@ -84,8 +84,8 @@ def test_taints_that_are_none_are_refused() -> None:
 
 
 @pytest.mark.parametrize("profile", sorted(profiles()))
-def test_what_agents_say_is_in_contract(profile: str) -> None:
-    """Of every machine that can be played; and of one that knows nothing of its inside."""
+def test_inventories_of_agents_are_valid(profile: str) -> None:
+    """Of every machine that can be simulated; and of one without a known topology."""
     devices = SimulatedDevices("n1", profile)
     found = Inventory(gpus=devices.gpus(), labels=devices.labels(), inside=devices.inside(), taints=("k=v:NoExecute",))
     assert fault_with(found) == ""
@@ -93,7 +93,7 @@ def test_what_agents_say_is_in_contract(profile: str) -> None:
 
 
 def test_a_boot_id_has_its_bound() -> None:
-    """It stands in every desired state of the node."""
+    """It is part of every desired state of the node."""
     reports: list[Report] = [InventorySeen(n=1, boot_id="b" * 81, inventory=Inventory())]
     fault = fault_of("n1", ReportBatch(node="n1", incarnation="i", reports=reports))
     assert fault == ("bad_inventory", "expected a boot id of at most 80 characters")

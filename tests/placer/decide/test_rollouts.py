@@ -47,8 +47,8 @@ def test_nodes_are_drained_and_returned_within_the_budget() -> None:
     assert world.core.state.closed == set()
 
 
-def test_a_node_that_is_out_of_work_for_another_reason_counts() -> None:
-    """The budget is of GPUs that take no work, whoever keeps them from it."""
+def test_a_node_out_of_service_for_another_reason_counts() -> None:
+    """The budget counts GPUs that accept no work, for any reason."""
     world = cluster(4)
     world.command(CordonNode(id="c", node="n4"))
     assert steps(start(world, 16)) == [("n1", "draining")]
@@ -70,8 +70,8 @@ def test_running_work_is_waited_for_and_empty_nodes_go_first() -> None:
     assert steps(reboot(world, "n1")) == [("n1", "returned")]
 
 
-def test_told_so_a_rollout_stops_long_runs_at_the_deadline() -> None:
-    """With their grace, and requeued."""
+def test_a_rollout_may_stop_long_runs_at_the_deadline() -> None:
+    """With their grace; they are requeued."""
     world = cluster(1)
     world.offer(request(1))
     start(world, 8, deadline_ns=60 * SECOND, stop_long=True)
@@ -81,8 +81,8 @@ def test_told_so_a_rollout_stops_long_runs_at_the_deadline() -> None:
     assert world.stops("n1") == {"1.1": "drained"}
 
 
-def test_nodes_whose_runs_end_in_time_go_before_those_whose_do_not() -> None:
-    """By the known limit; a run without one may last for ever."""
+def test_nodes_whose_runs_end_in_time_go_first() -> None:
+    """By the known limit; a run without one may last indefinitely."""
     world = cluster(2)
     submitted, offered = world.submitted(request(8))
     world.queue(submitted, offered)
@@ -129,8 +129,8 @@ def test_a_person_may_take_a_node_out_of_its_hands() -> None:
     assert sorted(world.core.state.closed) == ["n1", "n3"]
 
 
-def test_paused_it_begins_nothing_and_cancelled_it_gives_back() -> None:
-    """What is in hand is returned when it is done, paused or not."""
+def test_a_paused_rollout_begins_nothing_and_a_cancelled_one_returns_nodes() -> None:
+    """Nodes in progress are returned when they are done, paused or not."""
     world = cluster(3)
     start(world, 8)
     world.command(PauseRollout(id="p", name="driver"))
@@ -141,8 +141,8 @@ def test_paused_it_begins_nothing_and_cancelled_it_gives_back() -> None:
     assert world.core.state.closed == set()
 
 
-def test_at_most_so_many_nodes_are_in_hand() -> None:
-    """Beside the budget of GPUs: for nodes that have none."""
+def test_the_number_of_nodes_in_progress_is_bounded() -> None:
+    """In addition to the budget of GPUs, for nodes without any."""
     world = cluster(3, 0)
     assert steps(start(world, 0, nodes_max=2)) == [("n1", "draining"), ("n2", "draining")]
 
@@ -163,8 +163,8 @@ def test_a_window_holds_what_a_rollout_would_return() -> None:
     assert ("n1", "returned") in steps(world.step())
 
 
-def test_what_cannot_be_is_refused() -> None:
-    """A budget below one node's GPUs, a name twice, nodes that wait in another, one that does not run."""
+def test_invalid_rollouts_are_refused() -> None:
+    """A budget below one node's GPUs, a duplicated name, nodes that wait in another, one that does not run."""
     world = cluster(2)
     found = start(world, 7)
     start(world, 8)

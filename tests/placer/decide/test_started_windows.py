@@ -61,8 +61,8 @@ def test_a_gang_waits_for_the_window_and_others_run_on_its_nodes_until_then() ->
     assert placed(pass_time(world, HOUR - 120)) == {"3": ["a", "b"]}
 
 
-def test_without_a_known_start_the_node_is_kept_for_nobody() -> None:
-    """Nor for tasks, of which none is ever known, nor from an end that is more than a week off."""
+def test_without_a_known_start_the_node_is_not_reserved() -> None:
+    """Also for tasks, which never have one, and for an end more than a week away."""
     for wanted, ends in (
         (request(4, nodes=2), 2 * HOUR),
         (request(2, nodes=4, tasks=True), 2 * HOUR),
@@ -77,8 +77,9 @@ def test_without_a_known_start_the_node_is_kept_for_nobody() -> None:
             assert names(events) == ["ReservationEnded"]
 
 
-def test_what_is_kept_by_now_is_not_kept_through_a_window() -> None:
-    """Who was to start before it begins goes elsewhere; who has no other node gets it from the end."""
+def test_a_current_reservation_does_not_span_a_window() -> None:
+    """A job that was to start before the window goes elsewhere; a job without another node gets it from the window's
+    end."""
     for others, ends, expected in (((9 * HOUR,), 19 * HOUR, "b"), ((9 * HOUR,), 2 * HOUR, "a"), ((), 2 * HOUR, "a")):
         world = busy(600, *others)
         world.offer(request(4))
@@ -88,8 +89,8 @@ def test_what_is_kept_by_now_is_not_kept_through_a_window() -> None:
         assert expected == "b" or from_now(world, event) == 2 * HOUR
 
 
-def test_a_hole_is_not_kept_through_a_window() -> None:
-    """Others have been asked to yield there; it moves to a node that serves, or begins with the window's end."""
+def test_nodes_freed_by_preemption_are_not_kept_through_a_window() -> None:
+    """Other runs were preempted there; the reservation moves to a usable node, or begins with the window's end."""
     world = busy(0, 9 * HOUR)
     world.offer(request(4))
     victim = ev.Victim(job="1", attempt=1, rule="lower_priority", gpu_s=1)
@@ -101,8 +102,8 @@ def test_a_hole_is_not_kept_through_a_window() -> None:
     assert placed(world.exit("b", "2")) == {"3": ["b"]}
 
 
-def test_a_guest_that_a_window_stops_is_in_nobodys_way() -> None:
-    """It has no limit and stayed beside the job that the node is kept for; at the window's end the node is empty."""
+def test_a_backfilled_job_that_a_window_stops_blocks_nothing() -> None:
+    """It has no limit and ran next to the reservation; at the window's end the node is empty."""
     world = World()
     world.join("a", 4)
     world.offer(request(3), limit_s=HOUR)
@@ -115,8 +116,8 @@ def test_a_guest_that_a_window_stops_is_in_nobodys_way() -> None:
 
 
 @pytest.mark.parametrize("taken", [CordonNode(id="t", node="a"), QuarantineNode(id="t", node="a")])
-def test_a_node_that_somebody_else_takes_meanwhile_is_given_up(taken: CordonNode | QuarantineNode) -> None:
-    """Nobody knows when he returns it; a lost one is given up as well."""
+def test_a_reserved_node_that_a_user_takes_is_given_up(taken: CordonNode | QuarantineNode) -> None:
+    """The time of its return is unknown; a lost one is given up as well."""
     world = under_maintenance(0, 9 * HOUR)
     world.offer(request(4))
     world.queue(claim("3"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,8 +69,9 @@ def test_the_largest_gangs_by_level() -> None:
     assert (found.nodes, found.gpus, found.gpu_milli_free) == (6, 48, 48_000)
 
 
-def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
-    """What is free there is told apart; taints keep a job away that tolerates none; GPUs sliced by time are no whole ones."""
+def test_nodes_that_are_reserved_or_exclusive_are_counted_apart() -> None:
+    """Free capacity there is reported separately; taints exclude jobs without the toleration; time-sliced GPUs are not
+    whole GPUs."""
     ground = Ground()
     ground.join(machine("a", 4), quarantined=True)
     ground.join(machine("b", 4), keeper="7")
@@ -84,8 +86,8 @@ def test_nodes_that_are_nobodys_or_one_jobs_stand_aside() -> None:
     )
 
 
-def test_nodes_that_are_away_stand_aside() -> None:
-    """As those that the log has closed: their GPUs are neither free, nor in the largest gangs, nor of use to nobody."""
+def test_absent_nodes_are_not_counted() -> None:
+    """Closed nodes are left out: their GPUs are not free, not in the largest gangs, and not counted as stranded."""
     ground, arrivals = racks(0, 3, gpus=4), Arrivals[Request]()
     arrivals.observe(Request(gpu_milli=2000))
     index = ground.state.pools.of(Request())
@@ -98,8 +100,9 @@ def test_nodes_that_are_away_stand_aside() -> None:
     )
 
 
-def test_what_the_usual_work_cannot_use() -> None:
-    """Two nodes with 3 of 4 GPUs held: none of it serves jobs of two, all of it those of one; nothing is known at first."""
+def test_capacity_that_typical_work_cannot_use() -> None:
+    """Two nodes with 3 of 4 GPUs held: none of it serves jobs of two, all of it those of one; nothing is known at
+    first."""
     ground = racks(3, 3, gpus=4)
     assert (told(ground).gpu_milli_free, told(ground).gpu_milli_unusable) == (2_000, 0)
     work: Arrivals[Request] = Arrivals()
@@ -133,10 +136,12 @@ def jobs(level: str) -> Iterator[tuple[int, int, Request]]:
             yield nodes, gpus, msgspec.structs.replace(ONE_GPU, nodes=nodes, gpu_milli=gpus * 1000, require=require)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(grounds())
-def test_a_job_could_start_where_the_facts_say_so_and_nowhere_else(ground: Ground) -> None:
-    """The placer finds a place for just the gangs that are told, at every level; free GPUs are those of the nodes."""
+def test_a_job_can_start_exactly_where_the_facts_report_it(ground: Ground) -> None:
+    """The placer finds a place for exactly the gangs that are reported, at every level; free GPUs equal those of the
+    nodes."""
     found = told(ground)
     for level, gangs in found.largest_gangs.items():
         assert [*gangs] == sorted(gangs, key=lambda gang: (-gang.gpus_per_node, gang.nodes)), "GPUs fall, nodes rise"
@@ -170,6 +175,7 @@ def naive_unusable(ground: Ground, work: list[Request]) -> int:
     return total // len(work)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(grounds(), st.lists(st.sampled_from([1000, 1000, 2000, 3000, 8000, 250, 500]), min_size=1, max_size=6))
 def test_fragmentation_is_what_its_definition_says(ground: Ground, sizes: list[int]) -> None:

@@ -1,7 +1,5 @@
-"""What MIG allows, worked out the slow way from the published tables alone: sets of slices, every combination tried.
-
-Shares no code with the placer. A layout is a frozenset of (profile, start).
-"""
+"""MIG's legal layouts, computed the slow way from the published tables alone: sets of slices, every combination tried.
+Shares no code with the placer. A layout is a frozenset of (profile, start)."""
 
 import json
 from functools import cache
@@ -80,5 +78,5 @@ def multisets(model: str) -> frozenset[tuple[str, ...]]:
 
 @cache
 def addable(model: str, held: Placed) -> frozenset[tuple[str, ...]]:
-    """Every sorted tuple of profiles that some legal layout has beside what is held where it is."""
+    """Return every sorted tuple of profiles that some legal layout has with the held instances in place."""
     return frozenset(tuple(sorted(name for name, _ in layout - held)) for layout in layouts(model) if held <= layout)

@@ -58,6 +58,7 @@ WEIGHTS = [
 def test_figures_are_what_their_definitions_say(model: str, weights: dict[str, int]) -> None:
     """For every room: exactly for the runway, and in whole thousandths."""
     demand = demand_of(BY_NAME[model], weights)
+    assert any(layouts(model))
     for held in sorted(layouts(model), key=sorted)[:: 1 if model == "A30-24GB" else 97]:
         of, wanted = room(model, held), runway(model, held, weights)
         assert Fraction(demand.runway(of), demand.runway_unit) == wanted
@@ -76,6 +77,7 @@ def test_one_profile_alone_has_its_own_count_for_a_runway() -> None:
 def test_more_room_is_worth_more() -> None:
     """Taking an instance away never shortens the runway."""
     demand = demand_of(A30)
+    assert any(layouts("A30-24GB"))
     for held in layouts("A30-24GB"):
         for gone in held:
             assert demand.runway(room("A30-24GB", held - {gone})) >= demand.runway(room("A30-24GB", held))
@@ -109,7 +111,7 @@ def test_a_room_that_no_layout_leaves_has_no_figures() -> None:
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8).filter(any))
 def test_rounded_weights_keep_their_order_and_stay_small(weights: list[int]) -> None:
-    """What is there stays there, what is not does not come, and nobody overtakes."""
+    """Nonzero weights stay nonzero, zero weights stay zero, and the order is kept."""
     parts = rounded(weights, PARTS)
     assert [part > 0 for part in parts] == [weight > 0 for weight in weights]
     assert sum(parts) <= PARTS + len(weights)

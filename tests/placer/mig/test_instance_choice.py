@@ -1,4 +1,4 @@
-"""Where a request goes: the rule for starts, the rule for GPUs, and how far either may change what is there."""
+"""Placement of a request: the rule for starts, the rule for GPUs, and the changes that either may make."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,8 @@ A100 = "A100-40GB"
 def start(
     busy: str, idle: str, profile: str, change: AllowedChange = AllowedChange.RECUT, **weights: int
 ) -> str | None:
-    """Where an A100 with these instances grants the profile, as "change start, destroyed…"; weights as `w1g_5gb=3`."""
+    """Return the grant of the profile on an A100 with these instances, as "change start, destroyed…"; weights as
+    `w1g_5gb=3`."""
     demand = demand_of(BY_NAME[A100], {_profile(name): weight for name, weight in weights.items()})
     grant = choose_start(gpu(A100, busy, idle), profile, demand, change)
     return None if grant is None else told(grant)
@@ -61,16 +62,16 @@ def test_the_start_that_leaves_most(busy: str, profile: str, expected: str | Non
     assert start(busy, "", profile) == expected
 
 
-def test_the_demand_decides_what_is_kept_free() -> None:
-    """Where fours are asked for, the lower half is kept whole; where twos and threes are, they lie side by side."""
+def test_demand_decides_what_is_kept_free() -> None:
+    """If fours are requested, the lower half is kept whole; if twos and threes are, they are packed together."""
     assert start("", "", "2g.10gb", w4g_20gb=1) == "add 4"
     assert start("", "", "2g.10gb", w2g_10gb=2, w3g_20gb=1) == "add 2"
     assert start("2g.10gb@2", "", "2g.10gb", w2g_10gb=2, w3g_20gb=1) == "add 0"
     assert start("2g.10gb@2 2g.10gb@0", "", "3g.20gb") == "add 4"
 
 
-def test_what_nobody_asked_for_lately_still_breaks_ties() -> None:
-    """To a demand for ones alone every start is alike; the GPU is not cut to pieces for that."""
+def test_profiles_without_recent_demand_still_break_ties() -> None:
+    """All starts are equal to a demand for ones; the GPU is still not fragmented."""
     assert start("", "", "1g.5gb", w1g_5gb=9) == "add 6"
 
 
@@ -93,10 +94,10 @@ def test_what_nobody_asked_for_lately_still_breaks_ties() -> None:
         ("", "1g.5gb+me@0", "1g.5gb+me", "take 0", "take 0", "recut 6 -1g.5gb+me@0"),
     ],
 )
-def test_how_far_the_gpu_may_be_changed(
+def test_the_allowed_change_limits_the_choice(
     busy: str, idle: str, profile: str, take: str | None, add: str | None, recut: str | None
 ) -> None:
-    """Take what is there; add to it; cut anew what is idle."""
+    """Levels: use free instances; add instances; replace idle instances."""
     assert (
         start(busy, idle, profile, AllowedChange.TAKE),
         start(busy, idle, profile, AllowedChange.ADD),
@@ -124,8 +125,8 @@ def described(grant: InstanceGrant | None) -> str | None:
     return None if grant is None else f"{grant.uuid} {told(grant)}"
 
 
-def test_a_gpu_that_is_cut_already_goes_before_a_whole_one() -> None:
-    """In use, then cut but idle, then whole; the order of the GPUs does not count."""
+def test_a_partitioned_gpu_goes_before_a_whole_one() -> None:
+    """In use, then partitioned but idle, then whole; the order of the GPUs does not count."""
     used, cut, whole = gpu(A100, "1g.5gb@6", uuid="used"), gpu(A100, uuid="cut"), gpu(A100, uuid="whole", enabled=False)
     for gpus in ([used, cut, whole], [whole, cut, used]):
         assert described(choose_gpu(gpus, "1g.5gb")) == "used add 5"
@@ -188,11 +189,12 @@ def cut_gpus(draw: st.DrawFn, model: str) -> MigGpu:
     return MigGpu("g", BY_NAME[model], Layout(busy, tuple(i for i in held if i not in busy)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [A100, "A30-24GB"])
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_request_is_granted_exactly_when_some_legal_layout_grants_it(model: str, data: st.DataObject) -> None:
-    """Each change has its own meaning of "some legal layout"; what is granted is legal beside all that stays."""
+def test_a_request_is_granted_exactly_if_some_legal_layout_grants_it(model: str, data: st.DataObject) -> None:
+    """Each allowed change has its own set of layouts; a grant is legal with everything that stays."""
     held = data.draw(cut_gpus(model))
     profile = data.draw(st.sampled_from(sorted(profiles(model))))
     change = data.draw(st.sampled_from(AllowedChange))

@@ -1,4 +1,4 @@
-"""What is legal, what room is left, and what fits into it: against every combination of the published tables."""
+"""Legal layouts, the room they leave, and the profiles that fit: against every combination of the published tables."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -35,8 +35,8 @@ def names(model: str, packed: int) -> tuple[str, ...]:
         ("7g.40gb@0 1g.5gb@6", "overlaps"),
     ],
 )
-def test_what_is_not_legal_says_why(text: str, word: str) -> None:
-    """The first fault, in words."""
+def test_an_illegal_layout_has_a_reason(text: str, word: str) -> None:
+    """The first fault, in a sentence."""
     assert word in legal_fault(A100, instances(text))
 
 
@@ -66,6 +66,7 @@ def test_legal_means_what_the_published_table_says(model: str, data: st.DataObje
 def test_every_legal_layout_is_legal_and_nothing_else_can_be_added(model: str) -> None:
     """All of them: 2,319 on an A100. The free starts of each are exactly those that the slow way finds."""
     ours = BY_NAME[model]
+    assert len(layouts(model)) == {"A100-40GB": 2319, "A30-24GB": 76}[model]
     for layout in layouts(model):
         held = [Instance(*placed) for placed in sorted(layout)]
         assert legal_fault(ours, held) == ""
@@ -81,10 +82,11 @@ def _places(model: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("model", ["A100-40GB", "A30-24GB"])
-def test_what_still_fits_is_exactly_what_some_layout_has(model: str) -> None:
+def test_remaining_sets_are_exactly_those_of_some_layout(model: str) -> None:
     """For every room that a layout leaves: the table's sets are those of all layouts that hold it."""
     ours = BY_NAME[model]
     table = remains(ours.shape)
+    assert any(layouts(model))
     for layout in layouts(model):
         room = room_of(ours, [Instance(*placed) for placed in layout])
         found = {names(model, packed) for packed in table.sets(room)}
@@ -108,14 +110,15 @@ def test_layouts_of_a_set_are_all_there_are_once_each(model: str) -> None:
     """For every set of profiles that fits an empty GPU."""
     ours = BY_NAME[model]
     by_names = Counter(tuple(sorted(name for name, _ in layout)) for layout in layouts(model))
+    assert any(multisets(model))
     for held in multisets(model):
         found = list(layouts_of(ours, tuple(held.count(profile) for profile in ours.profiles)))
         assert len(found) == len({frozenset(one) for one in found}) == by_names[held]
         assert all(frozenset(one) in layouts(model) for one in found)
 
 
-def test_layouts_of_a_set_keep_to_the_room_that_is_left() -> None:
-    """Beside a half, the other half takes the same profiles at its own starts."""
+def test_layouts_of_a_set_respect_the_free_room() -> None:
+    """With one half taken, the other half takes the same profiles at its own starts."""
     room = room_of(A100, instances("3g.20gb@4"))
     assert list(layouts_of(A100, (0, 0, 0, 2, 0, 0, 0), room)) == [(Instance("2g.10gb", 2), Instance("2g.10gb", 0))]
     assert list(layouts_of(A100, (0, 0, 0, 0, 2, 0, 0), room)) == []
@@ -124,7 +127,7 @@ def test_layouts_of_a_set_keep_to_the_room_that_is_left() -> None:
 
 @pytest.mark.parametrize("model", TABLES)
 def test_maximal_layouts_are_legal_and_full(model: str) -> None:
-    """With "+me" too: nothing fits beside any of them, and every other layout is part of one."""
+    """With "+me" too: nothing can be added to any of them, and every other layout is part of one."""
     ours = BY_NAME[model]
     full = [frozenset(layout) for layout in maximal_layouts(ours)]
     assert len(full) == len(set(full))

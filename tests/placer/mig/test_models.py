@@ -79,19 +79,20 @@ def test_a_model_has_the_published_profiles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_what_is_inferred_is_marked(name: str) -> None:
-    """The mark says what the evidence says."""
+def test_inferred_models_are_marked(name: str) -> None:
+    """The mark agrees with the evidence."""
     assert BY_NAME[name].inferred == ("INFERRED" in TABLES[name]["placement_evidence"])
 
 
-def test_models_beyond_the_published_tables_are_inferred_but_one() -> None:
-    """H100 NVL has a public listing; of the others nobody showed one."""
+def test_models_beyond_the_published_tables_are_inferred_except_one() -> None:
+    """H100 NVL has a public listing; the others have none."""
     assert {model.name for model in MODELS if not model.inferred} - TABLES.keys() == {"H100-94GB"}
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_the_maxima_follow_from_slices_alone(model: Model) -> None:
     """So rooms need not count instances: as many fit as the driver allows, of each profile, and no more."""
+    assert model.profiles
     for index, profile in enumerate(model.profiles):
         fits = [
             count
@@ -183,7 +184,9 @@ def test_a_model_is_found(product: str, memory_mib: int, model: str) -> None:
         ("A30-MIG-1g.5gb", 5120, ("profile 1g.5gb", "A30-24GB")),
     ],
 )
-def test_what_is_not_known_is_not_cut_and_says_why(product: str, memory_mib: int, words: tuple[str, ...]) -> None:
+def test_an_unknown_model_is_not_partitioned_and_the_reason_given(
+    product: str, memory_mib: int, words: tuple[str, ...]
+) -> None:
     """No guess: a wrong table would make layouts that the driver refuses."""
     found = find_model(product, memory_mib)
     assert isinstance(found, NoMig)
@@ -220,7 +223,9 @@ def test_the_first_layout_has_the_driver_s_order() -> None:
 
 def test_a_profile_is_charged_as_the_largest_part_that_it_is_of_any_model() -> None:
     """The charge goes by the name alone, before a GPU is chosen: a GPU that is cut up is never charged as less than it is."""
-    for profile in {name for model in MODELS for name in model.profiles}:
+    profiles = {name for model in MODELS for name in model.profiles}
+    assert profiles
+    for profile in profiles:
         models = [model for model in MODELS if profile in model.profiles]
         parts = [-(-1000 * model.cut(profile).compute // model.shape.compute) for model in models]
         assert is_profile(profile)

@@ -1,6 +1,5 @@
-"""Streams of requests and releases: every grant legal, nothing in use touched, nothing refused that could be granted;
-and how often the choice of a start is regretted, beside the best that any rule could do.
-"""
+"""Streams of requests and releases: every grant legal, no used instance changed, no satisfiable request refused; and
+the regret of the choice of a start, compared with the best possible rule."""
 
 from collections import Counter
 from functools import cache
@@ -34,7 +33,7 @@ def granted(held: MigGpu, grant: InstanceGrant) -> MigGpu:
 
 
 def served(model: str, requests: list[str], weights: dict[str, int] | None = None) -> list[bool]:
-    """Which requests an empty GPU grants, in order; nothing leaves."""
+    """Return the requests that an empty GPU grants, in order; nothing is released."""
     held, answers = gpu(model), list[bool]()
     for profile in requests:
         grant = choose_start(held, profile, demand_of(held.model, weights), AllowedChange.ADD)
@@ -68,8 +67,8 @@ def test_streams_on_an_empty_gpu(model: str, requests: str, refused: list[int]) 
     assert served(model, names) == [position not in refused for position in range(len(names))]
 
 
-def test_the_demand_seen_grants_what_the_default_would_not() -> None:
-    """Two twos and a half fit only where the first two does not keep four slices whole for nobody."""
+def test_observed_demand_grants_what_the_default_would_not() -> None:
+    """Two twos and a half fit only if the first two does not reserve four slices without demand."""
     stream = ["2g.10gb", "2g.10gb", "3g.20gb"]
     assert served(A100, stream) == [True, True, False]
     assert served(A100, stream, Counter(stream)) == [True, True, True]
@@ -138,7 +137,7 @@ def least_regrets(mix: tuple[str, ...], length: int) -> int:
 
 @pytest.mark.parametrize(("mix", "length", "least", "ours"), MIXES)
 def test_no_rule_regrets_less_on_most_mixes(mix: tuple[str, ...], length: int, least: int, ours: int) -> None:
-    """All streams of the mix, each as likely: whoever sees one request at a time must regret some."""
+    """Over all streams of a mix with equal probability: an online rule must regret some."""
     assert (least_regrets(mix, length), regrets(mix, length)) == (least, ours)
 
 
@@ -154,7 +153,7 @@ class Stream:
         self.seen: Counter[str] = Counter()
 
     def request(self, profile: str) -> None:
-        """Granted exactly when some GPU has a legal layout with it beside all that has to stay; then done."""
+        """Grant a request exactly if some GPU has a legal layout with it and everything that must stay."""
         self.seen[profile] += 1
         grant = choose_gpu(self.gpus, profile, dict(self.seen), self.change)
         assert (grant is not None) == any(self.could(held, profile) for held in self.gpus)
@@ -210,7 +209,7 @@ steps = st.one_of(
 def test_no_history_breaks_a_layout_or_refuses_what_fits(
     change: AllowedChange, models: list[str], history: list[tuple[str, str | int]]
 ) -> None:
-    """Whatever comes and goes, with the demand learned on the way."""
+    """With arrivals, ends and demand learned on the way."""
     stream = Stream(models, change)
     for what, argument in history:
         if isinstance(argument, str):
@@ -228,6 +227,7 @@ def test_the_same_stream_gives_the_same_answers_whatever_the_order_within_a_layo
 
     model = BY_NAME[A100]
     demand = demand_of(model)
+    assert len(layouts(A100)) > 53
     for layout in sorted(layouts(A100), key=sorted)[::53]:
         held = [Instance(*placed) for placed in sorted(layout)]
         one = Layout(tuple(held[::2]), tuple(held[1::2]))

@@ -32,7 +32,7 @@ TOLD = [
 
 
 def oracle(model: str, requests: list[str]) -> list[bool]:
-    """Each is granted if some legal layout has it beside those granted before it."""
+    """Grant each request if some legal layout has it with those granted before it."""
     held, answers = list[str](), list[bool]()
     for profile in requests:
         fits = tuple(sorted([*held, profile])) in multisets(model)
@@ -42,7 +42,7 @@ def oracle(model: str, requests: list[str]) -> list[bool]:
 
 
 def cases() -> list[dict[str, Any]]:
-    """What the file holds."""
+    """Return the cases of the file."""
     chance = random.Random(4)
     streams = [(name, model, text.split()) for name, model, text in TOLD]
     for model in TABLES:
@@ -57,6 +57,7 @@ def cases() -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_file_says_what_some_legal_layout_could_grant(request: pytest.FixtureRequest) -> None:
     """Written again with --update-golden."""
     lines = ",\n".join(json.dumps(case) for case in cases())
@@ -86,14 +87,14 @@ def test_any_stream_ends_in_a_legal_layout_and_grants_what_could_be(model: str, 
     )
 
 
-def test_a_long_stream_is_looked_at_in_pieces() -> None:
-    """What is granted in the first piece stays where it is in the next."""
+def test_a_long_stream_is_evaluated_in_pieces() -> None:
+    """Grants of the first piece stay in place in the next."""
     answers, layout = granted(BY_NAME["A100-40GB"], ["7g.40gb", *["3g.20gb"] * 600])
     assert (answers.count(True), len(layout.busy)) == (1, 1)
 
 
-def test_a_gpu_that_nobody_knows_is_a_bad_case(tmp_path: Path) -> None:
-    """The message names those that are known; a product's name will do for a model."""
+def test_an_unknown_gpu_is_a_bad_case(tmp_path: Path) -> None:
+    """The message names the known models; a product name is accepted as a model."""
     assert model_named("NVIDIA-A100-SXM4-40GB") == "A100-40GB"
     bad = tmp_path / "bad.json"
     bad.write_text('{"mig": [{"name": "x", "gpu": "V100", "requests": [], "expect": []}]}')

@@ -1,4 +1,5 @@
-"""What a request could be told of a pool, worked out anew from its nodes, each by itself; and a look whether it is told that."""
+"""Reference answers of a pool, computed from scratch from its nodes, each by itself; and a comparison with the cached
+ones."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -55,7 +56,7 @@ def state_of(index: PoolIndex, node: ClusterNode) -> NodeState:
 
 
 def after_of(node: ClusterNode, state: NodeState, ask: UnitRequest) -> Iterator[tuple[int, NodeState]]:
-    """(what was left of the GPU, the state after) of each choice on a node."""
+    """Return (the GPU's remainder before, the state after) of each choice on a node."""
     request, build = ask.request, node.left.build
     cpu, memory = state.cpu - request.cpu_milli, state.memory - request.memory_mib
     if cpu >= 0 and memory >= 0 and not ask.verdict(build).cause:
@@ -87,14 +88,14 @@ def exhaustive(index: PoolIndex, costs: Costs, ask: UnitRequest) -> list[Choice]
 
 
 def priced(costs: Costs, states: list[NodeState]) -> list[int]:
-    """What states cost at the prices of now."""
+    """Return the cost of states at current prices."""
     held = costs.policy.held(columns_of(states, TOPOLOGY_GPUS_MAX))
     assert costs._states._prices is not None
     return (held.fixed - held.slots @ costs._states._prices).tolist()
 
 
 def check(ground: Ground, request: Request) -> None:
-    """All that a request could be told is what it is told when nothing was kept."""
+    """Check that each cached answer equals the one computed without caches."""
     index, ask = ground.state.pools.of(request), unit_requests(request)[0]
     work = ground.state.work_of(request)
     costs, line = index.line(ask, work)
@@ -117,7 +118,7 @@ def check(ground: Ground, request: Request) -> None:
 
 
 def check_rows(index: PoolIndex, costs: Costs, ask: UnitRequest, told: list[tuple[int, int, int, int]]) -> None:
-    """What each row costs, which rows may take it, and what the parts of a cost are."""
+    """Check each row's cost, the rows allowed for it, and the parts of a cost."""
     line = costs.line(index.wanted(ask))
     for cost, _, _, at in told:
         assert 0 <= cost - POINTS * sum(costs.parts(line, at)) < 2 * POINTS

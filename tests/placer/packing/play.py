@@ -1,4 +1,4 @@
-"""What may happen to a pool of a few nodes, step by step."""
+"""Steps of a pool of a few nodes."""
 
 import msgspec
 from hypothesis import strategies as st

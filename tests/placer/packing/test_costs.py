@@ -1,4 +1,4 @@
-"""What is kept from one request to the next never changes a choice: everything worked out anew would choose the same."""
+"""Cached costs never change a choice: a computation from scratch would choose the same."""
 
 import random
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ WAYS = [
 
 @contextmanager
 def small(way: dict[str, int]) -> Iterator[None]:
-    """What is kept up to a bound is over it soon."""
+    """Lower the bounds of the caches, so that they are reached soon."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in way.items():
             patch.setattr(costs_module, name, value)
@@ -48,13 +48,14 @@ def small(way: dict[str, int]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEPS, min_size=20, max_size=60), st.sampled_from(WAYS))
-def test_what_is_kept_changes_no_choice(
+def test_cached_costs_change_no_choice(
     policy: str, steps: list[tuple[Request | tuple[str, int], int]], way: dict[str, int]
 ) -> None:
-    """Whatever comes, ends, joins and leaves, and whatever of it is followed at once."""
+    """With arrivals, ends, joins and leaves, and any part of them applied at once."""
     with small(way):
         played = Play(policy, 6)
         for step, looks in steps:
@@ -63,8 +64,8 @@ def test_what_is_kept_changes_no_choice(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nor_does_it_after_many_jobs(policy: str) -> None:
-    """When columns have grown, and with the bounds that there are."""
+def test_cached_costs_change_no_choice_after_many_jobs(policy: str) -> None:
+    """After columns have grown, with the default bounds."""
     rng, played = random.Random(5), Play(policy, 20)
     for at in range(300):
         size = rng.choice(SIZES)
@@ -99,7 +100,7 @@ def test_prices_are_those_of_the_pool_as_it_is() -> None:
 
 
 def test_rows_of_full_nodes_are_coarser() -> None:
-    """Two nodes with a few CPUs more and less are told apart while a GPU of theirs is free, and no more when none is."""
+    """Two nodes with slightly different CPUs are distinct while a GPU is free, and equal when none is."""
     ground = Ground()
     nodes = [ground.join(stock(name, 0)) for name in ("n0", "n1")]
     for node, cpu in zip(nodes, (1_000, 4_000), strict=True):
@@ -121,8 +122,8 @@ def hold(ground: Ground, node: ClusterNode, gpus: int, cpu_milli: int) -> None:
     ground.put(NodeSelection([node], (part_of(node.name, node.left, ask, place),), {}))
 
 
-def test_a_row_has_room_for_what_any_of_its_nodes_has() -> None:
-    """It stands for the most; a node of it that lacks a little is passed over."""
+def test_a_row_has_the_maximum_of_its_nodes() -> None:
+    """A node of the row that lacks a little is skipped."""
     ground = Ground()
     nodes = [ground.join(stock(name, 0)) for name in ("n0", "n1")]
     hold(ground, nodes[0], 8, 6_000)

@@ -1,4 +1,4 @@
-"""What one state costs, and where its GPUs may go."""
+"""The cost of a state, and the permitted uses of its GPUs."""
 
 import random
 
@@ -47,8 +47,8 @@ def test_one_state_costs_what_it_costs_among_others(policy: Policy, states: list
 
 @pytest.mark.parametrize("much", [2**20, 2**27, 2**30, 2**33, 2**40], ids=str)
 @pytest.mark.parametrize("count", [1, 8])
-def test_a_job_that_asks_for_more_than_there_can_be(much: int, count: int) -> None:
-    """It is learned from as from any other: what states cost can still be said."""
+def test_a_job_that_requests_more_than_exists_is_learned(much: int, count: int) -> None:
+    """The costs of states stay defined after it."""
     rng = random.Random(much)
     states = [
         NodeState(

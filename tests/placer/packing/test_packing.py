@@ -34,11 +34,12 @@ def cluster(machines: list[EmptyNode], seen: list[RequestShape] | None = None) -
     return Cluster(machines, "fragmentation", seen or [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SHAPES, st.booleans()), max_size=40))
 def test_no_policy_overfills_a_node_or_refuses_what_fits(policy: str, wanted: list[tuple[RequestShape, bool]]) -> None:
-    """Whatever comes and goes: a plain scan finds room exactly where the placer does."""
+    """With arrivals and ends: a plain scan finds room exactly where the placer does."""
     played, scan = Cluster(MACHINES, policy, []), openb_trace.Scan(MACHINES)
     free = played.pool.free_milli
     for shape, leaves in wanted:
@@ -88,7 +89,7 @@ def test_the_normal_tables() -> None:
     assert sorted(CHANCE, reverse=True) == CHANCE
 
 
-def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
+def test_whole_nodes_are_kept_for_jobs_that_need_them() -> None:
     """With work of one GPU and of eight, small jobs fill a node that is in use already."""
     played = cluster([EmptyNode(96_000, 393_216, 8, "A")] * 4)
     one, eight = RequestShape(8_000, 1_024, 1, 1000), RequestShape(64_000, 8_192, 8, 1000)
@@ -97,7 +98,7 @@ def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
     assert sum(played.place(eight) is not None for _ in range(3)) == 3
 
 
-def test_what_a_pool_has_that_typical_work_cannot_use() -> None:
+def test_stranded_capacity_of_a_pool() -> None:
     """Half of a GPU that no typical job fits is unusable."""
     played, work = cluster([EmptyNode(32_000, 65_536, 4, "A")] * 2), TypicalWork()
     played.place(RequestShape(1_000, 1_024, 1, 500))
@@ -116,8 +117,8 @@ def test_the_same_stream_is_placed_alike_twice() -> None:
     assert placed[0] == placed[1]
 
 
-def test_big_nodes_are_kept_for_those_who_need_them() -> None:
-    """Where one node in five has memory for the big job, the others are taken first, as long as big jobs come."""
+def test_big_nodes_are_kept_for_jobs_that_need_them() -> None:
+    """If one node in five has memory for the big job, the others are used first as long as big jobs arrive."""
     machines = [EmptyNode(96_000, 786_432, 8, "A")] * 2 + [EmptyNode(96_000, 393_216, 8, "A")] * 8
     usual, big = RequestShape(88_000, 327_680, 8, 1000), RequestShape(88_000, 700_000, 8, 1000)
     played = cluster(machines, [*[usual] * 4, big])

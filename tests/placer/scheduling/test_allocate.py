@@ -1,4 +1,4 @@
-"""Offers in order, parked classes, and what is said about them."""
+"""Offers in order, parked classes, and the recorded causes."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_offers_are_taken_in_rank_order() -> None:
     assert list(placed(events)) == ["2"]
 
 
-def test_what_does_not_fit_lets_others_pass() -> None:
+def test_a_job_that_does_not_fit_lets_others_pass() -> None:
     """A job too big for now is parked; a later, smaller one is placed in the same commit."""
     world = cluster(1, 4)
     events = world.queue(*world.submitted(request(8)), *world.submitted(request(2)))
@@ -99,7 +99,7 @@ def test_reasons_are_counted_over_nodes_one_cause_each() -> None:
     ],
 )
 def test_constraints_have_causes_of_their_own(constraint: dict[str, Any], cause: str) -> None:
-    """What waiting cannot mend is named before what it can."""
+    """Permanent causes are named before transient ones."""
     world = cluster(1)
     world.offer(request(8))
     [refused] = world.offer(request(1, **constraint))
@@ -137,8 +137,8 @@ def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus
     assert (short.fitting, short.nodes) == (each.count(""), len(nodes))
 
 
-def test_another_cause_is_news_once() -> None:
-    """A cause that was not named before is; that numbers change is none, nor that the cause comes again."""
+def test_another_cause_is_reported_once() -> None:
+    """A cause that was not named before is news; changed numbers are not, and a repeated cause is not."""
     world = cluster(2, 1)
     world.offer(request(2))
     assert names(world.silent("n2")) == ["NodeLost", "JobUnplaceable"]
@@ -146,8 +146,8 @@ def test_another_cause_is_news_once() -> None:
     assert names(world.silent("n2")) == ["NodeLost"]
 
 
-def test_a_cause_that_went_is_said_after_a_while() -> None:
-    """Within the interval it is kept silent; the next look after it says what holds now."""
+def test_a_cause_that_ended_is_reported_after_a_while() -> None:
+    """Nothing is reported within the interval; the next check after it reports the current causes."""
     world = cluster(2, 1)
     world.silent("n2")
     [first] = world.offer(request(2))
@@ -160,6 +160,7 @@ def test_a_cause_that_went_is_said_after_a_while() -> None:
     assert events[1].reasons == {"gpus": 2}
 
 
+@pytest.mark.slow
 def test_a_full_cluster_with_churn_stays_silent() -> None:
     """A thousand ends and placements of two mixed classes on a full cluster: a handful of refusals, not one each."""
     world = cluster(2, 8, cpu=16)

@@ -1,14 +1,12 @@
-"""Guests never delay a reserved start: random little clusters, played to the end, where limits are kept to.
-
-Every run ends by its limit at the latest, what has none never ends, and ranks take their time to start. Then the job that
-nodes are kept for starts at the latest at each start that was ever said, and no later than in the same world without
-those who came after it.
-"""
+"""Backfill never delays a reserved start: random small clusters, simulated to the end, in which limits are kept. Every
+run ends by its limit at the latest, a run without one never ends, and ranks take time to start. Then the job with the
+reservation starts no later than each promised start, and no later than in the same world without later jobs."""
 
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from hypothesis import example, given, settings
+import pytest
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from fairlead_placer.cluster.entities import run_key
@@ -100,7 +98,7 @@ class Play:
 
 
 def played(nodes: list[int], early: list[Small], big: Request, later: list[Small]) -> Play:
-    """What is there first, the job that nodes are kept for, and those who come later."""
+    """Simulate the early jobs, the job with the reservation, and the later jobs."""
     play = Play(nodes)
     for small in early:
         play.come(small)
@@ -140,6 +138,7 @@ bigs = st.builds(
 always = st.just(100)
 
 
+@pytest.mark.slow
 @given(
     clusters,
     st.lists(smalls(there, st.sampled_from([10, 60, 100])), min_size=2, max_size=8),
@@ -192,17 +191,16 @@ always = st.just(100)
     request(4, nodes=1, cpu=1, require=()),
     [Small(158, request(0, nodes=1, cpu=0), 3000, 10, 0), Small(0, request(1, nodes=1, cpu=0), 0, 10, 0)],
 )
-def test_every_start_that_was_said_is_kept(
-    nodes: list[int], early: list[Small], big: Request, later: list[Small]
-) -> None:
-    """Whatever comes meanwhile, and however much sooner things end. A start by evidence (how long others of a kind ran) is an
-    estimate: it may pass, and costs the start by limits that was said before nothing."""
+def test_every_promised_start_is_kept(nodes: list[int], early: list[Small], big: Request, later: list[Small]) -> None:
+    """With any arrivals and early ends. A start estimated from past durations may pass; it does not delay the start
+    promised by limits."""
     play = played(nodes, early, big, later)
-    if play.said:
-        assert play.began_ns, "it has a start, and never started"
-        assert play.began_ns <= min(play.said)
+    assume(play.said)
+    assert play.began_ns, "it has a start, and never started"
+    assert play.began_ns <= min(play.said)
 
 
+@pytest.mark.slow
 @given(
     clusters,
     st.lists(smalls(there, always, 1), min_size=2, max_size=8),
@@ -222,18 +220,18 @@ def test_every_start_that_was_said_is_kept(
     request(4),
     [Small(0, request(1), 0, 100, 0)],
 )
-def test_it_starts_no_later_than_without_them(
+def test_backfill_does_not_delay_the_reserved_start(
     nodes: list[int], early: list[Small], big: Request, later: list[Small]
 ) -> None:
-    """Where all take as long as their limits allow, the world without those who came later is the judge. (Of a gang the
-    start of its last rank is not known so exactly: its end is promised up to a minute late.)"""
+    """If all jobs last as long as their limits allow, the world without later jobs is the reference. (The last rank of
+    a gang may start up to a minute late.)"""
     with_them, without = played(nodes, early, big, later), played(nodes, early, big, [])
     assert bool(with_them.began_ns) == bool(without.began_ns)
     assert with_them.began_ns <= without.began_ns
 
 
-def test_the_worlds_have_guests() -> None:
-    """What is proved above is about something."""
+def test_the_generated_worlds_have_backfill() -> None:
+    """The properties above are checked on worlds with backfilled jobs."""
     early = [Small(0, request(2), 3600, 100, 0)]
     later = [Small(60 * at, request(1), 600, 100, 50) for at in range(12)]
     play = played([4], early, request(4), later)

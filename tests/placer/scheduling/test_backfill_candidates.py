@@ -23,9 +23,9 @@ def half_kept(limit_s: int = HOUR) -> World:
     return world
 
 
-def test_who_is_gone_in_time_runs_on_kept_nodes() -> None:
-    """Three small jobs run there; one that would end a minute too late does not, nor one without a limit. The start is
-    kept."""
+def test_jobs_that_end_in_time_run_on_reserved_nodes() -> None:
+    """Three small jobs run there; one that would end a minute late does not, and a job without a limit does not. The
+    start is kept."""
     world = half_kept()
     assert hosted(world.offer(request(1), limit_s=1800)) == {"3": "2"}
     assert hosted(world.offer(request(1), limit_s=1800)) == {"4": "2"}
@@ -48,8 +48,8 @@ def test_the_latest_moment_counts_the_start_the_grace_and_the_cleaning() -> None
     assert hosted(world.offer(request(1), limit_s=left_s - 95)) == {"4": "2"}
 
 
-def test_who_wants_the_node_for_himself_is_no_guest_beside_the_job() -> None:
-    """Though it would have room for both amounts; with a limit that ends in time he is."""
+def test_an_exclusive_job_is_not_backfilled_next_to_the_reservation() -> None:
+    """Even if both amounts fit; with a limit that ends in time it is backfilled."""
     world = World()
     world.join("a", 8)
     world.join("b", 8)
@@ -62,8 +62,8 @@ def test_who_wants_the_node_for_himself_is_no_guest_beside_the_job() -> None:
     assert hosted(world.offer(request(1, exclusive=True), limit_s=60)) == {"4": "2"}
 
 
-def test_what_the_job_does_not_need_there_is_for_anybody() -> None:
-    """It needs 6 of 8 GPUs: two are given away without a limit, a third is not, though it is free now."""
+def test_spare_capacity_of_a_reserved_node_is_available() -> None:
+    """The reservation needs 6 of 8 GPUs: two are allocated without a limit, a third is not, although it is free now."""
     world = World()
     world.join("a", 8)
     world.offer(request(4), limit_s=HOUR)
@@ -77,9 +77,9 @@ def test_what_the_job_does_not_need_there_is_for_anybody() -> None:
     assert placed(world.exit("a", "1")) == {"2": ["a"]}
 
 
-def test_guests_of_one_decision_see_each_other() -> None:
-    """Jobs like these took a second before, so that any other run would be thought to be gone in time; a guest without a limit is
-    not, whether it came with an earlier decision or with this one."""
+def test_backfilled_jobs_of_one_decision_are_counted_together() -> None:
+    """Past durations suggest an early end for any other run; a backfilled job without a limit blocks, from an earlier
+    decision or from this one."""
     world = World()
     world.join("a", 8, cpu=64)
     for number in range(1, 9):
@@ -95,8 +95,8 @@ def test_guests_of_one_decision_see_each_other() -> None:
     assert hosted(events) == {"11": "10", "12": "10"}
 
 
-def test_cpus_and_memory_count_as_gpus_do() -> None:
-    """What is free now and taken by others until the start is not given away twice."""
+def test_cpus_and_memory_count_like_gpus() -> None:
+    """Capacity that is free now but taken by others until the start is not allocated twice."""
     world = World()
     world.join("a", 8, cpu=64)
     world.offer(request(4, cpu=10), limit_s=HOUR)
@@ -108,8 +108,8 @@ def test_cpus_and_memory_count_as_gpus_do() -> None:
     assert hosted(world.offer(request(0, cpu=10))) == {"5": "2"}
 
 
-def test_shares_of_a_gpu_are_guests_beside_shares() -> None:
-    """Half a GPU is needed of one that is half given away; the rest of the other is for anybody."""
+def test_shares_of_a_gpu_are_backfilled_next_to_shares() -> None:
+    """Half a GPU is needed of one that is half allocated; the rest of the other is available."""
     world = World()
     world.join("a", 1)
     half = request(0).__class__(gpu_milli=500, gpu_parts=1, cpu_milli=1000, memory_mib=1024)
@@ -124,22 +124,22 @@ def test_shares_of_a_gpu_are_guests_beside_shares() -> None:
     assert placed(world.exit("a", "2")) == {"3": ["a"]}
 
 
-def test_without_a_start_there_are_no_guests() -> None:
-    """Nobody knows when what is there ends."""
+def test_without_a_start_nothing_is_backfilled() -> None:
+    """The end of the running jobs is unknown."""
     world = half_kept(0)
     assert names(world.offer(request(1), limit_s=60)) == ["JobUnplaceable"]
 
 
-def test_guests_have_their_turns_by_rank_whatever_their_class() -> None:
-    """Room for one: the first in the order gets it, though another class is looked at first."""
+def test_backfill_follows_the_rank_whatever_the_request_class() -> None:
+    """With room for one, the first in the order gets it, although another class is examined first."""
     world = half_kept()
     world.offer(request(3), limit_s=600)
     first, second = world.submitted(request(1), limit_s=600), world.submitted(request(1, cpu=2), limit_s=600)
     assert hosted(world.queue(*second, *first)) == {"4": "2"}
 
 
-def test_a_gang_is_a_guest_only_when_it_is_gone_in_time() -> None:
-    """On kept and open nodes; two minutes more, for its ranks start one after the other."""
+def test_a_gang_is_backfilled_only_if_it_ends_in_time() -> None:
+    """On reserved and open nodes, with two more minutes because its ranks start one after the other."""
     world = busy(HOUR, HOUR, gpus=8)
     world.join("c", 2, labels={"name": "c"})
     world.join("d", 8, labels={"name": "d"})
@@ -153,8 +153,8 @@ def test_a_gang_is_a_guest_only_when_it_is_gone_in_time() -> None:
     assert (placed(events), hosted(events)) == ({"6": ["c", "d"]}, {"6": "4"})
 
 
-def test_a_guest_that_starts_late_moves_the_start_and_that_is_said() -> None:
-    """Its limit counts from its start: what was promised does not hold any more."""
+def test_a_backfilled_job_that_starts_late_moves_the_start_and_the_change_is_recorded() -> None:
+    """Its limit counts from its start, so the promise no longer holds."""
     world = half_kept()
     promised_ns = world.core.state.reservations["2"].start_ns
     left_s = (promised_ns - world.now) // SECOND
@@ -164,9 +164,9 @@ def test_a_guest_that_starts_late_moves_the_start_and_that_is_said() -> None:
     assert (event.nodes, event.start_ns) == (("a",), promised_ns + 40 * SECOND)
 
 
-def test_guests_stay_guests_when_the_start_is_said_again() -> None:
-    """What has no limit and fitted beside is still beside, in a restored core too; a second one is judged beside the
-    first."""
+def test_backfilled_jobs_stay_when_the_start_is_recomputed() -> None:
+    """A job without a limit that fitted next to the reservation still does, in a restored core too; a second one is
+    judged with the first."""
     world = World()
     world.join("a", 8)
     world.offer(request(4), limit_s=HOUR)
@@ -187,8 +187,8 @@ def test_guests_stay_guests_when_the_start_is_said_again() -> None:
     assert placed(world.exit("a", "1")) == {"2": ["a"]}
 
 
-def test_a_node_that_shrinks_under_guests_is_given_up() -> None:
-    """What was beside is now in the way, for nobody knows how long."""
+def test_a_node_that_shrinks_under_backfilled_jobs_is_given_up() -> None:
+    """A job that fitted next to the reservation now blocks it for an unknown time."""
     world = World()
     world.join("a", 8)
     world.join("b", 8, labels={"name": "b"})
@@ -204,8 +204,8 @@ def test_a_node_that_shrinks_under_guests_is_given_up() -> None:
     assert kept(world) == {"3": ("b",)}
 
 
-def test_nobody_is_a_guest_where_others_yield() -> None:
-    """A hole is as good as taken."""
+def test_nothing_is_backfilled_where_runs_are_preempted() -> None:
+    """The freed capacity counts as taken."""
     world = half_kept()
     world.queue(
         ev.PreemptionRequested(
@@ -216,8 +216,8 @@ def test_nobody_is_a_guest_where_others_yield() -> None:
     assert names(world.offer(request(1), limit_s=1)) == ["JobUnplaceable"]
 
 
-def test_a_waiting_job_becomes_a_guest_when_room_comes() -> None:
-    """A parked class is tried again when a kept node gains something."""
+def test_a_waiting_job_is_backfilled_when_capacity_is_freed() -> None:
+    """A parked class is tried again when a reserved node gains capacity."""
     world = half_kept()
     assert hosted(world.offer(request(4), limit_s=1200)) == {"3": "2"}
     assert names(world.offer(request(2), limit_s=1200)) == ["JobUnplaceable"]
@@ -225,7 +225,7 @@ def test_a_waiting_job_becomes_a_guest_when_room_comes() -> None:
 
 
 def test_open_nodes_go_first() -> None:
-    """Who fits elsewhere is no guest."""
+    """A job that fits elsewhere is not backfilled."""
     world = half_kept()
     world.join("b", 2)
     assert hosted(world.offer(request(1), limit_s=600)) == {"3": ""}

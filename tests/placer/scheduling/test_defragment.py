@@ -1,6 +1,7 @@
 """Runs that are moved so that a big job starts: which, when it is worth it, and that it is off unless a pool asks for it."""
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -57,8 +58,8 @@ def test_the_cheapest_run_that_fits_elsewhere_is_moved() -> None:
     assert (plan.gain_gpu_s, plan.cost_gpu_s) == (4 * 3 * 3600, 2 * (3600 + RESTART_S))
 
 
-def test_off_unless_the_pool_asks_for_it() -> None:
-    """However long it waits; once the pool is set to, it begins; nothing more when it is set back."""
+def test_defragmentation_is_off_unless_the_pool_enables_it() -> None:
+    """It begins once the pool enables it, and stops when the pool disables it, however long a job waits."""
     world = fragmented()
     world.now += 10 * HOUR
     assert world.step() == []
@@ -79,7 +80,7 @@ def test_off_unless_the_pool_asks_for_it() -> None:
 
 
 def test_a_move_from_end_to_end() -> None:
-    """The run ends, the big job has its node, the run is offered again and goes on where there is room."""
+    """The run ends, the big job gets its node, the moved run is offered again and continues elsewhere."""
     world = fragmented()
     world.queue(ON)
     world.now += 3 * HOUR
@@ -110,7 +111,7 @@ def test_it_begins_when_the_gain_is_more_than_the_cost() -> None:
     assert 4 * (waited_s - LOOK_NS // SECOND) <= 2 * (3600 + RESTART_S) < 4 * waited_s
 
 
-def test_who_is_not_moved() -> None:
+def test_runs_that_are_not_moved() -> None:
     """Jobs that name no slice, sessions, those whose slice is not over, those that are starting."""
     for world in (fragmented(slice_ns=0), fragmented(kind="session"), fragmented(slice_ns=99 * HOUR)):
         world.now += 9 * HOUR
@@ -119,8 +120,8 @@ def test_who_is_not_moved() -> None:
         assert world.core.state.reservations == {}
 
 
-def test_where_too_few_are_free_nothing_is_moved() -> None:
-    """Moving makes no GPU free."""
+def test_nothing_is_moved_if_too_few_gpus_are_free() -> None:
+    """Moving frees no GPU in total."""
     world = fragmented(each=3)
     world.offer(request(1))
     world.now += 9 * HOUR
@@ -141,8 +142,8 @@ def test_runs_without_another_place_stay() -> None:
     assert [(move.victim.job, move.sources) for move in plan.moves] == [("3", ("c",))]
 
 
-def test_one_hole_at_a_time() -> None:
-    """Two big jobs wait: the second has its turn when the first has its place."""
+def test_one_defragmentation_at_a_time() -> None:
+    """Of two waiting big jobs, the second has its turn after the first is placed."""
     world = fragmented()
     world.offer(request(4))
     world.queue(ON)
@@ -153,8 +154,8 @@ def test_one_hole_at_a_time() -> None:
     assert placed(world.exit("a", "1", outcome="stopped", exit_code=None)) == {"5": ["a"]}
 
 
-def test_what_is_asked_survives_a_restart() -> None:
-    """The pool's wish, the slices and when an offer came."""
+def test_defragmentation_state_survives_a_restart() -> None:
+    """The pool's setting, the slices and the time of an offer are restored."""
     world = fragmented()
     world.queue(ON)
     restored = PlacerCore.restore(world.core.snapshot())
@@ -179,6 +180,7 @@ def test_they_fit_elsewhere_in_whatever_order_they_come_back() -> None:
     assert planned(world).why_not == "no_moves"
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @example(nodes=4, jobs=[(1, 1), (1, 1), (1, 1), (2, 1), (2, 1), (2, 1), (2, 1)], wanted=(4, 1))
 @given(

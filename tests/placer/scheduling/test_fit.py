@@ -176,8 +176,8 @@ def test_inventory_builder_gives_what_its_name_says() -> None:
     assert [gpu.uuid for gpu in inventory("n1", 2).gpus] == ["n1-g0", "n1-g1"]
 
 
-def test_nodes_that_come_and_change_are_matched_too() -> None:
-    """What is remembered of a constraint's nodes follows joins and inventories, and forgets what was only tried."""
+def test_nodes_that_join_and_change_are_matched_too() -> None:
+    """The cache of a constraint's nodes follows joins and inventories, and drops speculative results."""
     world = World()
     wanted = request(1, selector=("pool=x",))
     world.join("a", labels={"pool": "x"})

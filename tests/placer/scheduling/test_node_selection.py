@@ -18,12 +18,15 @@ from tests.placer.cluster.capacity.ground import Ground, grounds, machine, reque
 DGX1 = descriptions()["dgx1-v100"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     grounds(), st.lists(requests(), min_size=1, max_size=4), st.sampled_from([(), ("fairlead/rack=r1",), ("zone=b",)])
 )
-def test_what_fits_somewhere_is_placed(ground: Ground, wanted: list[Request], selector: tuple[str, ...]) -> None:
-    """The same answer as asking every node; and the part is one that `seat` would give there."""
+def test_a_request_that_fits_somewhere_is_placed(
+    ground: Ground, wanted: list[Request], selector: tuple[str, ...]
+) -> None:
+    """The same answer as a check of every node; and the part is one that `seat` would give there."""
     for each in wanted:
         request = msgspec.structs.replace(each, selector=selector)
         able, found = ground.fitting(request), find(ground.state, request)
@@ -47,8 +50,8 @@ def _check_refusal(ground: Ground, request: Request, able: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(grounds(), st.lists(requests(), min_size=1, max_size=4))
-def test_the_index_is_what_nodes_make_it(ground: Ground, wanted: list[Request]) -> None:
-    """One that was built anew from the nodes has the same rows, and finds the same rows fit."""
+def test_the_index_equals_one_built_from_the_nodes(ground: Ground, wanted: list[Request]) -> None:
+    """An index built from scratch has the same rows, and the same rows fit."""
     live, fresh, other = ground.state.pools.of(Request()), PoolIndex(), Ground()
     for node in ground.state.nodes.values():
         copy = other.join(node.inventory, quarantined=node.quarantined, keeper=node.keeper, faulted=node.faulted)
@@ -128,16 +131,16 @@ def test_the_memory_of_a_share_is_looked_for_on_every_gpu() -> None:
     assert ground.place(Request(gpu_milli=200, gpu_parts=1, gpu_memory_mib=20000)) is not None
 
 
-def test_replicas_of_a_node_that_cuts_finer_than_its_pool_says() -> None:
-    """Eight of them fit on a GPU that its node cuts in eight, though each is charged a quarter."""
+def test_replicas_of_a_node_with_finer_shares_than_its_pool_charges() -> None:
+    """Eight of them fit on a GPU that its node shares in eight, though each is charged a quarter."""
     ground = Ground()
     ground.join(machine(gpus=1, labels={REPLICAS_LABEL: "8", SHARING_LABEL: "mps"}))
     wanted = Request(gpu_milli=250, gpu_parts=1, replicas=True)
     assert [ground.place(wanted) is not None for _ in range(9)] == [True] * 8 + [False]
 
 
-def test_a_pool_whose_labels_change_ever_again() -> None:
-    """Builds that nobody has are forgotten, and the rows of such nodes are still there: nothing fits in them."""
+def test_shapes_of_a_pool_with_changing_labels_are_forgotten() -> None:
+    """Unused shapes are removed while their rows remain: nothing fits in these rows."""
     ground = Ground()
     ground.join(machine("n1"))
     ground.join(machine("n2", gpus=0))
@@ -148,8 +151,8 @@ def test_a_pool_whose_labels_change_ever_again() -> None:
 
 
 @pytest.mark.parametrize("rack", ["r1", "r2"])
-def test_a_selector_of_a_rack(rack: str) -> None:
-    """Nodes that are alike but for their rack: it goes where it says."""
+def test_a_selector_of_a_rack_is_obeyed(rack: str) -> None:
+    """Nodes differ in their rack only, and the job goes to the selected one."""
     ground = Ground()
     for at in range(4):
         ground.join(machine(f"n{at}", labels={"fairlead/rack": f"r{at // 2 + 1}"}))

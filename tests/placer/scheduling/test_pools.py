@@ -29,8 +29,8 @@ def test_a_request_is_placed_in_its_pool_only(pool: str, node: str) -> None:
     assert placed(world.offer(request(2, pool=pool))) == {"1": [node]}
 
 
-def test_other_pools_room_is_no_room() -> None:
-    """What fits elsewhere only waits, and the refusal speaks of the request's pool alone."""
+def test_capacity_of_other_pools_does_not_count() -> None:
+    """A job that would fit elsewhere waits, and the refusal names only the request's pool."""
     world = two_pools()
     [refused] = world.offer(request(8))
     assert isinstance(refused, ev.JobUnplaceable)
@@ -41,8 +41,8 @@ def test_other_pools_room_is_no_room() -> None:
     assert (refused.nodes, refused.fitting, refused.gpu_milli_total) == (1, 1, 8000)
 
 
-def test_a_pool_without_nodes_is_said_as_such() -> None:
-    """No node, no reason; the job is placed with the first node that comes."""
+def test_a_pool_without_nodes_is_reported_as_such() -> None:
+    """No node and no reason are given; the job is placed with the first node that joins."""
     world = two_pools()
     [refused] = world.offer(request(1, pool="new"))
     assert isinstance(refused, ev.JobUnplaceable)
@@ -88,8 +88,8 @@ def test_a_closed_node_moves_too() -> None:
     assert refused.reasons == {"cordoned": 1}
 
 
-def test_the_last_node_of_a_pool_leaves_and_those_who_wait_hear_of_it() -> None:
-    """A pool that lost its last node is refused anew, with no node."""
+def test_jobs_of_a_pool_that_loses_its_last_node_are_refused_again() -> None:
+    """The new refusal counts no node."""
     world = two_pools()
     world.offer(request(16, pool="big"))
     events = world.report("x", InventorySeen(n=0, boot_id="boot-1", inventory=inventory("x", 8)))
@@ -105,8 +105,8 @@ def test_pools_survive_a_restart() -> None:
     assert placed(world.offer(request(1, pool="big"))) == {"1": ["x"]}
 
 
-def test_another_pools_gain_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class is tried again only when its own pool has gained."""
+def test_another_pools_gain_retries_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class is tried again only if its own pool has gained."""
     world = two_pools()
     world.offer(request(8, pool="big"))
     world.offer(request(2))

@@ -13,8 +13,8 @@ from tests.kit.placer_world import SECOND, World, names, placed, request
 from tests.placer.preemption_requests import asked, made, plea, running
 
 
-def test_the_node_where_least_is_lost_yields_and_is_kept() -> None:
-    """GPU-seconds decide, not the order; the answer and the nodes kept stand in one commit, caused by the plea."""
+def test_the_node_with_the_least_loss_is_preempted_and_reserved() -> None:
+    """GPU-seconds decide, not the order; the answer and the reservation are in one commit, caused by the request."""
     world = running((4,), (4,), (4,))
     world.offer(request(4))
     events = world.queue(plea("4", ("1", 50), ("2", 10), ("3", 30)))
@@ -47,8 +47,8 @@ def test_equal_loss_goes_to_fewer_victims_then_to_the_name() -> None:
     assert (asked(events), made(events)) == (["3"], ("b",))
 
 
-def test_no_more_yield_than_must() -> None:
-    """The cheapest that make room, wherever they stand in the order; who is not needed is spared."""
+def test_no_more_victims_than_needed() -> None:
+    """The cheapest sufficient set, whatever the order; unneeded victims are spared."""
     world = running((1, 1, 2))
     world.offer(request(2))
     assert asked(world.queue(plea("4", ("1", 6), ("2", 6), ("3", 9)))) == ["3"]
@@ -57,8 +57,8 @@ def test_no_more_yield_than_must() -> None:
     assert asked(world.queue(plea("4", ("1", 1), ("2", 1), ("3", 9)))) == ["1", "2"]
 
 
-def test_what_is_free_already_counts() -> None:
-    """One GPU free and one that comes free are two."""
+def test_free_capacity_counts() -> None:
+    """One GPU free and one being freed are two."""
     world = running((1, 1, 1))
     world.offer(request(2))
     events = world.queue(plea("4", ("1", 1), ("2", 1)))
@@ -75,8 +75,8 @@ def test_cpu_and_memory_come_free_too() -> None:
     assert asked(world.queue(plea("3", ("1", 1), ("2", 1)))) == ["1", "2"]
 
 
-def test_where_nobody_makes_room_nobody_yields() -> None:
-    """Declined, with what would still keep each node from it, the victims gone."""
+def test_nothing_is_preempted_if_it_makes_no_room() -> None:
+    """The request is declined with the causes that would remain on each node without the victims."""
     world = running((2, 2), (3,))
     world.command(CordonNode(id="c", node="b"))
     world.join("z", 2)
@@ -89,9 +89,9 @@ def test_where_nobody_makes_room_nobody_yields() -> None:
     assert (world.stops("a"), world.core.state.preemption_requests, world.core.state.reservations) == (before, {}, {})
 
 
-def test_reasons_of_a_declined_plea_are_counted_with_the_victims_gone() -> None:
-    """Not by what was counted before: alike nodes are counted by amounts that are rounded up, and name another cause then; of
-    several kinds of units another may be the one that the fewest nodes take."""
+def test_reasons_of_a_declined_request_are_counted_without_the_victims() -> None:
+    """Earlier counts do not apply: equal nodes are counted by rounded amounts and name other causes, and another task
+    group may fit the fewest nodes."""
     for wanted, reasons in (
         (Request(nodes=2, gpu_milli=1000, cpu_milli=100, memory_mib=4096), {"memory": 1}),
         (
@@ -129,8 +129,8 @@ def test_a_victim_that_is_gone_is_passed_over() -> None:
     assert names(world.queue(asked_for)) == ["PreemptionDeclined"]
 
 
-def test_who_is_stopping_already_counts_as_coming_free() -> None:
-    """Nobody is asked twice, and nobody else in their place; the node is kept all the same."""
+def test_a_stopping_run_counts_as_freed() -> None:
+    """No run is preempted twice or in its place; the node is kept all the same."""
     world = running((2, 2))
     world.offer(request(4))
     world.queue(ev.JobStopRequested(cause="cmd:c", job="1", attempt=1, reason="cancelled"))
@@ -150,8 +150,8 @@ def test_gpus_come_free_on_evidence_only() -> None:
     assert placed(world.clean("a", "1")) == {"2": ["a"]}
 
 
-def test_nobody_slips_into_the_hole() -> None:
-    """What comes free there waits for the job, also from one who goes before it."""
+def test_no_job_takes_the_freed_node() -> None:
+    """It is reserved for the waiting job, even against a job ahead of it."""
     world = running((2, 2))
     wide, offered = world.submitted(request(4))
     world.queue(wide, ev.JobOffered(cause="clock", job="3", attempt=1, rank=900))
@@ -162,8 +162,8 @@ def test_nobody_slips_into_the_hole() -> None:
     assert placed(world.exit("a", "2", outcome="stopped", exit_code=None)) == {"3": ["a"]}
 
 
-def test_a_gang_yields_as_a_whole() -> None:
-    """Every rank is told, and the end says so once, with the last of them; a rank that was still starting, too."""
+def test_a_gang_is_preempted_as_a_whole() -> None:
+    """Every rank is stopped, also one that was starting, and the end is recorded once, with the last of them."""
     world = World()
     for name in ("a", "b"):
         world.join(name, 4)
@@ -202,8 +202,8 @@ def test_a_victim_on_several_nodes_may_be_needed_for_two() -> None:
     assert asked(world.queue(plea("4", ("2", 1), ("1", 2), ("3", 1)))) == ["1"]
 
 
-def test_what_a_person_wants_goes_before() -> None:
-    """Cancelled while it yields, or before the placer's word is in the log: the end is no preemption."""
+def test_requests_of_users_precede_a_preemption() -> None:
+    """Cancelled while it stops, or before the placer's event is in the log: the end is no preemption."""
     for late in (False, True):
         world = running((4,))
         world.offer(request(4))
@@ -245,8 +245,8 @@ def test_an_end_of_its_own_is_no_preemption() -> None:
     assert (ended.outcome, ended.preempted) == ("exited", False)
 
 
-def test_when_the_job_goes_away_the_nodes_are_free_and_the_victims_still_yield() -> None:
-    """What was told is not untold."""
+def test_if_the_job_is_cancelled_its_nodes_are_released_and_the_victims_still_stop() -> None:
+    """A stop that was ordered is not withdrawn."""
     world = running((4,))
     world.offer(request(4))
     world.queue(plea("2", ("1", 1)))
@@ -258,8 +258,8 @@ def test_when_the_job_goes_away_the_nodes_are_free_and_the_victims_still_yield()
     assert ended.preempted
 
 
-def test_a_job_that_has_its_place_needs_nobody() -> None:
-    """Placed in the very commit that would answer, placed before, or withdrawn: no answer, and nobody yields."""
+def test_a_placed_job_needs_no_victims() -> None:
+    """Placed in the commit that would answer, placed before, or withdrawn: no answer and no preemption."""
     world = running((4,))
     world.offer(request(4))
     world.fold("queue", [plea("2", ("1", 1))])
@@ -286,8 +286,8 @@ def test_victims_of_another_pool_make_no_room() -> None:
     assert asked(world.queue(plea("3", ("2", 1), ("1", 9)))) == ["1"]
 
 
-def test_nodes_that_are_kept_for_another_are_no_hole() -> None:
-    """Its own kept nodes are, and are left for the better hole."""
+def test_nodes_reserved_for_another_job_are_not_used() -> None:
+    """The job's own reserved nodes are, and are given up for better ones."""
     world = running((2, 2), (4,))
     world.offer(request(4))
     world.offer(request(4))
@@ -299,8 +299,9 @@ def test_nodes_that_are_kept_for_another_are_no_hole() -> None:
     assert asked(world.queue(plea("5", ("3", 1)))) == ["3"]
 
 
-def test_a_hole_is_no_claim() -> None:
-    """A pool's one claim is still to be had while others yield, and a claim by the same job is met by its hole."""
+def test_nodes_freed_by_preemption_are_no_reservation_claim() -> None:
+    """The pool's one claim is still available during a preemption, and a claim of the same job is met by its freed
+    nodes."""
     world = running((4,), (4,))
     world.offer(request(4))
     world.offer(request(4))
@@ -313,8 +314,8 @@ def test_a_hole_is_no_claim() -> None:
     ]
 
 
-def test_a_hole_whose_node_goes_is_made_elsewhere() -> None:
-    """The node is lost while the victim yields: another is kept for the job, and nobody else is asked."""
+def test_a_lost_node_of_a_preemption_is_replaced() -> None:
+    """The node is lost while the victim stops: another is kept for the job, and no other victim is asked."""
     world = running((4,), (4,))
     world.offer(request(4))
     world.queue(plea("3", ("1", 1), ("2", 9)))
@@ -332,8 +333,8 @@ def test_only_so_many_victims_are_looked_at() -> None:
     assert asked(world.queue(plea("2", *strangers[1:], ("1", 1)))) == ["1"]
 
 
-def test_only_so_many_holes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plea beyond is declined with the nodes that are kept; one for a job that has its hole is heard."""
+def test_the_number_of_reserved_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request beyond it is declined with the reserved nodes named; one for a job that has its nodes is accepted."""
     monkeypatch.setattr(preempt, "HOLES_MAX", 1)
     world = running((4,), (4,))
     world.offer(request(4))
@@ -345,8 +346,8 @@ def test_only_so_many_holes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(world.queue(plea("3", ("1", 1)))) == ["ReservationMade"]
 
 
-def test_a_plea_is_not_lost_with_the_answer_to_an_earlier_one() -> None:
-    """The queue asks again while the first answer is under way: both are answered."""
+def test_a_request_is_not_lost_with_the_answer_to_an_earlier_one() -> None:
+    """The queue sends another while the first answer is under way: both are answered."""
     world = running((4,), (4,))
     world.offer(request(4))
     world.fold("queue", [plea("3", ("1", 1))])
@@ -358,8 +359,8 @@ def test_a_plea_is_not_lost_with_the_answer_to_an_earlier_one() -> None:
     assert world.core.state.preemption_requests == {}
 
 
-def test_pleas_are_answered_in_the_order_in_which_they_came() -> None:
-    """Not in that of the jobs' names; the second finds the node taken."""
+def test_preemption_requests_are_answered_in_order_of_arrival() -> None:
+    """Not in the order of job names; the second finds the node taken."""
     world = running((4,))
     for _ in range(10):
         world.offer(request(4))
@@ -370,8 +371,8 @@ def test_pleas_are_answered_in_the_order_in_which_they_came() -> None:
     assert (events[2].job, events[2].reasons) == ("10", {"reserved": 1})
 
 
-def test_a_plea_survives_a_restart() -> None:
-    """With its victims and all; the restored core answers alike."""
+def test_a_preemption_request_survives_a_restart() -> None:
+    """With its victims; the restored core gives the same answer."""
     world = running((4,))
     world.offer(request(4))
     world.fold("queue", [plea("2", ("1", 1))])

@@ -41,8 +41,8 @@ def test_the_node_that_lacks_least_is_kept_and_the_job_gets_it() -> None:
     assert kept(world) == {}
 
 
-def test_nobody_else_is_placed_on_kept_nodes_and_is_told_so() -> None:
-    """Not even who goes before; a refusal names the node as kept, and what is free there is not counted."""
+def test_no_other_job_is_placed_on_reserved_nodes_and_the_refusal_names_them() -> None:
+    """Not even a job ahead of it; free capacity there is not counted."""
     world = filled(2)
     world.offer(request(4))
     world.queue(claim("3"))
@@ -119,7 +119,7 @@ def test_only_nodes_that_could_ever_take_it_are_kept() -> None:
 
 
 def test_a_claim_that_no_nodes_can_meet_is_ended_at_once() -> None:
-    """Nothing is kept and nothing waits: the pool's next claim is heard."""
+    """Nothing is reserved and nothing waits: the pool's next claim is considered."""
     world = filled(2)
     world.offer(request(8))
     world.offer(request(4))
@@ -175,8 +175,8 @@ def test_a_job_that_gives_up_its_offer_gives_up_its_nodes() -> None:
         assert (kept(world), placed(events)) == ({}, {"4": ["a"]})
 
 
-def test_a_claim_whose_offer_comes_back_first_is_forgotten() -> None:
-    """Both in one commit: nothing is kept."""
+def test_a_claim_of_a_withdrawn_offer_is_forgotten() -> None:
+    """Both in one commit: nothing is reserved."""
     world = filled(2)
     world.offer(request(4))
     events = world.queue(claim("3"), ev.OfferWithdrawn(cause="cmd:h", job="3", attempt=1, reason="hold"))
@@ -192,8 +192,8 @@ def test_another_rank_leaves_the_reservation() -> None:
     assert kept(world) == {"3": ("a",)}
 
 
-def test_when_a_kept_node_goes_another_is_chosen() -> None:
-    """Lost, cordoned or drained; the first node is like any other again when it comes back."""
+def test_a_lost_reserved_node_is_replaced() -> None:
+    """Lost, cordoned or drained; the first node is like any other when it returns."""
     world = filled(2, 1, 0)
     world.offer(request(4))
     world.queue(claim("10"))
@@ -224,8 +224,8 @@ def test_a_node_that_changes_under_a_reservation_is_given_up() -> None:
         assert kept(world) == {"6": ("b",)}
 
 
-def test_what_becomes_free_elsewhere_is_as_good() -> None:
-    """The job takes another node that has room first; the kept one goes back to all."""
+def test_capacity_freed_elsewhere_is_used() -> None:
+    """The job takes another node that has room first; the reserved one is released."""
     world = filled(1, 3)
     world.offer(request(4))
     world.queue(claim("5"))
@@ -258,8 +258,8 @@ def test_a_node_that_the_job_has_failed_on_is_kept_only_while_there_is_no_other(
     assert placed(events) == {failed: ["b"]}
 
 
-def test_who_avoids_some_nodes_takes_an_open_one_before_those_that_are_kept() -> None:
-    """As jobs that avoid none do, and at once: not only when it is looked anew whether it would start sooner elsewhere."""
+def test_a_job_that_avoids_nodes_takes_an_open_one_before_reserved_ones() -> None:
+    """Like jobs that avoid none, and at once, not only at the next check for an earlier start."""
     world = filled(4, 4, 4)
     for node, limit_s in (("a", 600), ("b", 1200)):
         world.offer(request(4, selector=(f"name={node}",)), limit_s=limit_s)
@@ -283,7 +283,7 @@ def test_equal_jobs_do_not_share_what_is_kept() -> None:
 
 
 def test_reservations_survive_a_restart() -> None:
-    """They and the claims that are not answered yet are in the snapshot, and the restored core goes on alike."""
+    """Reservations and unanswered claims are in the snapshot, and the restored core continues the same way."""
     world = filled(2, 1)
     world.offer(request(4))
     world.fold("queue", [claim("6")])

@@ -23,7 +23,7 @@ def plea(job: str, *victims: str, amounts: dict[str, int] | None = None) -> ev.P
 
 
 def asked(events: list[ev.Event]) -> list[str]:
-    """Who is asked to yield, in order."""
+    """Return the runs to be preempted, in order."""
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 
@@ -62,8 +62,8 @@ def test_every_resource_must_be_covered() -> None:
     assert asked(world.queue(plea("77", "2", "1", "3", amounts={"gpu": 3000, "cpu": 9000}))) == ["2", "1", "3"]
 
 
-def test_a_model_is_covered_by_those_who_asked_for_it() -> None:
-    """A GPU counts for its class where its job selects the model, and for GPUs as such."""
+def test_a_model_is_covered_by_the_jobs_that_selected_it() -> None:
+    """A GPU counts for its class if its job selects the model, and for GPUs as such."""
     world = running(request(4), request(2, selector=(f"{MODEL_LABEL}=H100",)))
     assert asked(world.queue(plea("77", "1", "2", amounts={"gpu:H100": 2000}))) == ["2"]
     assert charge_of(request(2, nodes=3, cpu=4, selector=("a=b", f"{MODEL_LABEL}=H100"))) == {
@@ -74,8 +74,8 @@ def test_a_model_is_covered_by_those_who_asked_for_it() -> None:
     }
 
 
-def test_where_they_do_not_have_the_amounts_nobody_yields() -> None:
-    """Declined without reasons: it is no matter of nodes."""
+def test_nothing_is_preempted_if_the_amounts_do_not_suffice() -> None:
+    """The request is declined without reasons, because nodes do not matter."""
     world = running(request(1), request(1))
     events = world.queue(plea("77", "1", "2", "55", amounts={"gpu": 3000}))
     assert events == [ev.PreemptionDeclined(cause=f"{len(world.log) - 1}.0", job="77", attempt=1)]
@@ -83,8 +83,8 @@ def test_where_they_do_not_have_the_amounts_nobody_yields() -> None:
     assert names(world.queue(plea("77", "1", amounts={"tpu": 1}))) == ["PreemptionDeclined"]
 
 
-def test_who_is_stopping_already_brings_its_amounts() -> None:
-    """Then fewer others must; where that is enough, nobody, and the plea is declined."""
+def test_a_stopping_run_contributes_its_amounts() -> None:
+    """Fewer other victims are needed; if it suffices, none is, and the request is declined."""
     world = running(request(2), request(2), request(2))
     world.queue(ev.JobStopRequested(cause="cmd:c", job="2", attempt=1, reason="cancelled"))
     assert asked(world.queue(plea("77", "1", "2", "3", amounts={"gpu": 4000}))) == ["1"]
@@ -93,8 +93,8 @@ def test_who_is_stopping_already_brings_its_amounts() -> None:
     assert declined.reasons == {}
 
 
-def test_who_has_ended_and_is_not_settled_yet_brings_its_amounts() -> None:
-    """The queue could not know when it asked; once it has answered the end, it does."""
+def test_an_ended_run_that_is_not_settled_yet_contributes_its_amounts() -> None:
+    """The queue could not know at its request; once it has answered the end, it does."""
     world = running(request(2), request(2))
     world.exit("n1", "1")
     assert names(world.queue(plea("77", "1", "2", amounts={"gpu": 2000}))) == ["PreemptionDeclined"]
@@ -103,7 +103,7 @@ def test_who_has_ended_and_is_not_settled_yet_brings_its_amounts() -> None:
 
 
 def test_elements_are_charged_as_their_array() -> None:
-    """What an element holds stands in its array's request."""
+    """The amounts of an element are in its array's request."""
     world = cluster(1, 8)
     submitted, _ = world.submitted(request(3))
     world.queue(submitted, ev.JobOffered(cause="clock", job="1_4", attempt=1, rank=1))
@@ -114,7 +114,7 @@ def test_elements_are_charged_as_their_array() -> None:
     assert asked(world.queue(wanted)) == ["1_4"]
 
 
-def test_a_job_that_ends_before_its_plea_is_answered_pleads_no_more() -> None:
+def test_a_job_that_ends_before_its_request_is_answered_gets_no_answer() -> None:
     """Cancelled while it waits, in the same commit."""
     world = running(request(2))
     gone = ev.JobCancelled(cause="cmd:c", job="77")
@@ -125,7 +125,7 @@ def test_a_job_that_ends_before_its_plea_is_answered_pleads_no_more() -> None:
 
 
 def after(world: World, gone: set[str]) -> list[ev.Event]:
-    """What would be decided if these runs ended and were clean: on a copy."""
+    """Return the decision after these runs ended and were clean: on a copy."""
     core = PlacerCore.restore(world.core.snapshot())
     inputs: list[Input] = []
     for name, node in sorted(core.state.nodes.items()):

@@ -140,8 +140,8 @@ async def test_beats_wait_for_our_own_commit(
     assert len(cluster.service.core.rollback().runs) == 1
 
 
-async def test_beats_do_not_wait_for_a_log_that_is_away(cluster: Cluster, on_its_way: asyncio.Event) -> None:
-    """What nobody knows to be in the log is not spoken of: the answer is as of the last commit."""
+async def test_beats_do_not_wait_for_an_unavailable_log(cluster: Cluster, on_its_way: asyncio.Event) -> None:
+    """Uncommitted state is not published: the answer is as of the last commit."""
     await beat(cluster)
     await cluster.until(lambda: cluster.confirms)
     assert not on_its_way.is_set()
@@ -174,16 +174,16 @@ async def test_resent_reports_are_confirmed_without_a_commit(cluster: Cluster) -
     assert cluster.hub.streams[subjects.LOG].last == before
 
 
-async def test_commands_are_carried_out(cluster: Cluster) -> None:
-    """A cordon from the command stream becomes an event under its id, and the cursor stands in the commit."""
+async def test_commands_are_executed(cluster: Cluster) -> None:
+    """A cordon from the command stream becomes an event under its id, and the cursor is in the commit."""
     await cluster.join("n1")
     await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([CordonNode(id="c1", node="n1")]))
     await cluster.until(lambda: any(isinstance(e, ev.NodeCordoned) for e in cluster.events()))
     assert cluster.events()[-1].cause == "cmd:c1"
 
 
-async def test_a_removed_node_leaves_the_bus_and_its_agent_is_told() -> None:
-    """Nothing is desired of it any more. Its old journal is told so, for ever; a new one gets a state of its own."""
+async def test_a_removed_node_leaves_the_bus_and_its_agent_is_notified() -> None:
+    """Its desired state is deleted. Its old journal is refused permanently; a new one gets a state of its own."""
     hub = MemoryHub()
     bus = hub.connect()
     actor, world = DesiredStatePublisher(bus), World()
@@ -213,8 +213,8 @@ async def test_a_removed_node_leaves_the_bus_and_its_agent_is_told() -> None:
     await actor.close()
 
 
-async def test_a_drained_node_is_told_so_until_it_is_returned(cluster: Cluster) -> None:
-    """Not before it is empty; with what led to it, so that its agent knows one drain from another."""
+async def test_a_drained_node_is_notified_until_it_is_returned(cluster: Cluster) -> None:
+    """Not before it is empty; with the drain's cause, so that its agent can tell one drain from another."""
     await cluster.join("n1")
     await cluster.queue(*cluster.world.submitted(request(1)))
     await cluster.until(lambda: cluster.desired("n1").runs)
@@ -242,8 +242,8 @@ async def test_a_drained_node_is_told_so_until_it_is_returned(cluster: Cluster) 
         (reports.encode(ReportBatch(node="n1", incarnation="", reports=[])), "bad_incarnation"),
     ],
 )
-async def test_what_is_no_report_of_its_node_is_recorded(cluster: Cluster, payload: bytes, code: str) -> None:
-    """ReportRejected names the subject's node, the reason and the bytes' digest; the service goes on."""
+async def test_an_invalid_report_is_recorded(cluster: Cluster, payload: bytes, code: str) -> None:
+    """ReportRejected names the subject's node, the reason and the bytes' digest; the service continues."""
     await cluster.bus.publish(subjects.report("n1"), payload)
     await cluster.until(cluster.events)
     [rejected] = cluster.events()
@@ -271,8 +271,8 @@ async def test_oversized_reports_are_dropped(cluster: Cluster) -> None:
     assert [type(event) for event in cluster.events()] == [ev.NodeJoined]
 
 
-async def test_a_restart_drives_everything_again(cluster: Cluster) -> None:
-    """A new process writes every node's desired state as of the log, and goes on from the same state."""
+async def test_a_restart_writes_everything_again(cluster: Cluster) -> None:
+    """A new process writes every node's desired state as of the log, and continues from the same state."""
     await cluster.join("n1")
     await cluster.queue(*cluster.world.submitted(request(1)))
     await cluster.until(lambda: cluster.desired("n1").runs)
@@ -285,8 +285,8 @@ async def test_a_restart_drives_everything_again(cluster: Cluster) -> None:
     assert [order.job for order in cluster.desired("n1").runs] == ["1"]
 
 
-async def test_a_reconnect_drives_everything_again(cluster: Cluster) -> None:
-    """What was written while the bus was away comes after it is back."""
+async def test_a_reconnect_writes_everything_again(cluster: Cluster) -> None:
+    """Writes that failed while the bus was away are repeated once it is back."""
     await cluster.join("n1")
     cluster.writes.clear()
     cluster.hub.stop()
@@ -340,8 +340,8 @@ async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
     await actor.close()
 
 
-async def test_silence_becomes_an_input_once_and_a_beat_brings_the_node_back() -> None:
-    """The source keeps the lease: every node known at the start counts as heard then; beats renew; the rest is silent."""
+async def test_silence_becomes_an_input_once_and_a_beat_restores_the_node() -> None:
+    """The source keeps the lease: every known node counts as alive at the start; beats renew; the rest is silent."""
     hub = MemoryHub()
     bus = hub.connect()
     actor = DesiredStatePublisher(bus)

@@ -1,4 +1,4 @@
-"""CPUs beside the GPUs, or where free GPUs need them least; never the system's."""
+"""CPUs near the GPUs, or where free GPUs need them least; never the system's."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def test_the_first_cpus_of_each_numa_node_are_the_systems() -> None:
     assert all(not node.cpus for node in numa_cpus(descriptions()["dgx-h100"], 1000))
 
 
-def test_where_no_cpu_list_is_known() -> None:
+def test_without_a_cpu_list_nothing_is_pinned() -> None:
     """Nothing is pinned."""
     assert numa_cpus(descriptions()["rtx8000x4"], 1) == ()
     assert numa_cpus(NodeTopology(numa=(0,)), 0) == ()
@@ -66,20 +66,20 @@ def test_cpus_are_given_in_the_order_of_the_list() -> None:
         (0b0000_0001, 0, ALL, ""),
     ],
 )
-def test_beside_gpus(gpus: int, count: int, free: int, expect: str) -> None:
-    """By the GPUs on each NUMA node, as far as there are CPUs."""
+def test_cpus_are_split_by_the_gpus_of_each_numa_node(gpus: int, count: int, free: int, expect: str) -> None:
+    """As long as there are CPUs."""
     assert cpus(beside(TWO, free, count, gpus, False, 0)) == expect
 
 
-def test_beside_gpus_only() -> None:
-    """Where it is strict, no CPU comes from another node; the shortage says how many there are and could be."""
+def test_strict_cpus_come_from_the_gpus_numa_nodes_only() -> None:
+    """The shortage gives the number that is free and the number that could be."""
     assert cpus(beside(TWO, ALL, 8, 0b1, True, 0)) == "0-7"
     assert beside(TWO, ALL & ~0b11, 8, 0b1, True, 0) == Shortage("numa_cpus", 6, 8, 8)
     assert beside(TWO, ALL, 9, 0b1, True, 0) == Shortage("numa_cpus", 8, 9, 8)
     assert beside(TWO, ALL, 17, 0b1, False, 0) == Shortage("cpus", 16, 17, 16)
 
 
-def test_what_is_short_comes_from_the_same_socket_then_from_where_it_is_needed_least() -> None:
+def test_missing_cpus_come_from_the_same_socket_then_from_the_least_needed() -> None:
     """Four NUMA nodes, two on each socket; nodes 1 and 2 have free GPUs, 3 has none."""
     nodes = numa_cpus(
         NodeTopology(

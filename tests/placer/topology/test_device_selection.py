@@ -34,7 +34,7 @@ def test_a_part_on_an_empty_node() -> None:
 
 
 def test_cpus_follow_the_gpus() -> None:
-    """Where only the upper socket has GPUs free, CPUs come from there."""
+    """If only the upper socket has free GPUs, CPUs come from there."""
     it = inside("rtx4090x8-pcie", reserved=1)
     found = place(it, 0b1100_0001, it.all_cpus, DeviceRequest(gpus=2, cpus=4))
     assert isinstance(found, DeviceAllocation)
@@ -92,8 +92,8 @@ def test_one_numa_node_is_preferred() -> None:
     assert never == Shortage("free", 1, 2, 2)
 
 
-def test_what_is_preferred_is_given_up_one_by_one() -> None:
-    """All, then each but the last, and so on; what is required never."""
+def test_preferences_are_given_up_one_by_one() -> None:
+    """All, then each but the last, and so on; a requirement never."""
     assert list(relaxed(NVLINK, 0)) == [NVLINK]
     assert list(relaxed(NVLINK, NVLINK | SWITCH | NUMA)) == [
         NVLINK | SWITCH | NUMA,
@@ -111,15 +111,15 @@ def test_linked_gpus_are_required() -> None:
     assert short == Shortage("nvlink", 3, 4, 4)
 
 
-def test_cpus_alone() -> None:
-    """Where GPUs are taken, free ones keep theirs; no GPU and no NIC is given."""
+def test_cpus_alone_are_taken_away_from_free_gpus() -> None:
+    """Free GPUs keep their CPUs; no GPU and no NIC is allocated."""
     it = inside("dgx-h100", reserved=1)
     found = place(it, 0b0000_1111, it.all_cpus, DeviceRequest(cpus=4))
     assert found == DeviceAllocation(gpus=(), cpus=(57, 58, 59, 60), nics=(), held=0, link_score=0, numa_nodes=0)
 
 
-def test_where_cpu_lists_are_not_known() -> None:
-    """GPUs are chosen, CPUs are not; a requirement speaks of the GPUs."""
+def test_without_cpu_lists_gpus_alone_are_chosen() -> None:
+    """GPUs are chosen, CPUs are not; a requirement applies to the GPUs."""
     it = inside("rtx8000x4")
     found = place(it, 0b1111, 0, DeviceRequest(gpus=2, cpus=16, require=NVLINK))
     assert found == DeviceAllocation(gpus=(0, 3), cpus=(), nics=(), held=NVLINK, link_score=200, numa_nodes=2)
@@ -133,7 +133,7 @@ def test_gpus_that_are_not_there() -> None:
         place(it, 0b1_0000, 0, DeviceRequest(gpus=1))
 
 
-def test_a_node_whose_gpus_lie_nobody_knows_where() -> None:
+def test_a_node_with_unknown_gpu_locality_pins_anywhere() -> None:
     """CPUs come from anywhere; one NUMA node cannot be promised."""
     description = msgspec.structs.replace(descriptions()["dgx-h100"], numa=(-1,) * 8)
     it = NodeDevicesTable().of(description)

@@ -1,4 +1,4 @@
-"""Which GPUs: the best link score there is, then NUMA nodes, then what is left to others."""
+"""Choice of GPUs: the best link score, then NUMA nodes, then the remainder for others."""
 
 from itertools import combinations
 
@@ -29,7 +29,7 @@ def link(it: GpuTopology, members: tuple[int, ...]) -> int:
 
 
 def spans(it: GpuTopology, mask: int) -> int:
-    """NUMA nodes that the set lies on, where all are known."""
+    """Return the NUMA nodes of the set, if all are known."""
     return sum(mask & group != 0 for group in it.numa)
 
 
@@ -67,7 +67,7 @@ def test_the_best_link_score_on_any_node(description: NodeTopology, data: st.Dat
 
 
 def taken(name: str, *sizes: int) -> list[tuple[int, ...]]:
-    """What jobs of these sizes get one after the other on an empty node."""
+    """Return the GPUs of jobs of these sizes, placed one after the other on an empty node."""
     it = shape(name)
     choices, free = Choices(it), (1 << it.gpus) - 1
     found: list[tuple[int, ...]] = []
@@ -107,8 +107,8 @@ def test_the_choice_that_leaves_others_most() -> None:
     assert h100.choose(0b0011_1111, 2) == 0b0011_0000
 
 
-def test_what_must_span_nodes_spans_them_evenly() -> None:
-    """Six of eight GPUs on two sockets: three of each. Four of which only three lie together: two and two."""
+def test_a_set_that_must_span_numa_nodes_spans_them_evenly() -> None:
+    """Six of eight GPUs on two sockets: three of each. Four of which only three are together: two and two."""
     choices = Choices(shape("dgx-h100"))
     assert choices.choose(0xFF, 6) == 0b0111_0111
     assert choices.choose(0b0111_0111, 4) == 0b0011_0011
@@ -128,8 +128,8 @@ def test_sockets_count_where_they_are_known() -> None:
 
 
 @given(any_description(), st.data())
-def test_what_is_required_holds_and_is_found_if_there_is_any(description: NodeTopology, data: st.DataObject) -> None:
-    """The best-scoring set of those that hold, or a shortage where none does; with the numbers right."""
+def test_a_required_topology_holds_and_is_found_if_it_exists(description: NodeTopology, data: st.DataObject) -> None:
+    """The best-scoring set of those that satisfy it, or a shortage if none does, with correct numbers."""
     it = shape_of(description)
     free = data.draw(st.integers(0, (1 << description.gpus) - 1))
     size = data.draw(st.integers(1, description.gpus))
@@ -168,8 +168,8 @@ def holds(it: GpuTopology, mask: int, require: int) -> bool:
     return True
 
 
-def test_a_shortage_says_its_numbers() -> None:
-    """What there is now, what is needed, and whether it ever could be."""
+def test_a_shortage_has_its_numbers() -> None:
+    """The current number, the needed number, and whether it can ever be reached."""
     v100 = Choices(shape("dgx1-v100"))
     assert v100.choose(0b0100_0111, 4, NVLINK) == 0b0100_0111
     short = Shortage("nvlink", 3, 4, 4)

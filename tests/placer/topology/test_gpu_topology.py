@@ -1,4 +1,4 @@
-"""What agents say: read, checked, and shared where it is the same."""
+"""Descriptions from agents: read, checked, and shared if equal."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ def test_cpu_lists() -> None:
 
 
 @given(st.lists(st.integers(0, 300), unique=True))
-def test_cpu_lists_survive(cpus: list[int]) -> None:
-    """What is written is read again, in order where the order counts."""
+def test_cpu_lists_survive_a_round_trip(cpus: list[int]) -> None:
+    """In order if the order counts."""
     assert parse_cpus(format_cpus(tuple(cpus))) == tuple(sorted(cpus))
     assert parse_cpus(list_cpus(tuple(cpus))) == tuple(cpus)
 
@@ -35,8 +35,8 @@ def test_cpu_lists_survive(cpus: list[int]) -> None:
 @pytest.mark.parametrize(
     "text", ["x", "1-", "-1", "3-1", "1,,2", "1,1", "0-4,2", "9000", "0-99999", "٣", "1\n2", "0x1"]
 )
-def test_what_is_no_cpu_list(text: str) -> None:
-    """Says so, with what was found."""
+def test_text_that_is_no_cpu_list_is_refused(text: str) -> None:
+    """With the found text."""
     with pytest.raises(ValueError, match="CPU"):
         parse_cpus(text)
 
@@ -54,8 +54,8 @@ def test_masks(mask: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_published_nodes_make_sense_and_cross_a_wire(name: str) -> None:
-    """What is encoded and decoded is equal, and finds the same inside."""
+def test_published_nodes_are_valid_and_survive_the_wire(name: str) -> None:
+    """Encoded and decoded descriptions are equal, and yield the same topology."""
     description = descriptions()[name]
     again = msgspec.json.decode(msgspec.json.encode(description), type=NodeTopology)
     assert again == description
@@ -95,7 +95,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_descriptions_are_refused(change: dict[str, Any], message: str) -> None:
     """With the field; and nothing of it is remembered."""
     assert checked(GOOD) is GOOD
     insides = NodeDevicesTable()

@@ -11,8 +11,8 @@ from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, NodeTopology
 from tests.placer.topology.nodes import EIGHT, shape, switched_sixteen
 
 
-def test_who_could_change_places() -> None:
-    """A DGX-2's halves; a DGX A100's pairs; on a DGX-1 nobody, as each GPU has links of its own."""
+def test_interchangeable_gpus_are_found() -> None:
+    """A DGX-2's halves; a DGX A100's pairs; none on a DGX-1, whose GPUs each have links of their own."""
     assert twins(shape("dgx2-v100")) == (0xFF, 0xFF00)
     assert twins(shape("dgx-a100")) == (0b11, 0b1100, 0b11_0000, 0b1100_0000)
     assert twins(shape("rtx4090x8-pcie")) == (0b1111, 0b1111_0000)

@@ -49,7 +49,7 @@ def test_a_numa_node_that_is_not_known() -> None:
 
 
 def test_spread_counts_nodes_then_sockets_then_unevenness() -> None:
-    """On two sockets of two NUMA nodes each, two GPUs on each; and with one GPU nobody knows where."""
+    """Two GPUs on each of two sockets of two NUMA nodes; a single GPU has no known location."""
     nodes = tuple(NumaNode(node=node, socket=node // 2) for node in range(4))
     it = shape_of(NodeTopology(numa=(0, 0, 1, 1, 2, 2, 3, 3, -1), numa_nodes=nodes))
 

@@ -1,4 +1,4 @@
-"""What may enter: queues, sizes, idempotency, and commands that are none."""
+"""Admission: queues, sizes, idempotency, and invalid commands."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_a_lost_node_still_counts() -> None:
 
 
 def test_a_removed_node_does_not_count() -> None:
-    """What only it could have taken is refused."""
+    """A request that only this node could hold is refused."""
     world = World()
     world.node("n1", gpus=8)
     world.node("n2", gpus=4)
@@ -111,8 +111,8 @@ def test_numbers_out_of_range_are_refused(more: dict[str, object], field: str) -
     assert (refused.code, refused.field) == ("invalid", field)
 
 
-def test_a_repeated_key_stands_for_the_first_job() -> None:
-    """Same key, same content: one job, whether in one message or later."""
+def test_a_repeated_idempotency_key_returns_the_first_job() -> None:
+    """Same key, same content: one job, in the same message or a later one."""
     world = World()
     first, again, _ = world.ask(world.submission(key="k", digest="d"), world.submission(key="k", digest="d", id="b"))
     assert again == ev.CommandRepeated(cause="cmd:b", command="b", job=first.job)
@@ -181,7 +181,7 @@ def test_finished_jobs_are_retired_oldest_first() -> None:
 
 
 def test_a_full_message_fits_one_commit() -> None:
-    """400 commands are answered in one commit within both bounds, offers included as far as there is room."""
+    """400 commands are answered in one commit within both bounds, with as many offers as fit."""
     world = World()
     world.ask(*(world.submission(array=(0, 1)) for _ in range(400)))
     events = world.settle()

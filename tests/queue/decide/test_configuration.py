@@ -145,8 +145,8 @@ def test_a_bad_change_is_refused_with_one_clear_sentence(what: str, asked: dict[
     assert world.core.snapshot() == before
 
 
-def test_a_good_change_is_one_commit_from_the_top_down() -> None:
-    """Queues above that are missing are made; what is as it was is not said again; the answer counts."""
+def test_a_valid_change_is_one_commit_from_the_root_down() -> None:
+    """Missing parents are created; unchanged queues are not recorded again; the answer counts."""
     world = World()
     events = world.ask(cmd.ApplyQueues(id="a", queues=(queue("a/b/c"), queue("a/b", weight=3)), user="eve"))
     assert [event.path for event in events[:-1]] == ["a", "a/b", "a/b/c"]
@@ -182,8 +182,8 @@ def test_changes_of_one_message_build_on_each_other() -> None:
     assert sorted(world.state.queues) == ["x"]
 
 
-def test_waiting_jobs_go_where_they_are_told_when_their_queue_goes() -> None:
-    """In line, held and scheduled ones alike; they are offered there and count there."""
+def test_waiting_jobs_move_to_the_named_queue_when_theirs_is_removed() -> None:
+    """Queued, held and scheduled jobs alike; they are offered there and count there."""
     world = World()
     world.tree(old={"maximum": {"gpu": 0}}, new={"maximum": {"gpu": 2_000}})
     line, held, later = (
@@ -207,8 +207,8 @@ def test_prune_removes_all_that_is_not_named() -> None:
     assert (sorted(world.state.queues), sorted(world.state.pools)) == (["b"], ["default"])
 
 
-def test_pruning_leaves_the_queues_above_a_named_one() -> None:
-    """They were made for it and are named by nobody: the same file twice changes nothing the second time."""
+def test_pruning_keeps_the_parents_of_a_named_queue() -> None:
+    """They were created for it and are not in the file: applying it again changes nothing."""
     world = World()
     first = world.apply(queues=(queue("a/b/c"), queue("default")), prune=True)
     assert (first.configured, first.removed, first.unchanged) == (3, 0, 1)
@@ -231,8 +231,8 @@ def test_no_offer_is_made_upon_limits_that_the_same_commit_lowers() -> None:
     assert world.charged("q") == 1_000
 
 
-def test_a_quota_below_use_stops_nobody() -> None:
-    """Open offers come back, runs go on, and nothing new is offered until they have ended."""
+def test_a_quota_below_use_stops_no_run() -> None:
+    """Open offers are withdrawn, runs continue, and nothing new is offered until they have ended."""
     world = World()
     world.quota("q", 8)
     runs = [world.submit(2, queue="q") for _ in range(2)]
@@ -249,8 +249,8 @@ def test_a_quota_below_use_stops_nobody() -> None:
     assert [e.job for e in world.settle()] == [runs[1], *offers[:2]]
 
 
-def test_a_queue_of_an_old_log_has_a_quota_of_gpus_and_stands_in_a_tree() -> None:
-    """QueueConfigured with gpu_quota_milli alone; "a/b" stood there without "a"."""
+def test_a_queue_of_an_old_log_has_a_quota_of_gpus_and_a_place_in_the_tree() -> None:
+    """QueueConfigured with gpu_quota_milli alone; "a/b" existed without "a"."""
     world = World()
     world.fold("queue", [ev.QueueConfigured(cause="clock", path="a/b", gpu_quota_milli=2_000)])
     assert world.state.queues["a/b"].settings == QueueSettings(maximum={"gpu": 2_000})

@@ -1,4 +1,4 @@
-"""Whose turn it is: order, quota, the window, parked classes, withdrawals."""
+"""Turns: order, quota, the window, parked classes, withdrawals."""
 
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_schemas.wire import events as ev
@@ -17,7 +17,7 @@ def withdrawals(world: World) -> list[tuple[str, str]]:
 
 
 def test_priority_goes_before_submit_order() -> None:
-    """Offers of one commit stand in rank order: priority descending, then first come."""
+    """Offers of one commit are in rank order: priority descending, then submit order."""
     world = World()
     events = world.ask(*(world.submission(gpus, priority=p) for gpus, p in ((1, 10), (1, 90), (2, 90), (1, 50))))
     offers = [event for event in events if isinstance(event, ev.JobOffered)]
@@ -25,8 +25,8 @@ def test_priority_goes_before_submit_order() -> None:
     assert [offer.rank for offer in offers] == sorted(offer.rank for offer in offers)
 
 
-def test_quota_holds_back_and_lets_others_pass() -> None:
-    """A job over its queue's quota waits; smaller ones of the queue and all of other queues go on."""
+def test_a_quota_holds_a_job_back_and_lets_others_pass() -> None:
+    """A job over its queue's quota waits; smaller ones of the queue and all of other queues continue."""
     world = World()
     world.quota("small", 4)
     big = world.submit(3, queue="small")
@@ -40,8 +40,8 @@ def test_quota_holds_back_and_lets_others_pass() -> None:
     assert world.charged("small") == 3000
 
 
-def test_a_request_above_the_whole_quota_waits_and_blocks_nobody() -> None:
-    """Accepted: the quota may be raised. Then it is offered."""
+def test_a_request_above_the_whole_quota_waits_and_blocks_no_other() -> None:
+    """It is accepted, since the quota may be raised. Then it is offered."""
     world = World()
     world.quota("small", 2)
     big = world.submit(4, queue="small")
@@ -54,8 +54,8 @@ def test_a_request_above_the_whole_quota_waits_and_blocks_nobody() -> None:
     assert world.offered() == [big, little]
 
 
-def test_what_needs_no_gpu_is_not_held_by_a_gpu_quota() -> None:
-    """Quota zero, no GPU: it goes."""
+def test_a_job_without_gpus_is_not_held_by_a_gpu_quota() -> None:
+    """Quota zero, no GPU: it is offered."""
     world = World()
     world.quota("none", 0)
     job = world.submit(0, queue="none")
@@ -86,8 +86,8 @@ def test_the_window_bounds_open_offers() -> None:
     assert [event.job for event in world.settle()] == jobs[WINDOW_OFFERS_MAX : WINDOW_OFFERS_MAX + 10]
 
 
-def test_a_parked_class_keeps_a_few_offers_open_and_blocks_nobody() -> None:
-    """After a refusal the class stands still at its bound; another class goes on."""
+def test_a_parked_class_keeps_a_few_offers_open_and_blocks_no_other() -> None:
+    """After a refusal the class stays at its bound; another class continues."""
     world = World()
     first = world.submit(8)
     world.refuse(first)
@@ -128,8 +128,8 @@ def test_beyond_the_capacity_the_placer_looks_ahead_over_a_few() -> None:
     assert len(world.offered()) == AHEAD_OFFERS_MAX + PARKED_OFFERS_MAX
 
 
-def test_who_comes_late_and_goes_first_takes_the_place_that_he_deserves() -> None:
-    """At the next look at the order: the urgent one goes before all, and the last is asked back for it."""
+def test_a_late_job_of_higher_rank_takes_its_place() -> None:
+    """At the next review of the order: the urgent one goes before all, and the last offer is withdrawn for it."""
     world = World()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
@@ -145,8 +145,8 @@ def test_who_comes_late_and_goes_first_takes_the_place_that_he_deserves() -> Non
     assert world.of(before[-1]) == "queued"
 
 
-def test_nothing_is_said_twice_about_an_order_that_stays() -> None:
-    """Looking again changes nothing."""
+def test_an_unchanged_order_records_nothing_again() -> None:
+    """A second review changes nothing."""
     world = World()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
@@ -263,8 +263,8 @@ def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
     assert world.state.open >= 100 * PARKED_OFFERS_MAX
 
 
-def test_what_is_asked_back_is_held_until_it_is_back() -> None:
-    """The urgent job deserves the quota of one that is asked back for it, and gets its offer only when that is back."""
+def test_a_withdrawn_offer_is_charged_until_it_is_returned() -> None:
+    """The urgent job gets its offer only after the withdrawn one is back."""
     world = World()
     world.quota("small", 4)
     first = world.submit(2, queue="small", priority=10)
@@ -280,8 +280,8 @@ def test_what_is_asked_back_is_held_until_it_is_back() -> None:
     assert world.offered() == [urgent, first]
 
 
-def test_an_offer_that_is_slow_to_come_back_costs_no_other_its_own() -> None:
-    """What was asked back once makes room once, however often the order is looked at meanwhile."""
+def test_a_slow_withdrawal_costs_no_other_offer() -> None:
+    """A withdrawn offer frees capacity once, however often the order is reviewed meanwhile."""
     world = World()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
@@ -293,8 +293,8 @@ def test_an_offer_that_is_slow_to_come_back_costs_no_other_its_own() -> None:
     assert withdrawals(world) == [(before[-1], "order")]
 
 
-def test_one_recalled_for_quota_comes_back_though_nothing_comes_free() -> None:
-    """The placer may have been away only: nobody has said that the job does not fit."""
+def test_an_offer_withdrawn_for_quota_is_made_again_although_nothing_is_freed() -> None:
+    """The placer may only have been away: no refusal has been recorded."""
     world = World()
     world.quota("small", 8)
     world.node("n1", gpus=8)

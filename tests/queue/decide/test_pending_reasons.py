@@ -1,4 +1,4 @@
-"""What is said to those who wait: the reason and its numbers, once, and again when another one has held for a while."""
+"""Reasons of waiting jobs: with their numbers, once, and again when another one has held for a while."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,15 +17,15 @@ AFTER_NEWS_S = NEWS_NS // SECOND + 1
 
 
 def told(world: World, job: str = "") -> list[ev.JobDeferred]:
-    """All that was said, or all of one job."""
+    """Return all recorded reasons, or those of one job."""
     return [event for event in world.said(ev.JobDeferred) if job in ("", event.job)]
 
 
 # ---------------------------------------------------------------------------------------- reasons
 
 
-def test_a_maximum_of_the_queue_or_of_one_above_it() -> None:
-    """Which queue's, of what, how much it holds, what the job needs and what there may be."""
+def test_a_maximum_of_the_queue_or_of_a_parent() -> None:
+    """The reason names the queue, the resource, the amount held, the amount needed and the maximum."""
     world = World()
     world.tree(org={"maximum": {"cpu": 10_000}}, org__a={"maximum": {"gpu": 4_000}})
     world.run(world.submit(3, queue="org/a"))
@@ -39,7 +39,7 @@ def test_a_maximum_of_the_queue_or_of_one_above_it() -> None:
 
 
 def test_the_limit_of_one_user() -> None:
-    """The queue is named, not a part of its tree that no person knows; another user's job goes on."""
+    """The queue is named, not an internal node of the tree; another user's job continues."""
     world = World()
     world.configure("q", users={"*": {"gpu": 2_000}})
     world.run(world.submit(2, queue="q", user="a/da"))
@@ -49,8 +49,8 @@ def test_the_limit_of_one_user() -> None:
     assert world.of(goes) == "offered"
 
 
-def test_what_is_reserved_for_others() -> None:
-    """In a queue above, and in the whole pool."""
+def test_capacity_reserved_for_other_queues_is_named() -> None:
+    """In a parent queue, and in the whole pool."""
     world = World()
     world.node(gpus=8)
     world.tree(
@@ -67,8 +67,8 @@ def test_what_is_reserved_for_others() -> None:
     ]
 
 
-def test_what_is_kept_for_one_who_has_waited_longer() -> None:
-    """With the job it is kept for."""
+def test_capacity_kept_for_an_older_job_is_named() -> None:
+    """With the job that it is kept for."""
     world = World()
     world.pool(patience_ns=30 * SECOND)
     world.quota("q", 4)
@@ -123,8 +123,8 @@ def test_the_limit_of_an_array() -> None:
 # ---------------------------------------------------------------------------------------- how often
 
 
-def test_it_is_said_once_and_again_when_another_reason_has_held_for_a_while() -> None:
-    """However often the order is looked at; the core wakes for it, though nothing else happens."""
+def test_a_reason_is_recorded_once_and_again_when_another_has_held_for_a_while() -> None:
+    """The core wakes for it although nothing else happens, and repeated reviews do not repeat it."""
     world = World()
     world.tree(org={"maximum": {"gpu": 4_000}}, org__a={"maximum": {"gpu": 2_000}}, org__b={})
     runs = [world.submit(2, queue="org/a"), world.submit(2, queue="org/b")]
@@ -151,7 +151,7 @@ def test_it_is_said_once_and_again_when_another_reason_has_held_for_a_while() ->
     assert world.now <= begun + NEWS_NS + SECOND
 
 
-def test_one_that_waits_again_after_its_turn_is_told_again() -> None:
+def test_a_job_that_waits_again_after_its_turn_gets_its_reason_again() -> None:
     """Its lane was empty meanwhile."""
     world = World()
     world.quota("q", 1)
@@ -179,9 +179,9 @@ loads = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(load=loads)
-def test_what_is_said_is_true_and_not_too_often(load: list[tuple[int, int, int, str, str, int]]) -> None:
-    """Of every commit: nobody is told to wait who is offered in it; what a limit holds by the words is what it holds
-    when the commit is folded; of a lane in which nobody was offered meanwhile nothing is said twice, and nothing else
+def test_recorded_reasons_are_true_and_not_too_frequent(load: list[tuple[int, int, int, str, str, int]]) -> None:
+    """Checked at every commit: no job gets a reason to wait and an offer at once; the amount in the reason is what the
+    limit holds after the commit; without an offer in the lane no reason is repeated, and no other one is recorded
     before its time."""
     world = World(careful=False)
     cluster = Cluster(world, 2, 8)
@@ -241,7 +241,7 @@ class _Checked:
 
 
 @pytest.mark.parametrize("crowd", [1, 200])
-def test_many_who_begin_to_wait_at_once_are_told_as_there_is_room(crowd: int) -> None:
+def test_many_jobs_that_begin_to_wait_get_their_reasons_as_there_is_room(crowd: int) -> None:
     """The first of each kind, some at a time, and all in the end."""
     world = World(careful=False)
     world.quota("q", 0)

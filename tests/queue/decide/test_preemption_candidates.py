@@ -25,8 +25,8 @@ def test_a_job_of_higher_priority_may_displace_one_of_its_queue(own: Any, other:
     assert pleas(world) == [(job, [(run, rule)]) for rule in asked]
 
 
-def test_waiting_long_is_no_higher_priority() -> None:
-    """Or two equals would displace each other for ever, each by having waited."""
+def test_ageing_gives_no_right_to_preempt() -> None:
+    """Otherwise two equal jobs would preempt each other indefinitely."""
     world = world_of(q={}, pool={"ageing": Ageing(every_ns=SECOND, most=10)})
     world.quota("closed", 0)
     run = running(world, 8, "q")
@@ -59,8 +59,8 @@ def test_a_queue_takes_back_what_it_is_guaranteed() -> None:
     ("reclaim", "priority", "asked"),
     [("any", 10, True), ("lower_priority", 60, True), ("lower_priority", 50, False), ("never", 90, False)],
 )
-def test_a_queue_says_whose_runs_it_takes_back_its_guarantee_from(reclaim: Any, priority: int, asked: bool) -> None:
-    """Anybody's, those of lower priority, nobody's."""
+def test_a_queue_sets_which_runs_it_preempts_for_its_guarantee(reclaim: Any, priority: int, asked: bool) -> None:
+    """Any, those of lower priority, or none."""
     world = world_of(a={"guaranteed": {"gpu": 4_000}, "preemption": Preemption(protect_ns=0, reclaim=reclaim)}, b={})
     running(world, 8, "b")
     refused(world, 4, "a", priority=priority)
@@ -68,8 +68,8 @@ def test_a_queue_says_whose_runs_it_takes_back_its_guarantee_from(reclaim: Any, 
     assert bool(pleas(world)) == asked
 
 
-def test_open_offers_make_no_queue_one_that_uses_what_it_is_guaranteed() -> None:
-    """Neither does a queue that only waits use its guarantee, nor does one whose offers wait hold more than its own."""
+def test_open_offers_do_not_count_as_use_of_a_guarantee() -> None:
+    """A queue that only waits does not use its guarantee, and waiting offers do not make it exceed its share."""
     world = world_of(a={"guaranteed": {"gpu": 4_000}}, b={"guaranteed": {"gpu": 8_000}})
     running(world, 8, "b")
     refused(world, 2, "b")
@@ -85,9 +85,9 @@ def test_open_offers_make_no_queue_one_that_uses_what_it_is_guaranteed() -> None
     assert {asked for asked, _ in pleas(world)} <= set(jobs[:2])
 
 
-def test_who_fits_a_guarantee_gets_it_though_somebody_too_large_for_it_comes_before() -> None:
-    """Two of the eight are left: not for the job of four, which would wait for its own queue's runs in any case, but for
-    the small ones behind it, as many as fit."""
+def test_a_job_that_fits_a_guarantee_is_not_blocked_by_a_larger_one_ahead() -> None:
+    """Two of eight are left: too few for the job of four, which would wait for its own queue's runs in any case, but
+    enough for the small ones behind it."""
     world = world_of(gpus=16, a={"guaranteed": {"gpu": 8_000}}, b={})
     running(world, 6, "a")
     over = [running(world, 1, "b") for _ in range(10)]
@@ -143,8 +143,8 @@ def test_a_larger_share_yields_only_where_it_is_asked_for() -> None:
 # ---------------------------------------------------------------------------------------- slices
 
 
-def test_at_a_slices_end_a_run_yields_if_somebody_who_deserves_it_waits() -> None:
-    """Not before; not to a lower priority; and never while nobody waits."""
+def test_a_run_yields_at_the_end_of_its_slice_if_an_eligible_job_waits() -> None:
+    """Not before; not to a lower priority; and never while no job waits."""
     world = world_of(q={})
     run = running(world, 8, "q", slice_ns=60 * SECOND)
     assert world.pass_time(100) == []
@@ -155,8 +155,8 @@ def test_at_a_slices_end_a_run_yields_if_somebody_who_deserves_it_waits() -> Non
     assert pleas(world) == [(job, [(run, "over_slice")])]
 
 
-def test_between_queues_a_slice_yields_to_who_is_not_ahead_by_it() -> None:
-    """Of equal weight, one place: it goes back and forth. With a third of the weight, the other waits for its turn."""
+def test_a_slice_yields_between_queues_by_share() -> None:
+    """With equal weights and one place, the queues alternate. With a third of the weight, the other waits for its turn."""
     for weight, asks in ((1, True), (3, False)):
         world = world_of(a={"weight": weight}, b={})
         running(world, 4, "a", slice_ns=SECOND)
@@ -171,8 +171,8 @@ def test_between_queues_a_slice_yields_to_who_is_not_ahead_by_it() -> None:
         assert pleas(world) == ([(job, [(run, "over_slice")])] if asks else [])
 
 
-def test_who_has_had_a_slice_goes_on_with_the_rest_of_its_time_behind_the_others() -> None:
-    """Its limit is that of all its runs together; it takes its place behind those who wait already."""
+def test_a_run_at_the_end_of_its_slice_requeues_with_the_rest_of_its_time() -> None:
+    """Its limit is that of all its runs together; its place is behind the jobs that wait already."""
     world = world_of(q={})
     run = running(world, 8, "q", slice_ns=60 * SECOND, total_ns=100 * SECOND)
     second, third = refused(world, 8, "q"), refused(world, 8, "q")

@@ -1,4 +1,4 @@
-"""Who is named where the cheapest runs lie scattered over nodes: those who lie together where a unit needs room."""
+"""Victims among the cheapest runs scattered over nodes: those on one node if a unit needs room."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def test_all_are_in_the_order_once_and_no_other_order_frees_a_unit_with_the_firs
 
 
 def _cost_of(runs: list[DepartingRun], node: str, unit: int) -> int | None:
-    """What the cheapest runs there cost until a unit has room."""
+    """Return the loss of the cheapest runs there that free room for a unit."""
     cost = held = 0
     for run in runs:
         if held < unit and node in run.nodes:
@@ -108,8 +108,8 @@ def test_a_gang_names_enough_of_them_on_as_many_nodes_as_it_needs() -> None:
     assert len(victims) >= max(VICTIMS_MAX, 50)
 
 
-def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None:
-    """Of those named for the first the placer takes half: then there are enough for the second."""
+def test_a_job_without_enough_victims_waits_for_the_next_review() -> None:
+    """The placer takes half of the victims nominated for the first: the rest suffices for the second."""
     world, runs = scattered(16)
     jobs = [world.submit(5, queue="owner", request=request(5, nodes=8)) for _ in range(2)]
     world.refuse(jobs[0])
@@ -123,8 +123,8 @@ def test_one_for_whom_too_few_are_left_unnamed_waits_for_the_next_look() -> None
     assert sum(len(named(world)[1].intersection(here)) >= 5 for here in runs.values()) >= 8
 
 
-def test_nobody_is_named_while_the_placer_has_not_said_whom_of_those_before_it_takes() -> None:
-    """The second would name the same ones."""
+def test_no_victims_are_nominated_until_the_placer_has_answered_the_earlier_request() -> None:
+    """The second request would nominate the same ones."""
     world, _ = scattered(2 * VICTIMS_MAX // 8 + 2)
     first = world.submit(1, queue="owner")
     world.refuse(first)
@@ -137,8 +137,8 @@ def test_nobody_is_named_while_the_placer_has_not_said_whom_of_those_before_it_t
     assert plea.victims[0] not in world.said(ev.PreemptionRequested)[1].victims
 
 
-def test_those_who_are_helped_do_not_keep_others_from_being_looked_at() -> None:
-    """While the grace of the first lasts, the next ones ask."""
+def test_jobs_with_a_reservation_do_not_delay_help_for_others() -> None:
+    """During the grace of the first, the next ones send their requests."""
     world, _ = scattered(2 * VICTIMS_MAX // 8 + 2)
     jobs = [world.submit(1, queue="owner") for _ in range(STARVING_MAX + 2)]
     world.refuse(jobs[0])
@@ -153,7 +153,7 @@ def test_those_who_are_helped_do_not_keep_others_from_being_looked_at() -> None:
     assert asked == jobs
 
 
-def test_where_runs_lie_outlasts_a_restart() -> None:
+def test_the_nodes_of_runs_survive_a_restart() -> None:
     """Each unit's node, until the run has ended."""
     world, runs = scattered(2)
     first = runs["n0"][0]

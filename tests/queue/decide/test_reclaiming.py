@@ -12,8 +12,9 @@ def queue(path: str, **settings: Any) -> QueueEntry:
     return QueueEntry(path=path, settings=QueueSettings(**settings))
 
 
-def test_asked_to_reclaim_a_queue_gives_back_offers_then_the_lowest_priority_then_who_loses_least() -> None:
-    """As few as needed; each waits again with the rest of its time, and the wish is over when the queue is within."""
+def test_a_reclaim_takes_offers_then_the_lowest_priority_then_the_least_loss() -> None:
+    """As few as needed; each waits again with the rest of its time, and the reclaim ends when the queue is within its
+    limit."""
     world = World()
     world.quota("q", 16)
     low, late, early = (world.submit(4, queue="q", priority=p, total_ns=900 * SECOND) for p in (10, 50, 50))
@@ -59,8 +60,8 @@ def test_a_reclaimed_run_can_still_be_cancelled() -> None:
     assert kinds(world.settle()) == ["JobCancelled"] * 4
 
 
-def test_reclaiming_looks_at_every_level_and_at_users() -> None:
-    """What a queue below gives back counts above it too; a user gives back what is beyond his own limit."""
+def test_a_reclaim_covers_every_level_and_users() -> None:
+    """Runs stopped in a child queue count for its parents; a user releases what exceeds the user's own limit."""
     world = World()
     world.tree(org={}, org__a={}, org__b={}, u={"users": {"*": {"gpu": 8_000}}})
     jobs = [world.submit(2, queue=path, priority=p) for path in ("org/a", "org/b") for p in (50, 40)]
@@ -77,8 +78,8 @@ def test_reclaiming_looks_at_every_level_and_at_users() -> None:
     assert [e.job for e in world.settle()] == [jobs[1], own[1], jobs[3]]
 
 
-def test_what_yields_or_stops_anyhow_counts() -> None:
-    """Nobody is stopped for what is on its way back already."""
+def test_runs_that_are_stopping_count_for_a_reclaim() -> None:
+    """No further run is stopped for capacity that is already being freed."""
     world = World()
     world.quota("q", 8)
     jobs = [world.submit(2, queue="q") for _ in range(4)]
@@ -94,8 +95,8 @@ def test_what_yields_or_stops_anyhow_counts() -> None:
     assert world.state.reclaims == {}
 
 
-def test_a_wish_that_a_later_change_makes_needless_is_forgotten() -> None:
-    """Raised again before anything was asked, or the queue is gone: nobody is stopped."""
+def test_a_reclaim_that_a_later_change_makes_needless_is_dropped() -> None:
+    """The limit is raised before any stop, or the queue is removed: no run is stopped."""
     world = World()
     world.quota("q", 8)
     world.run(world.submit(8, queue="q"))

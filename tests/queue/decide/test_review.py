@@ -20,7 +20,7 @@ def world(sequencer: str = "drf", **queue: object) -> World:
 
 
 def woken(world: World, until_s: float) -> list[str]:
-    """What is decided when time passes and the core is asked only when it wants to be."""
+    """Return the decisions while time passes and the core is called only at its wake times."""
     until, decided = world.now + int(until_s * SECOND), list[object]()
     for _ in range(100):
         decided += world.settle()
@@ -32,8 +32,8 @@ def woken(world: World, until_s: float) -> list[str]:
 
 
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "lifo", "promised", "fairshare"])
-def test_offers_that_are_in_order_stay_where_nobody_else_waits(sequencer: str) -> None:
-    """Looked at again, all of them still deserve an offer; after that look nothing is said any more."""
+def test_offers_in_order_stay_open_if_no_other_job_waits(sequencer: str) -> None:
+    """At a review all of them still deserve an offer; nothing more is recorded after it."""
     here = world(sequencer)
     here.run(here.submit(8, queue="a"))
     waiting = [here.submit(gpus, queue=queue) for queue, gpus in (("b", 4), ("a", 8), ("b", 8), ("a", 4))]
@@ -43,8 +43,8 @@ def test_offers_that_are_in_order_stay_where_nobody_else_waits(sequencer: str) -
     assert woken(here, 30) == []
 
 
-def test_a_class_that_has_all_it_may_have_takes_no_turn_from_others() -> None:
-    """Sixteen of a parked class are open and more of it wait; offers of classes in which nobody else waits stay."""
+def test_a_class_at_its_bound_takes_no_turn_from_others() -> None:
+    """Sixteen of a parked class are open and more of it wait; offers of other classes without waiting jobs stay."""
     here = world()
     here.run(here.submit(8, queue="a"))
     here.refuse(here.submit(8, queue="a"))
@@ -56,8 +56,8 @@ def test_a_class_that_has_all_it_may_have_takes_no_turn_from_others() -> None:
     assert {here.of(other) for other in others} == {"offered"}
 
 
-def test_whoever_is_refused_between_two_looks_is_helped_at_the_next() -> None:
-    """An offer that is too fresh at one look is not forgotten when nothing else happens."""
+def test_a_job_refused_between_two_reviews_is_helped_at_the_next() -> None:
+    """An offer that is too recent at one review is considered later although nothing else happens."""
     here = world(preemption=Preemption(protect_ns=0))
     here.now += SECOND // 10
     running = here.submit(8, queue="a", slice_ns=SECOND)
@@ -68,8 +68,8 @@ def test_whoever_is_refused_between_two_looks_is_helped_at_the_next() -> None:
     assert woken(here, 5) == ["PreemptionRequested"]
 
 
-def test_one_line_goes_by_places_also_behind_a_class_that_is_passed_by() -> None:
-    """First come, first served over both queues: what stands behind a class that may have no more does not take its place."""
+def test_one_order_holds_over_queues_with_a_skipped_class() -> None:
+    """First come, first served over both queues: a job behind a class at its bound does not take its place."""
     here = world("fifo")
     here.run(here.submit(8, queue="a"))
     here.refuse(here.submit(8, queue="a"))
@@ -80,8 +80,8 @@ def test_one_line_goes_by_places_also_behind_a_class_that_is_passed_by() -> None
     assert [job.lane.leaf.queue.path for job in offered] == ["b", "a"]
 
 
-def test_when_the_cheapest_make_no_room_those_of_a_whole_part_are_named() -> None:
-    """Eight small runs hold as much as is asked for, but lie on two nodes; the large one is dearer, and would do."""
+def test_victims_of_one_node_are_nominated_if_the_cheapest_make_no_room() -> None:
+    """Eight small runs hold enough together, but on two nodes; the large one costs more, and makes room."""
     here = world(guaranteed={"gpu": 8000})
     here.node("n2")
     large = here.submit(8, queue="b")

@@ -1,9 +1,6 @@
-"""Nobody starves: the stated bound, and what becomes of it under load.
-
-The first of its pool's order whom the placer or a limit refuses is spoken for after the pool's patience, one at a time
-for places and one under each limit; a placer that keeps what comes free for it starts it within the patience and the
-longest run that is in its way.
-"""
+"""No starvation: the stated bound, and its proof under load. The first job of its pool's order that the placer or a
+limit refuses gets a reservation after the pool's patience, one at a time for placement and one under each limit; a
+placer that keeps freed capacity for it starts it within the patience and the longest run that blocks it."""
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +21,7 @@ def world_with(nodes: int = 1, gpus: int = 4, *, careful: bool = True, sequencer
     return Cluster(world, nodes, gpus)
 
 
-def test_the_first_in_order_is_spoken_for_after_the_patience_and_not_before() -> None:
+def test_the_first_in_order_gets_a_reservation_after_the_patience_and_not_before() -> None:
     """Once; the next only when it has its place."""
     cluster = world_with()
     world = cluster.world
@@ -44,6 +41,7 @@ def test_the_first_in_order_is_spoken_for_after_the_patience_and_not_before() ->
     assert cluster.started[second] == begun + 501 * SECOND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
 @settings(max_examples=15, deadline=None)
 @given(
@@ -53,10 +51,10 @@ def test_the_first_in_order_is_spoken_for_after_the_patience_and_not_before() ->
         st.tuples(st.sampled_from([1, 1, 2]), st.integers(1, 40), st.integers(0, 2)), min_size=30, max_size=60
     ),
 )
-def test_a_big_job_among_a_stream_of_small_ones_starts_within_the_bound(
+def test_a_big_job_in_a_stream_of_small_ones_starts_within_the_bound(
     sequencer: str, big: tuple[int, int], path: str, stream: list[tuple[int, int, int]]
 ) -> None:
-    """Patience, then the longest run of those that are in its way; in the stream's own queue or in another."""
+    """Patience, then the longest run that blocks it; in the stream's own queue or in another."""
     cluster = world_with(2, 4, careful=False, sequencer=sequencer)
     cluster.world.tree(a={}, b={})
     for gpus, seconds, pause in stream[:10]:
@@ -75,8 +73,8 @@ def test_a_big_job_among_a_stream_of_small_ones_starts_within_the_bound(
 
 
 @pytest.mark.parametrize("limit", ["queue", "above", "user"])
-def test_whom_a_limit_refuses_is_spoken_for_under_that_limit(limit: str) -> None:
-    """Whoever's limit it is, and whatever other offers wait for places meanwhile."""
+def test_a_starving_job_refused_by_a_limit_is_helped_under_that_limit(limit: str) -> None:
+    """For any limit, and whatever other offers wait for placement meanwhile."""
     cluster = world_with(2, 8)
     world = cluster.world
     two = {"maximum": {"gpu": 2_000}}
@@ -105,8 +103,8 @@ def test_whom_a_limit_refuses_is_spoken_for_under_that_limit(limit: str) -> None
     assert cluster.started[big] <= begun + (PATIENCE_S + 20 + 2) * SECOND
 
 
-def test_nothing_is_kept_that_can_never_come_free() -> None:
-    """What a sibling never lends stays away: the small ones of the queue go on, and the big one says why it waits."""
+def test_capacity_that_can_never_be_freed_is_not_reserved() -> None:
+    """A sibling never lends it: the small jobs of the queue continue, and the big one gets its reason."""
     cluster = world_with(2, 8)
     world = cluster.world
     world.tree(
@@ -121,8 +119,8 @@ def test_nothing_is_kept_that_can_never_come_free() -> None:
     assert [e.reason for e in world.said(ev.JobDeferred) if e.job == big] == ["reserved"]
 
 
-def test_what_cannot_be_kept_is_asked_for_again_but_seldom() -> None:
-    """No node could serve it: the placer says so at once, and the next in order has his turn to be kept for."""
+def test_an_impossible_reservation_is_requested_again_but_seldom() -> None:
+    """No node could serve it: the placer refuses at once, and the next in order has its turn."""
     world = World()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.node(gpus=8)
@@ -138,8 +136,8 @@ def test_what_cannot_be_kept_is_asked_for_again_but_seldom() -> None:
     assert 3 <= asked <= 7
 
 
-def test_who_is_placed_or_gives_up_while_he_is_spoken_for_leaves_nothing_behind() -> None:
-    """The two commits cross: the next one in order is spoken for in his turn."""
+def test_a_starving_job_that_is_placed_or_cancelled_leaves_no_reservation() -> None:
+    """The two commits cross: the next job in order is helped in its turn."""
     world = World()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     jobs = [world.submit(8) for _ in range(3)]
@@ -159,8 +157,8 @@ def test_who_is_placed_or_gives_up_while_he_is_spoken_for_leaves_nothing_behind(
     assert world.said(ev.ReservationRequested)[-1].job == jobs[2]
 
 
-def test_a_wish_for_a_place_that_crosses_the_return_of_the_offer_keeps_nothing() -> None:
-    """The job waits in line again; nothing of the whole pool is kept for it."""
+def test_a_reservation_request_that_crosses_the_offers_return_reserves_nothing() -> None:
+    """The job is queued again; nothing of the pool is kept for it."""
     world = World()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     job = world.submit(8)
@@ -188,8 +186,8 @@ def test_nothing_is_kept_for_an_array_that_is_being_stopped() -> None:
     assert world.state.pools["default"].tree.nodes["a/@ada"].claim is None
 
 
-def test_what_the_whole_pool_reserves_for_others_is_claimed_of_the_whole_pool() -> None:
-    """The limit is that of the root: a queue keeps what it does not lend, and the rest is one line."""
+def test_capacity_that_the_whole_pool_reserves_is_claimed_of_the_whole_pool() -> None:
+    """The limit is that of the root: a queue keeps the part that it does not lend, and the rest is one line."""
     world = World()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.node(gpus=8)
@@ -224,9 +222,11 @@ jobs_of = st.lists(
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
 @settings(max_examples=15, deadline=None)
 @given(jobs=jobs_of, maximum=st.sampled_from([4_000, 6_000, 16_000]))
-def test_everything_starts_that_can(sequencer: str, jobs: list[tuple[int, int, int, int, str]], maximum: int) -> None:
-    """Random load in queues with limits, equal priorities: whoever could run alone starts, within what all the work
-    before and beside it can take."""
+def test_every_job_that_can_run_starts(
+    sequencer: str, jobs: list[tuple[int, int, int, int, str]], maximum: int
+) -> None:
+    """Random load in queues with limits, equal priorities: each job that could run alone starts within the time of all
+    work before it and with it."""
     cluster = world_with(2, 4, careful=False, sequencer=sequencer)
     world = cluster.world
     calm = Preemption(reclaim="never")

@@ -1,4 +1,4 @@
-"""Whom a starving job names first, who is safe, and what becomes of those who were asked and of the one they yield to."""
+"""Victims nominated for a starving job, protected runs, and the fate of victims and beneficiary."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from tests.queue.yielding import pleas, refused, running, world_of
 # ---------------------------------------------------------------------------------------- order and protection
 
 
-def test_the_cheapest_are_named_first_by_what_they_would_lose() -> None:
-    """GPU-seconds since they started, said with each; of equals the one that came last."""
+def test_the_cheapest_victims_are_nominated_first() -> None:
+    """GPU-seconds since their start, recorded with each; with equal loss the newest."""
     world = world_of(q={})
     long_small = running(world, 1, "q", priority=10)
     world.now += 100 * SECOND
@@ -38,8 +38,8 @@ def test_a_run_is_safe_for_as_long_as_its_queue_protects_it() -> None:
     assert pleas(world) == [(job, [(run, "lower_priority")])]
 
 
-def test_nobody_is_asked_within_a_jobs_first_moment_where_places_come_free_by_themselves() -> None:
-    """Most do where runs end all the time; but waiting has an end."""
+def test_no_victim_is_stopped_in_a_jobs_first_moment_where_runs_end_by_themselves() -> None:
+    """Most jobs start that way in a busy pool; but the wait is bounded."""
     world = world_of(q={})
     runs = [running(world, 1, "q", priority=10) for _ in range(8)]
     refused(world, 8, "q")
@@ -53,8 +53,8 @@ def test_nobody_is_asked_within_a_jobs_first_moment_where_places_come_free_by_th
     assert len(pleas(world)) == 1
 
 
-def test_where_nothing_has_come_free_by_itself_others_are_asked_at_the_next_look() -> None:
-    """What came free because somebody was asked to yield does not count."""
+def test_victims_are_stopped_at_the_next_review_if_nothing_was_freed_by_itself() -> None:
+    """Capacity freed by a preemption does not count."""
     world = world_of(q={})
     runs = [running(world, 4, "q", priority=10) for _ in range(2)]
     first = refused(world, 4, "q")
@@ -70,8 +70,8 @@ def test_where_nothing_has_come_free_by_itself_others_are_asked_at_the_next_look
     assert [asked for asked, _ in pleas(world)] == [first, second]
 
 
-def test_an_offer_that_the_placer_may_not_have_come_to_waits() -> None:
-    """There is room in all, and the placer has not said that it is not together; of a full pool it need not say so."""
+def test_an_offer_that_the_placer_may_not_have_tried_waits() -> None:
+    """There is room in total, and the placer has not refused it yet; in a full pool it need not."""
     for gpus, asked in ((4, 0), (8, 1)):
         world = world_of(q={})
         world.node("n2")
@@ -82,8 +82,8 @@ def test_an_offer_that_the_placer_may_not_have_come_to_waits() -> None:
         assert len(pleas(world)) == asked
 
 
-def test_nobody_is_asked_where_it_would_not_do() -> None:
-    """All of those who may yield do not come to what is needed, or not of the kind."""
+def test_no_victim_is_stopped_in_vain() -> None:
+    """All eligible victims together do not free enough, or not of the right kind."""
     world = world_of(gpus=8, q={})
     running(world, 4, "q", priority=90)
     running(world, 4, "q", priority=10)
@@ -93,8 +93,8 @@ def test_nobody_is_asked_where_it_would_not_do() -> None:
     assert pleas(world) == []
 
 
-def test_two_who_starve_do_not_name_the_same_run() -> None:
-    """The second asks for others, or when the first has been answered."""
+def test_two_starving_jobs_do_not_nominate_the_same_run() -> None:
+    """The second nominates others, or waits until the first has been answered."""
     world = world_of(q={})
     runs = [running(world, 4, "q", priority=10) for _ in range(2)]
     first, second = refused(world, 4, "q"), world.submit(4, queue="q")
@@ -105,8 +105,8 @@ def test_two_who_starve_do_not_name_the_same_run() -> None:
     assert pleas(world)[1:] == [(second, [(runs[0], "lower_priority")])]
 
 
-def test_those_who_are_on_their_way_out_are_no_longer_what_a_queue_is_left_with() -> None:
-    """Two who ask one after the other do not together take what a third is guaranteed; nor in one moment."""
+def test_stopping_runs_do_not_count_towards_a_remaining_guarantee() -> None:
+    """Two requests, one after the other or at the same moment, do not together take what a third queue is guaranteed."""
     for together in (False, True):
         eager: dict[str, Any] = {"preemption": Preemption(protect_ns=0, rebalance=True)}
         world = world_of(a={"guaranteed": {"gpu": 4_000}}, b=eager, c=eager, d={})
@@ -121,8 +121,8 @@ def test_those_who_are_on_their_way_out_are_no_longer_what_a_queue_is_left_with(
         assert second not in [asked for asked, _ in pleas(world)]
 
 
-def test_one_whom_this_very_decision_stops_is_on_his_way_out_too() -> None:
-    """A person cancels a run at the moment at which another would be asked."""
+def test_a_run_stopped_by_this_very_decision_counts_as_stopping() -> None:
+    """A user cancels a run at the moment at which another would be preempted."""
     world = world_of(a={"guaranteed": {"gpu": 4_000}}, b={"preemption": Preemption(protect_ns=0, rebalance=True)}, d={})
     runs = [running(world, 2, "a") for _ in range(3)]
     running(world, 2, "d")
@@ -169,8 +169,8 @@ def test_a_victim_that_ends_by_itself_counts_no_longer() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "hold", "move"])
-def test_one_that_goes_away_leaves_nothing_that_is_kept_for_it(how: str) -> None:
-    """Neither the quota nor the request; the others of its queue go on."""
+def test_a_cancelled_beneficiary_leaves_no_reservation(how: str) -> None:
+    """The quota and the request are gone; the other jobs of its queue continue."""
     world = world_of(org={"maximum": {"gpu": 8_000}}, org__a={"guaranteed": {"gpu": 8_000}}, org__b={})
     run = running(world, 8, "org/b")
     job = world.submit(8, queue="org/a")
@@ -189,7 +189,7 @@ def test_one_that_goes_away_leaves_nothing_that_is_kept_for_it(how: str) -> None
 
 
 def test_a_victim_that_is_cancelled_ends_cancelled() -> None:
-    """A person's wish stands above the queue's; so does the end of its time."""
+    """A user's cancel precedes the queue's preemption; so does the end of its time."""
     world = world_of(q={})
     runs = [running(world, 4, "q", priority=10, total_ns=limit) for limit in (0, 5 * SECOND)]
     job = refused(world, 8, "q")
@@ -204,8 +204,8 @@ def test_a_victim_that_is_cancelled_ends_cancelled() -> None:
     assert world.state.jobs[job].yielders == 0
 
 
-def test_a_request_that_crosses_the_placement_or_the_return_of_the_offer_is_none() -> None:
-    """The job asks anew when it waits again: nothing of the request that nobody answers is left."""
+def test_a_request_that_crosses_the_placement_or_the_offers_return_is_void() -> None:
+    """The job sends another when it waits again: nothing of the unanswered request remains."""
     for crosses in ("place", "give_back"):
         world = world_of(q={})
         running(world, 8, "q", priority=10)

@@ -1,4 +1,4 @@
-"""Why a job waits, what would start it, and what would become of one that is not there yet."""
+"""Reasons of waiting jobs, their remedies, and dry runs of jobs not yet submitted."""
 
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_queue.explain.explain import explain
@@ -23,8 +23,8 @@ def kinds_of(answer: Explanation, asked: Request) -> dict[str, str]:
     return {change.kind: change.message for change in sentences(asked, answer)}
 
 
-def test_a_maximum_is_told_with_its_numbers_and_what_would_do() -> None:
-    """Wait for so much, ask for less, go elsewhere, or raise it by so much."""
+def test_a_maximum_is_explained_with_numbers_and_remedies() -> None:
+    """Wait for an amount, request less, move to another queue, or raise the maximum by an amount."""
     world = World()
     world.configure("research", maximum={"gpu": 8000})
     world.configure("research/vision")
@@ -57,7 +57,7 @@ def test_a_change_that_is_named_does_start_the_job() -> None:
     assert world.of(world.submit(3, queue="research")) == "offered"
 
 
-def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
+def test_jobs_ahead_are_counted_in_the_order_of_turns() -> None:
     """Of the own queue by priority, of other queues by share."""
     world = World()
     world.node(gpus=8)
@@ -78,8 +78,8 @@ def test_who_is_ahead_is_counted_in_the_order_of_turns() -> None:
     assert told(world, urgent).ahead == 0
 
 
-def test_who_waits_at_the_same_limit_is_ahead_by_the_order() -> None:
-    """A limit in the job's way is in theirs, too: of its own queue by priority, of others below it by share."""
+def test_jobs_at_the_same_limit_are_ahead_by_the_order() -> None:
+    """A limit that blocks the job blocks them, too: of its own queue by priority, of others below it by share."""
     world = World()
     world.configure("research", maximum={"gpu": 4000})
     world.configure("research/vision")
@@ -114,8 +114,8 @@ def test_an_offer_that_went_back_is_explained_by_what_holds_it_now() -> None:
     assert kinds_of(answer, request(4))["wait"] == "starts when 4 GPUs of research are given back"
 
 
-def test_a_user_limit_and_a_budget_are_told_by_name() -> None:
-    """The user, and the queue whose budget it is."""
+def test_a_user_limit_and_a_budget_are_named() -> None:
+    """The user, and the queue that has the budget."""
     world = World()
     world.configure("vision", users={"*": {"gpu": 2000}})
     world.configure("poor", budget=Budget(gpu_milli_s=1))
@@ -156,7 +156,7 @@ def test_a_dry_run_leaves_no_trace_and_tells_the_quota_after() -> None:
     assert outcome.waits.reason == "next"
 
 
-def test_a_dry_run_names_who_might_be_displaced() -> None:
+def test_a_dry_run_names_possible_victims() -> None:
     """The borrower's run, by its rule."""
     world = World()
     world.configure("owner", guaranteed={"gpu": 8000})
@@ -169,8 +169,8 @@ def test_a_dry_run_names_who_might_be_displaced() -> None:
     assert [(victim.job, victim.rule) for victim in outcome.displaces] == [(borrower, "over_guarantee")]
 
 
-def test_a_dry_run_in_a_full_pool_waits_for_a_place() -> None:
-    """Nobody is ahead, no limit is in the way, and nothing is left: it is not next to start; less of it might be."""
+def test_a_dry_run_in_a_full_pool_waits_for_capacity() -> None:
+    """No job is ahead, no limit blocks it, and nothing is free: it is not next to start, but a smaller one might be."""
     world = World()
     world.node(gpus=8)
     world.run(world.submit(6))
@@ -202,7 +202,7 @@ def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
 
 
 def test_an_array_ahead_is_named_once() -> None:
-    """However many of its elements get their turn before the job; they are counted each."""
+    """Each of its elements ahead is counted."""
     world = World()
     world.configure("research", maximum={"gpu": 1000})
     world.node(gpus=8)
@@ -212,8 +212,8 @@ def test_an_array_ahead_is_named_once() -> None:
     assert (answer.ahead, answer.first_ahead) == (5, (array,))
 
 
-def test_nothing_is_estimated_where_it_is_kept_for_others() -> None:
-    """Nobody knows when those who do not lend use less, however much is idle now."""
+def test_no_estimate_is_given_for_capacity_kept_for_other_queues() -> None:
+    """The time at which queues that do not lend use less is unknown, however much is idle now."""
     world = World()
     world.configure("owner", guaranteed={"gpu": 6000}, lending={"gpu": 0})
     world.node(gpus=8)
@@ -224,8 +224,8 @@ def test_nothing_is_estimated_where_it_is_kept_for_others() -> None:
     assert start_estimate(outcome).basis.startswith("what it needs is kept for queues that do not lend it")
 
 
-def test_an_estimate_goes_by_time_limits_and_says_so() -> None:
-    """When the run has ended at its limit, then those ahead; nothing is said where somebody has no limit."""
+def test_an_estimate_uses_time_limits_and_names_them() -> None:
+    """The end of the run at its limit, then the jobs ahead; without an estimate if a run has no limit."""
     world = World()
     world.node(gpus=8)
     run = world.submit(8, total_ns=100 * SECOND)
@@ -258,8 +258,8 @@ def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
     assert free.estimate.start_ns == world.now
 
 
-def test_a_job_that_could_never_fit_is_told_no_wait() -> None:
-    """More than the whole maximum: only less of it, another queue or another limit would help."""
+def test_a_job_that_can_never_fit_gets_no_estimate() -> None:
+    """It exceeds the whole maximum: only a smaller request, another queue or another limit helps."""
     world = World()
     world.configure("small", maximum={"gpu": 2000})
     world.node(gpus=8)

@@ -1,6 +1,7 @@
-"""What is proposed to whoever waits is tried: done as it stands, it starts the job."""
+"""Proposals to waiting jobs are tried: done exactly as proposed, they start the job."""
 
 import re
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -22,7 +23,7 @@ GPUS_PER_NODE = 8
 
 
 def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
-    """What is proposed of one kind; asking changes nothing."""
+    """Return the proposals of one kind; the query changes nothing."""
     before = world.core.snapshot()
     told = explain(world.state, world.state.jobs[job])
     assert world.core.snapshot() == before
@@ -43,8 +44,8 @@ def a_world(**queues: dict[str, Any]) -> World:
     return world
 
 
-def test_a_limit_above_is_raised_too() -> None:
-    """A queue's own maximum is not all that is in the way: what is above it, and it alone, is named besides."""
+def test_limits_of_parent_queues_are_raised_too() -> None:
+    """A parent's limit that also blocks the job is named with the queue's own maximum, or alone."""
     world = a_world(team={"maximum": {"gpu": 12_000}}, team__own={"maximum": {"gpu": 8000}})
     world.run(world.submit(8, queue="team/own"))
     waits = world.submit(8, queue="team/own")
@@ -64,8 +65,8 @@ def test_every_resource_that_is_short_is_named() -> None:
     assert messages(world, waits, "quota") == ["could start now if team might hold 12 GPUs and team might hold 16 CPUs"]
 
 
-def test_those_before_it_take_what_comes_free_first() -> None:
-    """The second in line is told what both of them need."""
+def test_jobs_ahead_take_freed_capacity_first() -> None:
+    """The second in line is given the amount that both need."""
     world = a_world(team={"maximum": {"gpu": 4000}})
     world.run(world.submit(4, queue="team"))
     first, second = world.submit(4, queue="team"), world.submit(2, queue="team")
@@ -74,8 +75,8 @@ def test_those_before_it_take_what_comes_free_first() -> None:
     assert messages(world, second, "quota") == ["could start now if team might hold 10 GPUs, with the job before it"]
 
 
-def test_those_before_it_at_two_limits_are_told_once() -> None:
-    """Of each limit what the job needs itself; the pool, which they fill by then, is not named."""
+def test_jobs_ahead_at_two_limits_are_counted_once() -> None:
+    """For each limit the amount is what the job itself needs; the pool, which they fill by then, is not named."""
     world = a_world(team={"maximum": {"gpu": 12_000}}, team__own={"maximum": {"gpu": 8000}})
     world.run(world.submit(8, queue="team/own"))
     world.submit(8, queue="team/own")
@@ -84,8 +85,8 @@ def test_those_before_it_at_two_limits_are_told_once() -> None:
     ]
 
 
-def test_what_an_offer_holds_is_not_in_its_own_way() -> None:
-    """Its queue is full of the job itself, which fits nowhere: less of it would."""
+def test_an_open_offer_does_not_block_itself() -> None:
+    """Its queue is full of the job itself, which fits nowhere: a smaller request would."""
     world = a_world(team={"maximum": {"gpu": 8000}}, other={})
     world.run(world.submit(5, queue="other"), world.submit(5, queue="other"))
     waits = world.submit(8, queue="team")
@@ -94,7 +95,7 @@ def test_what_an_offer_holds_is_not_in_its_own_way() -> None:
     assert messages(world, waits, "smaller") == ["could start now with 6 GPUs instead of 8"]
 
 
-def test_what_is_kept_for_others_is_not_given_back_but_lent() -> None:
+def test_capacity_kept_for_others_is_not_freed_by_a_borrowers_end() -> None:
     """A run of a queue that keeps its guarantee may end, and still nothing more is left for its sibling."""
     world = a_world(
         team={"maximum": {"gpu": 6000}}, team__own={}, team__keeps={"guaranteed": {"gpu": 3000}, "lending": {"gpu": 0}}
@@ -135,8 +136,8 @@ def test_no_other_queue_is_named_that_would_refuse_the_move_or_keep_it_waiting()
     assert changes(world, array.id, "other_queue") == []
 
 
-def test_a_users_part_of_a_queue_is_told_as_that() -> None:
-    """By the queue's path and the user's name; how the tree calls it is nobody's business."""
+def test_a_users_part_of_a_queue_is_named_as_such() -> None:
+    """By the queue's path and the user's name, not by the internal name in the tree."""
     world = a_world(team={"users": {"*": {"gpu": 2000}}})
     world.run(world.submit(1, queue="team"))
     (own,) = dry_run(world.state, world.submission(1, queue="team"), world.now).quota
@@ -237,10 +238,27 @@ def _raise(world: World, message: str) -> None:
         assert hasattr(answer, "configured"), answer
 
 
+@pytest.mark.slow
+def test_random_worlds_propose_changes_of_every_kind() -> None:
+    """The worlds of the test below have waiting jobs, and the proposals that it tries."""
+    worlds = [world for seed in range(60) if (world := _busy_world(seed)) is not None]
+    kinds = Counter(
+        change.kind
+        for world in worlds
+        for job in world.state.jobs.values()
+        if job.wait == "line"
+        for change in explain(world.state, job).changes
+    )
+    assert len(worlds) >= 30
+    assert kinds.keys() >= {"other_queue", "smaller", "quota", "wait"}
+    assert kinds.total() >= 100
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
-    """Random trees, full of random jobs: moved, asked for less, with limits raised or with as much given back as is
-    told, each waiting job is offered."""
+def test_every_proposed_change_starts_the_job(seed: int) -> None:
+    """Random trees, full of random jobs: after a move, a smaller request, raised limits, or the release that is
+    proposed, each waiting job is offered."""
     busy = _busy_world(seed)
     if busy is None:
         return
@@ -268,8 +286,8 @@ def test_whatever_is_proposed_starts_the_job(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_dry_run_foretells_the_submit(seed: int) -> None:
-    """What it is told waits there, and what would be offered at once is; the quota after is what is charged then."""
+def test_a_dry_run_predicts_the_submit(seed: int) -> None:
+    """The submitted job waits or is offered as predicted, and the predicted quota is charged."""
     busy = _busy_world(seed)
     if busy is None:
         return

@@ -9,8 +9,8 @@ from tests.queue.spending import HOUR, budget, marks, use, world_at
 # ---------------------------------------------------------------------------------------- demotion
 
 
-def test_a_demoted_queue_is_served_where_nobody_else_wants_it() -> None:
-    """Whatever it is guaranteed and however small its share; its budget raised, it is as before."""
+def test_a_demoted_queue_is_served_if_no_other_queue_has_work() -> None:
+    """Its guarantee and share do not matter; once its budget is raised, it is as before."""
     world = world_at(2024, 3, 1, a=budget(1, when_spent="demote"), b=None)
     world.tree(a={"budget": budget(1, when_spent="demote"), "guaranteed": {"gpu": 8_000}, "priority": 5}, b={})
     use(world, 1, 1, "a")
@@ -33,8 +33,8 @@ def test_a_demoted_queue_is_served_where_nobody_else_wants_it() -> None:
     assert world.state.jobs[offers[0]].lane.leaf.queue.path == "a"
 
 
-def test_a_budget_that_is_taken_away_or_changes_its_end_leaves_no_demotion() -> None:
-    """Nor a refusal."""
+def test_a_budget_that_is_removed_or_changes_its_effect_leaves_no_demotion() -> None:
+    """And no refusal."""
     for after in (None, budget(1, when_spent="refuse"), budget(1, period="day", when_spent="demote")):
         world = world_at(2024, 3, 2, a=budget(1, when_spent="demote"), b=None)
         use(world, 1, 1, "a")
@@ -48,8 +48,8 @@ def test_a_budget_that_is_taken_away_or_changes_its_end_leaves_no_demotion() -> 
 # ---------------------------------------------------------------------------------------- changes
 
 
-def test_raised_and_lowered_in_the_middle_the_mark_follows() -> None:
-    """What was used stays; the new amount counts from then on."""
+def test_a_budget_changed_within_its_period_keeps_its_use() -> None:
+    """The use so far stays; the new amount counts from then on."""
     world = world_at(2024, 3, 1, q=budget(10))
     use(world, 8, 1, "q")
     world.configure("q", budget=budget(100))
@@ -75,8 +75,8 @@ def test_a_budget_set_while_jobs_run_counts_them_from_then_on() -> None:
     assert (world.state.accounts, world.pass_time(10 * HOUR)) == ({}, [])
 
 
-def test_a_queue_and_its_budget_may_go_in_the_moment_in_which_it_is_spent() -> None:
-    """The mark is not said of a queue that is not there."""
+def test_a_queue_may_be_removed_in_the_moment_in_which_its_budget_is_spent() -> None:
+    """No mark is recorded for a queue that does not exist."""
     world = world_at(2024, 3, 1, q=budget(1))
     job = world.submit(1, queue="q")
     world.place_on("n1", 1, job)

@@ -1,4 +1,5 @@
-"""GPU time against budgets: exact from the log, said at 80 and 100 percent, refused or demoted, anew in each period."""
+"""GPU time against budgets: exact from the log, recorded at 80 and 100 percent, refused or demoted, reset in each
+period."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,7 +31,7 @@ steps_of = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=steps_of, period=st.sampled_from(["day", "week", "month"]))
-def test_what_was_used_is_exact_whatever_came_when(steps: list[tuple[str, int, str, str, int]], period: Any) -> None:
+def test_past_use_is_exact_after_any_history(steps: list[tuple[str, int, str, str, int]], period: Any) -> None:
     """Against integers that are counted second by second: nested budgets, prices, new periods, restarts."""
     world = World(careful=False)
     world.now = at(2024, 2, 25)
@@ -58,6 +59,7 @@ def test_what_was_used_is_exact_whatever_came_when(steps: list[tuple[str, int, s
             world.end(job)
     spans += [(path, weight, begin, world.now) for path, weight, begin in live.values()]
     begin_ns, _ = calendar_period(period, world.now)
+    assert sorted(world.state.accounts) == ["c", "org", "org/a"]
     for path, account in world.state.accounts.items():
         expected = sum(
             weight * max(0, end - max(begin, begin_ns))
@@ -70,8 +72,8 @@ def test_what_was_used_is_exact_whatever_came_when(steps: list[tuple[str, int, s
 # ---------------------------------------------------------------------------------------- marks
 
 
-def test_eighty_and_a_hundred_percent_are_said_once_and_on_time() -> None:
-    """At the very moment, though nothing else happens; with what was spent."""
+def test_eighty_and_a_hundred_percent_are_recorded_once_and_on_time() -> None:
+    """At the exact moment, although nothing else happens, with the amount used."""
     world = world_at(2024, 3, 1, q=budget(10))
     job = world.submit(4, queue="q")
     world.place_on("n1", 4, job)
@@ -91,7 +93,7 @@ def test_eighty_and_a_hundred_percent_are_said_once_and_on_time() -> None:
 
 
 def test_a_spent_budget_refuses_offers_and_submits_until_the_next_period() -> None:
-    """What runs goes on; what waits waits with its reason; below the queue as in it."""
+    """Running jobs continue; waiting jobs wait with this reason, in the queue and below it."""
     world = world_at(2024, 3, 31, 12, org=budget(8, period="month"), org__a=None)
     waits = world.submit(1, queue="org/a", start_at_ns=world.now + 90 * 60 * SECOND)
     use(world, 8, 1, "org/a")
@@ -110,8 +112,8 @@ def test_a_spent_budget_refuses_offers_and_submits_until_the_next_period() -> No
     ]
 
 
-def test_no_offer_is_made_by_the_decision_that_says_that_the_budget_is_spent() -> None:
-    """What ended at that very moment frees nothing for the queue."""
+def test_the_decision_that_records_a_spent_budget_makes_no_offer() -> None:
+    """A run that ended at the same moment frees nothing for the queue."""
     world = world_at(2024, 3, 1, q=budget(8))
     world.configure("q", budget=budget(8), maximum={"gpu": 8_000})
     job = world.submit(8, queue="q")
@@ -123,8 +125,8 @@ def test_no_offer_is_made_by_the_decision_that_says_that_the_budget_is_spent() -
     assert world.of(waits) == "queued"
 
 
-def test_a_new_period_begins_while_something_is_settled() -> None:
-    """A placement after midnight, before the queue has said so: the mark of the old period falls."""
+def test_a_new_period_may_begin_before_the_queue_has_recorded_it() -> None:
+    """A placement after midnight clears the mark of the old period."""
     world = world_at(2024, 3, 1, 22, q=budget(8, period="day"), other=None)
     use(world, 8, 1, "q")
     assert marks(world) == [("q", 100, 8)]
@@ -151,8 +153,8 @@ def test_a_run_across_midnight_counts_in_each_period_for_its_part() -> None:
     assert account.at(world.now)[1] == 4 * HOUR * 1000 * UNIT
 
 
-def test_a_budget_that_runs_and_has_no_mark_ahead_in_this_period_does_not_keep_the_core_awake() -> None:
-    """It wakes at the next moment at which something may be said, and that is never past."""
+def test_a_budget_without_a_further_mark_in_this_period_does_not_keep_the_core_awake() -> None:
+    """The core wakes at the next moment at which something may be recorded, never in the past."""
     world = world_at(2024, 2, 29, 23, q=budget(1000, period="day"))
     job = world.submit(1, queue="q")
     world.place_on("n1", 1, job)

@@ -1,7 +1,5 @@
-"""The order that is kept up to date is the order measured anew, whatever happened; and it is the one that is defined.
-
-The definition is written down here a second time, with fractions and without any bookkeeping.
-"""
+"""The maintained order equals the one computed from scratch, after any history; and it equals the definition. The
+definition is written down here a second time, with fractions and without any caches."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -26,7 +24,7 @@ CLOSE = Fraction(1, 1 << 30)
 
 
 class Least(QueueOrder):
-    """The smallest sum first: a queue order as somebody might write it."""
+    """A custom queue order: the smallest sum first."""
 
     def key(self, queue: QueueView) -> tuple[int, ...]:
         return (sum(queue.usage), queue.front)
@@ -40,7 +38,7 @@ SEQUENCERS = {
 
 
 class Measured(NamedTuple):
-    """What DRF says of a node, by definition."""
+    """DRF's values of a node, by definition."""
 
     blocked: bool
     vector: list[Fraction]
@@ -206,7 +204,7 @@ class Ordering(RuleBasedStateMachine):
                 assert mine[3] - best[3] < CLOSE, (node.path, best)
 
     def rescaled(self, node: QueueNode, saturated: int) -> list[int]:
-        """What DRF would make of a node's children, whether or not it needed it."""
+        """Return DRF's rescaled values of a node's children, whether or not it needed them."""
         return self.ranking.sequencer._rescaled(self.ranking.views[saturated][node], 3 & ~saturated)  # type: ignore[attr-defined] -- of Drf
 
     @invariant()
@@ -215,8 +213,9 @@ class Ordering(RuleBasedStateMachine):
             assert len(self.ranking.views) <= VIEWS_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(SEQUENCERS))
-def test_the_order_is_the_order_measured_anew(kind: str) -> None:
+def test_the_maintained_order_equals_one_computed_from_scratch(kind: str) -> None:
     """After any history."""
     machine = type(kind, (Ordering,), {"kind": kind})
     quiet = settings(
@@ -234,8 +233,8 @@ def leaves(*paths: str) -> QueueTree:
     return tree
 
 
-def test_a_new_queue_is_found_without_measuring_all_anew() -> None:
-    """Adding and removing a queue touches its own branch only."""
+def test_a_new_queue_is_ordered_without_a_full_recomputation() -> None:
+    """Adding and removing a queue changes its own branch only."""
     tree = leaves("a/x", "b/x")
     ranking = Ranking(tree, Drf(tree))
     tree.charge(tree.nodes["a/x"], (2,))
@@ -257,8 +256,8 @@ def test_a_new_queue_is_found_without_measuring_all_anew() -> None:
     assert counted == ["b/new", "b", "b"]
 
 
-def test_what_is_measured_of_it_plays() -> None:
-    """The bench runs on a small tree, and takes back all that it gave."""
+def test_the_benchmark_of_the_order_runs() -> None:
+    """On a small tree, and it removes everything that it added."""
     assert min(measure(turns=20, fanout=(2, 2))) > 0
 
 

@@ -35,7 +35,7 @@ def set_charge(tree: QueueTree, leaf: QueueNode, amount: int) -> None:
 
 
 def play(steps: Steps, end_ns: int, *, every_ns: int = 0) -> PastUse:
-    """A history; with `every_ns`, ticks in between besides those that must be."""
+    """Simulate a history; with `every_ns`, ticks in addition to the required ones."""
     tree = tree_of_three()
     past = PastUse(tree, HALF_LIFE)
     now = 0
@@ -96,8 +96,8 @@ def test_it_is_the_moving_average_that_is_defined(steps: Steps, end_ns: int) -> 
 
 
 @given(STEPS, st.integers(0, 300 * SECOND), st.integers(SECOND // 3, 40 * SECOND))
-def test_it_does_not_depend_on_how_often_it_is_asked(steps: Steps, end_ns: int, every_ns: int) -> None:
-    """Ticks between change nothing, neither values nor what a snapshot carries."""
+def test_past_use_does_not_depend_on_the_number_of_reads(steps: Steps, end_ns: int, every_ns: int) -> None:
+    """Additional ticks do not change values or the snapshot."""
     once, often = play(steps, end_ns), play(steps, end_ns, every_ns=every_ns)
     assert once.dump() == often.dump()
     for path in ("", "a", *PATHS):

@@ -42,8 +42,8 @@ def test_a_queue_borrows_beyond_its_guarantee_as_far_as_it_may() -> None:
 
 
 @pytest.mark.parametrize("sequencer", ["drf", "fairshare", "fifo", "lifo", "promised"])
-def test_who_is_refused_for_a_reservation_does_not_stand_before_its_owner(sequencer: str) -> None:
-    """A sibling whose turn comes first waits for the rest; what is reserved is offered to whom it is reserved for."""
+def test_a_job_refused_for_a_reservation_does_not_precede_its_owner(sequencer: str) -> None:
+    """A sibling whose turn comes first waits for the rest; the reservation is offered to its owner."""
     world = World()
     world.pool(sequencer=sequencer)
     world.node(gpus=16)
@@ -57,8 +57,8 @@ def test_who_is_refused_for_a_reservation_does_not_stand_before_its_owner(sequen
     assert [world.of(job) for job in accepted] == ["queued", "offered"]
 
 
-def test_what_is_not_lent_stays_free_for_its_owner() -> None:
-    """At every level: siblings share what is lent, and the owner comes in at once."""
+def test_unlent_capacity_stays_free_for_its_owner() -> None:
+    """At every level: siblings share the lent part, and the owner uses its own at once."""
     world = World()
     world.node("n1", gpus=16)
     world.tree(
@@ -99,8 +99,8 @@ def test_limits_hold_at_every_level_for_every_resource() -> None:
 # ---------------------------------------------------------------------------------------- guarantees
 
 
-def test_those_within_their_guarantee_go_before_all_others() -> None:
-    """Then by shares; whoever submitted first."""
+def test_queues_within_their_guarantee_go_first() -> None:
+    """Then by shares, whatever the submit order."""
     world = World()
     world.node("n1", gpus=8)
     world.tree(a={}, b={"guaranteed": {"gpu": 2_000}}, c={"priority": 10})
@@ -123,11 +123,11 @@ demands = st.fixed_dictionaries({path: st.integers(0, 8) for path in ("a", "b", 
 @given(
     guaranteed=guaranteed_trees, demand=demands, first=st.permutations(["a", "b", "c/x", "c/y"]), maximum=st.booleans()
 )
-def test_guarantees_are_met_whenever_there_are_demand_and_capacity(
+def test_guarantees_are_met_if_there_are_demand_and_capacity(
     guaranteed: dict[str, int], demand: dict[str, int], first: list[str], maximum: bool
 ) -> None:
-    """Whoever came first and took everything: soon each queue runs what it is guaranteed, or all that it asks for; and
-    the queue above, too."""
+    """Even if one queue came first and took everything: soon each queue and each parent runs its guarantee, or all of
+    its demand."""
     world = World(careful=False)
     cluster = Cluster(world, 1, 16)
     soon = Preemption(protect_ns=SECOND)
@@ -151,8 +151,8 @@ def test_guarantees_are_met_whenever_there_are_demand_and_capacity(
     assert sum(running.values()) == min(16, demand["a"] + demand["b"] + (min(below, 8) if maximum else below))
 
 
-def test_a_guarantee_above_is_met_for_those_below_who_have_none() -> None:
-    """What is guaranteed to an organisation its teams take back from others, not from each other."""
+def test_a_parents_guarantee_is_met_for_children_without_one() -> None:
+    """The children take the capacity guaranteed to an organisation from other organisations, not from each other."""
     world = World(careful=False)
     cluster = Cluster(world, 1, 8)
     soon = Preemption(protect_ns=SECOND)
@@ -210,8 +210,9 @@ def test_gpus_are_counted_by_model_where_they_are_limited_by_it() -> None:
 # ---------------------------------------------------------------------------------------- order across the tree
 
 
-def test_turns_are_given_by_dominant_shares_across_the_tree() -> None:
-    """Organisations by their weights, their teams among themselves; whoever needs another resource is not in the way."""
+def test_turns_follow_dominant_shares_across_the_tree() -> None:
+    """Organisations by their weights, their teams among themselves; a queue that needs another resource does not
+    interfere."""
     world = World()
     world.node("n1", gpus=24, cpu=24)
     world.tree(x={"weight": 2}, x__a={}, x__b={}, y={})
@@ -222,8 +223,8 @@ def test_turns_are_given_by_dominant_shares_across_the_tree() -> None:
     assert [given_[:9].count(path) for path in ("x/a", "x/b", "y")] == [3, 3, 3]
 
 
-def test_of_equal_shares_the_one_whose_job_came_first_has_its_turn() -> None:
-    """Whatever the queues are called."""
+def test_with_equal_shares_the_earlier_job_has_its_turn() -> None:
+    """The names of the queues do not matter."""
     world = World()
     world.node("n1", gpus=8)
     world.tree(a={}, b={}, c={})

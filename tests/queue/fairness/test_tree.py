@@ -28,7 +28,7 @@ def refused(tree: QueueTree, path: str, amount: int, holder: str = "") -> LimitR
 
 
 def held(tree: QueueTree) -> dict[str, int]:
-    """What each node holds of the first resource."""
+    """Return each node's use of the first resource."""
     return {path: node.held[0] for path, node in sorted(tree.nodes.items())}
 
 
@@ -50,8 +50,8 @@ def test_borrowing_ends_at_the_guarantee_and_what_may_be_borrowed() -> None:
     assert refused(tree, "a", 7).ceiling == 6
 
 
-def test_what_a_queue_may_not_lend_is_kept_for_it() -> None:
-    """Others are refused although the room is there; the queue itself comes in without anything changing above."""
+def test_unlent_capacity_is_kept_for_its_queue() -> None:
+    """Others are refused although there is room; the queue itself uses it without any change above."""
     tree = tree_of(10, a=Limits(guaranteed={"gpu": 6}, lending={"gpu": 2}), b=Limits())
     a, b = tree.nodes["a"], tree.nodes["b"]
     tree.charge(b, (5,))
@@ -82,8 +82,8 @@ def test_a_reservation_made_while_it_is_used_comes_back_when_it_is_not() -> None
     assert tree.root.usage == [0]
 
 
-def test_what_is_reserved_is_no_leave_to_exceed_a_maximum() -> None:
-    """Where others had used up the parent's maximum before, the owner of a reservation waits like anybody."""
+def test_a_reservation_does_not_exceed_a_maximum() -> None:
+    """If others had used up the parent's maximum before, the owner of a reservation waits like any other."""
     tree = tree_of(100, p=Limits(maximum={"gpu": 3}), p__a=Limits(), p__b=Limits())
     tree.charge(tree.nodes["p/b"], (3,))
     tree.limit(tree.nodes["p/a"], Limits(guaranteed={"gpu": 2}, lending={"gpu": 0}))
@@ -118,8 +118,8 @@ def claimed() -> tuple[QueueTree, QueueNode, QueueNode]:
     return tree, a, b
 
 
-def test_a_claim_keeps_what_is_free_for_its_holder(claimed: tuple[QueueTree, QueueNode, QueueNode]) -> None:
-    """Others have what is left beside it; the holder passes over it, other jobs of the same leaf do not."""
+def test_a_claim_keeps_free_capacity_for_its_holder(claimed: tuple[QueueTree, QueueNode, QueueNode]) -> None:
+    """Others have the rest; the holder may use it, other jobs of the same leaf may not."""
     tree, a, b = claimed
 
     assert tree.refusal(b, (1,)) is None
@@ -146,7 +146,7 @@ def test_a_claim_concerns_only_what_it_claims() -> None:
 
 
 def test_a_removed_queue_leaves_nothing_behind() -> None:
-    """What was kept for it is free; one with charges or children is not removed."""
+    """Its reservations are freed; a queue with charges or children is not removed."""
     tree = tree_of(10, p=Limits(), p__a=Limits(guaranteed={"gpu": 6}, lending={"gpu": 0}))
     a, p = tree.nodes["p/a"], tree.nodes["p"]
     with pytest.raises(AssertionError, match="below it"):
@@ -179,7 +179,8 @@ AMOUNTS = st.dictionaries(st.sampled_from(TWO), st.integers(0, 8))
 
 
 class Trees(RuleBasedStateMachine):
-    """Charges in the leaves beside a plain list of them; what is held and refused is computed anew from its definition."""
+    """Charges in the leaves next to a plain list of them; held and refused amounts are computed again from their
+    definition."""
 
     @initialize(maximum=st.sampled_from([{}, {"gpu": 20, "cpu": 20}]))
     def begin(self, maximum: dict[str, int]) -> None:
@@ -254,7 +255,7 @@ class Trees(RuleBasedStateMachine):
         return below + sum(need[at] for need in self.jobs.get(node.path, ()))
 
     def held(self, node: QueueNode, at: int) -> int:
-        """What is used in a leaf; above, of each child what it uses or may not lend."""
+        """Return the use of a leaf, or the sum of each child's use or unlent reservation."""
         if node.is_leaf:
             return self.usage(node, at)
         return sum(self.outward(child, at) for child in node.children.values())
@@ -271,8 +272,8 @@ class Trees(RuleBasedStateMachine):
         return min(limits.maximum.get(name, UNLIMITED), borrowed)
 
     def fits(self, leaf: QueueNode, need: tuple[int, int]) -> bool:
-        """As if it were started: no node on the way holds more than before and more than it may, nor, where limits were set
-        under what is reserved below, uses more of what the job needs than it may."""
+        """Return True if a job may start: no node on the way exceeds its maximum or its former use, and, with limits
+        set under reservations below, none uses more of the job's resources than it may."""
         above = [node for node in leaf.up() if node.parent is not None]
         if any(
             need[at] and self.usage(node, at) + need[at] > self.ceiling(node, at) for node in above for at in (0, 1)
@@ -299,7 +300,7 @@ class Trees(RuleBasedStateMachine):
             assert node.held == [self.held(node, at) for at in (0, 1)], node.path
 
 
-TestTrees = Trees.TestCase
+TestTrees = pytest.mark.slow(Trees.TestCase)
 TestTrees.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 
 
@@ -350,8 +351,8 @@ def test_respected_refusals_keep_every_promise(limits: dict[str, Limits], steps:
             assert missing <= 0 or tree.refusal(keeper, (missing,)) is None
 
 
-def test_of_two_claims_in_each_others_way_the_older_goes_first() -> None:
-    """One claims under the upper limit, the other under the lower: neither may wait for the other for ever."""
+def test_of_two_conflicting_claims_the_older_goes_first() -> None:
+    """One claims under the upper limit, the other under the lower: neither waits for the other permanently."""
     tree = QueueTree(("gpu",))
     tree.capacity = [100]
     tree.add("lab", Limits(maximum={"gpu": 9}))

@@ -8,6 +8,7 @@ and the placer's commits cross the queue's.
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -335,7 +336,7 @@ class TreeMachine(RuleBasedStateMachine):
         assert set(self.open) == set(self.world.offered())
 
     def teardown(self) -> None:
-        """Once the limits are gone and every run ends well, every job comes to its end."""
+        """Check that every job ends once the limits are removed and every run succeeds."""
         self.world.careful = False
         entries = tuple(QueueEntry(path=path, settings=QueueSettings()) for path in self.world.state.queues)
         answer = self.world.apply(queues=entries)
@@ -373,7 +374,7 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 SLOW_BY_NATURE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
-TestTreeMachine = TreeMachine.TestCase
+TestTreeMachine = pytest.mark.slow(TreeMachine.TestCase)
 TestTreeMachine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=SLOW_BY_NATURE
 )

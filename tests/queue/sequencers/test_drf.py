@@ -1,13 +1,11 @@
-"""Dominant resource fairness: the four properties on a flat pool, and what a tree adds to them.
-
-The model is static: users with one kind of task each and no end of them, a pool that is filled task by task until
-nobody's fits. Tasks are whole, so every property holds up to one task of the user concerned, and of another; the
-oracle is exact.
-"""
+"""Dominant resource fairness: the four properties on a flat pool, and their form in a tree. The model is static: users
+with an unlimited number of equal tasks, and a pool that is filled task by task until none fits. Tasks are whole, so
+every property holds up to one task of the user concerned, and of another; the oracle is exact."""
 
 from fractions import Fraction
+from itertools import permutations
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.vectors.fairshare import Demand, fill
@@ -72,7 +70,7 @@ def test_filling_agrees_with_exact_fractions(pool: tuple[dict[str, int], Users])
 @given(pools())
 @settings(deadline=None)
 def test_pareto_efficiency(pool: tuple[dict[str, int], Users]) -> None:
-    """Nobody's next task fits into what is left."""
+    """No user's next task fits into the remaining capacity."""
     capacity, users = pool
     tasks = filled(capacity, users)
     left = {
@@ -82,18 +80,15 @@ def test_pareto_efficiency(pool: tuple[dict[str, int], Users]) -> None:
 
 
 def runs_with(bundle: dict[str, Fraction], task: dict[str, int]) -> Fraction:
-    """How many of one's tasks somebody else's resources would run."""
+    """Return the number of tasks that another user's resources would run."""
     return min(bundle[name] / amount for name, amount in task.items() if amount)
 
 
 @given(pools())
 @settings(deadline=None)
-def test_envy_freeness(pool: tuple[dict[str, int], Users]) -> None:
-    """Nobody could run more, per weight, with what another has.
-
-    Less the other's last task, which was theirs by turn; and less what others found in the rest of a resource that was
-    too small for one's own next task.
-    """
+def test_freedom_from_envy_between_users(pool: tuple[dict[str, int], Users]) -> None:
+    """No user could run more, per weight, with the allocation of another. Tolerances: the other's last task, which was
+    its turn; and use of the remainder of a resource that was too small for one's own next task."""
     capacity, users = pool
     tasks = filled(capacity, users)
     for name, (weight, task) in users.items():
@@ -107,10 +102,8 @@ def test_envy_freeness(pool: tuple[dict[str, int], Users]) -> None:
 @given(pools())
 @settings(deadline=None)
 def test_sharing_incentive(pool: tuple[dict[str, int], Users]) -> None:
-    """Everybody runs at least what a part of the pool by weight would run.
-
-    Of the pool less one task of each user: what the last round may leave unused or give to somebody else.
-    """
+    """Every user runs at least as much as in a part of the pool by weight. The reference is the pool less one task of
+    each user, which the last round may leave unused or allocate to another user."""
     capacity, users = pool
     tasks = filled(capacity, users)
     weights = sum(weight for weight, _ in users.values())
@@ -163,8 +156,8 @@ def fill_tree(capacity: dict[str, int], weights: dict[str, int], tasks: Leaves) 
 
 @given(trees())
 @settings(deadline=None)
-def test_a_tree_wastes_nothing(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
-    """Pareto efficiency: nobody's next task fits into what is left."""
+def test_a_tree_is_pareto_efficient(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
+    """No leaf's next task fits into the remaining capacity."""
     capacity, weights, tasks = tree
     given = fill_tree(capacity, weights, tasks)
     left = {name: whole - sum(given[p] * task[name] for p, task in tasks.items()) for name, whole in capacity.items()}
@@ -173,16 +166,16 @@ def test_a_tree_wastes_nothing(tree: tuple[dict[str, int], dict[str, int], Leave
 
 @given(trees())
 @settings(deadline=None)
-def test_siblings_do_not_envy_each_other(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
-    """As on a flat pool, with the same two tasks of tolerance."""
+def test_freedom_from_envy_between_siblings(tree: tuple[dict[str, int], dict[str, int], Leaves]) -> None:
+    """The tolerance is two tasks, like on a flat pool."""
     capacity, weights, tasks = tree
     given = fill_tree(capacity, weights, tasks)
-    for path, task in tasks.items():
-        for other, other_task in tasks.items():
-            if path != other and path.partition("/")[0] == other.partition("/")[0]:
-                ratio = Fraction(weights[path], weights[other])
-                bundle = {each: ratio * (given[other] - 1) * amount for each, amount in other_task.items()}
-                assert runs_with(bundle, task) <= given[path] + ratio, (path, other)
+    siblings = [(a, b) for a, b in permutations(tasks, 2) if a.partition("/")[0] == b.partition("/")[0]]
+    for path, other in siblings:
+        ratio = Fraction(weights[path], weights[other])
+        bundle = {each: ratio * (given[other] - 1) * amount for each, amount in tasks[other].items()}
+        assert runs_with(bundle, tasks[path]) <= given[path] + ratio, (path, other)
+    assume(siblings)
 
 
 @given(trees())
@@ -238,12 +231,10 @@ def test_guarantees_come_before_priorities(pool: tuple[dict[str, int], dict[str,
         assert [name for name, amount in one.guaranteed.items() if holds[name] < amount] == [], path
 
 
-def test_where_a_tree_lets_a_lie_pay() -> None:
-    """Strategy-proofness ends at inner nodes; docs/concepts/sequencers.md explains this example.
-
-    b/x needs memory alone. Asking for CPU besides, which nobody wants, makes CPU its dominant resource, so that less of its
-    memory counts in b's share after rescaling: b is given more, at the expense of a.
-    """
+def test_an_untrue_request_can_pay_in_a_tree() -> None:
+    """Strategy-proofness ends at inner nodes; docs/concepts/sequencers.md explains this example. b/x needs memory
+    alone. If it also requests CPU, which no other queue wants, CPU becomes its dominant resource, so less of its memory
+    counts in b's share after rescaling: b gets more, at the expense of a."""
     capacity, weights = {"cpu": 300, "gpu": 100, "mem": 300}, {"a": 1, "b": 1, "b/x": 1, "b/y": 1}
     tasks = {"a": {"gpu": 1, "mem": 2}, "b/x": {"mem": 1}, "b/y": {"gpu": 1, "mem": 1}}
     assert fill_tree(capacity, weights, tasks) == {"a": 57, "b/x": 143, "b/y": 43}
@@ -272,13 +263,13 @@ class Pool:
             self.ranking.touch(leaf)
 
     def start(self, path: str, times: int = 1) -> None:
-        """Tasks start, whoever's turn it is (negative: end)."""
+        """Start tasks in any order (negative: end them)."""
         leaf = self.tree.nodes[path]
         self.tree.charge(leaf, leaf.leaf, times)
         self.ranking.touch(leaf)
 
     def give_out(self) -> None:
-        """What is free, in order."""
+        """Offer the free capacity, in order."""
         closed: list[str] = []
         while (leaf := self.ranking.first()) is not None:
             used = self.tree.root.usage
@@ -293,12 +284,13 @@ class Pool:
             self.ranking.touch(self.tree.nodes[path])
 
     def holds(self, path: str) -> list[int]:
-        """What is charged to a node."""
+        """Return the charge of a node."""
         return self.tree.nodes[path].usage
 
 
-def test_a_complementary_sibling_is_not_starved_while_tasks_come_and_go() -> None:
-    """eng/prod has all the memory, which nobody else wants; eng/dev keeps its half of the CPUs against sci for ever."""
+def test_a_complementary_sibling_is_not_starved_while_tasks_arrive_and_end() -> None:
+    """eng/prod has all the memory, which no other queue wants; eng/dev keeps its half of the CPUs against sci
+    permanently."""
     pool = Pool({"cpu": 12, "mem": 12}, {"eng/dev": {"cpu": 1}, "eng/prod": {"mem": 1}, "sci": {"cpu": 1}})
     pool.want("eng/dev", "eng/prod", "sci")
     pool.give_out()
@@ -309,8 +301,8 @@ def test_a_complementary_sibling_is_not_starved_while_tasks_come_and_go() -> Non
             assert (pool.holds("eng/prod"), pool.holds("eng")) == ([0, 12], [6, 12])
 
 
-def test_what_came_early_does_not_starve_a_complementary_sibling() -> None:
-    """eng/prod took most of the memory while nobody else was there, and wants more; eng/dev still gets its half."""
+def test_early_allocations_do_not_starve_a_complementary_sibling() -> None:
+    """eng/prod took most of the memory while it was alone, and wants more; eng/dev still gets its half."""
     pool = Pool({"cpu": 12, "mem": 24}, {"eng/dev": {"cpu": 1}, "eng/prod": {"mem": 5}, "sci": {"cpu": 1}})
     pool.want("eng/prod")
     pool.give_out()

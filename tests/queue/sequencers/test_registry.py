@@ -1,4 +1,4 @@
-"""What each sequencer puts first, by example."""
+"""The first choice of each sequencer, by example."""
 
 import re
 import sys
@@ -47,7 +47,7 @@ def named(name: str, tree: QueueTree, **settings: int) -> Sequencer:
 
 
 def test_first_come_first_served_over_the_whole_pool() -> None:
-    """Neither the tree nor what a queue has matters."""
+    """The tree and current use do not matter."""
     tree = tree_of("b/y", "a", "b/x")
     assert order(Ranking(tree, named("fifo", tree)), 5) == ["b/y", "a", "b/x", "b/y", "a"]
 
@@ -75,8 +75,8 @@ def test_guarantees_come_before_priority_and_priority_before_shares() -> None:
     assert order(Ranking(tree, named("drf", tree)), 4) == ["c", "c", "a", "a"]
 
 
-def test_nothing_to_offer_is_nobody() -> None:
-    """Closed leaves and leaves in which nothing waits are passed by."""
+def test_without_waiting_jobs_there_is_no_next_leaf() -> None:
+    """Closed and empty leaves are skipped."""
     tree = tree_of("a", "b")
     ranking = Ranking(tree, named("drf", tree))
     tree.nodes["a"].closed = True
@@ -98,7 +98,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
 
 
 def with_past(name: str, tree: QueueTree, past: dict[str, int], **settings: int) -> Ranking:
-    """An order in which leaves have used so much, for ever, until a moment ago."""
+    """Build an order in which leaves have this past use, constant until a moment ago."""
     sequencer = named(name, tree, **settings)
     assert sequencer.past is not None
     moment = 10**18
@@ -114,8 +114,8 @@ def with_past(name: str, tree: QueueTree, past: dict[str, int], **settings: int)
     return Ranking(tree, sequencer)
 
 
-def test_who_has_used_least_goes_first() -> None:
-    """Whatever they hold now; per weight."""
+def test_the_least_past_use_goes_first() -> None:
+    """Current use does not matter; past use counts per weight."""
     tree = tree_of("a", "b")
     ranking = with_past("fairshare", tree, {"a": 5, "b": 4})
     assert order(ranking, 3) == ["b", "b", "b"]
@@ -125,8 +125,8 @@ def test_who_has_used_least_goes_first() -> None:
     assert order(with_past("fairshare", tree, {"a": 7, "b": 4}), 3) == ["a", "a", "a"]
 
 
-def test_of_equal_pasts_who_holds_less_goes_first() -> None:
-    """So that a pool without a past is shared."""
+def test_with_equal_past_use_the_smaller_current_use_goes_first() -> None:
+    """So that a pool without history is shared."""
     tree = tree_of("t/a", "t/b", "u")
     assert order(with_past("fairshare", tree, {"t/a": 2, "t/b": 2, "u": 4}), 4) == ["t/a", "u", "t/b", "u"]
 
@@ -159,7 +159,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "concepts" / "sequencers.md"
 
 
 class Installed:
-    """A package that is really installed, as far as Python can tell: a folder on sys.path with its metadata."""
+    """A package that is installed as far as Python can tell: a folder on sys.path with its metadata."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -205,8 +205,8 @@ def test_the_documented_example_runs_from_an_entry_point(installed: Installed) -
     assert order(Ranking(tree, named("guaranteed-first", tree)), 5) == ["own", "own", "t/old", "t/new", "own"]
 
 
-def test_own_sequencers_are_told_all_that_is_promised(installed: Installed) -> None:
-    """Of leaves and inner nodes; past use where the class asks for it."""
+def test_custom_sequencers_get_all_promised_fields(installed: Installed) -> None:
+    """Of leaves and inner nodes; past use if the class requests it."""
     source = """
 from fairlead_queue.sequencers.custom import QueueOrder
 

@@ -1,4 +1,4 @@
-"""What these tests share: a log on a server, an archive of it, and an attacker who can rewrite both and hash as well as we can."""
+"""A log on a server, an archive of it, and an attacker who can rewrite both and hash like the product."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ async def archive(hub: MemoryHub, directory: Path, *, copy: Path | None = None) 
     store = store_at(directory, copy=copy)
     try:
         archiver = Archiver(hub.connect(), store, checkpoint_events=25, clock=lambda: NOW_NS)
-        return await asyncio.wait_for(archiver.catch_up(), 30)
+        return await asyncio.wait_for(archiver.catch_up(), 60)
     finally:
         store.close()
 

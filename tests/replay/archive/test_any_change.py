@@ -1,4 +1,4 @@
-"""Whatever is done to a log that was signed, hashed anew or not, is found; what was not done is not reported."""
+"""Every change of a signed log, with recomputed hashes or without, is found; no other change is reported."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def marks_at(sizes: list[int]) -> SignedCheckpoints:
 
 
 def told(log: list[Stored], marks: SignedCheckpoints, other: LogCopy | None = None) -> LogCopy:
-    """A telling that was heard to its end."""
+    """Run a verification to its end and return its findings."""
     telling = LogCopy("archive" if other is None else "log", marks, other)
     for stored in log:
         telling.take(stored)
@@ -38,7 +38,7 @@ TRUE = told(SHORT, ALL)
 
 @st.composite
 def changed(draw: st.DrawFn) -> list[Stored]:
-    """The log after some edits, its numbers and hashes computed anew by an attacker who knows how."""
+    """Return the log after some edits, with numbers and hashes recomputed by an attacker."""
     log = list(SHORT)
     for _ in range(draw(st.integers(0, 3))):
         if not log:

@@ -70,8 +70,8 @@ def test_inclusion_is_shown_for_what_is_in_it(size: int, data: st.DataObject) ->
 
 
 @given(size=st.integers(1, 70), data=st.data())
-def test_growth_is_shown_for_what_grew(size: int, data: st.DataObject) -> None:
-    """From every earlier size; not from another beginning, nor to another end."""
+def test_growth_is_proved_for_logs_that_grew(size: int, data: st.DataObject) -> None:
+    """Every earlier size has a proof; another beginning or another end has none."""
     leaves, before = leaves_of(size), data.draw(st.integers(1, size))
     proof, root, early = consistency_proof(leaves, before), root_of(leaves), root_of(leaves[:before])
     assert grew(before, early, size, root, proof)

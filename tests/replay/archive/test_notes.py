@@ -41,7 +41,7 @@ def test_keys_come_back_from_their_spelling() -> None:
 @pytest.mark.parametrize(
     "broken", ["", "text\n", "text\n\n", "text\n\n— name\n", "text\n\nname c2ln\n", "text\n\n— n !\n"]
 )
-def test_what_is_no_note_is_refused(broken: str) -> None:
+def test_text_that_is_no_note_is_refused(broken: str) -> None:
     """Without an empty line, a signature, or base64."""
     with pytest.raises(BadNote):
         read_note(broken)
@@ -71,8 +71,8 @@ def test_a_signed_text_that_is_no_checkpoint_is_refused(text: str) -> None:
         checkpoints.size_of(SIGNER.sign(text))
 
 
-def test_a_book_gives_its_whole_checkpoints() -> None:
-    """Wherever a write broke off, what is whole before it is there, and nothing else."""
+def test_a_book_yields_its_whole_checkpoints() -> None:
+    """At any break in a write, the whole checkpoints before it are there, and nothing else."""
     notes = [checkpoints.sign(SIGNER, size, EMPTY, 0) for size in (1, 2, 3)]
     book = "".join(map(checkpoints.entry, notes))
     assert checkpoints.read_book(book) == notes

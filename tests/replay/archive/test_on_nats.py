@@ -1,4 +1,4 @@
-"""The archiver as the process that it is, on a real server with keys: killed again and again, and against whoever holds the
+"""The archiver as a process, on a real server with keys: killed again and again, and against an attacker with the
 server's files."""
 
 import asyncio
@@ -59,8 +59,8 @@ async def verify(bus: NatsBus, directory: Path) -> ArchiveReport:
 
 
 @pytest.mark.slow
-async def test_it_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_path: Path) -> None:
-    """With the key of `archiver` alone. After every kill it goes on behind what is on the disk."""
+async def test_the_archiver_loses_and_doubles_nothing_when_it_is_killed(keyed: Keyed, tmp_path: Path) -> None:
+    """With the key of `archiver` alone. After every kill it continues after the lines on the disk."""
     await keyed.make_streams()
     archiver.write_key_file(tmp_path / "archive.key", SIGNER)
     directory = tmp_path / "archive"
@@ -109,8 +109,8 @@ async def filled(url: str, log: Any) -> NatsBus:
     return bus
 
 
-async def test_a_store_that_was_put_back_is_found(fresh_nats: NatsServer, tmp_path: Path) -> None:
-    """Who holds the server's disk puts an older copy of its store in place, which the server takes for good."""
+async def test_a_store_that_was_rolled_back_is_found(fresh_nats: NatsServer, tmp_path: Path) -> None:
+    """An attacker with the server's disk replaces its store by an older copy, which the server accepts."""
     bus = await filled(fresh_nats.url, LOG[:60])
     await bus.close()
     fresh_nats.stop()
@@ -135,7 +135,7 @@ async def test_a_store_that_was_put_back_is_found(fresh_nats: NatsServer, tmp_pa
 
 
 async def test_a_server_with_another_history_is_found(fresh_nats: NatsServer, tmp_path: Path) -> None:
-    """A log whose every hash was computed anew, on a server that vouches for it."""
+    """A log whose hashes were all recomputed, on a server that presents it as its own."""
     true = NatsServer()
     true.start()
     try:

@@ -56,8 +56,8 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert files == {path.relative_to(pieces): path.read_bytes() for path in pieces.rglob("*") if path.is_file()}
 
 
-def test_a_write_that_broke_off_is_repeated(tmp_path: Path) -> None:
-    """Wherever the last lines were cut, the archive opens with the whole ones and takes the rest again."""
+def test_an_interrupted_write_is_repeated(tmp_path: Path) -> None:
+    """At any break of the last lines, the archive opens with the whole ones and reads the rest again."""
     store = store_at(tmp_path / "begun", segment_events=10**6)
     store.add(LOG[:3])
     store.close()
@@ -95,7 +95,7 @@ def test_a_crash_between_sealing_and_emptying_the_tail_doubles_nothing(tmp_path:
 
 
 def test_a_full_disk_ends_it_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that reached the disk in part is an error; the next process goes on behind what is whole."""
+    """A partial write is an error; the next process continues after the whole lines."""
     store = store_at(tmp_path)
     store.add(LOG[:5])
 
@@ -118,8 +118,8 @@ def test_a_full_disk_ends_it_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
     assert verify_archive(tmp_path, key=SIGNER.verifier).ok
 
 
-def test_a_checkpoint_that_was_cut_is_signed_anew(tmp_path: Path) -> None:
-    """What a crash left of one does not count; the copy of the book, which is behind, is brought up to date."""
+def test_a_partial_checkpoint_is_signed_again(tmp_path: Path) -> None:
+    """The remains of a crash do not count; the copy of the book, which is behind, is updated."""
     archive, copy = filled(tmp_path / "archive", copy=tmp_path / "copy"), tmp_path / "copy"
     book = (archive / BOOK).read_bytes()
     assert copy.read_bytes() == book
@@ -132,8 +132,8 @@ def test_a_checkpoint_that_was_cut_is_signed_anew(tmp_path: Path) -> None:
     assert (archive / BOOK).read_bytes() == book == copy.read_bytes()
 
 
-def test_what_does_not_follow_is_refused(tmp_path: Path) -> None:
-    """A gap, another chain, a line break; what came before it in the same batch is kept."""
+def test_commits_that_do_not_follow_are_refused(tmp_path: Path) -> None:
+    """A gap, another chain, a line break; earlier commits of the same batch are kept."""
     store = store_at(tmp_path)
     store.add(LOG[:4])
     with pytest.raises(LogDamaged, match="gap"):

@@ -103,7 +103,7 @@ class World:
         return core
 
     def told(self, job: str, at: int = 0) -> Explanation:
-        """What the pure function says of a live job."""
+        """Return the pure function's answer for a live job."""
         state = self.folded_to(at or self.last).state
         return explain(state, state.jobs[job])
 
@@ -111,18 +111,18 @@ class World:
 
     async def raw(self, payload: bytes) -> ExplainerAnswer:
         """Any bytes, and what they are answered with."""
-        return decode_answer(await self._bus.request(subjects.ASK, payload, timeout_s=30))
+        return decode_answer(await self._bus.request(subjects.ASK, payload, timeout_s=60))
 
     async def ask(self, ask: Ask) -> ExplainerAnswer:
         """One question."""
         return await self.raw(encode(ask))
 
     async def why(self, job: str, at: int = 0) -> ExplainerAnswer:
-        """Why is it there?"""
+        """Query the reason of a job's state."""
         return await self.ask(AskWhy(job=job, at=at))
 
     async def dry_run(self, *commands: SubmitJob) -> ExplainerAnswer:
-        """What would become of these?"""
+        """Query the outcome of these submits."""
         return await self.ask(AskDryRun(commands=commands))
 
 

@@ -32,7 +32,7 @@ async def test_an_answer_is_what_the_queues_own_function_says() -> None:
 
 
 async def test_the_answer_follows_the_log() -> None:
-    """What was committed before the question counts, however shortly before; every commit is folded once."""
+    """Every commit before the query counts, however recent; every commit is folded once."""
     async with World() as world:
         waiting = busy_morning(world.queue)
         for _ in range(5):
@@ -53,8 +53,8 @@ async def test_an_answer_does_not_need_the_snapshots() -> None:
         assert (answer.error, answer.why) == ("", world.told(job))
 
 
-async def test_an_explainer_that_nobody_asks_folds_nothing() -> None:
-    """It takes up no snapshot and folds no commit; only the scrub reads the log, one pass and then a pause."""
+async def test_an_explainer_without_queries_folds_nothing() -> None:
+    """It loads no snapshot and folds no commit; only the scrub reads the log, one pass and then a pause."""
     asked: list[str] = []
 
     class Counting(MemoryBus):
@@ -77,8 +77,8 @@ async def test_an_explainer_that_nobody_asks_folds_nothing() -> None:
         assert set(asked) == {"object", "tail"}
 
 
-async def test_what_was_folded_is_let_go_after_a_while_and_comes_back() -> None:
-    """Without a question nothing is held; the next one finds the log as it is then."""
+async def test_an_idle_explainer_drops_its_state_and_folds_again() -> None:
+    """Without queries nothing is held; the next one finds the log as it is then."""
     async with World(idle_s=0.05) as world:
         waiting = busy_morning(world.queue)
         await world.write()
@@ -109,8 +109,8 @@ async def test_an_answer_for_a_past_sequence_is_that_of_a_fold_to_there() -> Non
         assert (await world.why(job)).why == world.told(job)
 
 
-async def test_the_past_is_kept_for_the_same_and_for_later_sequences() -> None:
-    """What is behind is folded once; only what lies before it begins anew."""
+async def test_a_past_state_is_kept_for_the_same_and_for_later_sequences() -> None:
+    """Earlier commits are folded once; only an earlier sequence starts again."""
     async with World() as world:
         busy_morning(world.queue)
         last = await world.write()
@@ -120,8 +120,8 @@ async def test_the_past_is_kept_for_the_same_and_for_later_sequences() -> None:
             assert world.explainer.statistics()["folded"] == folded
 
 
-async def test_a_sequence_that_is_still_to_come_is_told_so() -> None:
-    """With where the log is; once it has come, it is answered."""
+async def test_a_future_sequence_is_refused() -> None:
+    """With the log's current one; once it exists, the query is answered."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -135,7 +135,7 @@ async def test_a_sequence_that_is_still_to_come_is_told_so() -> None:
 
 
 async def test_with_a_snapshot_in_the_store_the_tail_alone_is_folded() -> None:
-    """The newest for the end, one that is old enough for the past, none for what lies before all."""
+    """The newest for the end, one that is old enough for the past, none for a sequence before all."""
     async with World() as world:
         waiting = busy_morning(world.queue)
         first = await world.write()
@@ -188,8 +188,8 @@ async def test_a_fold_that_is_far_behind_takes_up_a_nearer_snapshot(monkeypatch:
 # ---------------------------------------------------------------------------------------- jobs that do not wait
 
 
-async def test_a_job_that_is_not_known_is_told_why_not() -> None:
-    """Never there, ended, no id, still to be born: each in words."""
+async def test_an_unknown_job_gets_a_reason() -> None:
+    """Never submitted, ended, an invalid id, an element not yet created: each in words."""
     async with World() as world:
         queue = world.queue
         queue.node(gpus=1)
@@ -219,8 +219,8 @@ async def test_a_job_that_is_not_known_is_told_why_not() -> None:
         assert unborn == msgspec.structs.replace(world.told(array), array=array)
 
 
-async def test_a_job_that_was_retired_is_told_to_have_ended_long_ago() -> None:
-    """It is not confused with one that was never there; as of then it is known."""
+async def test_a_retired_job_is_reported_as_ended_long_ago() -> None:
+    """It is distinguished from one that never existed; at a sequence of its life it is known."""
     async with World() as world:
         world.queue.node(gpus=1)
         job = world.queue.submit(1)

@@ -52,8 +52,8 @@ async def test_more_jobs_than_a_dry_run_takes_are_refused() -> None:
         assert (answer.error, answer.message) == ("invalid", f"expected at most {COMMANDS_MAX} jobs, found 101")
 
 
-async def test_a_burst_is_answered_in_order_and_what_is_too_much_is_told_so() -> None:
-    """A hundred at once: each gets an answer; as many as may wait get theirs, in the order in which they came."""
+async def test_a_burst_is_answered_in_order_and_the_excess_is_refused() -> None:
+    """A hundred at once: each gets an answer; those within the limit in the order of arrival."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -106,8 +106,8 @@ async def test_a_damaged_log_is_not_answered_from() -> None:
         assert await world.exit_code() == EXIT_DAMAGED
 
 
-async def test_a_log_that_went_back_is_not_answered_from_what_it_was() -> None:
-    """What was folded is of commits that are gone: it is answered with `failed`, and the process ends."""
+async def test_a_log_that_went_back_is_not_answered_from_its_former_state() -> None:
+    """The folded commits are gone: the answer is `failed`, and the process ends."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -118,7 +118,7 @@ async def test_a_log_that_went_back_is_not_answered_from_what_it_was() -> None:
 
 
 async def test_another_log_is_folded_from_its_own_start() -> None:
-    """A stream that was made anew is told by when it was created, not by its length."""
+    """A new stream is recognised by its creation time, not by its length."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -134,8 +134,8 @@ async def test_another_log_is_folded_from_its_own_start() -> None:
             assert (answer.sequence, answer.why) == (other.last, other.told(job))
 
 
-async def test_a_bus_that_is_away_fails_the_question_only() -> None:
-    """It cannot even be told; afterwards all is as before."""
+async def test_an_unavailable_bus_fails_the_query_only() -> None:
+    """The failure cannot even be sent; afterwards everything works as before."""
     async with World() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -174,8 +174,8 @@ class Gated(MemoryBus):
         return tail
 
 
-async def test_a_long_fold_is_interrupted_and_goes_on_with_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked is told how far it is; nothing is folded twice."""
+async def test_a_long_fold_is_interrupted_and_continues_with_the_next_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer has the progress; nothing is folded twice."""
     monkeypatch.setattr(service, "ANSWER_S", 4.0)  # enough to come to the gate on any machine
     async with World(bus=Gated) as world:
         (job, *_) = busy_morning(world.queue)
@@ -227,8 +227,8 @@ async def test_of_several_explainers_one_answers_each_question() -> None:
         assert world.explainer.statistics()["answered"] == counted[0] + 4
 
 
-async def test_who_waits_when_an_explainer_stops_is_told_to_ask_again() -> None:
-    """Not left to a timeout."""
+async def test_queries_that_wait_when_an_explainer_stops_are_answered() -> None:
+    """With the advice to repeat them, instead of a timeout."""
     async with World(bus=Gated) as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -250,8 +250,8 @@ async def test_an_answer_that_no_message_carries_is_refused(monkeypatch: pytest.
         assert "at most 100" in answer.message
 
 
-async def test_a_dry_run_of_more_than_there_is_time_for_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking again for as many would bring no more; the next question has its own time."""
+async def test_a_dry_run_that_exceeds_its_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same number again would fail again; the next query has its own time."""
     real = service.dry_run
 
     def slow(*arguments: Any) -> DryRunOutcome:

@@ -1,4 +1,4 @@
-"""The explainer on a real server: it answers beside a live queue, from its snapshot, and after the server was killed."""
+"""The explainer on a real server: it answers next to a live queue, from its snapshot, and after the server was killed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ def submission(number: int) -> SubmitJob:
 
 
 class Site:
-    """A live queue, two explainers, and somebody who asks; each on a connection of its own."""
+    """A live queue, two explainers, and a client; each on a connection of its own."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -82,7 +82,7 @@ class Site:
 
     async def ask(self, ask: Ask) -> ExplainerAnswer:
         """One question."""
-        request = partial(self.asker.request, subjects.ASK, encode(ask), timeout_s=12)
+        request = partial(self.asker.request, subjects.ASK, encode(ask), timeout_s=60)
         return decode_answer(await self.patiently(request))
 
     async def patiently[**P, T](self, act: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -109,10 +109,10 @@ async def check(site: Site, job: str, at: int = 0) -> int:
     return answer.sequence
 
 
-async def test_questions_are_answered_beside_a_live_queue(
+async def test_queries_are_answered_next_to_a_live_queue(
     fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Live, past and tried; from a snapshot where there is one; and again after the server was killed."""
+    """Live, past and dry-run; from a snapshot if there is one; and again after the server was killed."""
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", fresh_nats.monitor)
     site = Site(fresh_nats.url)
     await site.start()

@@ -71,7 +71,7 @@ def test_a_first_pass_is_bounded_by_commits_a_second() -> None:
 
 @pytest.mark.usefixtures("soon")
 async def test_a_whole_log_is_read_to_its_end_again_and_again() -> None:
-    """What comes meanwhile is part of the next pass."""
+    """New commits are part of the next pass."""
     hub = await filled()
     async with scrubbing(hub.connect()) as running:
         await eventually_async(lambda: running.result.passes >= 2)

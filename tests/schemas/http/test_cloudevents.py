@@ -18,13 +18,13 @@ def test_every_event_has_a_type_name_of_its_own() -> None:
     assert set(names) & set(TYPES_IN) == set()
 
 
-def test_a_name_of_several_words() -> None:
-    """The aggregate is the first word, the rest is joined by underscores."""
+def test_a_type_name_of_several_parts() -> None:
+    """The aggregate is the first part, the rest is joined by underscores."""
     assert type_of("JobStopRequested") == "fairlead.job.stop_requested.v1"
 
 
-def test_what_we_write_is_read_by_the_cloudevents_package() -> None:
-    """Somebody else's implementation accepts our bytes and finds what we meant."""
+def test_our_events_are_read_by_the_cloudevents_package() -> None:
+    """Another implementation accepts our bytes and finds the intended values."""
     ours = CloudEventOut(
         specversion=SPECVERSION,
         id="812.0",

@@ -1,4 +1,4 @@
-"""The job file: strict, told by path what is wrong, and turned into integers."""
+"""The job file: strict, with mistakes reported by path, and converted to integers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,12 +24,12 @@ def job(**fields: Any) -> dict[str, Any]:
 
 
 def submit(**fields: Any) -> SubmitJob:
-    """What a job file becomes."""
+    """Decode and resolve a job file."""
     return resolve(job_from(job(**fields)), command_id="c1", user="ada")
 
 
 def outcome(attempt: Callable[[], object]) -> object:
-    """What an attempt gave, or the errors of its refusal."""
+    """Return the result of an attempt, or the errors of its refusal."""
     try:
         return (attempt(),)
     except InvalidJob as error:
@@ -91,8 +91,8 @@ def test_a_large_file_is_refused_by_its_size() -> None:
         (b'{"command":["true"],"args":["command","command"]}', []),
     ],
 )
-def test_a_key_that_stands_twice_is_refused(body: bytes, paths: list[str]) -> None:
-    """JSON's decoders take the last without a word; a reviewer may have read the first."""
+def test_a_duplicate_key_is_refused(body: bytes, paths: list[str]) -> None:
+    """JSON's decoders take the last one silently; a reviewer may have read the first."""
     try:
         decode_job(body)
         found = []
@@ -103,7 +103,7 @@ def test_a_key_that_stands_twice_is_refused(body: bytes, paths: list[str]) -> No
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_bytes_crash_the_decoder(payload: bytes) -> None:
-    """Whatever arrives is a job or an InvalidJob."""
+    """All bytes decode to a job or raise InvalidJob."""
     assert outcome(lambda: decode_job(payload)) != []
 
 
@@ -143,11 +143,11 @@ def test_no_bytes_crash_the_decoder(payload: bytes) -> None:
     ),
 )
 def test_no_value_of_a_field_crashes(value: object, field: str) -> None:
-    """Whatever stands in a field becomes a command or an InvalidJob that names a field."""
+    """Any value of a field becomes a command or an InvalidJob that names a field."""
     assert outcome(lambda: submit(**{field: value})) != []
 
 
-def test_words_become_integers() -> None:
+def test_fields_become_integers() -> None:
     """The example of the design, in the log's units."""
     command = submit(
         name="train-llm",
@@ -266,14 +266,14 @@ def test_a_value_out_of_range_is_refused_by_path(fields: dict[str, Any], path: s
 
 
 def test_an_error_names_its_field_on_one_line() -> None:
-    """Whatever the name holds: errors are printed as lines."""
+    """The name may have any characters: errors are printed as lines."""
     with pytest.raises(InvalidJob) as error:
         decode_job(b'{"command":["true"],"a\\nb\\u001b[2J":1}')
     assert [each.field for each in error.value.errors] == ["a\\nb\\x1b[2J"]
 
 
-def test_everything_wrong_is_said_at_once() -> None:
-    """Nobody has to send a file three times to learn three things."""
+def test_all_mistakes_are_reported_at_once() -> None:
+    """A user need not send a file three times to find three mistakes."""
     with pytest.raises(InvalidJob) as error:
         submit(nodes=0, priority=-1, resources={"cpu": "x", "disk": 1})
     assert sorted(each.field for each in error.value.errors) == ["nodes", "priority", "resources.cpu", "resources.disk"]
@@ -348,7 +348,7 @@ def test_a_key_binds_the_digest_of_the_content() -> None:
 
 
 def test_the_command_carries_the_canonical_spec() -> None:
-    """What the log holds is the job file, not its bytes as they came."""
+    """The log holds the job file in its canonical form, not its bytes as received."""
     assert bytes(submit(nodes=1, queue="default").spec) == b'{"command":["true"]}'
     assert msgspec.json.decode(bytes(submit(name="x").spec)) == {"command": ["true"], "name": "x"}
 
@@ -394,8 +394,8 @@ def test_the_command_says_its_launcher_unless_the_file_does(spec: dict[str, Any]
         ({"launcher": "env", "onFailure": "stop"}, ""),
     ],
 )
-def test_what_one_ranks_end_means_for_the_others_is_in_the_command(words: dict[str, Any], gang: str) -> None:
-    """The placer goes by it, and never looks into the job file."""
+def test_the_rule_for_the_end_of_one_rank_is_in_the_command(words: dict[str, Any], gang: str) -> None:
+    """The placer uses it, and never reads the job file."""
     assert submit(**words).gang == gang
 
 
@@ -410,8 +410,8 @@ def test_what_one_ranks_end_means_for_the_others_is_in_the_command(words: dict[s
         ({"processesPerNode": 2}, "processesPerNode"),
     ],
 )
-def test_words_about_ranks_that_say_nothing_are_refused(words: dict[str, Any], field: str) -> None:
-    """With the field, and what to do instead."""
+def test_rules_for_ranks_without_effect_are_refused(words: dict[str, Any], field: str) -> None:
+    """With the field, and the alternative."""
     with pytest.raises(InvalidJob) as error:
         submit(**words)
     assert [each.field for each in error.value.errors] == [field]

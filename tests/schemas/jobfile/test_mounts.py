@@ -36,8 +36,8 @@ def test_a_volume_is_read(words: str | VolumeWords, expected: Volume) -> None:
         (SecretWords(name="netrc", mountPath="/home/app/.netrc"), Secret("netrc", "/home/app/.netrc")),
     ],
 )
-def test_a_secret_is_read(words: str | SecretWords, expected: Secret) -> None:
-    """It lies where Compose puts it, unless the job says otherwise."""
+def test_a_secret_has_the_default_path_of_compose(words: str | SecretWords, expected: Secret) -> None:
+    """Unless the job sets another one."""
     assert secret_of(words) == expected
     assert list(mount_faults([], [words], "vision")) == []
 
@@ -59,13 +59,14 @@ def test_a_secret_is_read(words: str | SecretWords, expected: Secret) -> None:
         ({"volumes": [{"name": "a", "mountPath": "/x", "hostPath": "/"}]}, "volumes[0].hostPath", "unknown field"),
     ],
 )
-def test_what_cannot_be_is_refused_at_submit(job: dict[str, Any], field: str, words: str) -> None:
-    """By the field, with what was expected."""
+def test_an_impossible_mount_is_refused_at_submit(job: dict[str, Any], field: str, words: str) -> None:
+    """By the field, with the expected value."""
     with pytest.raises(InvalidJob) as caught:
         resolve(job_from({"command": ["x"], **job}), command_id="c", user="ann")
     assert [words in error.message for error in caught.value.errors if error.field == field] == [True]
 
 
+@pytest.mark.slow
 def test_no_hostile_name_is_taken() -> None:
     """A hundred thousand of them, as volumes and as secrets."""
     taken = [

@@ -1,4 +1,4 @@
-"""What the words of a job file ask for: units, kinds of GPUs, labels, taints, topology."""
+"""Request fields of a job file: units, kinds of GPUs, labels, taints, topology."""
 
 from typing import Any
 
@@ -109,12 +109,12 @@ def test_a_bad_amount_is_named_with_what_was_expected(resources: dict[str, Any],
     ],
     ids=repr,
 )
-def test_what_a_gpu_must_be_is_asked_of_labels(words: dict[str, Any], expected: list[str]) -> None:
-    """Full product names as quotas of a model know them, words of names, versions."""
+def test_requirements_of_a_gpu_are_matched_by_labels(words: dict[str, Any], expected: list[str]) -> None:
+    """Full product names as in quotas of a model, parts of names, versions."""
     assert asks(gpu=words).selector == tuple(expected)
 
 
-def test_labels_come_from_every_word_for_them() -> None:
+def test_labels_are_collected_from_every_field_for_them() -> None:
     """In one order, each once."""
     found = asks(
         nodeSelector={"zone": "b", PRODUCT: "NVIDIA-L4"},
@@ -240,7 +240,9 @@ def test_groups_are_kinds_of_their_own() -> None:
     ],
     ids=repr,
 )
-def test_a_bad_word_is_named_with_what_was_expected_and_found(words: dict[str, Any], field: str, says: str) -> None:
+def test_an_invalid_value_is_named_with_the_expected_and_the_found_one(
+    words: dict[str, Any], field: str, says: str
+) -> None:
     """One error, at the field."""
     [(found, message)] = errors(**words)
     assert found == field
@@ -294,8 +296,8 @@ _JOBS = st.fixed_dictionaries(
 
 @settings(max_examples=300)
 @given(_JOBS)
-def test_what_is_accepted_is_a_request_that_the_queue_accepts(job: dict[str, Any]) -> None:
-    """And asking in the same words asks for the same; what is refused is told with what was expected."""
+def test_an_accepted_request_is_accepted_by_the_queue(job: dict[str, Any]) -> None:
+    """The same fields give the same request; a refused one is reported with the expected value."""
     spec = job_from(job)
     try:
         request = resolve(spec, command_id="c1", user="ada").request
@@ -317,7 +319,7 @@ def check(request: Request) -> None:
         assert bool(kind.gpu_parts) == bool(kind.profile or kind.replicas or 0 < kind.gpu_milli < 1000)
 
 
-def test_the_schema_of_a_job_file_shows_every_word() -> None:
+def test_the_schema_of_a_job_file_shows_every_field() -> None:
     """Editors complete from it."""
     schema = document("job")
     words = schema["$defs"]["JobSpec"]["properties"]

@@ -1,4 +1,4 @@
-"""What a job file says of how the job saves."""
+"""Checkpoint fields of a job file."""
 
 import json
 from typing import Any
@@ -33,8 +33,8 @@ def meaning(words: Any, **more: Any) -> Checkpoint | None:
         ({"every": "10m"}, Checkpoint(every_ns=10 * MINUTE)),
     ],
 )
-def test_words_become_integers(words: Any, found: Checkpoint | None) -> None:
-    """A signal may be written as Slurm's users do; who is told has two minutes unless he says otherwise."""
+def test_checkpoint_fields_become_integers(words: Any, found: Checkpoint | None) -> None:
+    """A signal may be spelled as in Slurm; a job with notice has two minutes by default."""
     assert meaning(words) == found
 
 
@@ -54,23 +54,23 @@ def test_words_become_integers(words: Any, found: Checkpoint | None) -> None:
         ({"sginal": "USR1"}, "checkpoint.sginal", "unknown"),
     ],
 )
-def test_what_is_wrong_is_named(words: Any, field: str, told: str) -> None:
-    """The field, what was expected, and what to do."""
+def test_mistakes_are_named(words: Any, field: str, told: str) -> None:
+    """The field, the expected value, and the remedy."""
     with pytest.raises(InvalidJob) as refused:
         meaning(words)
     assert [error.field for error in refused.value.errors] == [field]
     assert told in refused.value.errors[0].message
 
 
-def test_a_notice_lies_within_the_time_that_the_job_has() -> None:
-    """It is over when the time is; all of it as notice would be no run."""
+def test_a_notice_is_shorter_than_the_time_limit() -> None:
+    """It ends with the time limit; a notice as long as the limit would leave no run."""
     with pytest.raises(InvalidJob, match=r"less than time\.total"):
         meaning({"signal": "USR1", "notice": "10m"}, time={"total": "10m"})
     assert meaning({"signal": "USR1", "notice": "10m"}, time={"total": "11m"}) is not None
 
 
-def test_what_a_job_says_is_one_line_that_can_be_printed() -> None:
-    """It goes into the log and onto people's terminals."""
+def test_a_checkpoint_report_is_one_printable_line() -> None:
+    """It goes into the log and onto users' terminals."""
     assert note_of("step=1200\nloss=3\n") == "step=1200"
     assert note_of("\x1b[31mred\x07") == "?[31mred?"
     assert len(note_of("x" * 10_000)) == NOTE_CHARS_MAX

@@ -54,8 +54,8 @@ def test_a_whole_policy_reads_as_it_is_meant_and_is_written_back() -> None:
     assert policy_words(POLICY) == FULL
 
 
-def test_what_is_left_out_is_on_trial_with_five_minutes_of_notice() -> None:
-    """So nothing is taken from anybody before a person has seen the report."""
+def test_a_policy_without_mode_is_on_trial_with_five_minutes_of_notice() -> None:
+    """So nothing is reclaimed before an admin has seen the report."""
     (policy,) = read_policies({"policies": [{"rule": "interaction", "after": "1h", "action": "stop"}]})
     assert (policy.mode, policy.notice_ns, policy.extensions_max) == ("dry_run", 5 * MINUTE_NS, 0)
 
@@ -95,8 +95,8 @@ def test_a_file_names_scopes_and_an_empty_one_has_no_say() -> None:
         ({"afer": "20m"}, "afer", "did you mean after?"),
     ],
 )
-def test_a_mistake_is_named_where_it_stands_with_its_cure(policy: dict[str, Any], field: str, told: str) -> None:
-    """The path, what was expected and what to do."""
+def test_a_mistake_is_named_at_its_path_with_its_cure(policy: dict[str, Any], field: str, told: str) -> None:
+    """The path, the expected value and the remedy."""
     fine = {"rule": "utilization", "action": "stop", "after": "20m", "below": {"gpu": "5%"}}
     with pytest.raises(InvalidPolicies) as refused:
         read_policies({"policies": [fine | policy]})
@@ -104,8 +104,8 @@ def test_a_mistake_is_named_where_it_stands_with_its_cure(policy: dict[str, Any]
     assert told in errors[f"policies[0].{field}"]
 
 
-def test_all_mistakes_of_a_file_are_told_at_once() -> None:
-    """A rule that stands twice, a scope that is none, a missing field."""
+def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
+    """A duplicated rule, an invalid scope, a missing field."""
     twice = [{"rule": "lifetime", "after": "1d", "action": "warn"}] * 2
     with pytest.raises(InvalidPolicies) as refused:
         read_policy_file({"scopes": {"global": twice, "queue:x": [{"rule": "lifetime", "action": "stop"}]}})

@@ -1,4 +1,4 @@
-"""What a job says of partitions: words into integers, and bounds that name the field."""
+"""Partition fields of a job file: values to integers, and bounds that name the field."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fairlead_schemas.units.validation import InvalidJob
 
 
 def policy(**words: Any) -> OnPartition:
-    """What a job file's words become."""
+    """Return the policy of a job file's fields."""
     return resolve(job_from({"command": ["true"], **words}), command_id="c1", user="ada").on_partition
 
 
@@ -31,8 +31,8 @@ def policy(**words: Any) -> OnPartition:
         ({"strict": True, "onPartition": {"stopAfter": "never", "replaceAfter": "never"}}, NEVER_NS, NEVER_NS),
     ],
 )
-def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: int) -> None:
-    """Left out, a time is the cluster's; a stop that is later than usual moves the replacement along."""
+def test_partition_fields_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: int) -> None:
+    """By default a time is the cluster's; a later stop delays the replacement accordingly."""
     assert policy(**words) == OnPartition(stop_after_ns=stop_ns, replace_after_ns=replace_ns)
 
 
@@ -64,8 +64,8 @@ def test_words_become_integers(words: dict[str, Any], stop_ns: int, replace_ns: 
         ),
     ],
 )
-def test_what_cannot_be_promised_is_refused(words: dict[str, Any], field: str, message: str) -> None:
-    """By field, with what was expected."""
+def test_an_impossible_promise_is_refused(words: dict[str, Any], field: str, message: str) -> None:
+    """By field, with the expected value."""
     with pytest.raises(InvalidJob) as refused:
         policy(**words)
     (error,) = refused.value.errors

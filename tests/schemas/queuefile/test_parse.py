@@ -46,8 +46,8 @@ def pool_errors(**fields: Any) -> dict[str, str]:
     return {path.removeprefix("pools.p."): message for path, message in found.items()}
 
 
-def test_words_become_integers() -> None:
-    """Every field of the shape, in the log's units; nested and flat paths; parents before children."""
+def test_fields_become_integers() -> None:
+    """Every field of the file, in the log's units; nested and flat paths; parents before children."""
     file = {
         "pools": {
             "a100": {
@@ -217,14 +217,14 @@ FILE_MISTAKES: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("file", "path", "message"), FILE_MISTAKES, ids=lambda value: str(value)[:50])
 def test_a_mistake_of_a_file_is_named(file: Any, path: str, message: str) -> None:
-    """What is wrong between queues, or with the file as a whole."""
+    """Mistakes between queues, or in the file as a whole."""
     found = errors_of(file)
     assert list(found) == [path]
     assert message in found[path]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Nobody has to send a file five times to learn of five mistakes."""
+def test_all_mistakes_are_reported_at_once() -> None:
+    """A user need not send a file five times to find five mistakes."""
     file = {
         "pools": {"p": {"pastPercent": 200}},
         "queues": {
@@ -251,7 +251,7 @@ def test_deep_nesting_ends_with_one_error() -> None:
     assert [message[:31] for message in errors_of({"queues": file}).values()] == ["expected queues at most 8 deep,"]
 
 
-def test_json_keys_that_stand_twice_are_named() -> None:
+def test_duplicate_json_keys_are_named() -> None:
     """JSON allows them and keeps the last; here each is an error at its path."""
     text = (
         b'{"queues": {"a": {"weight": 1, "weight": 2}, "a": {"weight": 3, "weight": 4}}, "pools": {"p": {}, "p": {}}}'
@@ -262,14 +262,14 @@ def test_json_keys_that_stand_twice_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"a": NaN}', b"\xff", b"[" * 100_000, b'{"a": ' + b"1" * 5000 + b"}x"])
-def test_bytes_that_are_no_json_raise_one_kind_of_error(text: bytes) -> None:
-    """Whatever they are."""
+def test_bytes_that_are_not_json_raise_one_kind_of_error(text: bytes) -> None:
+    """For any bytes."""
     with pytest.raises(msgspec.MsgspecError):
         decode_object(text)
 
 
 def test_the_default_pool_has_one_spelling() -> None:
-    """Named or not, the settings are equal, so that nothing seems to change; below the top nothing is said."""
+    """Named or not, the settings are equal, so that nothing seems to change; children do not repeat it."""
     named = read_queue_file({"queues": {"a": {"pool": "default", "queues": {"b": {"pool": "default"}}}}})
     assert named == read_queue_file({"queues": {"a": {"queues": {"b": {}}}}})
 
@@ -322,12 +322,13 @@ POOLS = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(TOKENS, POOLS, max_size=3),
     st.dictionaries(st.lists(TOKENS, min_size=1, max_size=4).map("/".join), SETTINGS, max_size=6),
     st.sampled_from(["", "a100"]),
 )
-def test_what_is_written_reads_the_same(
+def test_a_written_file_reads_the_same(
     pools: dict[str, PoolSettings], queues: dict[str, QueueSettings], pool: str
 ) -> None:
     """Settings to a file and back, through JSON: nothing is lost or rounded."""
@@ -381,12 +382,12 @@ def test_a_written_file_is_nested_where_parents_are_there() -> None:
     )
 )
 def test_no_value_crashes(value: Any) -> None:
-    """Whatever stands in a file, it is read or refused with errors."""
+    """Any value in a file is read, or refused with errors."""
     assert tells(value)
 
 
 def tells(value: Any) -> bool:
-    """Whether a file is read, or refused with at least one error."""
+    """Check that a file is read, or refused with at least one error."""
     try:
         read_queue_file(value)
     except InvalidQueues as refused:

@@ -81,7 +81,7 @@ def test_a_name_is_split_as_engines_split_it(text: str, expected: ImageName) -> 
     ],
 )
 def test_any_other_text_is_refused_by_its_field(text: str) -> None:
-    """What the engine might take as a path, an option or another request; a job that names it is refused at `image`."""
+    """Text that the engine might take as a path, an option or another request; a job with it is refused at `image`."""
     with pytest.raises(ImageNameError, match=r"expected .*, found"):
         parse_image(text)
     if text and len(text) < 60_000:

@@ -40,8 +40,8 @@ def test_an_empty_value_is_none() -> None:
         "k=a:b:NoSchedule",
     ],
 )
-def test_what_is_no_taint(text: str) -> None:
-    """Says what was expected."""
+def test_text_that_is_no_taint_is_refused(text: str) -> None:
+    """The error has the expected form."""
     with pytest.raises(NodeLabelError, match='expected a taint such as "key=value:NoSchedule"'):
         parse_taint(text)
 
@@ -55,7 +55,7 @@ def test_a_label_is_read() -> None:
 @pytest.mark.parametrize(
     "text", ["", "rack", "=r1", "fairlead/=r1", "a/b/c=d", "rack=r 1", "rack=r1,r2", "rack=" + "r" * 64]
 )
-def test_what_is_no_label(text: str) -> None:
-    """Says what was expected."""
+def test_text_that_is_no_label_is_refused(text: str) -> None:
+    """The error has the expected form."""
     with pytest.raises(NodeLabelError, match='expected a label such as "fairlead/rack=r1"'):
         parse_label(text)

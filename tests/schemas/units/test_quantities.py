@@ -54,8 +54,8 @@ from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
         (parse_duration, "0", 0),
     ],
 )
-def test_what_people_write_is_read(parse: Callable[[str | int], int], text: str | int, expected: int) -> None:
-    """Each spelling that Kubernetes or Slurm hands know has its one meaning."""
+def test_usual_quantities_are_read(parse: Callable[[str | int], int], text: str | int, expected: int) -> None:
+    """Each spelling that users of Kubernetes or Slurm know has its one meaning."""
     assert parse(text) == expected
 
 
@@ -63,8 +63,8 @@ def test_what_people_write_is_read(parse: Callable[[str | int], int], text: str 
     "text", ["", "x", "-1", "1e3", "1.2345", "0.5m", "8 cores", "1,5", "٣", "9" * 30, "999999999999999Pi"]
 )
 @pytest.mark.parametrize("parse", [parse_cpu, parse_gpu, parse_memory, parse_duration], ids=lambda f: f.__name__)
-def test_what_is_no_quantity_is_refused(parse: Callable[[str | int], int], text: str) -> None:
-    """Nothing is guessed: the message says what was expected and repeats what was found."""
+def test_text_that_is_no_quantity_is_refused(parse: Callable[[str | int], int], text: str) -> None:
+    """There is no guess: the message has the expected form and the found text."""
     with pytest.raises(QuantityError, match="expected") as refused:
         parse(text)
     assert text in str(refused.value)
@@ -92,7 +92,7 @@ def test_durations_are_written_to_two_units(seconds: int) -> None:
 
 @given(st.text(max_size=40))
 def test_no_text_crashes_a_parser(text: str) -> None:
-    """Whatever is written is read to an integer or refused."""
+    """Any text is parsed to an integer or refused."""
     for parse in (parse_cpu, parse_gpu, parse_memory, parse_duration):
         try:
             assert parse(text) >= 0

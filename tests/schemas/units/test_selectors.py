@@ -36,8 +36,8 @@ def test_a_requirement_is_written_in_one_way(text: str, canonical: str) -> None:
     "text",
     ["", "=x", "key in ()", "key in (a,,b)", "key in a", "key>=x", "key~", "key~A100|", "key~-", "key=a\nb", "k" * 300],
 )
-def test_what_says_nothing_is_refused(text: str) -> None:
-    """With what was expected and what was found."""
+def test_selectors_without_a_meaning_are_refused(text: str) -> None:
+    """With the expected and the found value."""
     with pytest.raises(SelectorError, match="expected"):
         parse(text)
 
@@ -65,8 +65,8 @@ def test_a_requirement_is_held_against_a_label(text: str, value: str, expected: 
 
 
 @pytest.mark.parametrize("text", [f"{PRODUCT}!=A", f"{PRODUCT} notin (A)", f"!{PRODUCT}"])
-def test_what_forbids_a_value_is_met_by_no_label(text: str) -> None:
-    """As in Kubernetes; what wants one is not."""
+def test_a_negative_selector_matches_a_missing_label(text: str) -> None:
+    """As in Kubernetes; a positive one does not."""
     assert suits({}, (text,))
     assert not suits({}, (PRODUCT,))
 

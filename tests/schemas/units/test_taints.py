@@ -38,8 +38,8 @@ def test_one_toleration_too_few_is_too_few() -> None:
 @pytest.mark.parametrize(
     "text", ["", "a", "a=b", ":NoSchedule", "a=b:Never", "a b:NoSchedule", "-a:NoSchedule", "a:b:NoExecute"]
 )
-def test_what_is_no_taint_is_refused(text: str) -> None:
-    """With a sentence that says what was expected."""
+def test_text_that_is_no_taint_is_refused(text: str) -> None:
+    """With a sentence that has the expected form."""
     with pytest.raises(TaintError, match="expected key=value:Effect"):
         parse_full_taint(text)
 
@@ -48,8 +48,8 @@ def taint(world: World, node: str, text: str) -> list[ev.Event]:
     return world.command(TaintNode(id="t", user="ops", node=node, taint=text))
 
 
-def test_a_tainted_node_takes_nothing_until_the_taint_is_gone() -> None:
-    """What runs there goes on; what waits is placed with the commit that removes it."""
+def test_a_tainted_node_takes_nothing_until_the_taint_is_removed() -> None:
+    """Running jobs continue; waiting jobs are placed with the commit that removes it."""
     world = cluster(1)
     world.offer(request(1))
     assert names(taint(world, "n1", "team=a:NoSchedule")) == ["NodeTainted"]
@@ -82,8 +82,8 @@ def test_the_last_choice_is_used_when_nothing_else_has_room() -> None:
     assert placed(world.offer(request(4))) == {"5": ["n1"]}
 
 
-def test_what_comes_free_on_the_last_choice_wakes_those_who_wait() -> None:
-    """A parked class looks again, though the node stands beside the others."""
+def test_capacity_freed_on_the_last_choice_retries_waiting_jobs() -> None:
+    """A parked class is tried again, although the node is ranked last."""
     world = cluster(1)
     world.offer(request(8))
     taint(world, "n1", "old:PreferNoSchedule")

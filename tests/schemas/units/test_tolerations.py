@@ -37,7 +37,7 @@ def test_without_any_no_taint_is_tolerated() -> None:
 @pytest.mark.parametrize(
     "text", ["", "=x", "=x:NoSchedule", "key:Never", "key=a b", "-key", "key=" + "v" * 64, "k\n:NoExecute"]
 )
-def test_what_is_no_toleration_is_refused(text: str) -> None:
-    """With what was expected and what was found."""
+def test_text_that_is_no_toleration_is_refused(text: str) -> None:
+    """With the expected and the found value."""
     with pytest.raises(TolerationError, match="expected"):
         parse_toleration(text)

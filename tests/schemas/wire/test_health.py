@@ -12,8 +12,8 @@ def test_every_number_of_the_catalogue_is_decided() -> None:
     assert {health.xid_decision(number) for number in health.xid_catalog()} == set(health.XID_DECISIONS)
 
 
-def test_what_is_disputed_or_undecided_has_a_reason() -> None:
-    """Where NVIDIA says nothing definite, or others say something else, ours is written down with its reason."""
+def test_disputed_or_undecided_codes_have_a_reason() -> None:
+    """If NVIDIA gives nothing definite, or other operators differ, our choice is written down with its reason."""
     owed = [
         row.number
         for row in health.xid_catalog().values()
@@ -24,8 +24,8 @@ def test_what_is_disputed_or_undecided_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize("number", [48, 64, 79, 95, 119, 120])
-def test_the_gravest_stop_the_run_and_empty_the_node(number: int) -> None:
-    """What every operator agrees about."""
+def test_the_gravest_codes_stop_the_run_and_empty_the_node(number: int) -> None:
+    """Every operator agrees about these."""
     assert health.xid_decision(number) == "reboot"
     meaning = meaning_of_gpu(f"xid{number}")
     assert (meaning.fault, meaning.stop, meaning.node, meaning.severity) == (True, True, True, "node")
@@ -33,14 +33,14 @@ def test_the_gravest_stop_the_run_and_empty_the_node(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 94])
-def test_a_programs_own_error_is_told_to_its_user(number: int) -> None:
+def test_a_programs_own_error_is_reported_to_its_user(number: int) -> None:
     """The GPU stays in use."""
     assert health.xid_decision(number) == "note"
     assert meaning_of_gpu(f"xid{number}").severity == "note"
 
 
-def test_what_nobody_knows_takes_the_gpu_and_no_more() -> None:
-    """A number that came after the catalogue, and a word that came after this version."""
+def test_an_unknown_code_takes_the_gpu_out_of_use_and_no_more() -> None:
+    """A number newer than the catalogue, and a word newer than this version."""
     for code in ("xid999", "brand_new"):
         meaning = meaning_of("GPU-a", code)
         assert (meaning.fault, meaning.stop, meaning.node) == (True, False, False)

@@ -48,8 +48,8 @@ def test_a_move_is_decided_by_state_and_event_alone() -> None:
     assert NEXT[("", "JobSubmitted")] == "queued"
 
 
-def test_what_holds_resources_is_charged() -> None:
-    """Quota counts a job from its offer to its end; what waits is free."""
+def test_states_that_hold_resources_are_charged() -> None:
+    """Quota counts a job from its offer to its end; a waiting job is free."""
     assert set() == CHARGED_STATES & END_STATES
     assert STATES.keys() - CHARGED_STATES - END_STATES == {"scheduled", "queued", "held"}
 

@@ -44,13 +44,13 @@ from fairlead_schemas.wire.resources import Request
     ],
     ids=repr,
 )
-def test_a_request_that_could_be_placed_nowhere_is_told_by_field(fields: dict[str, Any], field: str) -> None:
-    """One fault, at the job file's word for it."""
+def test_a_request_that_fits_nowhere_is_refused_by_field(fields: dict[str, Any], field: str) -> None:
+    """One fault, at the job file's name for it."""
     assert [fault.field for fault in faults(Request(**fields))] == [field]
 
 
-def test_a_request_of_before_is_still_one() -> None:
-    """What logs hold."""
+def test_a_request_of_an_older_log_is_still_valid() -> None:
+    """Logs contain such requests."""
     assert (
         list(faults(Request(nodes=2, gpu_milli=8000, cpu_milli=1, memory_mib=1, pool="a100", selector=("a=b",)))) == []
     )

@@ -31,6 +31,6 @@ CPU = Request(cpu_milli=1000, memory_mib=2048)
     ],
     ids=repr,
 )
-def test_a_request_in_words(request_: Request, short: str, long: str) -> None:
+def test_a_request_has_a_readable_summary(request_: Request, short: str, long: str) -> None:
     """For lists, and for explanations."""
     assert (size(request_), needs(request_)) == (short, long)

@@ -1,4 +1,4 @@
-"""Samples on the bus: what is told comes back, and what does not fit is refused by name."""
+"""Samples on the bus: encoding and decoding are inverse, and invalid ones are refused by name."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ AT_NS = 1_790_000_000 * 10**9
 
 
 def numbers(kind: Any) -> st.SearchStrategy[int | None]:
-    """What a column of this type may hold."""
+    """Return valid values of a column of this type."""
     return st.none() | st.integers(0, sc._most(kind))
 
 
@@ -37,10 +37,10 @@ def rows(kind: type[msgspec.Struct], columns: type[msgspec.Struct]) -> st.Search
 @given(
     rows(GpuSample, sc.GpuColumns), rows(RunUse, sc.UseColumns), rows(RunResources, sc.ResourceColumns), st.booleans()
 )
-def test_what_is_told_comes_back(
+def test_columns_survive_a_round_trip(
     gpus: list[GpuSample], uses: list[RunUse], resources: list[RunResources], simulated: bool
 ) -> None:
-    """Whatever is known and unknown, equal and different in a column."""
+    """With known and unknown, equal and different values in a column."""
     batch = SampleBatch(
         node="n1", incarnation="a", n=1, at_ns=AT_NS, gpus=gpus, uses=uses, resources=resources, simulated=simulated
     )
@@ -56,7 +56,7 @@ def test_what_is_told_comes_back(
     ],
 )
 def test_every_field_has_its_column(kind: type[msgspec.Struct], columns: type[msgspec.Struct]) -> None:
-    """A field without a column would be measured for nobody."""
+    """A field without a column would be measured in vain."""
     assert sorted(kind.__struct_fields__) == sorted(columns.__struct_fields__)
 
 
@@ -71,7 +71,7 @@ def test_the_bytes_stay_what_they_are() -> None:
 
 
 def test_a_build_with_fewer_columns_is_understood() -> None:
-    """What it does not tell is not known."""
+    """Missing columns are unknown."""
     assert sc.decode_samples(bytes.fromhex(HEAD + "dc001c" + COLUMNS + "c0" * 22)) == two_gpus()
 
 
@@ -89,7 +89,7 @@ def two_gpus() -> SampleBatch:
     )
 
 
-def test_a_time_is_told_to_the_millisecond() -> None:
+def test_a_time_has_millisecond_precision() -> None:
     """So that it takes little room on disk."""
     batch = SampleBatch(node="n1", incarnation="a", n=1, at_ns=AT_NS + 1_999_999)
     assert sc.decode_samples(sc.encode_samples(batch)).at_ns == AT_NS + 1_000_000
@@ -150,14 +150,14 @@ def test_the_measure_of_what_is_refused_is_good() -> None:
         ({"resources": [["7.1"], [0, 1]]}, r"\$\.resources\.rank: 2 values for 1 rows"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_values_that_do_not_fit_are_refused(changes: dict[str, Any], words: str) -> None:
     """The message names the column."""
     with pytest.raises(msgspec.ValidationError, match=words):
         sc.decode_columns(told(**changes))
 
 
-def test_too_large_is_refused_unread() -> None:
-    """However little each of its parts would be."""
+def test_a_batch_that_is_too_large_is_refused_unread() -> None:
+    """Each of its parts may be small."""
     with pytest.raises(msgspec.ValidationError, match=f"expected at most {sc.PAYLOAD_BYTES_MAX}"):
         sc.decode_columns(b"\x90" * (sc.PAYLOAD_BYTES_MAX + 1))
 

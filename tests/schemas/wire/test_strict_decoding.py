@@ -59,7 +59,7 @@ def test_a_message_that_is_no_list_is_one_undecodable(payload: bytes) -> None:
 
 
 def test_an_undecodable_commands_id_is_bounded() -> None:
-    """What strangers send does not enter the log at their length."""
+    """Unknown clients cannot write ids of any length into the log."""
     (decoded,) = decode_commands("placer", b'[{"id":"' + b"x" * 5000 + b'"}]')
     assert isinstance(decoded, Undecodable)
     assert len(decoded.id) <= 80
@@ -145,7 +145,7 @@ def test_a_bad_report_is_refused_by_path(payload: bytes, path: str) -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"\xff", b'{"node":"\xff"}', b"[" * 100_000, b'{"x":' * 100_000], ids=lambda p: repr(p[:20])
 )
-def test_bytes_of_strangers_raise_one_kind_of_error(decode: Callable[[bytes], object], payload: bytes) -> None:
+def test_bytes_of_unknown_clients_raise_one_kind_of_error(decode: Callable[[bytes], object], payload: bytes) -> None:
     """Deep nesting and broken text are decoding errors like any other: no message can stop a service."""
     with pytest.raises(msgspec.MsgspecError):
         decode(payload)

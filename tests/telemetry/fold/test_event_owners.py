@@ -28,8 +28,9 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     warehouse.close()
 
 
-def test_every_type_that_names_somebody_has_its_columns(warehouse: Warehouse) -> None:
-    """Every type of event with a field for a person, a queue or a job has a user or a queue in SQL: the one it names, else the job's."""
+def test_every_event_type_that_names_an_owner_has_its_columns(warehouse: Warehouse) -> None:
+    """Every type of event with a field for a user, a queue or a job has a user or a queue in SQL: the named one, or the
+    job's."""
     story, jobs = Story(), ("700", "812")
     story.at(0, *(submitted(job, user="grace", queue="lab") for job in jobs))
     wanted: dict[str, tuple[str | None, str | None]] = {}
@@ -58,8 +59,8 @@ def test_every_type_that_names_somebody_has_its_columns(warehouse: Warehouse) ->
     assert not empty
 
 
-def test_an_auditors_first_questions_have_answers(warehouse: Warehouse) -> None:
-    """Who did something to nodes, and who changed a queue: the obvious conditions find the events."""
+def test_an_auditors_first_queries_have_answers(warehouse: Warehouse) -> None:
+    """Actions on nodes, and changes of a queue: the obvious conditions find the events."""
     story = Story()
     story.at(0, ev.QueueConfigured(cause="cmd:1", path="research", by="root"))
     story.at(
@@ -95,7 +96,7 @@ def test_rows_of_a_simulated_cluster(warehouse: Warehouse) -> None:
 
 @pytest.mark.parametrize("sorted_max", [0, 10_000], ids=["many events", "few events"])
 def test_rows_keep_the_order_of_the_log(sorted_max: int, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many jobs are open, rows lie in the order of the log, so that a question about a span reads little else."""
+    """The number of open jobs does not matter; a query of a span reads little else."""
     monkeypatch.setattr(event_rows, "SORTED_MAX", sorted_max)
     story = Story()
     story.at(0, *(submitted(str(job)) for job in range(3000)))

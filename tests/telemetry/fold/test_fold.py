@@ -1,4 +1,4 @@
-"""The folded tables: the same however the log comes in pieces, when folded anew, and as a plain Python fold says."""
+"""The folded tables: independent of how the log is split, equal after a rebuild, and equal to a plain Python fold."""
 
 import random
 import subprocess
@@ -33,8 +33,8 @@ def test_pieces_make_no_difference(story, tmp_path: Path) -> None:
     assert anew(tmp_path / "some", log, [2, 5, 3]) == whole
 
 
-def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By asking for it, or because the rules have another version; in steps, and on from where it was cut short."""
+def test_a_full_rebuild_gives_equal_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On request, or because the rules have another version; in steps, and continued after an interruption."""
     log = of_story(busy(300))
     before = anew(tmp_path, log, [20])
     monkeypatch.setattr(updater, "EVENTS_PER_STEP", 70)
@@ -58,8 +58,8 @@ def test_all_is_folded_anew_and_is_equal(tmp_path: Path, monkeypatch: pytest.Mon
     resumed.close()
 
 
-def test_what_failed_was_not_folded(tmp_path: Path) -> None:
-    """A transaction that is rolled back leaves the fold where it was, in memory, too."""
+def test_a_failed_transaction_is_not_folded(tmp_path: Path) -> None:
+    """A rollback leaves the fold unchanged, in memory, too."""
     log = of_story(morning())
     warehouse = Warehouse(tmp_path)
     feed(warehouse, log[:5], [5])
@@ -73,7 +73,7 @@ def test_what_failed_was_not_folded(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_the_command_folds_anew_and_says_what(tmp_path: Path) -> None:
+def test_the_command_rebuilds_and_prints_the_result(tmp_path: Path) -> None:
     """`python -m fairlead_telemetry.rebuild`; while the service runs it is refused in one line."""
     directory = tmp_path / "telemetry"
     before = anew(directory, of_story(morning()), [10])
@@ -94,8 +94,8 @@ def test_the_command_folds_anew_and_says_what(tmp_path: Path) -> None:
     assert "no warehouse" in missing.stderr
 
 
-def test_the_log_is_cut_before_moves() -> None:
-    """Neighbouring moves by word go together; each removal stands alone; nothing is left out."""
+def test_the_log_is_split_before_moves() -> None:
+    """Neighbouring moves by name are grouped; each removal is alone; nothing is left out."""
     assert cuts(10, 99, [], []) == [FoldCut(10, 99)]
     assert cuts(10, 99, [20, 21, 30], [22, 23]) == [
         FoldCut(10, 19),

@@ -6,7 +6,7 @@ from fairlead_schemas.wire import events as ev
 from tests.kit.idle_world import MINUTE, SECOND, START, Scene, names, policy
 
 
-def test_a_run_below_its_threshold_is_told_and_asked_back() -> None:
+def test_a_run_below_its_threshold_becomes_idle_and_is_reclaimed() -> None:
     """JobIdle once the whole time is over, ReclaimRequested once the notice is, each once, with the evidence."""
     scene = Scene(policy())
     scene.run("1")
@@ -36,7 +36,7 @@ def test_a_run_below_its_threshold_is_told_and_asked_back() -> None:
 
 
 @pytest.mark.parametrize("busy", [50, 51, 1000])
-def test_a_run_at_or_above_its_threshold_is_never_told(busy: int) -> None:
+def test_a_run_at_or_above_its_threshold_is_never_idle(busy: int) -> None:
     """The threshold itself is activity."""
     scene = Scene(policy())
     scene.run("1")
@@ -44,8 +44,8 @@ def test_a_run_at_or_above_its_threshold_is_never_told(busy: int) -> None:
     assert scene.go(120) == []
 
 
-def test_one_busy_moment_begins_the_time_anew() -> None:
-    """The highest counts, not the mean: a spike of five seconds in ten minutes is a run that is alive."""
+def test_one_busy_moment_restarts_the_time() -> None:
+    """The highest value counts, not the mean: a spike of five seconds in ten minutes is activity."""
     scene = Scene(policy())
     scene.run("1")
     for _ in range(6):
@@ -57,7 +57,7 @@ def test_one_busy_moment_begins_the_time_anew() -> None:
 
 
 def test_all_signals_must_be_low_at_once() -> None:
-    """Training with low GPU but high CPU and network is not touched; when the rest falls too, it is told."""
+    """Training with low GPU but high CPU and network is active; when the rest falls too, it is idle."""
     scene = Scene(policy(below={"gpu": 50, "cpu": 500, "network": 100_000}))
     scene.run("1")
     scene.now["1"] = {"gpu": 20, "cpu": 6000, "network": 30_000_000}
@@ -70,8 +70,8 @@ def test_all_signals_must_be_low_at_once() -> None:
     assert [(each.signal, each.highest) for each in idle.evidence] == [("gpu", 20), ("cpu", 100), ("network", 2000)]
 
 
-def test_activity_withdraws_and_says_what_rose() -> None:
-    """Within the notice one value at the threshold is enough; afterwards everything begins anew."""
+def test_activity_withdraws_a_reclaim_and_names_its_signal() -> None:
+    """Within the notice one value at the threshold is enough; afterwards the whole time counts again."""
     scene = Scene(policy())
     scene.run("1")
     assert names(scene.go(11)) == ["JobIdle"]
@@ -116,8 +116,8 @@ def test_a_gang_is_idle_when_all_of_it_is() -> None:
     assert idle.evidence[0].samples >= 12 * 118
 
 
-def test_after_a_restart_nothing_is_idle_that_was_not_watched_for_the_whole_time() -> None:
-    """The watch begins empty: what counted as idle is unseen, and is told anew after the whole time."""
+def test_after_a_restart_a_run_is_idle_only_after_the_whole_time() -> None:
+    """The watch begins empty: an idle run becomes unseen, and is idle again after the whole time."""
     scene = Scene(policy())
     scene.run("1")
     scene.go(9)
@@ -141,8 +141,8 @@ def test_actions(action: str, follows: list[str]) -> None:
     assert all(event.action == action for event in rest if isinstance(event, ev.ReclaimRequested))
 
 
-def test_a_dry_run_says_what_it_would_do_and_does_nothing() -> None:
-    """ReclaimSimulated once when the notice would be over; nobody is given a time."""
+def test_a_dry_run_records_what_it_would_do_and_does_nothing() -> None:
+    """ReclaimSimulated once when the notice would be over; no deadline is set."""
     scene = Scene(policy(mode="dry_run", action="requeue"))
     scene.run("1")
     idle, foreseen = scene.go(60)
@@ -154,8 +154,8 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing() -> None:
     assert names(scene.go(1)) == ["JobActive"]
 
 
-def test_on_demand_stands_until_the_run_is_active_again() -> None:
-    """It is asked back for whoever waits; activity withdraws that, and an extension too."""
+def test_a_reclaim_on_demand_lasts_until_the_run_is_active_again() -> None:
+    """Its GPUs are available to waiting jobs; activity withdraws that, and so does an extension."""
     scene = Scene(policy(mode="on_demand", extend_ns=30 * MINUTE, extensions_max=1))
     scene.run("1")
     _, asked = scene.go(20)
@@ -172,8 +172,8 @@ def test_on_demand_stands_until_the_run_is_active_again() -> None:
     assert active.reason == "extended"
 
 
-def test_a_cut_lease_ends_whatever_the_run_does() -> None:
-    """Shrink: once the lease is cut, activity does not withdraw it; an extension does."""
+def test_a_shortened_lease_ends_whatever_the_run_does() -> None:
+    """Shrink: once the lease is shortened, activity does not withdraw it; an extension does."""
     shrink = policy(action="shrink", shrink_ns=15 * MINUTE, extend_ns=60 * MINUTE, extensions_max=1)
     scene = Scene(shrink)
     scene.run("1")
@@ -196,8 +196,8 @@ def test_a_cut_lease_ends_whatever_the_run_does() -> None:
     assert scene.go(120) == []
 
 
-def test_nobody_at_the_terminal() -> None:
-    """Interaction: a session that types is not touched; one that nobody looks at for the time is, however busy it is."""
+def test_a_session_without_a_user_is_idle() -> None:
+    """Interaction: a session with typing is active; one without for the whole time is idle, however busy it is."""
     scene = Scene(policy(rule="interaction", after_ns=60 * MINUTE))
     scene.run("1")
     scene.run("2")
@@ -216,8 +216,8 @@ def test_nobody_at_the_terminal() -> None:
     assert evidence.highest >= 60 * MINUTE
 
 
-def test_somebody_types_within_the_notice() -> None:
-    """That withdraws, and says how long nobody had."""
+def test_typing_within_the_notice_withdraws_the_reclaim() -> None:
+    """The event has the time since the last typing."""
     scene = Scene(policy(rule="interaction", after_ns=60 * MINUTE))
     scene.run("1")
     assert names(scene.go(61)) == ["JobIdle"]
@@ -236,8 +236,8 @@ def test_a_terminal_of_which_nothing_is_known_counts_as_used() -> None:
     assert scene.go(600) == []
 
 
-def test_a_person_is_a_signal_of_utilization_too() -> None:
-    """`terminal` among the signals: nobody there for at least so long, besides the rest."""
+def test_a_terminal_is_a_signal_of_utilization_too() -> None:
+    """`terminal` among the signals: no typing for at least that long, in addition to the rest."""
     scene = Scene(policy(below={"gpu": 50, "terminal": 30 * MINUTE}))
     scene.run("1")
     scene.go(5)
@@ -279,8 +279,8 @@ def test_an_earlier_attempt_says_nothing_of_a_later_one() -> None:
     assert (extended.attempt, extended.count) == (2, 1)
 
 
-def test_who_is_stopped_by_others_is_left_alone() -> None:
-    """A run that somebody ends already is not told of anything."""
+def test_a_run_stopped_for_another_reason_is_left_alone() -> None:
+    """A stopping run gets no idle decision."""
     scene = Scene(policy())
     scene.run("1")
     assert names(scene.go(11)) == ["JobIdle"]
@@ -288,8 +288,9 @@ def test_who_is_stopped_by_others_is_left_alone() -> None:
     assert scene.go(60) == []
 
 
-def test_more_than_fits_one_commit_is_said_in_several() -> None:
-    """A thousand runs of one policy: every one is told once."""
+@pytest.mark.slow
+def test_decisions_that_exceed_one_commit_take_several() -> None:
+    """A thousand runs of one policy: each becomes idle once."""
     scene = Scene(policy())
     for number in range(1, 1001):
         scene.run(str(number))

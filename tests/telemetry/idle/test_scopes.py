@@ -1,4 +1,4 @@
-"""Whose policy counts: the narrowest of each rule, within the bounds of the wider ones; what goes beyond is refused by its name."""
+"""Precedence of policies: the narrowest of each rule, within the bounds of the wider ones; others are refused by name."""
 
 import pytest
 
@@ -75,8 +75,8 @@ def test_a_narrower_policy_beyond_the_bounds_is_refused(narrow: dict, field: str
         {"below": {"gpu": 10, "cpu": 5}},
     ],
 )
-def test_what_may_be_softened_may_be(narrow: dict) -> None:
-    """The time up to its own bound, the rest as one likes."""
+def test_policies_may_be_relaxed_within_their_bounds(narrow: dict) -> None:
+    """The time up to its own bound, other fields freely."""
     scene = Scene(SOFT)
     assert names([scene.set("user:ada", policy(**narrow))]) == ["IdlePoliciesSet"]
     assert names([scene.set("user:ada", policy(after_ns=61 * MINUTE))]) == ["TelemetryCommandRejected"]
@@ -150,8 +150,8 @@ def test_of_several_scopes_none_is_set_where_one_is_refused() -> None:
     assert scene.cell.core.snapshot() == before
 
 
-def test_a_project_bounds_its_users_by_having_the_say() -> None:
-    """Whose job is the user's may change after a policy was set; where it goes beyond, the project's counts."""
+def test_a_project_bounds_its_users_by_precedence() -> None:
+    """The owner of a job may change after a policy was set; beyond the project's bounds, the project's policy counts."""
     policies = {"project:llm": (policy(),), "user:ada": (policy(after_ns=30 * MINUTE),)}
     assert counts(policies) == {"utilization": "project:llm"}
     assert counts(policies, project="hep") == {"utilization": "user:ada"}
@@ -175,14 +175,14 @@ def test_a_project_bounds_its_users_by_having_the_say() -> None:
         ("global", (policy(after_max_ns=5),), "policies[0].after_max_ns: expected"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
-    """Expected, found, where."""
+def test_invalid_policies_are_refused_by_field(scope: str, wanted: tuple[IdlePolicy, ...], what: str) -> None:
+    """Expected, found, path."""
     refusal = policy_refusal({scope: wanted}, {scope: wanted}, {}, "policies")
     assert refusal is not None and refusal.code == "invalid"
     assert what in refusal.message
 
 
-def test_a_changed_policy_withdraws_what_the_old_one_said() -> None:
+def test_a_changed_policy_withdraws_the_decisions_of_the_old_one() -> None:
     """Another, or none: JobActive; the same again: nothing."""
     scene = Scene(SOFT)
     scene.run("1")
@@ -219,8 +219,8 @@ def test_each_scope_asks_back_by_its_own_rule() -> None:
 EXTENDABLE = policy(extend_ns=30 * MINUTE, extensions_max=2)
 
 
-def test_an_extension_holds_every_policy_off() -> None:
-    """For as long as asked, counted, and then everything begins anew."""
+def test_an_extension_suspends_every_policy() -> None:
+    """For the requested time, counted; then the whole time counts again."""
     scene = Scene(EXTENDABLE, policy(rule="lifetime", after_ns=20 * MINUTE, extend_ns=60 * MINUTE, extensions_max=5))
     scene.run("1")
     scene.go(11)
@@ -242,7 +242,7 @@ def test_an_extension_holds_every_policy_off() -> None:
     ],
 )
 def test_extensions_that_are_refused(job: str, user: str, for_ns: int, code: str, what: str) -> None:
-    """Who, how long, what: each by its reason, and nothing has changed."""
+    """User, length, job: each by its reason, and nothing has changed."""
     scene = Scene(EXTENDABLE)
     scene.run("1")
     scene.run("2_4")
@@ -271,8 +271,8 @@ def test_extensions_come_to_an_end() -> None:
     assert "nothing to extend" in idle.message
 
 
-def test_what_cannot_be_read_is_recorded() -> None:
-    """As of other services: by its digest, never tried again."""
+def test_an_unreadable_command_is_recorded() -> None:
+    """Like in other services: by its digest, and never retried."""
     scene = Scene()
     [rejected] = scene.cell.ask(Undecodable(digest="ab" * 32, message="expected an object"))  # type: ignore[arg-type]
     assert isinstance(rejected, ev.TelemetryCommandRejected)

@@ -171,8 +171,9 @@ def test_units() -> None:
         ("proxy", {}),
     ],
 )
-def test_what_is_not_known_is_missing(signal: IdleSignal, fields: dict) -> None:
-    """A driver without utilisation says 0; a GPU that was never seen free has no rest; one direction is no traffic."""
+def test_unknown_signals_are_missing(signal: IdleSignal, fields: dict) -> None:
+    """A driver without utilisation reports 0; a GPU that was never seen free has no baseline; one direction is no
+    traffic."""
     watch = watching({signal: 10**12})
     feed(watch, *(batch(at_s, gpu(**fields)) for at_s in range(1, 20 if signal != "cpu" else 2)))
     assert seen(watch, 19 if signal != "cpu" else 1) == {}
@@ -190,8 +191,8 @@ def test_untimely_batches_are_lost() -> None:
     assert seen(watch, 31)["gpu"] == SignalReading(T0 + 30 * SECOND, 0, 0, 1)
 
 
-def test_a_lost_stretch_begins_anew() -> None:
-    """Nobody knows what was in it."""
+def test_a_lost_stretch_of_samples_restarts_the_time() -> None:
+    """Its content is unknown."""
     watch = watching({"gpu": 50})
     feed(watch, *(batch(at_s, gpu()) for at_s in (0, 5, 10, 26, 30)))
     assert seen(watch, 30)["gpu"].since_ns == T0 + 26 * SECOND
@@ -231,8 +232,8 @@ def test_over_parts_the_worst_counts() -> None:
     assert over_parts([]) is None
 
 
-def test_what_is_not_asked_about_any_more_is_forgotten() -> None:
-    """Its memory is that of the runs that are watched; what goes on is kept."""
+def test_runs_that_are_no_longer_watched_are_forgotten() -> None:
+    """Memory is that of the watched runs; continuing ones are kept."""
     watch = ActivityWatch()
     watch.follow(
         [question({"gpu": 50}, job=str(number), parts=(RunDevices(f"n{number}", ("G0",)),)) for number in range(50)]

@@ -1,5 +1,5 @@
-"""What running jobs' GPUs do now: of whole GPUs all of it, of shares the run's own part, of nobody what nobody says; and only for
-those who may see the job."""
+"""Current use of running jobs' GPUs: of whole GPUs all of it, of shares the run's own part, unknown if unreported; only
+for users who may see the job."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ def test_a_gang_is_added_up_over_its_nodes() -> None:
 
 
 def test_the_newest_batch_counts_and_no_old_one() -> None:
-    """One that comes late changes nothing; of a node that was not heard of lately, or whose clock runs far ahead, nothing is said."""
+    """A late one changes nothing; a node without recent batches, or whose clock runs far ahead, has no values."""
     late = batch(gpu(0, utilization_pct=1), at_ns=NOW_NS - 10**9)
     [use] = uses([held(0)], batch(gpu(0)), late)
     assert use.utilization_pct == 50.0
@@ -71,14 +71,14 @@ def test_the_newest_batch_counts_and_no_old_one() -> None:
         assert (of(use), use.at_ns) == ((1, 0, None, None, None), None)
 
 
-def test_what_is_not_told_is_not_known() -> None:
-    """A sum over some of the GPUs would be another's; a GPU that is not in the batch is said to be missing."""
+def test_missing_values_are_unknown() -> None:
+    """A sum over some of the GPUs would be wrong; a GPU that is not in the batch is reported as missing."""
     [use] = uses([held(0, 1, 2)], batch(gpu(0, power_mw=None, utilization_pct=None), gpu(1)))
     assert of(use) == (3, 2, None, 2048, None)
 
 
-def test_of_a_shared_gpu_only_the_own_part() -> None:
-    """As far as the driver says it; what the GPU draws is nobody's alone."""
+def test_only_the_own_part_of_a_shared_gpu_counts() -> None:
+    """Within the driver's reports; the GPU's power belongs to no single run."""
     shared = [
         RunUse(uuid="GPU-0", run="1.1", memory_mib=100, utilization_pct=20),
         RunUse(uuid="GPU-0", run="2.1", memory_mib=200),
@@ -90,8 +90,8 @@ def test_of_a_shared_gpu_only_the_own_part() -> None:
     assert of(use) == (1, 1, None, 200, None), "0 of all is what a driver says that does not know"
 
 
-def test_of_a_gpu_that_is_cut_the_own_instance() -> None:
-    """Its memory; what the whole GPU does is not this run's doing."""
+def test_of_a_partitioned_gpu_only_the_own_instance_counts() -> None:
+    """Its memory; activity of the whole GPU is not this run's."""
     instances = [
         GpuSample(uuid="MIG-a", parent="GPU-0", run="1.1", memory_used_mib=10),
         GpuSample(uuid="MIG-b", parent="GPU-0", run="2.1", memory_used_mib=20),
@@ -157,8 +157,8 @@ async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     await there.close()
 
 
-async def test_those_that_were_asked_about_in_their_order(asked: Asked) -> None:
-    """What waits or has ended holds nothing, and what never was is no error: both are left out."""
+async def test_values_are_in_the_order_of_the_request(asked: Asked) -> None:
+    """Waiting, ended and unknown jobs hold nothing and are left out without an error."""
     found = await asked.ask("2", "3", "4", "1", "99")
     assert [(use.job, use.gpus, use.measured) for use in found.items] == [("2", 1, 1), ("1", 2, 2)]
     assert found.sequence == asked.warehouse.cursor.sequence

@@ -85,8 +85,8 @@ def test_steps_are_means_of_what_was_measured(warehouse: Warehouse) -> None:
 
 
 @pytest.mark.parametrize("rolled_s", [0, 5000, 10**6])
-def test_sums_and_samples_say_the_same(warehouse: Warehouse, rolled_s: int) -> None:
-    """Whether none, some or all of it has been added up per minute and hour."""
+def test_sums_and_samples_agree(warehouse: Warehouse, rolled_s: int) -> None:
+    """If none, some or all of it has been summed per minute and hour."""
     before = {step: picture(warehouse, step_s=step).gpus for step in (600, 3600)}
     warehouse.roll_up(START_NS + rolled_s * SECOND_NS)
     for step, gpus in before.items():
@@ -95,8 +95,8 @@ def test_sums_and_samples_say_the_same(warehouse: Warehouse, rolled_s: int) -> N
     assert (fine.source, fine.steps, fine.gpus[0].samples) == ("samples", 20, [3] * 20)
 
 
-def test_who_may_not_see_the_job_finds_none(warehouse: Warehouse) -> None:
-    """As if there were no such job; nor is there a picture of what held no GPU."""
+def test_an_invisible_job_is_not_found(warehouse: Warehouse) -> None:
+    """As if it did not exist; a job without GPUs has no metrics."""
     ada = Caller(user="ada", role="member")
     assert picture(warehouse, caller=ada).steps == 48
     for other in (Caller(user="bob", role="member"), Caller(user="bob", role="member", projects=("", "x"))):
@@ -122,8 +122,8 @@ def test_steps_that_cannot_be_are_refused(warehouse: Warehouse, more: dict[str, 
 
 
 @given(st.integers(1, 10**9), st.integers(1, GPUS_MAX), st.integers(0, 86_400))
-def test_steps_that_suit_always_fit(seconds: int, gpus: int, begun: int) -> None:
-    """Whatever the run: all of it is covered, by not many more steps than are wanted, and the answer stays small."""
+def test_suitable_steps_always_fit(seconds: int, gpus: int, begun: int) -> None:
+    """For any run: all of it is covered, by few more steps than requested, and the answer stays small."""
     placed_ns = (1_700_000_000 + begun) * SECOND_NS
     steps = steps_of(wish(), placed_ns, placed_ns + seconds * SECOND_NS, gpus)
     assert steps.from_ns <= placed_ns

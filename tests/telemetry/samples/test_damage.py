@@ -39,8 +39,8 @@ def spoil(path: Path, seed: int = 1) -> None:
 
 
 @pytest.mark.parametrize("how", ["head", "middle", "cut", "other"])
-def test_what_a_disk_did_is_recognised(tmp_path: Path, how: str) -> None:
-    """Wherever it hit, opening or reading names it; the old file is still there, under another name."""
+def test_damage_by_a_disk_is_recognised(tmp_path: Path, how: str) -> None:
+    """At any place of the damage, opening or reading names it; the old file is kept under another name."""
     warehouse = Warehouse(tmp_path)
     store(warehouse, morning())
     warehouse.close()
@@ -74,8 +74,8 @@ def test_what_a_disk_did_is_recognised(tmp_path: Path, how: str) -> None:
     anew.close()
 
 
-def test_another_release_or_no_right_to_read_is_no_damage(tmp_path: Path) -> None:
-    """Such a file is somebody's good one."""
+def test_another_release_or_a_missing_permission_is_no_damage(tmp_path: Path) -> None:
+    """Such a file may be good."""
     assert not database.is_damage(duckdb.IOException("Trying to read a database file with version number 99"))
     assert not database.is_damage(duckdb.IOException("Could not set lock on file"))
     assert not database.is_damage(
@@ -105,8 +105,8 @@ def test_a_new_warehouse_takes_in_the_files_of_an_old_one(tmp_path: Path) -> Non
     again.close()
 
 
-def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    """The rest is taken in."""
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    """The rest is loaded."""
     warehouse = Warehouse(tmp_path)
     put(warehouse, day(0))
     warehouse.roll_up(START_NS + DAY_NS + HOUR_NS)
@@ -189,10 +189,11 @@ async def test_the_service_makes_a_damaged_warehouse_again(tmp_path: Path, capsy
     again.close()
 
 
-async def test_damage_in_what_is_read_at_the_start_is_set_aside_by_the_next(
+async def test_damage_read_at_the_start_is_set_aside_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first read of a table may be the service's own, before it follows the log: it must not end in the same way for ever."""
+    """The first read of a table may be the service's own, before it follows the log: it must not end the same way every
+    time."""
     hub, bus = await world(morning())
 
     async def stored() -> bool:

@@ -33,8 +33,8 @@ def manifest(directory: Path) -> dict:
     return json.loads((directory / FOLDER / MANIFEST).read_bytes())
 
 
-def test_what_can_be_asked_stays_the_same(tmp_path: Path) -> None:
-    """Every row of every table, before and after, and after a new start; rows are in one place only."""
+def test_queries_return_the_same_before_and_after_an_export(tmp_path: Path) -> None:
+    """Every row of every table, also after a restart; each row is in one place only."""
     warehouse = two_days(tmp_path)
     before = content(warehouse)
     assert len(before["samples"]) == 2 * 2 * 144 * 3
@@ -53,8 +53,8 @@ def test_what_can_be_asked_stays_the_same(tmp_path: Path) -> None:
     again.close()
 
 
-def test_files_are_what_the_manifest_says(tmp_path: Path) -> None:
-    """Readable by DuckDB alone, in the order of GPUs and time; name, rows, times, size and SHA-256 are told."""
+def test_files_equal_the_manifest(tmp_path: Path) -> None:
+    """Readable by DuckDB alone, in the order of GPUs and time; name, rows, times, size and SHA-256 are recorded."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(SECOND_NS)
     rows = warehouse.rows("SELECT * FROM sample_files ORDER BY from_ns, name")
@@ -79,8 +79,9 @@ def test_files_are_what_the_manifest_says(tmp_path: Path) -> None:
     assert list((tmp_path / FOLDER).glob("*.tmp")) == []
 
 
-def test_what_comes_late_goes_into_a_second_file(tmp_path: Path) -> None:
-    """It counts at once, is added to its minute, and leaves with the next day; sums that it changed are written anew."""
+def test_late_samples_go_into_a_second_file(tmp_path: Path) -> None:
+    """They count at once, are added to their minute, and are exported with the next day; changed sums are written
+    again."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(FIRST_NS)
     put(warehouse, day(0, node="n3"))
@@ -95,8 +96,8 @@ def test_what_comes_late_goes_into_a_second_file(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_what_came_while_a_file_was_written_is_not_lost(tmp_path: Path) -> None:
-    """Then nothing is exchanged; the next time it is, and the file that did not count goes."""
+def test_samples_that_arrive_during_an_export_are_not_lost(tmp_path: Path) -> None:
+    """The file is then not used; the next export replaces it, and removes the unused one."""
     warehouse = two_days(tmp_path)
     (filing,) = warehouse.plan_files(FIRST_NS)
     files = warehouse.write_files(filing)
@@ -114,8 +115,8 @@ def test_what_came_while_a_file_was_written_is_not_lost(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_minutes_that_are_still_to_be_added_up_hold_their_day_back(tmp_path: Path) -> None:
-    """A file of sums would else be wrong for ever."""
+def test_minutes_without_sums_hold_their_day_back(tmp_path: Path) -> None:
+    """Otherwise a file of sums would be wrong permanently."""
     warehouse = Warehouse(tmp_path)
     put(warehouse, day(0))
     assert warehouse.file_samples(FIRST_NS) == 0
@@ -124,8 +125,8 @@ def test_minutes_that_are_still_to_be_added_up_hold_their_day_back(tmp_path: Pat
     warehouse.close()
 
 
-def test_old_files_go(tmp_path: Path) -> None:
-    """When all of their span is older than what is kept: first they count no longer, then they are deleted. Sums stay longer."""
+def test_old_files_are_removed(tmp_path: Path) -> None:
+    """Files whose whole span is older than the retention first no longer count, then are deleted. Sums stay longer."""
     warehouse = two_days(tmp_path)
     warehouse.file_samples(SECOND_NS)
     warehouse.drop_samples(Retention(START_NS + DAY_NS), now_ns=SECOND_NS)
@@ -149,7 +150,7 @@ def run(directory: Path, *words: str) -> int:
 
 
 def test_the_command_exports_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the machine's clock these days are long over or not: what is due is told; each damage is named."""
+    """By the machine's clock these days are over or not: the due ones are listed; each damage is named."""
     warehouse = Warehouse(tmp_path)
     put(warehouse, day(-30))
     warehouse.close()

@@ -19,7 +19,7 @@ NOW_NS = START_NS + DAY_NS + SETTLE_NS
 
 
 class Asked:
-    """A warehouse of two days, of which one has left, and whoever asks it."""
+    """A warehouse of two days, one of which is exported, and its client."""
 
     def __init__(self, directory: Path) -> None:
         self.warehouse = Warehouse(directory)

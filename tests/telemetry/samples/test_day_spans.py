@@ -1,4 +1,4 @@
-"""Which spans leave the warehouse, and when."""
+"""Spans that leave the warehouse, and the time when they do."""
 
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_telemetry.samples import day_spans
@@ -40,8 +40,8 @@ def test_hours_of_the_present_day_leave_where_there_are_too_many_rows() -> None:
     assert due_spans({HOUR + 3: 2 * most}, now_ns) == []
 
 
-def test_what_comes_late_waits_for_company() -> None:
-    """Or every late batch would be a file."""
+def test_late_samples_wait_for_a_batch() -> None:
+    """Otherwise every late batch would be a file."""
     assert due_spans({HOUR: 7}, OVER_NS, [DAY]) == []
     assert due_spans({HOUR: day_spans.LATE_ROWS}, OVER_NS, [DAY]) == [whole(DAY)]
     assert due_spans({HOUR: 7, HOUR + 24: 9}, OVER_NS + DAY_NS, [DAY]) == [whole(DAY), whole(DAY + 1)]

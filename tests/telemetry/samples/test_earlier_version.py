@@ -21,8 +21,8 @@ OLD = (
 )
 
 
-def test_an_earlier_warehouse_is_altered(tmp_path: Path) -> None:
-    """Its samples and sums are there, new columns are not known for them, and new samples come beside them."""
+def test_an_earlier_warehouse_is_migrated(tmp_path: Path) -> None:
+    """Its samples and sums are there with unknown values in new columns, and new samples are added."""
     with duckdb.connect(str(tmp_path / FILE)) as old:
         for statement in OLD:
             old.execute(statement)

@@ -1,4 +1,4 @@
-"""A disk that is full: nothing is half stored, and the next start goes on."""
+"""A full disk: nothing is half stored, and the next start continues."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, leave_bytes: int) -> Path:
-    """Somebody else's file, which leaves so much."""
+    """Write another file, which leaves this much space."""
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     path = disk / "somebody-elses"
     path.write_bytes(b"\0" * (free - leave_bytes))

@@ -1,4 +1,4 @@
-"""What does not fit is refused, counted by node and reason, and does no harm."""
+"""Invalid samples are refused, counted by node and reason, and do no harm."""
 
 from pathlib import Path
 
@@ -59,8 +59,8 @@ async def test_each_reason_is_counted(tmp_path: Path) -> None:
         assert told == [["batch of node 'n1'"]]
 
 
-def test_very_many_who_send_garbage_are_counted_together() -> None:
-    """Somebody who makes up names must not fill the memory."""
+def test_very_many_senders_of_garbage_are_counted_together() -> None:
+    """Invented names must not fill the memory."""
     book = SampleBook({})
     for number in range(REFUSERS_MAX + 10):
         book.refuse(f"n{number}", "garbage", "x" * 1000)

@@ -31,8 +31,8 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize("query", ALLOWED)
-async def test_what_reads_is_answered(house: House, query: str) -> None:
-    """Every reading form, FROM-first and describing ones included, has rows and says its sequence."""
+async def test_queries_that_only_read_are_answered(house: House, query: str) -> None:
+    """Every reading form, FROM-first and describing ones included, has rows and its sequence."""
     answer = await house.ask(query)
     assert answer.get("error") is None
     assert answer["rows"]

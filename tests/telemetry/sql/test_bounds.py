@@ -1,4 +1,4 @@
-"""Bounds on people's SQL: memory, time, size, how many at once; and that the desk goes on whatever a query does."""
+"""Bounds on users' SQL: memory, time, size, number at once; the query pool survives each query."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def working(house: House) -> int:
     ],
 )
 async def test_memory_bomb_is_stopped(house: House, bomb: str) -> None:
-    """A query that wants more memory than it may have ends with an error, and the desk goes on."""
+    """A query that exceeds its memory ends with an error, and the query pool continues."""
     for form in ("json", "arrow"):
         code = await house.code(bomb, timeout_s=5, format=form)
         assert code in ("out_of_memory", "deadline", "worker_died", "query_failed")
@@ -81,7 +81,7 @@ async def test_time_limits_stay_below_the_service_s_own(house: House) -> None:
 
 async def test_worker_that_does_not_obey_is_killed(house: House) -> None:
     """A worker that hears nothing is killed after its deadline and another takes its place."""
-    asked = asyncio.create_task(house.code(ENDLESS, timeout_s=1))
+    asked = asyncio.create_task(house.code(ENDLESS, timeout_s=3))
     worker = await working(house)
     os.kill(worker, signal.SIGSTOP)
     assert await asked == "deadline"
@@ -98,8 +98,8 @@ async def test_worker_that_dies_is_replaced(house: House) -> None:
     assert await house.code("SELECT 1") == ""
 
 
-async def test_rows_are_cut_at_the_limit(house: House) -> None:
-    """At most `limit` rows, never more than ROWS_MAX, and the answer says at what it was cut."""
+async def test_rows_are_truncated_at_the_limit(house: House) -> None:
+    """At most `limit` rows, never more than ROWS_MAX, and the answer names the limit."""
     for asked, limit, truncated in ((3, 3, True), (5, 5, False), (9, 5, False), (0, 0, True)):
         answer = await house.ask("SELECT * FROM range(5)", limit=asked)
         assert (len(answer["rows"]), answer["truncated"]) == (limit, truncated)
@@ -159,8 +159,9 @@ async def test_deep_nesting_is_an_error_not_a_crash(house: House) -> None:
         assert await house.code("SELECT 1") == ""
 
 
-async def test_too_many_waiting_are_told(house: House) -> None:
-    """The line in front of the workers is bounded, and so is one user's part of it; who comes too late is told at once."""
+async def test_too_many_waiting_queries_are_refused(house: House) -> None:
+    """The line in front of the workers is bounded, and so is one user's part of it; a query beyond it is refused at
+    once."""
     one = Caller(user="ada", role="admin")
     codes = await asyncio.gather(*(house.code("SELECT 1", one) for _ in range(WAITING_OF_ONE_MAX + 5)))
     assert sorted(codes) == [""] * WAITING_OF_ONE_MAX + ["busy"] * 5

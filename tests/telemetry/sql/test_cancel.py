@@ -1,4 +1,4 @@
-"""A question that its asker gives up ends at once, whatever it is doing, and nobody else can end it but an admin."""
+"""A cancelled query ends at once in any state, and only its user or an admin can cancel it."""
 
 import asyncio
 
@@ -14,8 +14,8 @@ ADA = Caller(user="ada", role="auditor")
 BOB = Caller(user="bob", role="auditor")
 
 
-async def test_who_asked_cancels(house: House) -> None:
-    """The answer says so, and the next question is answered; what is not there cannot be cancelled."""
+async def test_the_user_of_a_query_cancels_it(house: House) -> None:
+    """The answer confirms it, and the next query is answered; an unknown one cannot be cancelled."""
     asked = asyncio.create_task(house.code(ENDLESS, ADA, id="q1"))
     await eventually_async(lambda: house.cancel("q1", ADA))
     assert await asked == "cancelled"
@@ -46,7 +46,7 @@ async def test_one_that_waits_for_its_turn_is_cancelled_too(house: House) -> Non
 
 
 async def test_an_id_in_use_is_refused(house: House) -> None:
-    """Two questions under one id could not be told apart."""
+    """Two queries under one id could not be distinguished."""
     asked = asyncio.create_task(house.code(ENDLESS, ADA, id="once"))
     await asyncio.sleep(0)
     assert await house.code("SELECT 1", ADA, id="once") == "bad_request"

@@ -118,17 +118,17 @@ async def test_answers_fit_a_message(house: House, form: str) -> None:
     assert 256 <= count < 320
 
 
-async def test_errors_are_json_in_every_form(house: House) -> None:
-    """Who asked for CSV can tell an error from rows."""
+async def test_errors_are_json_in_every_format(house: House) -> None:
+    """A client that requested CSV can distinguish an error from rows."""
     for form in ("csv", "arrow"):
         assert await house.code("FROM nosuch", format=form) == "unknown_name"
         assert await house.code("DROP TABLE events", format=form) == "forbidden"
     assert await house.code("SELECT 1", format="xml") == "bad_request"
 
 
-async def test_zoned_times_come_as_text(house: House) -> None:
-    """now() is among the first things that people try; it needs no time zone package, also behind a comment, in a
-    list, and under a name that stands twice; the columns keep their names and types."""
+async def test_zoned_times_are_text(house: House) -> None:
+    """now() is among the first things that users try; it needs no time zone package, also after a comment, in a list,
+    and under a repeated name; the columns keep their names and types."""
     answer = await house.ask("SELECT 1 AS a, [now()] AS a, TIMESTAMPTZ '2026-01-02 03:04:05+00' AS b; -- the end")
     assert answer["rows"][0][::2] == [1, "2026-01-02 03:04:05+00"]
     assert [(column["name"], column["type"]) for column in answer["columns"]] == [
@@ -138,7 +138,7 @@ async def test_zoned_times_come_as_text(house: House) -> None:
     ]
 
 
-async def test_what_names_the_tables_exists(house: House) -> None:
-    """The hint after an unknown name is something that can be typed."""
+async def test_the_hint_names_existing_tables(house: House) -> None:
+    """The hint after an unknown name is a query that can be typed."""
     hint = (await house.ask("FROM nosuch"))["error"]["hint"]
     assert "fairlead sql --tables" in hint and "SHOW TABLES" in hint

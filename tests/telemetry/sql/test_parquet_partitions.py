@@ -1,4 +1,4 @@
-"""A member's rows of days that have left for files: all of them, up to a bound that is told, and copied once."""
+"""A member's rows of exported days: all of them, up to a reported bound, and copied once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,8 @@ OF_ADA = {"samples": 144, "uses": 144, "resources": 144}
 
 
 class Kept:
-    """A warehouse of three days, the first two in files: ada has run 7.1, bob run 8.1 on a MIG instance, nobody a third GPU."""
+    """A warehouse of three days, the first two in files: ada has run 7.1, bob run 8.1 on a MIG instance, and a third
+    GPU is free."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -93,8 +94,8 @@ def test_own_rows_are_those_that_an_admin_sees(kept: Kept, table: str, caller: C
     assert "left_out" not in found
 
 
-def test_what_was_copied_stays_until_there_are_other_files(kept: Kept) -> None:
-    """A new copy of the present day leaves it as it is; another day in a file makes it anew."""
+def test_a_copy_stays_until_there_are_other_files(kept: Kept) -> None:
+    """A new copy of the present day leaves it unchanged; another exported day replaces it."""
     count, there = "SELECT count(*), count(DISTINCT time::DATE) FROM samples", kept.directory / "ada.duckdb"
     assert kept.ask(ADA, count, there)["rows"] == [[3 * 144, 3]]
     stamp = there.stat().st_mtime_ns
@@ -107,7 +108,7 @@ def test_what_was_copied_stays_until_there_are_other_files(kept: Kept) -> None:
 
 
 def test_the_newest_rows_fit_first_and_the_rest_is_named(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole minutes; sums of all of it are there. Who asks for another table is not told."""
+    """Whole minutes; sums of all of it are there. Queries of another table get no note."""
     monkeypatch.setattr(parquet_partitions, "ROWS_MAX", 200)
     found = kept.ask(ADA, "SELECT count(*), min(time)::VARCHAR FROM samples")
     assert found["rows"] == [[144 + 200, "2026-11-20 14:40:00"]]
@@ -125,8 +126,8 @@ def test_not_more_than_so_much_is_looked_through(kept: Kept, monkeypatch: pytest
     assert kept.ask(ADA, "SELECT count(*) FROM samples")["rows"] == [[144]]
 
 
-def test_a_file_that_is_away_is_said_and_tried_again(kept: Kept) -> None:
-    """All else is answered meanwhile."""
+def test_a_missing_file_is_reported_and_retried(kept: Kept) -> None:
+    """All other queries are answered meanwhile."""
     there = kept.directory / "ada.duckdb"
     [file] = kept.warehouse.measured.folder.glob("samples-2026-11-20*.parquet")
     file.rename(away := kept.directory / "away")
@@ -149,7 +150,7 @@ def test_a_file_of_an_earlier_version_has_no_new_columns(kept: Kept) -> None:
     assert kept.ask(ADA, query)["rows"] == [[2 * 144, True, 0, 0]]
 
 
-def test_who_had_no_run_then_looks_into_no_file(kept: Kept) -> None:
+def test_a_member_without_runs_in_a_day_reads_no_file_of_it(kept: Kept) -> None:
     whole = kept.directory / "whole.duckdb"
     kept.warehouse.copy_to(whole)
     with duckdb.connect(str(whole), read_only=True) as db:

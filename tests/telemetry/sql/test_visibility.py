@@ -35,7 +35,7 @@ EVERYTHING = [Plan(project, n % 2, True, fate) for fate in FATES for n, project 
 
 
 class Seen:
-    """What one caller is answered in one world."""
+    """One caller's view of one world."""
 
     def __init__(self, world: list[Plan], salts: Salts, caller: Caller) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -68,7 +68,7 @@ def told_of_others(answer: str) -> list[str]:
 @settings(max_examples=10, deadline=None)
 @given(plans, st.booleans(), st.lists(QUERIES, min_size=40, max_size=40))
 def test_an_answer_does_not_depend_on_others(world: list[Plan], projects: bool, queries: list[str]) -> None:
-    """Whatever is asked, however it fails: the answer is the same, and has no mark of others."""
+    """For any query, also a failing one: the answer is the same, and has no trace of others."""
     caller = member(MINE, projects=projects)
     here, there = Seen(world, Salts(), caller), Seen(world, Salts(0, 1, 1), caller)
     try:
@@ -127,9 +127,10 @@ def test_own_jobs_are_all_there() -> None:
         seen.close()
 
 
-def test_totals_are_over_everybody() -> None:
-    """How full queues and the cluster are says nothing of whose jobs fill them, and is what a member chooses by."""
+def test_totals_cover_all_users() -> None:
+    """The load of queues and of the cluster does not show whose jobs fill them, and members choose by it."""
     all_of_it, part = (Seen(EVERYTHING, Salts(), one) for one in (Caller(user="a", role="auditor"), member(MINE)))
+    assert visibility.TOTALS
     for view in visibility.TOTALS:
         assert json.loads(part.ask(f"FROM {view} ORDER BY ALL")) == json.loads(
             all_of_it.ask(f"FROM {view} ORDER BY ALL")
@@ -163,8 +164,8 @@ def test_every_event_about_a_job_has_a_rule() -> None:
         assert others & set(kind.__struct_fields__) == set(visibility.EVENTS_SHOWN[name]), name
 
 
-async def test_through_the_desk(tmp_path: Path) -> None:
-    """Members asked one after the other, an admin between them: each finds own jobs only, whoever asked before."""
+async def test_members_see_their_own_jobs_through_the_query_pool(tmp_path: Path) -> None:
+    """Members query one after the other, an admin between them: each finds own jobs only, whatever the order."""
     story, _ = story_of(EVERYTHING, Salts())
     house = House(tmp_path, story=story)
     try:

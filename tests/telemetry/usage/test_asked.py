@@ -1,4 +1,4 @@
-"""The verb `usage` on a bus: what it answers, what it refuses, and that it goes on where it was."""
+"""The verb `usage` on a bus: its answers, its refusals, and its continuation after a restart."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What samples say of a month's GPU time: of what was measured only, and how much that is."""
+"""A month's GPU time by samples: of the measured part only, with its coverage."""
 
 from pathlib import Path
 
@@ -63,8 +63,8 @@ def test_used_is_of_what_was_measured(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_a_month_with_too_many_minutes_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nothing is said of it, which is not the same as nothing."""
+def test_a_month_with_too_many_minutes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its value is unknown, which is not zero."""
     monkeypatch.setattr(usage_store, "MINUTES_MAX", 3)
     warehouse = measured_hour(tmp_path)
     usage = UsageStore(warehouse)

@@ -1,4 +1,4 @@
-"""What is charged and held, event by event: the pure fold of `usage/meter.py`."""
+"""Charged and held time, event by event: the pure fold of `usage/meter.py`."""
 
 from collections.abc import Iterable
 
@@ -52,8 +52,8 @@ def simple(*more: tuple[float, ev.Event], **spec: object) -> Story:
     return story
 
 
-def test_a_run_is_charged_from_its_place_to_its_end_and_held_until_its_devices_are_back() -> None:
-    """The time in which an agent looks for evidence is nobody's bill."""
+def test_a_run_is_charged_from_its_placement_to_its_end_and_its_devices_are_held_until_they_are_clean() -> None:
+    """The time in which an agent looks for evidence is not billed."""
     story = simple((100, ended("1")), (130, ev.AllocationReleased(cause="report:n1:4", job="1", attempt=1, node="n1")))
     [stay] = stays(story)
     assert seconds([stay]) == [(12, 100, 130)]
@@ -62,7 +62,7 @@ def test_a_run_is_charged_from_its_place_to_its_end_and_held_until_its_devices_a
 
 
 def test_a_lost_node_is_charged_until_the_run_counts_as_ended() -> None:
-    """The node keeps its devices until it is back; the job goes on elsewhere, and its attempts never overlap."""
+    """The node keeps its devices until it is back; the job continues elsewhere, and its attempts never overlap."""
     story = simple(
         (200, ev.NodeLost(cause="clock", node="n1", silent_ns=120 * SECOND_NS)),
         (200, ended("1", exit_code=None, outcome="node_lost")),
@@ -73,7 +73,7 @@ def test_a_lost_node_is_charged_until_the_run_counts_as_ended() -> None:
     assert not fold(story).over
 
 
-def test_a_clock_that_steps_back_stands_still() -> None:
+def test_a_clock_that_steps_back_does_not_advance_the_meter() -> None:
     """Nothing is negative, and no moment counts twice: 12 to 100, then nothing until the clock has passed 100 again."""
     story = simple((100, ended("1", released=("n1",))))
     story.at(20, submitted("2"))
@@ -150,8 +150,8 @@ def of(request: Request, *parts: ev.Part) -> list[tuple[int, int]]:
     ],
     ids=["a share", "MIG", "fewer nodes than the most", "tasks share nodes", "two kinds of nodes"],
 )
-def test_what_is_charged(request_: Request, parts: list[ev.Part], amounts: list[tuple[int, int]]) -> None:
-    """What the job asked for, of each node; a part without GPUs has no stay."""
+def test_the_request_is_charged(request_: Request, parts: list[ev.Part], amounts: list[tuple[int, int]]) -> None:
+    """Of each node; a part without GPUs has no stay."""
     assert of(request_, *parts) == amounts
 
 
@@ -184,15 +184,15 @@ def test_pools_say_what_a_model_counts_in_budgets() -> None:
     assert (stay.model, stay.pool, stay.weight) == ("h100", "big", 2500)
 
 
-def test_what_is_said_twice_changes_nothing() -> None:
+def test_a_repeated_event_changes_nothing() -> None:
     """An end after the end, a release after the release."""
     again = ev.AllocationReleased(cause="report:n1:9", job="1", attempt=1, node="n1")
     story = simple((50, again), (100, ended("1")), (120, again))
     assert seconds(stays(story)) == [(12, 100, 50)]
 
 
-def test_what_is_over_leaves_the_memory() -> None:
-    """A meter remembers what goes on, not history."""
+def test_finished_runs_leave_the_memory() -> None:
+    """A meter remembers running work, not history."""
     story = simple((100, ended("1", released=("n1",))))
     story.at(101, ev.JobSucceeded(cause="4.0", job="1", attempt=1))
     state = fold(story).state

@@ -1,4 +1,4 @@
-"""Statements of a small log, read as a person reads a bill, and the recount beside them."""
+"""Statements of a small log, read like a bill, with an independent recount."""
 
 import contextlib
 from collections.abc import Sequence
@@ -109,8 +109,8 @@ def test_a_model_without_a_price_is_named_and_costs_nothing(tmp_path: Path) -> N
     warehouse.close()
 
 
-def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Path) -> None:
-    """Commit by commit, with and without a saved memory, and after everything was dropped."""
+def test_rows_equal_those_of_one_fold_whatever_the_restarts(tmp_path: Path) -> None:
+    """Commit by commit, with and without a saved state, and after everything was dropped."""
     log = of_story(winter())
     warehouse = warehouse_of(tmp_path, log)
     rows = 'SELECT * FROM gpu_usage ORDER BY job, attempt, "rank"'
@@ -134,7 +134,7 @@ def test_rows_are_those_of_one_fold_however_often_it_was_begun_anew(tmp_path: Pa
 
 
 def test_a_step_that_fails_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk, say: the next step goes on from the last memory, and the rows are those of one fold."""
+    """A full disk, for example: the next step continues from the last state, and the rows are those of one fold."""
     log = of_story(winter())
     warehouse = warehouse_of(tmp_path / "one", log)
     caught_up(warehouse)

@@ -59,8 +59,8 @@ def test_the_log_is_taken_in_once_it_is_a_piece(file: Database, monkeypatch: pyt
     file.close()
 
 
-def test_settling_touches_only_what_is_new(file: Database) -> None:
-    """What an earlier settling wrote is not written again, so that the next takes no longer; a tidying merges it."""
+def test_compaction_writes_only_new_rows(file: Database) -> None:
+    """Rows of an earlier one are not written again, so that the next takes no longer; a merge combines them."""
     for number in range(6):
         add(file, number * ROWS)
         assert file.settle()
@@ -79,8 +79,8 @@ def test_settling_touches_only_what_is_new(file: Database) -> None:
     file.close()
 
 
-def test_what_was_settled_is_there_after_reopening(file: Database) -> None:
-    """Half of it in the file, half in the write-ahead log; by any means."""
+def test_compacted_rows_are_there_after_reopening(file: Database) -> None:
+    """Half of them in the file, half in the write-ahead log."""
     add(file, 0)
     file.settle()
     add(file, ROWS)
@@ -91,8 +91,8 @@ def test_what_was_settled_is_there_after_reopening(file: Database) -> None:
     again.close()
 
 
-def test_a_reader_does_not_hold_up_settling(file: Database) -> None:
-    """Files of days are written by a reader beside; it goes on seeing what was there when it began."""
+def test_a_reader_does_not_delay_compaction(file: Database) -> None:
+    """Files of days are written by a separate reader; it continues to see the rows of its start."""
     add(file, 0)
     reader = file.connection.cursor()
     reader.execute("BEGIN")

@@ -16,7 +16,7 @@ SUMS = "slot, node, uuid, run, samples, busy_samples, utilization_pct_sum, memor
 
 
 def measured(seconds: range, chance: random.Random) -> list[SampleBatch]:
-    """What one node with two GPUs says, every ten seconds; its run changes after an hour."""
+    """Build the samples of one node with two GPUs, every ten seconds; its run changes after an hour."""
     return [
         SampleBatch(
             node="n1",
@@ -92,8 +92,8 @@ def test_sums_are_those_of_the_samples(tmp_path: Path) -> None:
     warehouse.close()
 
 
-def test_a_minute_is_added_up_when_it_is_over_and_again_when_more_comes(tmp_path: Path) -> None:
-    """Not the present one, nor one of a clock that runs ahead; a late batch is added to what was there."""
+def test_a_minute_is_summed_when_it_is_over_and_again_with_late_samples(tmp_path: Path) -> None:
+    """The present minute and one of a clock that runs ahead are not summed; a late batch is added to the sum."""
     warehouse = Warehouse(tmp_path)
     batches = measured(range(0, 180, 10), random.Random(1))
     early, late = [batch for batch in batches if batch.n != 3], [batch for batch in batches if batch.n == 3]
@@ -119,7 +119,7 @@ def test_a_minute_is_added_up_when_it_is_over_and_again_when_more_comes(tmp_path
 
 
 def test_sums_outlive_their_samples(tmp_path: Path) -> None:
-    """What is dropped was added up before; what comes for it later changes nothing; sums go at their own time."""
+    """Dropped samples were summed before; late ones for them change nothing; sums are removed at their own time."""
     warehouse = Warehouse(tmp_path)
     batches = measured(range(0, 7200, 10), random.Random(2))
     put(warehouse, batches)

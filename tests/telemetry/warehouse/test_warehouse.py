@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def test_rows_equal_a_plain_fold(tmp_path: Path) -> None:
-    """Whatever the batches, the rows are what a plain Python fold of the log makes, bodies byte for byte."""
+    """For any batches, the rows are those of a plain Python fold of the log, bodies byte for byte."""
     story = morning()
     for batch in (1, 4, 100):
         warehouse = Warehouse(tmp_path / str(batch))
@@ -34,7 +34,7 @@ def test_rows_equal_a_plain_fold(tmp_path: Path) -> None:
 
 
 def test_cursor_survives_reopening(tmp_path: Path) -> None:
-    """What was stored, cursor and chain heads included, is there in the next process."""
+    """Stored rows, cursor and chain heads are there in the next process."""
     warehouse = Warehouse(tmp_path)
     told = store(warehouse, morning())
     warehouse.close()
@@ -45,7 +45,7 @@ def test_cursor_survives_reopening(tmp_path: Path) -> None:
 
 
 def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    """Where one event cannot be read, or a commit is missing, neither rows nor cursor move."""
+    """After one unreadable event, or a missing commit, rows and cursor do not move."""
     warehouse, story = Warehouse(tmp_path), morning()
     store(warehouse, story, count=3)
     before, rows = warehouse.cursor, actual(warehouse)
@@ -135,8 +135,8 @@ def taken(book: SampleBook, *batches: SampleBatch) -> list[bool]:
     return [book.add(columns_of(one)) for one in batches]
 
 
-def test_lost_and_repeated_samples_are_told_apart() -> None:
-    """Numbers decide: a repetition is dropped, a hole is counted, a new incarnation starts at 1."""
+def test_lost_and_repeated_samples_are_distinguished() -> None:
+    """Numbers decide: a repetition is dropped, a gap is counted, a new incarnation starts at 1."""
     book = SampleBook({("n1", "a"): SampleHead(2, 0, 0)})
     assert taken(book, batch(2), batch(3), batch(6), batch(5), batch(1, incarnation="b")) == [
         False,

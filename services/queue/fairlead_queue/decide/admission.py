@@ -140,7 +140,7 @@ def _invalid(command: SubmitJob) -> CommandRefusal | None:
     if fault := partitions.fault_of(command.on_partition):
         return CommandRefusal("invalid", fault.message, fault.field)
     if command.checkpoint is not None and (wrong := fault_of(command.checkpoint, command.total_ns)) is not None:
-        return CommandRefusal("invalid", wrong.message, f"checkpoint.{wrong.field}")
+        return CommandRefusal("invalid", wrong.message, wrong.field)
     if len(command.after) > DEPENDENCIES_MAX:
         return CommandRefusal(
             "invalid", f"expected at most {DEPENDENCIES_MAX} jobs, found {len(command.after)}", "dependsOn"

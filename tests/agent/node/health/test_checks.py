@@ -1,4 +1,4 @@
-"""What facts say: each check at its threshold, on either side of it."""
+"""Checks on facts: each at its threshold, on either side of it."""
 
 from typing import Any
 
@@ -48,8 +48,8 @@ def found(facts: HealthFacts, before: HealthFacts | None = None) -> list[tuple[s
         ({"pcie_width": 8, "pcie_width_max": 16}, [("", "pcie_narrow")]),
     ],
 )
-def test_what_a_gpu_says(facts: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    """One fact, one finding; what is not known says nothing."""
+def test_findings_about_a_gpu(facts: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    """One fact, one finding; an unknown fact gives none."""
     assert found(gpu(**facts)) == expected
 
 
@@ -60,8 +60,8 @@ def test_a_low_generation_counts_under_load_only() -> None:
     assert found(slow._replace(loads={"g0": 90})) == [("", "pcie_narrow")]
 
 
-def test_links_are_judged_by_what_they_counted_between_two_looks() -> None:
-    """Old errors are history; without an earlier look nothing is said."""
+def test_links_are_judged_by_their_errors_between_two_checks() -> None:
+    """Old errors are history; without an earlier check there is no judgement."""
     assert found(gpu(nvlink_errors=5000)) == []
     assert found(gpu(nvlink_errors=5050), gpu(nvlink_errors=5000)) == []
     assert found(gpu(nvlink_errors=5100), gpu(nvlink_errors=5000)) == [("", "nvlink_errors")]
@@ -111,8 +111,8 @@ def test_the_engine_and_the_spawner() -> None:
     assert found(after, HealthFacts(now_ns=0, engine=EngineHealth(silent="was away"))) == []
 
 
-def test_what_does_not_end_and_what_does_not_come_free() -> None:
-    """A minute after the kill, five minutes after the end; before that it is patience."""
+def test_runs_that_do_not_end_and_gpus_that_are_not_freed() -> None:
+    """A minute after the kill, five minutes after the end; not before."""
     facts = HealthFacts(now_ns=KILLED_NS, kills=(Kill("7.1.0", ("g0",), 0), Kill("8.1.0", (), 1)))
     assert found(facts) == [("", "kill_failed"), ("g0", "kill_failed")]
     facts = HealthFacts(now_ns=ZOMBIE_NS, dirt=(Dirt("7.1.0", ("g0",), 0), Dirt("8.1.0", ("g1",), 1)))

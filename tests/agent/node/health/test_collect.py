@@ -1,4 +1,4 @@
-"""What samples tell of their GPUs' health."""
+"""Health in the samples of GPUs."""
 
 import msgspec
 import pytest
@@ -26,15 +26,15 @@ SAMPLE = GpuSample(uuid="g0", run="7.1", memory_used_mib=5)
         (GpuHealth(uuid="g0", slowdowns=("sw_thermal", "hw_thermal")), {}, {"slowdowns": 0x60, "xid": 0, "xids": 0}),
     ],
 )
-def test_what_the_last_look_found_stands_in_the_sample(
+def test_the_last_health_check_is_part_of_the_sample(
     health: GpuHealth, xids: dict[str, Xids], told: dict[str, int]
 ) -> None:
-    """What a GPU does not say is not known; clocks that nothing holds down are 0; everything else stays."""
+    """A value that a GPU lacks is unknown; clocks without throttling are 0; everything else is kept."""
     assert with_health([SAMPLE], [health], xids) == [msgspec.structs.replace(SAMPLE, **told)]
 
 
-def test_nothing_is_told_of_what_nobody_has_looked_at() -> None:
-    """Before the first look, and of MIG instances, whose health is their GPU's."""
+def test_health_is_unknown_before_the_first_check() -> None:
+    """And for MIG instances, whose health is their GPU's."""
     instance = GpuSample(uuid="m0", parent="g0", memory_used_mib=1)
     assert with_health([SAMPLE], [], {"g0": Xids(63, 2)}) == [SAMPLE]
     assert with_health([instance], [GpuHealth(uuid="g0", slowdowns=())], {})[0] is instance

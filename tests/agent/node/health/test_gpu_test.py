@@ -88,13 +88,13 @@ def test_a_good_gpu_passes_for_as_long_as_it_is_tried() -> None:
     assert driver.calls.count("fill") == driver.calls.count("check") == 3
 
 
-def test_it_is_tried_once_at_least() -> None:
-    """However short the time is."""
+def test_the_gpu_test_runs_at_least_once() -> None:
+    """Even if its time is 0."""
     assert run(PlayedDriver(), 0.0).rounds == 1
 
 
-def test_one_word_that_rots_fails_it() -> None:
-    """And is counted."""
+def test_one_corrupted_memory_cell_fails_the_test() -> None:
+    """The number of corrupted words is reported."""
     result = run(PlayedDriver(rots={MIB + 4 * THIN}))
     assert result.failure == f"1 of {3 * MIB // 4} words were wrong in round 1"
 
@@ -128,7 +128,7 @@ def test_the_program_says_that_there_is_no_driver() -> None:
 
 
 def test_the_kernels_are_plain_text_for_every_gpu_since_maxwell() -> None:
-    """What the driver compiles by itself: no binary is shipped."""
+    """The driver compiles them: no binary is shipped."""
     assert SOURCE.isascii() and SOURCE.count(".visible .entry") == 2 and ".target sm_50" in SOURCE
     assert all(word_at(index, 1) != word_at(index, 2) for index in range(1000))
     assert not list(Path(gpu_test.__file__).parent.glob("*.cubin"))

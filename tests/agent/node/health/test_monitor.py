@@ -99,10 +99,10 @@ async def test_a_node_that_passes_at_once_joins_ready(world: World) -> None:
     assert taints(world) == [(), ()]
 
 
-async def test_a_node_that_does_not_pass_joins_closed_and_says_why(
+async def test_a_node_that_fails_its_preflight_joins_tainted_with_the_reason(
     world: World, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried again until it passes: then the taint goes, and what was said is over."""
+    """The preflight is repeated until it passes: then the taint is removed and the fault is over."""
     monkeypatch.setattr(gating, "WAIT_S", 0.1)
     world.settings = msgspec.structs.replace(world.settings, gpu_count=8)
     played.facts[3] = {"lost": True, "why": "GPU is lost"}
@@ -119,7 +119,7 @@ async def test_a_node_that_does_not_pass_joins_closed_and_says_why(
 
 
 async def test_an_xid_is_reported_once_and_survives_the_agent(world: World, played: Played) -> None:
-    """The next agent of the same boot neither says it again nor takes it back."""
+    """The next agent of the same boot does not repeat or withdraw it."""
     await world.open()
     played.reported += [(0, 79), (0, 79), (1, 13)]
     await world.placer.until(lambda: len(seen(world)) == 1)
@@ -154,8 +154,8 @@ async def test_samples_tell_what_the_last_look_found(world: World, played: Playe
     )
 
 
-async def test_a_programs_own_error_is_told_to_its_user(world: World, played: Played) -> None:
-    """With the end of the run that held the GPU, and to nobody else."""
+async def test_a_programs_own_error_is_reported_to_its_user(world: World, played: Played) -> None:
+    """With the end of the run that held the GPU, and nowhere else."""
     await world.open()
     gpu = played.gpus()[0].uuid
     go = world.settings.data / "go"
@@ -205,8 +205,8 @@ async def test_a_gang_does_not_start_on_a_node_that_is_not_fit(world: World, pla
     assert (await world.ended("8")).outcome == "exited"
 
 
-async def test_a_node_whose_check_fails_takes_no_more_work_until_it_passes(world: World, played: Played) -> None:
-    """The gate closes behind the run, and opens again by itself."""
+async def test_a_node_that_fails_a_check_takes_no_more_work_until_it_passes(world: World, played: Played) -> None:
+    """The taint follows the run, and is removed by itself."""
     world.settings = msgspec.structs.replace(world.settings, gpu_count=8)
     await world.open()
     played.facts[0] = {"lost": True}
@@ -242,8 +242,8 @@ async def test_gpus_that_were_not_clean_come_back_after_the_check(world: World, 
     )
 
 
-async def test_a_large_gang_meets_before_it_starts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that nobody talks to says so of itself; its part does not start. A gang that can talk starts."""
+async def test_a_large_gang_checks_its_peers_before_it_starts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without any contact blames itself, and its rank does not start. A gang with contact starts."""
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
     hosts = loopback.hosts(3)
@@ -260,7 +260,7 @@ async def test_a_large_gang_meets_before_it_starts(world: World, monkeypatch: py
     assert seen(world)[1:] == [("", "meeting", True)]
 
 
-async def test_who_is_well_blames_whom_the_others_cannot_reach(world: World) -> None:
+async def test_a_healthy_rank_blames_the_rank_that_the_others_cannot_reach(world: World) -> None:
     """By rank: the placer keeps the job from that node."""
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
@@ -273,8 +273,8 @@ async def test_who_is_well_blames_whom_the_others_cannot_reach(world: World) -> 
     assert seen(world) == []
 
 
-async def test_only_gpus_that_nobody_else_holds_are_tested(world: World, played: Played) -> None:
-    """A test takes all memory that is free: neighbours on a shared GPU would starve."""
+async def test_only_gpus_without_other_holders_are_tested(world: World, played: Played) -> None:
+    """A test takes all free memory: neighbours on a shared GPU would starve."""
     await world.open()
     tending = world.agents[0][0].monitor
     gpus = [gpu.uuid for gpu in played.gpus()]

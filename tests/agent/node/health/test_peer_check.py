@@ -38,14 +38,14 @@ async def test_a_gang_that_can_talk_starts() -> None:
         assert all(found.clean for found in (await gather("1", 8)).values())
 
 
-async def test_one_that_does_not_answer_is_named_by_all() -> None:
-    """Each of the others comes to the same verdict by itself."""
+async def test_a_rank_that_does_not_answer_is_blamed_by_all() -> None:
+    """Each of the others reaches the same verdict by itself."""
     found = await gather("2", 6, 4)
     assert {rank: verdict.culprits for rank, verdict in found.items()} == dict.fromkeys((0, 1, 2, 3, 5), (4,))
 
 
-async def test_one_who_is_alone_names_himself() -> None:
-    """Nobody talks to him: it is more likely he than all the others."""
+async def test_a_rank_without_contact_blames_itself() -> None:
+    """No other rank reaches it: it is more likely at fault than all the others."""
     assert (await meet(order("3", "true", rank=2, hosts=hosts(5)), SHORT)).culprits == (2,)
 
 
@@ -54,8 +54,8 @@ async def test_a_larger_gang_passes_rows_on() -> None:
     assert all(found.clean for found in (await gather("4", 20)).values())
 
 
-async def test_strangers_and_other_attempts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no hello, another token, rows of ranks that there are not."""
+async def test_unknown_peers_and_other_attempts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Invalid hellos, another token, rows of ranks that do not exist."""
 
     async def shout(*lines: bytes) -> None:
         for line in lines:
@@ -99,8 +99,9 @@ print(found.culprits, found.paths)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_a_host_that_is_cut_off_is_named_within_ten_seconds() -> None:
-    """Four hosts, one without its cable: the three name it, and it names itself. Nobody waits for longer than the rules say."""
+def test_a_disconnected_host_is_blamed_within_ten_seconds() -> None:
+    """Four hosts, one without its cable: the three blame it, and it blames itself. No rank waits for longer than the
+    rules allow."""
     assert Rules().tried_s < Rules().told_s < 10
     with Hosts("a", "b", "c", "d") as network:
         names = ("a", "b", "c", "d")

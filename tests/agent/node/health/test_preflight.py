@@ -1,4 +1,4 @@
-"""What keeps a node out, and which of its GPUs; floors of versions; the gate."""
+"""Conditions that fail a node or some of its GPUs; minimum versions; the gate."""
 
 import shutil
 from typing import Any
@@ -28,8 +28,8 @@ def facts(**more: Any) -> HealthFacts:
     return HealthFacts(now_ns=0, **{"gpus": GPUS, **more})
 
 
-def test_a_node_without_fault_passes() -> None:
-    """Whatever is not known is no fault."""
+def test_a_node_without_faults_passes() -> None:
+    """An unknown fact is no fault."""
     assert judged(Examination(facts(gpus_expected=2)), floors=True) == PreflightVerdict("", {})
 
 
@@ -47,13 +47,13 @@ def test_a_node_without_fault_passes() -> None:
         (Examination(facts(), peers=("from GPU 0 to GPU 1: error",)), "from GPU 0 to GPU 1"),
     ],
 )
-def test_what_keeps_the_node_out(found: Examination, reason: str) -> None:
-    """With a sentence that says what was found."""
+def test_conditions_that_fail_the_preflight(found: Examination, reason: str) -> None:
+    """With a sentence that has the finding."""
     assert reason in judged(found, floors=True).failure
 
 
-def test_old_versions_keep_nobody_out_where_the_admin_says_so() -> None:
-    """A distribution mends old versions, too."""
+def test_old_versions_do_not_fail_the_preflight_if_the_admin_allows_them() -> None:
+    """A distribution patches old versions, too."""
     assert judged(Examination(facts(), {"runc": "1.1.5"}), floors=False).failure == ""
 
 
@@ -97,7 +97,7 @@ def test_versions_are_read_as_people_write_them() -> None:
 
 
 class Tries:
-    """A preflight that fails so often, and what the gate said."""
+    """A preflight that fails a given number of times, and the gate's reports."""
 
     def __init__(self, *failures: str) -> None:
         self.failures = list(failures)
@@ -108,8 +108,8 @@ class Tries:
         return PreflightVerdict(self.failures.pop(0) if self.failures else "", {})
 
 
-async def test_a_gate_opens_when_the_preflight_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again until it does; why not is said each time; the taint stands meanwhile."""
+async def test_the_taint_is_removed_when_the_preflight_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is repeated until it passes; the reason is reported each time; the taint stays meanwhile."""
     monkeypatch.setattr(gating, "AGAIN_FIRST_S", 0.01)
     tries = Tries("no disk", "no disk")
     closed = tries.gate.close()
@@ -121,8 +121,8 @@ async def test_a_gate_opens_when_the_preflight_passes(monkeypatch: pytest.Monkey
     await tries.gate.stop()
 
 
-async def test_what_cannot_be_examined_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error is a failure with its words."""
+async def test_a_failed_examination_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is a failure with its message."""
     tries = Tries()
 
     async def broken() -> PreflightVerdict:
@@ -137,7 +137,7 @@ async def test_what_cannot_be_examined_has_not_passed(monkeypatch: pytest.Monkey
 
 
 def test_runc_of_this_machine_is_read() -> None:
-    """Where there is one."""
+    """If it is installed."""
     from fairlead_agent.node.health.collect import (
         _output,
         _word_after,  # pyright: ignore[reportPrivateUsage]

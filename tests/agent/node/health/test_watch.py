@@ -12,7 +12,7 @@ FULL = HealthFinding("", "disk_full", "3 %")
 
 
 def test_heat_is_reported_after_five_minutes_and_over_after_five() -> None:
-    """A moment's break begins anew on either side."""
+    """A short break restarts either time."""
     watch = HealthWatch("b1", {})
     for minute in range(5):
         assert watch.look([HOT], minute * MINUTE_NS) == []
@@ -32,16 +32,16 @@ def test_heat_that_pauses_is_never_reported() -> None:
         assert watch.look([HOT] if minute % 5 else [], minute * MINUTE_NS) == []
 
 
-def test_a_full_disk_closes_at_once_and_opens_after_a_minute_of_room() -> None:
-    """The node itself: its code is said to be over by name."""
+def test_a_full_disk_closes_at_once_and_opens_after_a_minute_with_room() -> None:
+    """A fault of the node itself: its code is reported as over by name."""
     watch = HealthWatch("b1", {})
     assert watch.look([FULL], 0) == [Change("", "disk_full", "3 %")]
     assert watch.look([], 10 * SECOND_NS) == []
     assert watch.look([], 70 * SECOND_NS) == [Change("", "disk_full", over=True)]
 
 
-def test_of_a_gpu_the_gravest_is_said() -> None:
-    """What is lighter waits behind it and is said when the graver one is over; the last end is the GPU's health."""
+def test_the_gravest_fault_of_a_gpu_is_reported() -> None:
+    """A lighter one is reported when the graver one is over; the last end is the GPU's health."""
     watch = HealthWatch("b1", {})
     pending = HealthFinding("g0", "remap_pending", "rows")
     assert watch.look([pending], 0) == [Change("g0", "remap_pending", "rows")]
@@ -52,8 +52,8 @@ def test_of_a_gpu_the_gravest_is_said() -> None:
     assert watch.look([], 4 + USUAL.closes_ns) == [Change("g0", "")]
 
 
-def test_an_xid_that_asks_for_a_boot_is_not_mended_by_a_test() -> None:
-    """Nor by time; after a boot a passed test is enough."""
+def test_an_xid_that_requires_a_boot_is_not_cleared_by_a_test() -> None:
+    """Time does not clear it either; after a boot a passed test is enough."""
     watch = HealthWatch("b1", {})
     assert watch.xid("g0", 79, "off the bus", 0) == [Change("g0", "xid79", "off the bus")]
     assert watch.suspects == ()
@@ -72,15 +72,15 @@ def test_an_agent_that_was_restarted_in_the_same_boot_forgets_nothing() -> None:
     assert watch.look([], 2 * MINUTE_NS) == [Change("", "disk_full", over=True)]
 
 
-def test_an_xid_that_repeats_is_said_again_but_not_in_a_storm() -> None:
-    """A person may have restored the GPU meanwhile; the placer passes over what it knows."""
+def test_a_repeated_xid_is_reported_again_but_not_in_a_storm() -> None:
+    """A user may have restored the GPU meanwhile; the placer ignores a known fault."""
     watch = HealthWatch("b1", {})
     said = [watch.xid("g0", 95, "x", at * SECOND_NS) for at in range(130)]
     assert [at for at, each in enumerate(said) if each] == [0, 60, 120]
 
 
 def test_more_errors_than_before_are_a_new_fault() -> None:
-    """Also where somebody has restored the old one."""
+    """Also if a user has cleared the old one."""
     watch = HealthWatch("b1", {})
     two = HealthFinding("g0", "ecc_uncorrectable", "2", 2)
     assert watch.look([two], 0) == [Change("g0", "ecc_uncorrectable", "2")]
@@ -94,8 +94,8 @@ def test_notes_change_nothing() -> None:
     assert [watch.xid("g0", number, "x", 0) for number in (13, 31, 43, 45, 63, 94)] == [[]] * 6
 
 
-def test_a_failed_test_is_over_when_one_is_passed() -> None:
-    """And told of the node itself: a preflight."""
+def test_a_failed_test_is_over_when_one_passes() -> None:
+    """A preflight is reported for the node itself."""
     watch = HealthWatch("b1", {})
     assert watch.tested("g0", "3 words were wrong", 0) == [Change("g0", "gpu_test", "3 words were wrong")]
     assert watch.tested("g0", "4 words were wrong", 1) == []
@@ -117,8 +117,9 @@ CONDITIONS = [
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from(CONDITIONS)), st.integers(1, 200)), max_size=60))
-def test_reports_alternate_and_never_come_faster_than_they_may(looks: list[tuple[set[HealthFinding], int]]) -> None:
-    """For any history: a code opens and is over by turns; between the two lies its time; a GPU's word is never said twice."""
+def test_reports_alternate_and_keep_their_distance(looks: list[tuple[set[HealthFinding], int]]) -> None:
+    """For any history: a code opens and is over in turn; its time is between the two; a report for a GPU is never
+    repeated."""
     watch, now_ns = HealthWatch("b1", {}), 0
     opened: dict[tuple[str, str], int] = {}
     said: dict[str, str] = {}

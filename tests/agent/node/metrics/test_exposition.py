@@ -1,7 +1,8 @@
-"""What the agent tells Prometheus: dcgm-exporter's names and types, our own by Prometheus' rules, read by promtool."""
+"""The agent's metrics page: dcgm-exporter's names and types, our own by Prometheus' rules, read by promtool."""
 
 import csv
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -94,13 +95,17 @@ def test_names_and_types_are_those_of_dcgm_exporter() -> None:
 def test_units_are_those_of_dcgm_exporter() -> None:
     """Its list says MHz, C, W, mJ, %, MiB and ns; ratios are from 0 to 1."""
     helps = {each.name: each.help for each in (*families.SAMPLED, *families.COUNTED)}
-    page = told(exposition(facts()))
+    page, checked = told(exposition(facts())), Counter[str]()
     for row in csv.DictReader(LIST.open()):
         name, unit = row["metric"], row["unit"]
         if name in helps and unit == "ratio 0..1":
-            assert all(0 <= value <= 1 for (said, _), value in page.items() if said == name)
+            ratios = [value for (family, _), value in page.items() if family == name]
+            assert ratios and all(0 <= value <= 1 for value in ratios), name
+            checked["ratio"] += 1
         elif name in helps and unit and unit != "bytes/s":
             assert f"(in {unit})" in helps[name], name
+            checked["unit"] += 1
+    assert checked == {"ratio": 8, "unit": 15}
 
 
 def test_values_are_in_its_units() -> None:
@@ -119,7 +124,7 @@ def test_values_are_in_its_units() -> None:
     assert ("fairlead_run_network_sent_bytes_total", "") not in page, "which is not known here"
 
 
-def test_labels_are_its_labels_and_whose_the_gpu_is() -> None:
+def test_labels_are_dcgms_and_those_of_the_holder() -> None:
     """In its order and spelling; a free GPU has no owner; text is escaped."""
     line = next(line for line in exposition(facts()).decode().splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{"))
     assert re.findall(r'([A-Za-z_]+)="', line) == [
@@ -139,8 +144,8 @@ def test_labels_are_its_labels_and_whose_the_gpu_is() -> None:
     assert "hpc_job" not in free and "queue" not in free
 
 
-def test_what_is_not_known_has_no_series() -> None:
-    """A GPU that is lost is said to be, and measured by nobody; a health that is not known is not a zero."""
+def test_unknown_values_have_no_series() -> None:
+    """A lost GPU is reported as lost and has no measurements; an unknown health is not a zero."""
     known = facts()
     page, last = told(exposition(known)), known.gpus[-1].uuid
     assert page["fairlead_gpu_lost", last] == 1
@@ -157,9 +162,9 @@ def test_a_node_without_gpus_tells_of_itself() -> None:
 
 
 @needs_promtool
-def test_promtool_reads_it_and_minds_only_dcgms_own_names() -> None:
-    """dcgm-exporter's counters do not end in _total, and it has a label `modelName`: boards rely on both. Nothing else is
-    to be said but of one of its names, and of our own names nothing at all."""
+def test_promtool_reads_it_and_objects_only_to_dcgms_own_names() -> None:
+    """dcgm-exporter's counters do not end in _total, and it has a label `modelName`: boards rely on both. There is no
+    complaint about any other name, and none about our own."""
     remarks, all_names = set(complaints(exposition(facts()))), (*families.SAMPLED, *families.COUNTED, families.XID)
     suffix = {
         f'{each.name} counter metrics should have "_total" suffix' for each in all_names if each.kind == "counter"

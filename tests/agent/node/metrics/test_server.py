@@ -127,7 +127,7 @@ class Readers:
 
     @property
     def served(self) -> int:
-        """How many there are now."""
+        """Return the current number of connections."""
         return len(asyncio.all_tasks() - self._own)
 
 
@@ -140,8 +140,8 @@ def taken(reader: socket.socket) -> int:
     return found
 
 
-async def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not take is not kept for it."""
+async def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unread output is not kept for it."""
     monkeypatch.setattr(server, "PATIENCE_S", 0.1)
     readers = Readers()
     with await readers.come(b"GET /metrics HTTP/1.1\r\n\r\n") as reader:
@@ -151,7 +151,7 @@ async def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("said", "pages"), [(b"", 0), (b"GET /metrics HTTP/1.1\r\n\r\n", 1)])
-async def test_closing_cuts_off_who_is_there(said: bytes, pages: int) -> None:
+async def test_closing_disconnects_clients(said: bytes, pages: int) -> None:
     """Their connections have ended when it returns, and none is left to the end of the loop."""
     readers = Readers()
     with await readers.come(said) as reader:
@@ -176,8 +176,8 @@ async def test_an_agent_works_where_the_port_is_taken(world: World) -> None:
     ("given", "found"),
     [("", ("127.0.0.1", 9400)), ("0.0.0.0:9500", ("0.0.0.0", 9500)), ("[::1]:1", ("::1", 1)), ("off", None)],
 )
-def test_where_it_is_served_can_be_set(given: str, found: tuple[str, int] | None) -> None:
-    """Loopback by default: what runs on a node is not for everybody."""
+def test_the_address_of_the_metrics_page_can_be_set(given: str, found: tuple[str, int] | None) -> None:
+    """Loopback by default: processes on a node are not for all hosts."""
     assert from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_METRICS": given}).metrics == found
 
 

@@ -68,7 +68,7 @@ def fork_of(step: Callable[[], object]) -> int:
 
 
 def some_of(path: str) -> object:
-    """What can be read there; a masked file reads as empty."""
+    """Return the readable entries; a masked file reads as empty."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         content = (

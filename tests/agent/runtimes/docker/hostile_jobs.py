@@ -1,4 +1,5 @@
-"""Job files and orders that want more than they may have, and what stands in every container's HostConfig all the same."""
+"""Job files and orders that request more than they may have, and the fields that every container's HostConfig has all
+the same."""
 
 from typing import Any
 

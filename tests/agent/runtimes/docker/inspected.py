@@ -1,4 +1,4 @@
-"""What Docker 20.10 answers for a container, as it was recorded: the wanted HostConfig with all that it fills in."""
+"""Docker 20.10's recorded answer for a container: the requested HostConfig with all defaults."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the machine's engine holds of one agent's journal."""
+"""Containers of one agent's journal on the machine's engine."""
 
 import asyncio
 from typing import Any

@@ -22,7 +22,7 @@ READY_S = 60.0
 
 
 def missing() -> str:
-    """Why no engine can be started here; "" if one can."""
+    """Return the reason why no engine can be started here; "" if one can."""
     if os.geteuid() != 0:
         return "docker: an engine of the test's own needs root"
     if shutil.which("dockerd") is None or shutil.which("busybox") is None:
@@ -114,11 +114,11 @@ class OwnEngine:
         (self.directory / "pid").unlink(missing_ok=True)
 
     def hold(self) -> None:
-        """It stands still: connections are taken, nothing is answered."""
+        """Suspend the engine: connections are accepted, and nothing is answered."""
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGSTOP)
 
     def release(self) -> None:
-        """It goes on."""
+        """Resume the engine."""
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGCONT)

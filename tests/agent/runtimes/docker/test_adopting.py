@@ -1,4 +1,4 @@
-"""Whose a container is: by its journal, its name and its epoch; of two clusters on one engine, each has its own."""
+"""Ownership of containers: by journal, name and epoch; two clusters on one engine each have their own."""
 
 from pathlib import Path
 

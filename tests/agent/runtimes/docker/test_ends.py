@@ -1,4 +1,4 @@
-"""How a container ended, and what an engine is: tables of what engines say."""
+"""Ends of containers and facts of engines: tables of engines' answers."""
 
 from typing import Any
 
@@ -35,8 +35,8 @@ ENDS: list[tuple[int, bool, Heard, Exit | None]] = [
 
 
 @pytest.mark.parametrize(("code", "oom", "heard", "end"), ENDS)
-def test_an_end_is_told_as_far_as_it_is_known(code: int, oom: bool, heard: Heard, end: Exit | None) -> None:
-    """A code where it was the program's own, a signal where somebody is known to have sent it, else neither, and why."""
+def test_an_end_is_reported_as_precisely_as_it_is_known(code: int, oom: bool, heard: Heard, end: Exit | None) -> None:
+    """A code if it was the program's own, a signal if its sender is known, otherwise neither, with the reason."""
     told = how({"ExitCode": code, "OOMKilled": oom, "Error": ""}, heard)
     if end is None:
         assert not told.known and str(code) in told.message
@@ -44,8 +44,8 @@ def test_an_end_is_told_as_far_as_it_is_known(code: int, oom: bool, heard: Heard
         assert told == end
 
 
-def test_the_engines_own_words_come_along() -> None:
-    """As when a program cannot be executed."""
+def test_the_engines_own_message_is_kept() -> None:
+    """For example if a program cannot be executed."""
     assert how({"ExitCode": 127, "Error": "exec: no such file"}, Heard()) == Exit(
         code=127, message="exec: no such file"
     )
@@ -76,7 +76,7 @@ VERSION: dict[str, Any] = {
 
 
 def test_an_engines_facts_are_read() -> None:
-    """Versions as numbers alone; whoever compares them needs no packager's suffix."""
+    """Versions as numbers alone: a comparison needs no packager's suffix."""
     assert engine_facts(INFO, VERSION) == EngineFacts(
         engine="20.10.24",
         api="1.41",
@@ -100,6 +100,6 @@ def test_an_engines_facts_are_read() -> None:
     assert facts.toolkit == "1.17.8"
 
 
-def test_what_an_engine_does_not_say_is_not_guessed() -> None:
+def test_missing_facts_of_an_engine_are_not_guessed() -> None:
     """Old engines, and others."""
     assert engine_facts({}, {}) == EngineFacts()

@@ -1,4 +1,4 @@
-"""The engine is stopped, killed, or stands still under running containers; every end is told once, and truthfully."""
+"""The engine is stopped, killed, or suspended under running containers; every end is reported once, and correctly."""
 
 import asyncio
 import signal
@@ -82,9 +82,9 @@ async def world(tmp_path: Path, engine: OwnEngine) -> AsyncIterator[World]:
 
 @pytest.mark.parametrize("engine", [True], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_with_live_restore_runs_go_on_under_the_engine(world: World, number: int) -> None:
-    """What runs, runs on in the same process, its output whole; what ends meanwhile ends as it did, told once.
-    (What it prints while there is no engine, the engine may lose.)"""
+async def test_with_live_restore_runs_continue_while_the_engine_restarts(world: World, number: int) -> None:
+    """A run continues in the same process with its whole output; a run that ends meanwhile is reported once, with its
+    own end. (The engine may lose output printed during its absence.)"""
     pid = await world.runs("901", WAITS)
     gone = await world.runs("902", WAITS)
     world.keep_pid("901", pid)
@@ -103,9 +103,9 @@ async def test_with_live_restore_runs_go_on_under_the_engine(world: World, numbe
 
 @pytest.mark.parametrize("engine", [False], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_without_live_restore_an_engines_stop_is_nobodys_exit(world: World, number: int) -> None:
-    """Its containers end with it: not by their own doing, so no exit code is told as theirs; also of one that ends
-    politely with 0 when it is asked to."""
+async def test_without_live_restore_an_engines_stop_gives_no_exit_code(world: World, number: int) -> None:
+    """Its containers end with it, not by themselves, so no exit code is reported; also for one that exits with 0 on
+    TERM."""
     await world.runs("911", WAITS)
     await world.runs("912", POLITE)
     await asyncio.to_thread(world.engine.stop, number)
@@ -119,9 +119,9 @@ async def test_without_live_restore_an_engines_stop_is_nobodys_exit(world: World
 
 
 @pytest.mark.parametrize("engine", [False], indirect=True)
-async def test_an_engine_that_stands_still_keeps_nothing_from_being_killed(world: World) -> None:
-    """The loop goes on, a start waits or fails clearly, and KILL reaches the process past the engine. When the engine goes
-    on, nothing is told twice and nothing is left that nobody knows."""
+async def test_a_hanging_engine_does_not_prevent_a_kill(world: World) -> None:
+    """The loop continues, a start waits or fails clearly, and KILL reaches the process without the engine. When the
+    engine continues, nothing is reported twice and no unknown container remains."""
     await world.runs("921", WAITS)
     await world.runs("922", WAITS)
     world.engine.hold()

@@ -1,4 +1,4 @@
-"""Which engines are fit for closed containers, told from what they say of themselves."""
+"""Fitness of engines for closed containers, judged from their own facts."""
 
 from typing import Any
 
@@ -39,21 +39,21 @@ LIMITS = HostLimits(Host({0: NumaShare(frozenset({0, 1}), 1024)}), 20000)
         (INFO | {"PidsLimit": False}, False, "PidsLimit is off"),
     ],
 )
-def test_an_unfit_engine_is_told_with_its_cure(info: dict[str, Any], require: bool, words: str) -> None:
+def test_an_unfit_engine_is_reported_with_its_cure(info: dict[str, Any], require: bool, words: str) -> None:
     """One sentence; nothing for a fit one."""
     said = unfit(info, require_userns=require)
     assert words in said and bool(words) == bool(said)
 
 
-def test_gangs_are_on_the_nodes_network_only_where_users_are_not_remapped() -> None:
-    """The engine would refuse each such container; so it is said at once, with both ways out."""
+def test_gangs_use_the_nodes_network_only_without_user_remapping() -> None:
+    """The engine would refuse each such container, so the fault is reported at start, with both remedies."""
     assert unfit(INFO, require_userns=False, host_network=True) == ""
     said = unfit(REMAPPED, require_userns=False, host_network=True)
     assert 'take "userns-remap" out' in said and "leave the setting out" in said
 
 
-def test_what_the_template_needs_is_read() -> None:
-    """Users that are remapped, runtimes that give devices by variable, engines without cgroup namespaces."""
+def test_facts_that_the_template_needs_are_read() -> None:
+    """Remapped users, runtimes that give devices by variable, engines without cgroup namespaces."""
 
     def engine(info: dict[str, Any], api: str = "1.41") -> Any:
         return engine_of(info, api, network="bridge", cdi_devices=(), limits=LIMITS)

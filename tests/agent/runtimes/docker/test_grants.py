@@ -1,4 +1,4 @@
-"""What a node grants: read from its admin's files, opened without following links, mounted, and gone afterwards."""
+"""Grants of a node: read from its admin's files, opened without following links, mounted, and gone afterwards."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ root_only = pytest.mark.skipif(os.getuid() != 0, reason=NO_MOUNT)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A node's disk: a listed directory, a place for volumes, a store of secrets, and what nobody may reach."""
+    """A node's disk: a listed directory, a place for volumes, a store of secrets, and files outside of any grant."""
     for name in ("srv/datasets", "volumes", "secrets/vision", "outside", "agent"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "secrets").chmod(0o700)
@@ -89,8 +89,8 @@ def test_a_run_holds_what_it_asks_for(held: Holdings, tree: Path) -> None:
 
 
 @root_only
-def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> None:
-    """After a restart, by another process: what runs keeps its own."""
+def test_grants_of_runs_that_no_longer_run_are_released(held: Holdings) -> None:
+    """After a restart, by another process: running ones keep theirs."""
     first, second = wants(Volume("datasets", "/data", False, False)), wants(Volume("ckpt", "/c", False, True), job="8")
     held.hold(first)
     held.hold(second)
@@ -118,15 +118,15 @@ def test_what_the_agent_does_not_find_running_holds_nothing(held: Holdings) -> N
         (wants(Volume("ckpt", "/a", False, True), project="../outside"), "expected one name"),
     ],
 )
-def test_what_is_not_granted_is_told_and_leaves_nothing(held: Holdings, wanted: Launch, message: str) -> None:
-    """By name, with what to do; what was ready before is taken back."""
+def test_a_grant_that_is_missing_is_reported_and_leaves_nothing(held: Holdings, wanted: Launch, message: str) -> None:
+    """By name, with the remedy; mounts that were ready are released."""
     with pytest.raises(NotGranted, match=message):
         held.hold(wanted)
     assert not held.directory.exists()
 
 
 @root_only
-def test_a_node_that_grants_nothing_says_who_can_change_that(tmp_path: Path) -> None:
+def test_a_missing_grant_names_the_setting_to_change(tmp_path: Path) -> None:
     """Each by its setting."""
     none = Holdings(tmp_path)
     for wanted, setting in (
@@ -179,7 +179,7 @@ def test_no_hostile_name_opens_anything(tree: Path) -> None:
 
 
 def test_a_name_never_leads_out_of_its_directory(tree: Path) -> None:
-    """Where hostile names are made (some are fine file names), they are all within it."""
+    """Hostile names that are valid file names stay within it."""
     root = mounts.open_path(str(tree / "volumes"))
     inside = os.fstat(root).st_ino
     made = 0

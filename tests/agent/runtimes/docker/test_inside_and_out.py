@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import docker.errors
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from fairlead_agent.__main__ import read_host
 from fairlead_agent.core.reserved_cpus import Reserved
@@ -77,7 +77,7 @@ class Node:
         return there["Id"]
 
     async def run(self, run: Launch) -> tuple[Exit, str]:
-        """How it ended, and what it printed."""
+        """Return the end of a run and its output."""
         self.runtime.start(run)
         await self.watch.until(lambda: run.key in self.watch.exits or run.key in self.watch.failures, 60)
         assert run.key not in self.watch.failures, self.watch.failures[run.key]
@@ -85,7 +85,7 @@ class Node:
         return self.watch.exits[run.key], out.read_text() + err.read_text()
 
     async def refused(self, run: Launch) -> str:
-        """Why it was not started."""
+        """Return the reason for a refused start."""
         self.runtime.start(run)
         await self.watch.until(lambda: run.key in self.watch.failures, 60)
         return self.watch.failures[run.key]
@@ -177,22 +177,23 @@ PLAIN_PROGRAMS = PROGRAMS.map(lambda program: {**program, "volumes": [], "secret
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
 @given(PLAIN_PROGRAMS, ORDERS)
 def test_the_engine_makes_no_other_container_for_a_hostile_job(
     tmp_path: Path, program: dict[str, Any], order: dict[str, Any]
 ) -> None:
-    """Whatever the job says: what a real engine has created for it is the template's, or there is none."""
+    """For any job, the container that a real engine has created equals the template, or there is none."""
     client = docker.APIClient(version="auto")
     limits = HostLimits(
         read_host(Path("/sys"), machine.cpus(), machine.memory_mib(), Reserved()), machine.open_files_max()
     )
     engine = engine_of(client.info(), client.api_version, network="none", cdi_devices=(), limits=limits, simulated=True)
     name = f"fairlead-hostile-{os.getpid()}"
+    refusal: Exception | None = None
     try:
         run = launched(program, order, simulated=True)
         create(
@@ -207,17 +208,20 @@ def test_the_engine_makes_no_other_container_for_a_hostile_job(
             files=[],
         )
         made = client.inspect_container(name)["HostConfig"]
-    except (ValueError, docker.errors.APIError):
-        made = None
+    except (ValueError, docker.errors.APIError) as error:
+        made, refusal = None, error
     finally:
         with contextlib.suppress(docker.errors.NotFound):
             client.remove_container(name, v=True, force=True)
-    event("refused" if made is None else "created")  # `--hypothesis-show-statistics`: about half of them are created
-    if made is not None:
-        expected = ALWAYS | {"NetworkMode": "none"}
-        assert {field: made[field] for field in expected} == expected
-        for field in ("Binds", "CapAdd", "Devices", "DeviceRequests", "VolumesFrom", "PidMode", "UsernsMode", "Mounts"):
-            assert not made.get(field)
+    # A refusal is a decision about the request: our own, or a 4xx of the engine. Anything else is a failure of the test.
+    assert not isinstance(refusal, docker.errors.APIError) or refusal.is_client_error(), refusal
+    # Refused examples do not count: without enough created containers the property is not satisfied, and the test fails.
+    assume(made is not None)
+    assert made is not None
+    expected = ALWAYS | {"NetworkMode": "none"}
+    assert {field: made[field] for field in expected} == expected
+    for field in ("Binds", "CapAdd", "Devices", "DeviceRequests", "VolumesFrom", "PidMode", "UsernsMode", "Mounts"):
+        assert not made.get(field)
 
 
 SEEN = """
@@ -252,8 +256,8 @@ async def test_a_job_sees_exactly_what_it_was_granted(node: Node) -> None:
     }
 
 
-async def test_played_cpus_are_left_alone_and_it_is_said(node: Node) -> None:
-    """A list that this host does not have pins nothing, and more CPUs than it has are no error."""
+async def test_simulated_cpus_are_not_pinned_and_this_is_reported(node: Node) -> None:
+    """A list that this host lacks pins nothing, and more CPUs than it has are no error."""
     run = sh("7112", "echo $FAIRLEAD_CPUS_SIMULATED", cpus="0-4095", cpu_milli=4096000)
     assert (await node.run(run))[1].strip() == "1"
     inspected = docker.APIClient(version="auto").inspect_container(node.container(run))
@@ -262,7 +266,7 @@ async def test_played_cpus_are_left_alone_and_it_is_said(node: Node) -> None:
 
 
 async def test_memory_above_the_limit_ends_the_job_alone(node: Node) -> None:
-    """Killed by the kernel, and told so."""
+    """The kernel kills it, and the report says so."""
     exit, _ = await node.run(python("7121", "x = bytearray(300 * 2**20); print(len(x))", memory_mib=128))
     assert (exit.signal, "memory limit" in exit.message) == (9, True)
 
@@ -278,7 +282,7 @@ async def test_scratch_space_and_shared_memory_have_an_end(node: Node) -> None:
 
 @pytest.mark.slow
 async def test_a_fork_bomb_stops_at_the_limit(node: Node) -> None:
-    """4096 processes, and then no more; the node goes on."""
+    """4096 processes, and then no more; the node continues."""
     script = "while sleep 60 & do n=$((n+1)); echo $n > /tmp/n; done; exit 7"
     exit, said = await node.run(sh("7123", f"sh -c '{script}'; cat /tmp/n", memory_mib=4096, cpu_milli=2000))
     assert exit.code == 0 and "fork" in said
@@ -286,7 +290,7 @@ async def test_a_fork_bomb_stops_at_the_limit(node: Node) -> None:
 
 
 def anonymous(client: docker.APIClient) -> set[str]:
-    """Volumes that nobody has named."""
+    """Volumes without a name."""
     return {each["Name"] for each in client.volumes()["Volumes"] or [] if re.fullmatch("[0-9a-f]{64}", each["Name"])}
 
 
@@ -333,8 +337,8 @@ async def test_volumes_are_there_and_closed(node: Node) -> None:
 
 @needs_root
 @pytest.mark.parametrize(("user", "owner"), [("", "0"), ("USER 1000:1001", "1000"), ("USER app", "1234")])
-async def test_a_secret_is_the_programs_alone(node: Node, user: str, owner: str) -> None:
-    """Whoever the image's user is: the file is theirs, 0400, in memory, and its content is nowhere else."""
+async def test_a_secret_is_readable_by_the_program_only(node: Node, user: str, owner: str) -> None:
+    """For any user of the image: the file belongs to that user, 0400, in memory, and its content is nowhere else."""
     image = ensure_image_with(f"user-{owner}", user) if user else ensure_python_image()
     code = (
         "import hashlib, os, time; path = '/run/secrets/hf-token'; facts = os.stat(path); content = open(path, 'rb').read();"
@@ -358,8 +362,8 @@ async def test_a_secret_is_the_programs_alone(node: Node, user: str, owner: str)
 
 
 @needs_root
-async def test_what_ended_while_the_agent_was_away_holds_nothing(node: Node) -> None:
-    """The next agent takes away its secrets, and leaves those of what still runs."""
+async def test_grants_of_a_run_that_ended_without_an_agent_are_released(node: Node) -> None:
+    """The next agent removes its secrets, and keeps those of running ones."""
     secrets = (Secret("hf-token", "/run/secrets/hf-token"),)
     runs = [
         sh(job, f"sleep {sleep}")._replace(secrets=secrets, project="vision")
@@ -378,5 +382,5 @@ async def test_what_ended_while_the_agent_was_away_holds_nothing(node: Node) -> 
 
 
 def test_the_key_of_a_run_is_its_name() -> None:
-    """What is held is found again by it."""
+    """Its mounts and secrets are found again by it."""
     assert RunKey("7161", 1, 0).name == "7161.1.0"

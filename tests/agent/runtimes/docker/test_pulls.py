@@ -1,4 +1,4 @@
-"""Images that are not there: pulled from a real registry over HTTP, told how far that is, and why it failed."""
+"""Missing images: pulled from a real registry over HTTP, with reports of progress and of failures."""
 
 import asyncio
 import io
@@ -64,7 +64,7 @@ SAID: list[tuple[int, str, Kind, StartFault]] = [
 
 @pytest.mark.parametrize(("status", "words", "kind", "fault"), SAID)
 def test_a_failed_pull_is_classified(status: int, words: str, kind: Kind, fault: StartFault) -> None:
-    """Whose fault it is, and whether this node may try again: never where the job or the disk is at fault."""
+    """The responsible party, and whether this node may retry: never if the job or the disk is at fault."""
     failure = classify(IMAGE, status, words)
     again = kind in ("rate_limit", "registry", "no_host", "network", "unknown")
     assert (kind, fault, again) == failure[:3]
@@ -77,8 +77,8 @@ def test_waits_double_up_to_a_bound_and_end() -> None:
     assert Failure("network", "", True, "x").again
 
 
-def test_progress_counts_the_layers_whose_size_is_known_and_never_falls() -> None:
-    """A second layer that becomes known half-way does not take the percentage back; 100 % is not said before the end."""
+def test_progress_counts_the_layers_of_known_size_and_never_falls() -> None:
+    """A second layer that becomes known half-way does not lower the percentage; 100 % is not reported before the end."""
     progress = Progress("x:1")
     assert progress.words() == "pulling image x:1"
 
@@ -128,10 +128,10 @@ async def test_a_name_that_must_not_reach_the_engine_does_not(image: str, kind: 
 
 
 @pytest.mark.parametrize("during", ["the pull", "the creation"])
-async def test_whatever_a_start_raises_ends_the_run(
+async def test_any_exception_of_a_start_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
-    """A run that neither starts nor ends would hold its GPUs: an error that nobody expects is its end, in its own words."""
+    """An unexpected error becomes the end of the run, with its message. Without an end it would hold its GPUs."""
     runtime, watch = (
         DockerRuntime(tmp_path, "n1", incarnation(), simulated=True, socket=str(tmp_path / "none")),
         Watch(),
@@ -171,7 +171,7 @@ def registry() -> Iterator[Registry]:
 
 
 class World:
-    """A runtime over the machine's engine, and what it was told to remove."""
+    """A runtime over the machine's engine, and the images that it removed."""
 
     def __init__(self, base: Path, registry: Registry) -> None:
         self.base, self.registry, self.incarnation = base, registry, incarnation()
@@ -229,8 +229,8 @@ def notes(runtime: DockerRuntime, job: str) -> list[str]:
 
 
 @pytest.mark.docker
-async def test_a_missing_image_is_pulled_and_what_ran_is_said_by_its_digest(world: World) -> None:
-    """Progress stands at the head of stderr, before the job's own words, which are whole; the digest is the registry's."""
+async def test_a_missing_image_is_pulled_and_reported_by_its_digest(world: World) -> None:
+    """Progress is at the head of stderr, before the job's own output, which is complete; the digest is the registry's."""
     image = world.push(mib=4)
     runtime, watch = await world.runtime()
     runtime.start(launch("801", "sh", "-c", "echo out; echo err >&2", image=image))
@@ -260,7 +260,7 @@ async def test_an_image_named_by_digest_is_that_one(world: World) -> None:
 
 @pytest.mark.docker
 async def test_runs_of_one_image_share_a_pull(world: World) -> None:
-    """Every layer is asked for once; each run is told of the progress; one that is stopped leaves the others theirs."""
+    """Every layer is requested once; each run gets the progress; a stop of one run leaves the pull to the others."""
     image = world.push(mib=2)
     world.registry.stalls = True
     runtime, watch = await world.runtime()
@@ -317,8 +317,8 @@ async def test_an_agent_that_restarts_during_a_pull_knows_that_nothing_ran(world
     ("status", "kind", "fault", "tries"),
     [(401, "denied", "job", 1), (404, "not_found", "job", 1), (429, "rate_limit", "", 5), (500, "registry", "", 5)],
 )
-async def test_what_a_registry_refuses_is_told(world: World, status: int, kind: Kind, fault: str, tries: int) -> None:
-    """The job's fault is told at once, a registry's own trouble after five tries; the reason is also in the output."""
+async def test_a_registrys_refusal_is_reported(world: World, status: int, kind: Kind, fault: str, tries: int) -> None:
+    """The job's fault at once, a registry's own failure after five tries; the reason is also in the output."""
     image = world.push()
     world.registry.status = status
     runtime, watch = await world.runtime()
@@ -345,8 +345,8 @@ async def test_a_registry_that_comes_back_is_waited_for(world: World) -> None:
 
 
 @pytest.mark.docker
-async def test_a_blob_that_breaks_off_is_fetched_again(world: World) -> None:
-    """Half of a layer, then nothing: the engine goes on from there, and the image is whole."""
+async def test_an_interrupted_blob_is_fetched_again(world: World) -> None:
+    """Half of a layer, then nothing: the engine resumes there, and the image is complete."""
     image = world.push(mib=2)
     world.registry.cuts = 1
     runtime, watch = await world.runtime()
@@ -369,8 +369,8 @@ async def test_a_registry_that_falls_silent_is_not_waited_for_without_end(world:
 
 
 @pytest.mark.docker
-async def test_what_is_no_name_of_an_image_is_the_jobs_fault(world: World) -> None:
-    """Nothing is asked of any registry."""
+async def test_an_invalid_image_name_is_the_jobs_fault(world: World) -> None:
+    """No registry is queried."""
     runtime, watch = await world.runtime()
     for job, image in {"881": "UPPER/Case:1", "882": "a b", "883": "x@sha256:12"}.items():
         runtime.start(launch(job, "true", image=image))

@@ -25,11 +25,9 @@ ENGINE = ContainerEngine(host=HOST, cpus=8, verbs={"mlx5_0": ("/dev/infiniband/u
 
 
 @given(PROGRAMS, ORDERS, st.booleans())
-def test_no_job_however_hostile_changes_the_shape(
-    program: dict[str, Any], order: dict[str, Any], simulated: bool
-) -> None:
-    """Whatever stands in a job file and in an order: either it is refused, or the HostConfig is the template's, with
-    amounts within bounds and mounts that the agent has made."""
+def test_no_hostile_job_changes_the_template(program: dict[str, Any], order: dict[str, Any], simulated: bool) -> None:
+    """For any job file and order: it is refused, or the HostConfig equals the template, with amounts within bounds and
+    mounts made by the agent."""
     try:
         run, engine = launched(program, order, simulated), ENGINE._replace(simulated=simulated)
         path = template.gpu_path(run.order.gpus, engine)
@@ -74,8 +72,9 @@ def devices_said(run: Launch, path: template.GpuPath) -> list[str]:
     return [word for word in template.environment(run, ENGINE, path) if word.startswith(own)]
 
 
-def test_an_image_cannot_ask_for_devices_either() -> None:
-    """Where a device runtime's hooks run, an image's own words to them are taken out, and GPUs are the granted ones."""
+def test_an_image_cannot_request_devices_either() -> None:
+    """If a device runtime's hooks run, an image's own variables for them are removed, and the GPUs are the granted
+    ones."""
     run = launched({"command": ["x"]}, {"gpus": ("GPU-a",)}, simulated=False)
     said = template.environment(run, ENGINE, "device-request")
     assert "NVIDIA_VISIBLE_DEVICES=GPU-a" in said
@@ -134,8 +133,8 @@ def test_a_nic_comes_with_its_files_and_those_that_all_share_once() -> None:
     assert {each["CgroupPermissions"] for each in devices} == {"rw"}
 
 
-def test_only_runs_on_several_nodes_are_on_the_nodes_network_and_only_if_its_admin_says_so() -> None:
-    """Neither a job file nor an order can say it."""
+def test_only_multi_node_runs_use_the_nodes_network_and_only_if_its_admin_allows_it() -> None:
+    """A job file or an order cannot request it."""
     alone, gang = ({"command": ["x"]}, {}), ({"command": ["x"]}, {"hosts": ("10.0.0.1", "10.0.0.2")})
     for engine, expected in (
         (ENGINE, ["default", "default"]),
@@ -153,7 +152,7 @@ def wanted() -> dict[str, Any]:
     return template.host_config(run, ENGINE, "none", [Bind("/held/v0", "/data", True)])
 
 
-def test_what_was_asked_for_passes() -> None:
+def test_a_container_as_requested_passes() -> None:
     """The engine's own additions do not count as differences."""
     assert differences(wanted(), as_created(wanted()), ENGINE) == []
 
@@ -210,16 +209,16 @@ def test_what_was_asked_for_passes() -> None:
         ("AFieldOfTomorrow", "all"),
     ],
 )
-def test_whatever_grants_something_is_seen(field: str, value: Any) -> None:
-    """Each field of the engine's answer counts, also one that nobody has heard of yet."""
+def test_every_field_that_grants_something_is_checked(field: str, value: Any) -> None:
+    """Each field of the engine's answer counts, also an unknown one."""
     inspected = as_created(wanted())
     inspected["HostConfig"][field] = value
     wrong = differences(wanted(), inspected, ENGINE)
     assert [each for each in wrong if each.startswith(f"{field}: expected")] == wrong != []
 
 
-def test_what_stands_beside_the_host_config_is_seen() -> None:
-    """Volumes of the engine's own, a working directory that is a door, a container without AppArmor."""
+def test_fields_outside_the_host_config_are_checked() -> None:
+    """Volumes of the engine's own, a working directory that is a device directory, a container without AppArmor."""
     inspected = as_created(wanted())
     inspected["Mounts"].append({"Type": "volume", "Destination": "/var/lib/x"})
     inspected["Config"]["WorkingDir"] = "/proc/self/fd/7"
@@ -229,8 +228,8 @@ def test_what_stands_beside_the_host_config_is_seen() -> None:
 
 
 @pytest.mark.parametrize("workdir", ["/proc", "//proc/self/fd/7", "/a/../proc/1/cwd", "/sys/./fs", "proc", "../x"])
-def test_no_program_begins_at_a_door(workdir: str) -> None:
-    """However it is written."""
+def test_no_program_starts_in_a_device_directory(workdir: str) -> None:
+    """In each spelling of its path."""
     inspected = as_created(wanted())
     inspected["Config"]["WorkingDir"] = workdir
     assert [each.partition(":")[0] for each in differences(wanted(), inspected, ENGINE)] == ["WorkingDir"]
@@ -248,8 +247,8 @@ def test_an_images_volumes_become_scratch_space() -> None:
         template.host_config(run, ENGINE, "none", [], [f"/v{at}" for at in range(17)])
 
 
-def test_the_hostile_words_above_are_hostile() -> None:
-    """What the property lets through is little: nearly all of the mount words are refused, and one is not."""
+def test_the_hostile_mounts_above_are_hostile() -> None:
+    """The property accepts few cases: nearly all of the mount words are refused, and one is not."""
     assert list(mount_faults(["datasets:/data"], [], "")) == []
     assert list(mount_faults(["x:/proc/1"], [], "")) and list(
         mount_faults(["a:/run/nvidia-container-devices/all"], [], "")
@@ -257,8 +256,8 @@ def test_the_hostile_words_above_are_hostile() -> None:
 
 
 @pytest.mark.docker
-def test_an_engine_makes_a_container_with_a_device_and_a_network_as_asked() -> None:
-    """What a real one reads back of both is taken for what was asked. The device is one that every machine has."""
+def test_an_engine_creates_a_container_with_a_device_and_a_network_as_requested() -> None:
+    """The values that a real engine returns for both equal the requested ones. The device exists on every machine."""
     import docker
 
     from tests.agent.runtimes.docker.image import ensure_image

@@ -51,8 +51,8 @@ async def test_a_pull_is_seen_in_the_output_and_what_ran_in_the_start(world: Wor
         docker.from_env().api.remove_image(image, force=True)
 
 
-async def test_an_image_that_is_not_there_is_the_jobs_fault_and_said(world: World) -> None:
-    """In the report, in words that say what to do, and in the output."""
+async def test_a_missing_image_is_the_jobs_fault_and_reported(world: World) -> None:
+    """In the report, with the remedy, and in the output."""
     with Registry() as registry:
         image = f"{registry.address}/none:1"
         await world.placer.desire("n1", order("8", "true", spec={"image": image}, memory_mib=32))

@@ -36,9 +36,9 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 @pytest.mark.parametrize("how", ["setsid sleep {0} </dev/null >/dev/null 2>&1 &", DAEMON, f"({DAEMON}) &"])
-async def test_nothing_is_left_when_an_end_is_told(node: Node, how: str) -> None:
-    """500 daemons, started with or without the run's environment, by the program or by one that ends before it: gone
-    before anybody hears of the end, so that the GPUs are given on with nothing on them. Another run's live on."""
+async def test_no_process_is_left_when_an_end_is_reported(node: Node, how: str) -> None:
+    """500 daemons, with or without the run's environment, started by the program or by one that ends before it: gone
+    before the end is reported, so that the GPUs are allocated again without users. Another run's continue."""
     runtime, watch = await node.runtime()
     seconds, others = own("861"), own("862")
     runtime.start(launch("862", "sh", "-c", f"{how.format(others)} echo ready; exec sleep {others}"))
@@ -55,8 +55,8 @@ async def test_nothing_is_left_when_an_end_is_told(node: Node, how: str) -> None
     assert asleep("862") == []
 
 
-async def test_a_stop_ends_what_has_left_the_environment_too(node: Node) -> None:
-    """TERM ends the program; its daemon, which nobody could have told, is killed."""
+async def test_a_stop_ends_processes_without_the_environment_too(node: Node) -> None:
+    """TERM ends the program; its daemon, which could not get a notice, is killed."""
     runtime, watch = await node.runtime()
     seconds = own("861")
     runtime.start(launch("861", "sh", "-c", f"{DAEMON.format(seconds)} echo ready; exec sleep 1000"))
@@ -114,13 +114,13 @@ async def test_a_program_that_ended_with_its_spawner_leaves_nothing(node: Node) 
     await node.kill_spawner()
     os.kill(program, signal.SIGKILL)
     second, _ = await node.runtime()
-    await eventually_async(lambda: not Path(f"/proc/{program}").exists(), within_s=10)
+    await eventually_async(lambda: not Path(f"/proc/{program}").exists())
     assert await second.adopt([KEY]) == {KEY: Found("lost")}
     await until_gone("861")
 
 
 def test_kills_for_memory_are_counted(tmp_path: Path) -> None:
-    """Of control groups of both versions and of the machine; a counter that stands still is no evidence."""
+    """Of control groups of both versions and of the machine; a counter that does not move is no evidence."""
     for before, after in (
         ("oom_kill 3\noom_group_kill 0\n", "oom_kill 4\n"),
         ("under_oom 0\noom_kill 0\n", "oom_kill 1\n"),
@@ -133,8 +133,8 @@ def test_kills_for_memory_are_counted(tmp_path: Path) -> None:
         assert [kills.rose(), kills.rose()] == [True, False]
 
 
-async def test_a_kill_for_memory_is_told(node: Node) -> None:
-    """As the spawner says it."""
+async def test_a_kill_for_memory_is_reported(node: Node) -> None:
+    """As the spawner reports it."""
     runtime, watch = await node.runtime()
     runtime.start(launch("861", "sleep", "1000"))
     await watch.until(lambda: KEY in watch.starts)

@@ -1,4 +1,4 @@
-"""What only plain processes show: signals told from codes, groups, tags, directories, the environment."""
+"""Behaviour of plain processes only: signals and codes, groups, tags, directories, the environment."""
 
 # ruff: noqa: ASYNC110, PTH208 -- waits for files and processes that nobody announces
 
@@ -52,18 +52,18 @@ async def opened(base: Path, keep: int = 200) -> tuple[ProcessRuntime, Watch]:
         ("exit 128", 128, None),
     ],
 )
-async def test_a_signal_is_told_from_an_exit_code(
+async def test_a_signal_is_distinguished_from_an_exit_code(
     tmp_path: Path, script: str, code: int | None, number: int | None
 ) -> None:
-    """`exit 137` and a KILL look alike to a shell's `$?`; the report tells them apart."""
+    """`exit 137` and a KILL are equal in a shell's `$?`; the report distinguishes them."""
     runtime, watch = await opened(tmp_path)
     runtime.start(launch("801", "sh", "-c", script))
     exit = await watch.exit_of(KEY)
     assert (code, number) == (exit.code, exit.signal)
 
 
-async def test_an_unknown_command_ends_with_127_and_says_so(tmp_path: Path) -> None:
-    """As in a shell; the reason stands in the job's own stderr. A builtin's name is a program's name here."""
+async def test_an_unknown_command_ends_with_127_and_a_reason(tmp_path: Path) -> None:
+    """As in a shell; the reason is in the job's own stderr. A builtin's name is a program's name here."""
     runtime, watch = await opened(tmp_path)
     runtime.start(launch("801", "no-such-program"))
     assert Exit(code=127) == await watch.exit_of(KEY)
@@ -72,7 +72,7 @@ async def test_an_unknown_command_ends_with_127_and_says_so(tmp_path: Path) -> N
     assert Exit(code=127) == await watch.exit_of(RunKey("802", 1, 0))
 
 
-async def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+async def test_children_of_a_run_end_with_it(tmp_path: Path) -> None:
     """A background child in the run's group does not outlive the run."""
     runtime, watch = await opened(tmp_path)
     runtime.start(launch("801", "sh", "-c", "sleep 1000 & echo started"))
@@ -106,9 +106,9 @@ async def test_old_directories_go(tmp_path: Path) -> None:
     assert {key.name for key in keys[-3:]} == set(os.listdir(runtime.directories.base))
 
 
-async def test_an_empty_old_directory_serves_a_new_run_unless_somebody_writes_to_it(tmp_path: Path) -> None:
-    """Of old directories the silent ones are renamed; one whose file some process holds open is removed, so
-    that nothing of an old run gets into a new run's output."""
+async def test_an_empty_old_directory_is_reused_unless_a_process_writes_to_it(tmp_path: Path) -> None:
+    """Silent old directories are renamed; one with a file that some process holds open is removed, so that no output of
+    an old run gets into a new run's."""
     runtime, watch = await opened(tmp_path, keep=0)
     keys = [RunKey(str(900 + i), 1, 0) for i in range(PRUNE_BATCH)]
     runtime.start(launch(keys[0].job, "true"))
@@ -138,7 +138,7 @@ async def test_an_empty_old_directory_serves_a_new_run_unless_somebody_writes_to
 
 
 async def test_a_gang_sees_its_hosts(tmp_path: Path) -> None:
-    """What `launch.py` promises a program: rendezvous, ranks, the host file; never RANK or WORLD_SIZE."""
+    """The variables that `launch.py` promises: rendezvous, ranks, the host file; never RANK or WORLD_SIZE."""
     runtime, watch = await opened(tmp_path)
     run = launch(
         "801",

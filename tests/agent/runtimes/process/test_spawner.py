@@ -51,7 +51,7 @@ async def test_agents_share_one_spawner_that_carries_no_tag(node: Node) -> None:
 
 
 async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: Node) -> None:
-    """Nobody is its parent any more: it runs on, a new run can start beside it, and its code is not made up."""
+    """It has no parent any more: it continues, a new run can start, and no exit code is invented."""
     runtime, watch = await node.runtime()
     over = node.base / "over"
     runtime.start(launch("801", "sh", "-c", f"while [ ! -e {over} ]; do sleep 0.05; done; exit 5"))
@@ -67,7 +67,7 @@ async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: Node) -> 
 
 
 async def test_an_orphan_can_be_stopped(node: Node) -> None:
-    """TERM, which it ignores, and KILL reach a run whose spawner is gone; the kill is told as signal 9."""
+    """TERM, which it ignores, and KILL reach a run whose spawner is gone; the kill is reported as signal 9."""
     runtime, watch = await node.runtime()
     runtime.start(launch("801", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     await until_file(runtime.output(KEY)[0], b"ready")
@@ -126,7 +126,7 @@ def _is_sh(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sh\0")
 
 
-async def test_what_a_dead_agent_wrote_is_done_before_the_next_one_asks(node: Node) -> None:
+async def test_requests_of_a_dead_agent_are_done_before_those_of_the_next(node: Node) -> None:
     """A start on its way when the agent died is in the next agent's listing: running or never, nothing between."""
     runtime, _ = await node.runtime()
     pid = await node.spawner()
@@ -140,8 +140,8 @@ async def test_what_a_dead_agent_wrote_is_done_before_the_next_one_asks(node: No
     assert (await watch.exit_of(KEY)).signal == signal.SIGKILL
 
 
-async def test_no_start_is_lost_and_none_is_doubled_when_the_spawner_dies(node: Node) -> None:
-    """Runs asked for around its death start once or are told not to have started; each leaves one line if it ran."""
+async def test_no_start_is_lost_or_doubled_when_the_spawner_dies(node: Node) -> None:
+    """Runs requested around its death start once or are reported as not started; each leaves one line if it ran."""
     runtime, watch = await node.runtime()
     marks = node.base / "marks"
     keys = [RunKey(str(900 + i), 1, 0) for i in range(60)]
@@ -161,8 +161,8 @@ async def test_no_start_is_lost_and_none_is_doubled_when_the_spawner_dies(node: 
     assert set(watch.exits) == set(watch.starts)
 
 
-async def test_a_forgotten_end_leaves_the_memory_and_the_file(node: Node) -> None:
-    """What is released is remembered nowhere for long: the file stays small however many runs there were."""
+async def test_a_released_end_leaves_the_memory_and_the_file(node: Node) -> None:
+    """The file stays small however many runs there were."""
     runtime, watch = await node.runtime()
     bytes_each = len("S 1000.1.0 12345\nE 1000.1.0 127\n")
     runs = 2 * SPAWNED_BYTES_MAX // bytes_each
@@ -195,7 +195,7 @@ async def test_programs_are_found_and_refused_as_by_a_shell(node: Node, content:
 
 
 async def test_a_bad_directory_ends_with_126(node: Node) -> None:
-    """As in a shell, and said in stderr."""
+    """As in a shell, with the reason in stderr."""
     runtime, watch = await node.runtime()
     order = launch("801", "true")._replace(workdir="/no/such/place")
     runtime.start(order)
@@ -214,7 +214,7 @@ async def test_a_program_starts_clean(node: Node) -> None:
     assert int(lines[5], 16) & ~internal == 0
 
 
-async def test_a_socket_may_lie_deep(node: Node) -> None:
+async def test_a_socket_may_have_a_long_path(node: Node) -> None:
     """Directories deeper than the 107 bytes of a socket's address."""
     deep = node.base / ("d" * 120) / ("e" * 120)
     runtime, watch = ProcessRuntime(deep, "n1", node.incarnation), Watch()

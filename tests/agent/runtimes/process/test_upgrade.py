@@ -44,7 +44,7 @@ def write(directory: Path, *records: Record) -> None:
 
 
 async def test_a_journal_without_a_format_is_read(tmp_path: Path) -> None:
-    """As agents wrote it before formats were said; and from its first compaction on it is of ours."""
+    """Agents wrote it before journals had a format; from its first compaction on it has ours."""
     write(tmp_path / "a", Opened(incarnation="inc", node="n1"), Accepted(job="7", attempt=1, rank=0, epoch=3))
     assert b"format" not in (tmp_path / "a" / "journal").read_bytes()
     journal = Journal.open(tmp_path / "a", "n1", "other")
@@ -56,7 +56,7 @@ async def test_a_journal_without_a_format_is_read(tmp_path: Path) -> None:
 
 
 async def test_a_newer_journal_is_refused_by_name(tmp_path: Path) -> None:
-    """Before a line of it is read that nobody here could know; nothing of it is changed."""
+    """Before an unknown line is read; nothing of it is changed."""
     write(tmp_path / "a", Opened(incarnation="inc", node="n1", format=FORMAT + 1))
     with (tmp_path / "a" / "journal").open("ab") as file:
         file.write(b'00000000 {"r":"of-tomorrow"}\n')
@@ -94,7 +94,7 @@ async def test_a_newer_agent_adopts_an_older_ones_runs(world: World, spoken: str
 
 
 async def test_a_newer_spawner_is_refused_by_name(world: World, spoken: str) -> None:
-    """Who does not know what it is told must not judge what runs: it ends, and what runs runs on."""
+    """An agent that does not understand its spawner must not judge the runs: it ends, and they continue."""
     Path(spawner_client.PROGRAM).write_text(  # noqa: ASYNC240 -- nobody runs yet
         spoken.replace("PROTOCOL = 2", "PROTOCOL = 99")
     )

@@ -1,14 +1,13 @@
-"""The placer's core under all kinds of requests: shares, gangs, racks, NUMA nodes, elastic ones, tasks, groups, exclusive
-ones, beside faults, drains, taints, maintenance windows, nodes that are kept, and nodes that come back as others.
-
-After every step the invariants hold (I1, I2, I6, and that guests leave room for whom their nodes are kept for: `World` checks
-them), the snapshot restores to itself, nothing waits that would fit, and nothing starts where a window would come over it. At
-the end the log folds to the same state.
-"""
+"""The placer's core under all kinds of requests: shares, gangs, racks, NUMA nodes, elastic ones, tasks, groups,
+exclusive ones, with faults, drains, taints, maintenance windows, reserved nodes, and nodes that return with another
+inventory. After every step the invariants hold (I1, I2, I6, and that backfilled jobs leave room for the reservation:
+`World` checks them), the snapshot restores to itself, no waiting job fits, and no job starts where a window would
+interrupt it. At the end the log folds to the same state."""
 
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -226,7 +225,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_does_not_fit(self) -> None:
-        """Each class was tried since anything came free that it could use; but for whom a window keeps away."""
+        """Each class was tried since capacity was freed that it could use, except for one that a window excludes."""
         state = self.world.core.state
         for group in state.classes.values():
             free = [job for _, job in group.offers if not barred(state, job, self.world.now)]
@@ -252,11 +251,11 @@ class CoreMachine(RuleBasedStateMachine):
 
 
 CoreMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestCoreMachine = CoreMachine.TestCase
+TestCoreMachine = pytest.mark.slow(CoreMachine.TestCase)
 
 
-def test_the_wishes_are_valid() -> None:
-    """All of them are requests that a queue would accept, but that some have neither CPU nor memory."""
+def test_generated_requests_are_valid() -> None:
+    """A queue accepts them, except that some have no CPU and no memory."""
     from fairlead_schemas.wire.resource_requests import faults
 
     for wish in [*(request(**wish) for wish in WISHES), *SHARES]:

@@ -1,4 +1,4 @@
-"""What a node has left: what is taken and given back leaves it as it was; faults, shares and CPUs."""
+"""Free resources of a node: an allocation and its release restore them; faults, shares and CPUs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,8 +30,8 @@ def share(left: FreeResources, milli: int, memory_mib: int = 0) -> Part:
 
 
 @given(insides, st.lists(requests(), max_size=8), st.randoms(), st.sets(st.integers(0, 7), max_size=2))
-def test_giving_back_is_the_inverse_of_taking(inside, wanted, random, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
-    """In any order, beside faults; at every step it is what taking the parts that are held leaves of an empty node."""
+def test_releasing_is_the_inverse_of_allocating(inside, wanted, random, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
+    """In any order, with faults: at every step the result equals allocating the held parts on an empty node."""
     found = machine(inside=inside)
     left = empty(found)
     for at in sorted(faults):
@@ -54,7 +54,7 @@ def test_giving_back_is_the_inverse_of_taking(inside, wanted, random, faults) ->
 
 
 def test_shares_fill_a_gpu_up_to_its_memory() -> None:
-    """Each takes its thousandths and, where nothing is said, as much of the memory."""
+    """Each share takes its thousandths and, by default, the same fraction of the memory."""
     left = empty(machine(gpus=2, gpu_memory_mib=40000))
     left.take(share(left, 500))
     assert ([left.rest(0), left.rest(1)], left.caps, left.shared, left.free) == ([500, 1000], [20000, 40000], 1, 2)
@@ -66,8 +66,8 @@ def test_shares_fill_a_gpu_up_to_its_memory() -> None:
     assert left.gpus_free == 1 and left.free_milli == 1250
 
 
-def test_a_faulted_gpu_is_nobodys_whoever_leaves_it() -> None:
-    """A share that ends on it neither frees it nor leaves it shared."""
+def test_a_faulted_gpu_stays_unavailable_when_a_share_ends() -> None:
+    """The end of the share does not free the GPU or leave it shared."""
     found = machine(gpus=2)
     part = share(empty(found), 500)
     left = empty(found)
@@ -78,8 +78,8 @@ def test_a_faulted_gpu_is_nobodys_whoever_leaves_it() -> None:
     assert (left.rest(0), left.free, left.shared, left.free_milli) == (0, 2, 0, 1000)
 
 
-def test_gpus_that_have_left_are_in_no_place() -> None:
-    """What is held of them neither takes from the others nor comes free."""
+def test_gpus_that_have_left_are_not_counted() -> None:
+    """Allocations on them do not reduce other capacity and do not become free."""
     left = empty(machine(gpus=1))
     gone = Part(node="n1", gpus=("n1-g0", "n1-g7"), cpu_milli=1000, memory_mib=1)
     left.take(gone)
@@ -90,7 +90,7 @@ def test_gpus_that_have_left_are_in_no_place() -> None:
 
 
 def test_cpus_are_pinned_once() -> None:
-    """The CPUs of a part are nobody else's, and come back."""
+    """CPUs of a part belong to no other part, and are returned."""
     left = empty(machine(inside=H100, cpu=224))
     ask = unit_requests(Request(gpu_milli=1000, cpu_milli=8000))[0]
     parts = []
@@ -105,8 +105,8 @@ def test_cpus_are_pinned_once() -> None:
     assert left.cpus == left.build.inside.all_cpus
 
 
-def test_a_copy_is_another() -> None:
-    """What is tried on it leaves the node as it is."""
+def test_a_copy_is_independent() -> None:
+    """Changes to the copy leave the node unchanged."""
     left = empty(machine(gpus=2))
     before, copy = facts(left), left.copy()
     copy.take(share(copy, 300))

@@ -1,4 +1,5 @@
-"""Where in a node: the best linked GPUs, CPUs and network devices beside them, shares where they fit; or the cause why not."""
+"""Allocation within a node: the best linked GPUs, CPUs and network devices near them, shares that fit; or the cause of
+a failure."""
 
 from itertools import combinations
 
@@ -71,8 +72,8 @@ def test_the_best_links_there_are(name: str, gpus: int) -> None:
         assert sum(scores[i][j] for i, j in combinations(found.gpus, 2)) == found.link_score
 
 
-def test_cpus_lie_beside_the_gpus() -> None:
-    """On the GPUs' NUMA node while it has some; a job without whole CPUs is pinned to none."""
+def test_cpus_are_near_their_gpus() -> None:
+    """CPUs come from the GPUs' NUMA node while it has any; a job without whole CPUs is pinned to none."""
     left = empty(machine(inside=GEFORCE, cpu=224))
     left.free = 0b1111_0000
     assert seated(left, ask(2, cpu_milli=8000)).cpus & ~HIGH == 0
@@ -84,8 +85,8 @@ def test_cpus_lie_beside_the_gpus() -> None:
     assert seat(left, ask(2, cpu_milli=8000)) == "free_cpu"
 
 
-def test_gpus_together_as_required() -> None:
-    """GPUs enough are free, and not on one NUMA node, nor under one switch; what is preferred may be missing."""
+def test_gpus_satisfy_the_required_topology() -> None:
+    """Enough GPUs are free, but not on one NUMA node or under one switch; a preference may be unmet."""
     left = empty(machine(inside=GEFORCE, cpu=224))
     left.free = 0b0011_0011
     assert seat(left, ask(3, require=("numa",))) == "free_numa"
@@ -96,7 +97,7 @@ def test_gpus_together_as_required() -> None:
 
 @pytest.mark.parametrize("name", [name for name in PROFILES if descriptions()[name].nic_levels])
 def test_network_devices_are_found_by_level(name: str) -> None:
-    """Each GPU talks over a device that is as near as any, wherever that stands in the list."""
+    """Each GPU uses one of its nearest devices, whatever its position in the list."""
     inside = descriptions()[name]
     found = seated(empty(machine(inside=inside)), ask(inside.gpus))
     part = part_of("n1", empty(machine(inside=inside)), ask(inside.gpus), found)
@@ -131,8 +132,8 @@ def test_a_cap_is_no_more_than_any_of_its_gpus_has() -> None:
     assert left.caps == [0, 40000] and seat(left, two) == "free_gpus"
 
 
-def test_replicas_are_as_large_as_their_node_cuts_them() -> None:
-    """Whatever the pool's settings charge for one."""
+def test_replica_size_follows_the_partition_of_its_node() -> None:
+    """The pool's charge for a replica does not change its size."""
     node = machine(gpus=1, labels={REPLICAS_LABEL: "4", SHARING_LABEL: "time-slicing"})
     left, replica = empty(node), unit_requests(Request(gpu_milli=500, gpu_parts=1, replicas=True))[0]
     parts = [take(left, replica) for _ in range(4)]
@@ -140,8 +141,8 @@ def test_replicas_are_as_large_as_their_node_cuts_them() -> None:
     assert seat(left, replica) == "free_gpus"
 
 
-def test_nobody_beside_an_exclusive_job() -> None:
-    """It goes to an empty node alone and takes all CPUs and memory; what asks for neither does not go beside it either."""
+def test_nothing_shares_a_node_with_an_exclusive_job() -> None:
+    """It needs an empty node and takes all CPUs and memory; a job that requests neither does not share the node."""
     tiny, mine = ask(1), ask(1, exclusive=True)
     left = empty(machine(gpus=4))
     part = take(left, tiny)
@@ -155,8 +156,8 @@ def test_nobody_beside_an_exclusive_job() -> None:
     assert seat(left, mine) == "not_empty"
 
 
-def test_faults_that_leave_too_few() -> None:
-    """What waiting does not mend is told before what it does."""
+def test_faults_that_leave_too_few_gpus_are_named_first() -> None:
+    """A permanent cause is reported before a transient one."""
     left = empty(machine(gpus=4))
     left.fault("n1-g1")
     assert seated(left, ask(3)).gpus == (0, 2, 3)
@@ -188,8 +189,8 @@ def test_several_tasks_each_as_required() -> None:
 
 
 @given(insides, st.lists(requests(), max_size=5), requests(), st.sets(st.integers(0, 7), max_size=1))
-def test_what_gpus_lack_is_what_seats_say(inside, held, wanted, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
-    """Both for a row at once and for one node; and every cause is one that has words."""
+def test_causes_of_a_row_equal_those_of_a_node(inside, held, wanted, faults) -> None:  # type: ignore[no-untyped-def] -- hypothesis
+    """For a row at once and for one node; and every cause has a sentence."""
     left = empty(machine(inside=inside))
     for at in faults:
         left.fault(f"n1-g{at}")

@@ -1,4 +1,4 @@
-"""What a node is made of: nodes that are alike share it, and what labels say of it."""
+"""Shapes of nodes: equal nodes share one, and the facts that labels add to it."""
 
 import msgspec
 import pytest
@@ -15,8 +15,8 @@ from fairlead_placer.topology.gpu_topology import TopologyError
 from tests.placer.cluster.capacity.ground import machine
 
 
-def test_nodes_that_are_alike_share_a_build() -> None:
-    """Whatever their names, UUIDs and racks; another label, taint, CPU count or inside is another build."""
+def test_equal_nodes_share_a_shape() -> None:
+    """Names, UUIDs and racks may differ; another label, taint, CPU count or topology is another shape."""
     builds = NodeShapes()
     one = builds.of(machine("a", labels={"fairlead/rack": "r1"}))
     assert builds.of(machine("b", labels={"fairlead/rack": "r2"})) is one
@@ -31,7 +31,7 @@ def test_nodes_that_are_alike_share_a_build() -> None:
 
 
 def test_cpus_are_no_more_than_can_be_pinned() -> None:
-    """Where CPU lists are known, those of the system are left out of each NUMA node."""
+    """If CPU lists are known, the system's CPUs are left out of each NUMA node."""
     inside = descriptions()["dgx-h100"]
     assert NodeShapes().of(machine(inside=inside, cpu=224)).cpu_milli == 224_000
     assert NodeShapes().of(machine(inside=inside, cpu=224, labels={SYSTEM_CPUS_LABEL: "2"})).cpu_milli == 220_000
@@ -64,7 +64,7 @@ def test_replicas_are_what_labels_say(labels: dict[str, str], replicas: int) -> 
 
 
 def test_it_matters_which_gpus_are_free() -> None:
-    """Where they are linked or lie apart, and where they are of several kinds."""
+    """Linked and unlinked GPUs differ, and so do GPUs of several models."""
     assert not NodeShapes().of(machine()).telling
     assert NodeShapes().of(machine(inside=descriptions()["dgx1-v100"])).telling
     mixed = machine(gpus=2)

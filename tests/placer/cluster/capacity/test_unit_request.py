@@ -1,4 +1,4 @@
-"""What an ask finds in an empty node: the first cause why it never fits, in the order of CAUSES."""
+"""Packing requests on an empty node: the first cause why one never fits, in the order of CAUSES."""
 
 from typing import Any
 
@@ -86,16 +86,16 @@ def test_gpus_of_several_kinds_on_one_node() -> None:
     assert (two.cause, two.suits, three.cause) == ("", 0b1100, "gpu_memory")
 
 
-def test_where_a_node_stands_is_not_in_its_build() -> None:
-    """Nodes of several racks are alike: what a selector says of racks is for each node to answer."""
+def test_the_location_of_a_node_is_not_part_of_its_shape() -> None:
+    """Nodes of several racks share a shape: a selector of a rack is checked on each node."""
     r1, r2 = (machine(labels={"fairlead/rack": rack, "zone": "a"}) for rack in ("r1", "r2"))
     ask = unit_requests(Request(selector=("fairlead/rack=r2", "zone=a")))[0]
     assert ask.stands == ("fairlead/rack=r2",)
     assert ask.verdict(build(r1)).cause == ask.verdict(build(r2)).cause == ""
 
 
-def test_what_is_said_of_the_job_holds_for_each_kind() -> None:
-    """Pool, tolerations, topology and packing; amounts and selectors are each kind's own."""
+def test_job_level_constraints_hold_for_each_task_group() -> None:
+    """Pool, tolerations, topology and packing are the job's; amounts and selectors are each group's own."""
     other = Request(nodes=2, gpu_milli=1000, selector=("zone=b",))
     request = Request(
         nodes=3, cpu_milli=1000, pool="big", tolerations=("a",), require=("rack",), packing="spread", also=(other,)
@@ -108,6 +108,6 @@ def test_what_is_said_of_the_job_holds_for_each_kind() -> None:
         assert kind.also == ()
 
 
-def test_equal_requests_share_an_ask() -> None:
-    """What it has found out is found out once."""
+def test_equal_requests_share_a_packing_request() -> None:
+    """Cached results of a packing request are computed once for all equal requests."""
     assert unit_requests(Request(gpu_milli=1000))[0] is unit_requests(Request(gpu_milli=1000))[0]

@@ -1,4 +1,4 @@
-"""When work ends: what is learned of how long runs take, when nodes have room, and what that says of a reservation."""
+"""Ends of work: learned durations of runs, the times at which nodes are free, and their use for a reservation."""
 
 import pytest
 from hypothesis import given
@@ -24,8 +24,8 @@ def test_a_bucket_holds_times_that_differ_by_a_quarter(seconds: int) -> None:
 
 
 @given(st.lists(st.integers(0, 1 << 20), max_size=300))
-def test_spans_stay_small(seconds: list[int]) -> None:
-    """However many runs there were, and whatever they took."""
+def test_histograms_of_durations_stay_small(seconds: list[int]) -> None:
+    """Their size does not grow with the number of runs or their length."""
     spans = RunDurations()
     for each in seconds:
         spans = with_one(spans, each, 0)
@@ -33,9 +33,9 @@ def test_spans_stay_small(seconds: list[int]) -> None:
     assert list(spans.counts) == sorted(spans.counts)
 
 
-def test_what_is_typical_depends_on_how_long_it_has_run() -> None:
-    """Most take a minute; of those that have run for ten, most take an hour; of those that have run for longer than any,
-    nothing is known, nor where there were too few."""
+def test_the_typical_duration_depends_on_the_time_already_run() -> None:
+    """Most take a minute; most that have run for ten take an hour; beyond the longest run, or with too few runs,
+    nothing is known."""
     spans = RunDurations()
     assert typical_s(spans, 0) == 0
     for seconds in [60] * 8 + [3600] * 3:
@@ -46,8 +46,8 @@ def test_what_is_typical_depends_on_how_long_it_has_run() -> None:
     assert typical_s(with_one(with_one(RunDurations(), 60, 0), 60, 0), 0) == 0
 
 
-def test_the_kinds_that_are_remembered_are_bounded() -> None:
-    """What was seen longest ago is forgotten; it is in the snapshot."""
+def test_the_number_of_remembered_kinds_is_bounded() -> None:
+    """The least recently seen is forgotten; the table is in the snapshot."""
     world = World()
     world.join("a", 4)
     for user in range(KINDS_MAX + 3):
@@ -80,7 +80,7 @@ def test_runs_that_did_not_end_by_themselves_teach_nothing(how: str) -> None:
 # ---------------------------------------------------------------------------- when there is room
 
 
-def test_by_limits_the_node_whose_work_ends_first_is_kept() -> None:
+def test_by_limits_the_node_with_the_earliest_end_is_reserved() -> None:
     """Though another lacks as little and has the first name: the limit, the grace of 5 seconds, and half a minute."""
     world = busy(2 * HOUR, HOUR, 0)
     world.offer(request(4))
@@ -146,8 +146,8 @@ def test_a_gang_starts_when_its_last_node_has_room() -> None:
     assert event.waits_for == ("3", "2")
 
 
-def test_a_gang_that_must_lie_in_one_rack_has_nodes_of_one_rack_kept() -> None:
-    """The two nodes that are free first lie in two racks, which is of no use; it starts on what is kept for it."""
+def test_nodes_of_one_rack_are_reserved_for_a_gang_that_needs_one() -> None:
+    """The two nodes that are free first are in two racks, which does not help; the gang starts on its reserved nodes."""
     world = busy(HOUR, 3 * HOUR, 2 * HOUR, 2 * HOUR, racks=("r1", "r1", "r2", "r2"))
     world.offer(request(4, nodes=2, require=("rack",)))
     event = made(world.queue(claim("5")))
@@ -157,8 +157,8 @@ def test_a_gang_that_must_lie_in_one_rack_has_nodes_of_one_rack_kept() -> None:
     assert "JobPlaced" in names(world.exit("d", "4"))
 
 
-def test_gangs_of_several_kinds_and_tasks_use_what_is_kept_for_them() -> None:
-    """One node with GPUs and one of CPUs alone; four tasks on two nodes: when they start is not said."""
+def test_gangs_of_several_groups_and_tasks_use_their_reserved_nodes() -> None:
+    """One node with GPUs and one without; four tasks on two nodes: no start is promised."""
     world = World()
     world.join("a", 4, labels={"name": "a"})
     world.join("b", 4, labels={"name": "b"})
@@ -179,8 +179,8 @@ def test_gangs_of_several_kinds_and_tasks_use_what_is_kept_for_them() -> None:
 # ---------------------------------------------------------------------------- looked at again
 
 
-def test_a_start_is_looked_at_every_half_minute_and_no_sooner() -> None:
-    """What makes no difference is not said."""
+def test_a_start_is_recomputed_every_half_minute_and_no_sooner() -> None:
+    """A result without a difference is not recorded."""
     world = busy(2 * HOUR, HOUR)
     world.offer(request(4))
     first = made(world.queue(claim("3")))
@@ -208,8 +208,8 @@ def test_another_node_that_is_free_sooner_is_kept_instead() -> None:
     assert (event.nodes, from_now(world, event), event.waits_for) == (("c",), 35, ("3",))
 
 
-def test_a_start_that_has_passed_is_said_anew_by_itself() -> None:
-    """What should have ended may last as long again as it is late: so it is not said all the time."""
+def test_a_start_that_has_passed_is_recomputed() -> None:
+    """The expected remaining time doubles with the delay, so that it is not recorded all the time."""
     world = busy(HOUR)
     world.offer(request(4))
     event = made(world.queue(claim("2")))
@@ -226,7 +226,7 @@ def test_a_start_that_has_passed_is_said_anew_by_itself() -> None:
     assert said[-1] > 8 * 30
 
 
-def test_when_nothing_can_ever_end_in_time_the_job_has_no_start() -> None:
+def test_a_job_that_can_never_fit_has_no_start() -> None:
     """Too few nodes for it at all."""
     world = busy(HOUR)
     wanted = request(4, nodes=2)

@@ -22,8 +22,8 @@ def refused(events: list[ev.Event]) -> ev.JobUnplaceable:
 @pytest.mark.parametrize(
     ("limit_s", "fits"), [(HOUR - BEYOND_S, True), (HOUR - BEYOND_S + 1, False), (9 * HOUR, False)]
 )
-def test_who_would_not_be_gone_in_time_is_not_started(limit_s: int, fits: bool) -> None:
-    """To the second; the refusal names the window, and its end lets him in."""
+def test_a_job_that_would_not_end_in_time_is_not_started(limit_s: int, fits: bool) -> None:
+    """To the second; the refusal names the window, and its end admits the job."""
     world = cluster(1)
     schedule(world, "n1", starts=HOUR, ends=2 * HOUR)
     events = world.offer(request(1), limit_s=limit_s)
@@ -63,8 +63,8 @@ def test_without_a_limit_he_starts_until_the_notice() -> None:
     assert refused(world.offer(request(1))).reasons == {"draining": 1}
 
 
-def test_of_equal_requests_those_with_time_pass_those_without() -> None:
-    """The first of the class waits, whoever is gone in time or has no limit takes the room."""
+def test_of_equal_requests_those_that_end_in_time_overtake() -> None:
+    """The first of the class waits; jobs that end in time or have no limit take the capacity."""
     world = cluster(1)
     schedule(world, "n1", starts=HOUR, ends=2 * HOUR)
     long, short, none = (world.submitted(request(2), limit_s=limit_s) for limit_s in (HOUR, 60, 0))
@@ -76,8 +76,8 @@ def test_of_equal_requests_those_with_time_pass_those_without() -> None:
     assert placed(pass_time(world, HOUR)) == {"1": ["n1"]}
 
 
-def test_a_window_that_has_begun_and_was_overruled_holds_nobody() -> None:
-    """A person has returned the node: he may use it."""
+def test_a_window_that_has_begun_and_was_overruled_reserves_nothing() -> None:
+    """A user has returned the node, so it may be used."""
     world = cluster(1)
     schedule(world, "n1", starts=HOUR, ends=2 * HOUR)
     pass_time(world, HOUR - 40)
@@ -140,8 +140,8 @@ def test_a_window_that_is_planned_later_moves_what_is_kept() -> None:
         assert kept(world) == {"3": expected}
 
 
-def test_a_guest_is_not_met_by_a_window_either() -> None:
-    """It would be gone before the reserved start, and not before the window's."""
+def test_a_backfilled_job_is_not_hit_by_a_window_either() -> None:
+    """It would end before the reserved start, but not before the window's."""
     world = World()
     for name in ("a", "b"):
         world.join(name, 4, labels={"name": name})
@@ -155,8 +155,8 @@ def test_a_guest_is_not_met_by_a_window_either() -> None:
     assert placed(world.offer(request(1), limit_s=HOUR)) == {"5": ["a"]}
 
 
-def test_nobody_yields_on_a_node_that_the_job_would_be_sent_away_from() -> None:
-    """The plea is declined, and says why; for a shorter job it is granted."""
+def test_nothing_is_preempted_on_a_node_that_the_job_would_have_to_leave() -> None:
+    """The request is declined with the reason; for a shorter job it is granted."""
     for limit_s, expected in ((2 * HOUR, "PreemptionDeclined"), (60, "PreemptionStarted")):
         world = cluster(1)
         world.offer(request(8))

@@ -4,6 +4,7 @@ from itertools import combinations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ def takes(left: FreeResources, wanted: Request) -> int:
 
 
 def fits(state: ClusterState, wanted: Request, gone: set[str]) -> bool:
-    """Whether all units fit when these jobs are gone: counted by domain, node after node."""
+    """Return True if all units fit without these jobs: counted by domain, node after node."""
     domains: dict[str, int] = {}
     for node in state.nodes.values():
         left = node.left.copy()
@@ -59,7 +60,7 @@ def fits(state: ClusterState, wanted: Request, gone: set[str]) -> bool:
 
 
 def cost(victims: list[ev.Victim]) -> tuple[int, int]:
-    """What is lost, and how many are disturbed."""
+    """Return the loss and the number of stopped runs."""
     return sum(each.gpu_s for each in victims), len(victims)
 
 
@@ -92,6 +93,7 @@ def wished(wish: tuple[int, int, int, tuple[str, ...], bool, int, int]) -> Reque
     return msgspec.structs.replace(wanted, require=require, tasks=tasks, nodes_min=least)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     nodes=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["", "r1", "r2"])), min_size=1, max_size=5),
@@ -99,8 +101,10 @@ def wished(wish: tuple[int, int, int, tuple[str, ...], bool, int, int]) -> Reque
     wish=wishes,
     losses=st.lists(st.integers(0, 6), min_size=9),
 )
-def test_no_set_is_cheaper(nodes: list[tuple[int, str]], jobs: list[Any], wish: Any, losses: list[int]) -> None:
-    """The runs asked make room, and cost as little as the cheapest of all sets that do; nobody is asked where none does."""
+def test_no_set_of_victims_is_cheaper(
+    nodes: list[tuple[int, str]], jobs: list[Any], wish: Any, losses: list[int]
+) -> None:
+    """The victims make room and cost as little as the cheapest such set; none is preempted if no set makes room."""
     world = World()
     for i, (gpus, rack) in enumerate(nodes):
         world.join(f"n{i}", gpus, cpu=6, memory_gib=16, labels={RACK: rack} if rack else {})
@@ -118,7 +122,7 @@ def test_no_set_is_cheaper(nodes: list[tuple[int, str]], jobs: list[Any], wish: 
 
 
 def fits_on(state: ClusterState, wanted: Request, hole: VictimSet) -> bool:
-    """Whether all units fit on the nodes of the hole alone."""
+    """Return True if all units fit on the reserved nodes alone."""
     units = 0
     for name in hole.nodes:
         left = state.nodes[name].left.copy()
@@ -150,7 +154,7 @@ def full(racks: int, each: int, gpus: int = 4) -> World:
 
 
 def asked(events: list[ev.Event]) -> list[str]:
-    """Who is asked to yield, in order."""
+    """Return the runs to be preempted, in order."""
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 
@@ -163,8 +167,8 @@ def end(world: World, jobs: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def test_a_gang_that_must_lie_in_one_rack_gets_a_hole_there() -> None:
-    """The cheapest nodes stand in two racks; those of one yield, and the gang goes there and nowhere else."""
+def test_room_is_made_in_one_rack_for_a_gang_that_needs_one() -> None:
+    """The cheapest nodes are in two racks; the runs of one rack are preempted, and the gang goes there only."""
     world = full(2, 3)
     world.offer(request(4, nodes=2, require=("rack",)))
     chosen = asked(world.queue(plea("7", "3", "4", "5")))
@@ -182,8 +186,8 @@ def test_equal_losses_are_taken_in_the_smallest_domain() -> None:
     assert asked(events) == ["3", "4"]
 
 
-def test_tasks_get_a_hole_that_they_share() -> None:
-    """Six tasks of one GPU: two nodes that hold three and more, kept for them until both are empty."""
+def test_room_is_made_for_tasks_that_share_nodes() -> None:
+    """Six tasks of one GPU: two nodes that hold three or more are kept until both are empty."""
     world = full(1, 3)
     world.offer(request(1, nodes=6, tasks=True))
     assert asked(world.queue(plea("4", "1", "2", "3"))) == ["1", "2"]
@@ -192,8 +196,8 @@ def test_tasks_get_a_hole_that_they_share() -> None:
     assert end(world, ["2"])["4"] == ["a1", "a2"]
 
 
-def test_kinds_get_a_hole_that_takes_each() -> None:
-    """One big unit and two small ones on nodes of different sizes: none yields whom no kind needs."""
+def test_room_is_made_for_each_task_group() -> None:
+    """One big unit and two small ones on nodes of different sizes: no run is preempted that no group needs."""
     world = full(1, 3)
     world.join("big", 8, labels={"name": "big"})
     world.offer(request(8, selector=("name=big",)))
@@ -226,6 +230,7 @@ def test_a_gang_counts_once_however_many_nodes_it_frees() -> None:
     assert asked(events) == ["1"]
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_beyond_its_bounds_a_set_is_still_minimal(data: st.DataObject) -> None:

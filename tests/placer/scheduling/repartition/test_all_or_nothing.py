@@ -31,7 +31,7 @@ LAYOUTS = (
 
 
 def most(gpu: Gpu, profile: str, busy: set[str]) -> int:
-    """How many instances of the profile a GPU has idle, and could have besides."""
+    """Return the number of instances of the profile that a GPU has idle or could get."""
     solid = [(one.profile, one.start) for one in gpu.instances if one.uuid in busy or one.profile == profile]
     starts = [place["start"] for place in profiles(MODEL)[profile]["placements"]]
     added = next(
@@ -117,8 +117,8 @@ def test_a_job_starts_exactly_where_it_could(seed: int) -> None:
     assert (job not in world.core.state.offers) == possible, f"{wanted} of {world.inventories}"
 
 
-def test_the_worlds_have_jobs_that_start_and_jobs_that_do_not() -> None:
-    """And of those that start, some after their GPUs were cut."""
+def test_the_generated_worlds_have_jobs_that_start_and_jobs_that_wait() -> None:
+    """Some jobs start only after a repartition of their GPUs."""
     found = {"cut": 0, "as it was": 0, "never": 0}
     for seed in range(60):
         chance = random.Random(seed)

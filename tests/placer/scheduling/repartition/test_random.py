@@ -127,6 +127,7 @@ class Stream:
                 return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_random_streams(seed: int) -> None:
     """See the module."""

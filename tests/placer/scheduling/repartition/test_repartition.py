@@ -1,4 +1,4 @@
-"""GPUs cut anew for jobs that wait: planned, ordered, reported, and only then given out."""
+"""Repartition of GPUs for waiting jobs: planned, ordered, reported, and only then allocated."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ def reasons(events: list[ev.Event]) -> dict[str, int]:
 # ------------------------------------------------------------------ what is there
 
 
-def test_an_idle_instance_is_given_and_comes_back() -> None:
-    """Nobody else gets it meanwhile; nothing is cut anew for who finds one."""
+def test_an_idle_instance_is_allocated_and_returned() -> None:
+    """No other job gets it meanwhile, and no repartition is planned for a job that finds one."""
     made = world("3g.20gb@0 3g.20gb@4", labels={"fairlead/mig": "fixed"})
     first = made.offer(mig("3g.20gb"))
     assert names(first) == ["JobPlaced"]
@@ -45,21 +45,21 @@ def test_an_idle_instance_is_given_and_comes_back() -> None:
     assert given(made.exit("n1", "1")) == {"3": given(first)["1"]}
 
 
-def test_a_gpu_in_mig_mode_is_given_neither_whole_nor_in_shares() -> None:
-    """However idle it is; the cause says so, and that waiting does not help."""
+def test_a_gpu_in_mig_mode_is_allocated_neither_whole_nor_in_shares() -> None:
+    """Even if it is idle; the cause names MIG mode, and that waiting does not help."""
     made = world("", "")
     assert reasons(made.offer(request(1))) == {"mig_mode": 1}
     assert reasons(made.offer(request(1, gpu_parts=1))) == {"mig_mode": 1}
     assert placed(made.offer(request(0))) == {"3": ["n1"]}
 
 
-def test_a_profile_that_no_gpu_has_is_refused_for_good() -> None:
-    """Where MIG mode is off and stays off, too."""
+def test_a_profile_that_no_gpu_supports_is_refused_permanently() -> None:
+    """Also with MIG mode off and not allowed."""
     assert reasons(world("").offer(mig("1g.10gb+me"))) == {"mig_profile": 1}
     assert reasons(world(None).offer(mig("1g.5gb"))) == {"mig_profile": 1}
 
 
-def test_several_instances_of_one_job_may_lie_on_one_gpu() -> None:
+def test_several_instances_of_one_job_may_be_on_one_gpu() -> None:
     """Each is named with its GPU."""
     made = world("3g.20gb@0 3g.20gb@4")
     (event,) = made.offer(mig("3g.20gb", 2))
@@ -69,7 +69,7 @@ def test_several_instances_of_one_job_may_lie_on_one_gpu() -> None:
 
 
 def test_gpus_in_use_are_filled_first() -> None:
-    """So that idle ones can be cut anew, or made whole."""
+    """Idle GPUs stay available for a repartition or for whole-GPU jobs."""
     made = world("3g.20gb@0", "3g.20gb@0 3g.20gb@4")
     assert given(made.offer(mig("3g.20gb"))) == {"1": ("n1-g0/3g.20gb@0",)}
     assert given(made.offer(mig("3g.20gb"))) == {"2": ("n1-g1/3g.20gb@4",)}
@@ -96,8 +96,8 @@ def test_tasks_share_nodes_by_their_instances() -> None:
     assert sorted((part.node, part.tasks, len(part.instances)) for part in event.parts) == [("n1", 3, 3), ("n2", 2, 2)]
 
 
-def test_tasks_are_cut_for_where_fewest_instances_are_missing() -> None:
-    """On as few nodes as that takes; in one rack where they must lie in one."""
+def test_nodes_with_the_fewest_missing_instances_are_repartitioned_for_tasks() -> None:
+    """On as few nodes as needed; in one rack if required."""
     made = MigWorld()
     made.join_cut("n1", "3g.20gb@4", labels={"fairlead/rack": "r1"})
     made.join_cut("n2", "", labels={"fairlead/rack": "r2"})
@@ -124,7 +124,7 @@ def test_under_the_single_strategy_a_gpu_is_an_instance() -> None:
 # ------------------------------------------------------------------ cutting anew
 
 
-def test_free_slices_are_cut_for_who_waits_and_given_after_the_report() -> None:
+def test_free_slices_are_repartitioned_for_waiting_jobs_and_allocated_after_the_report() -> None:
     """The plan comes with the refusal; the placement with the agent's report, not before."""
     made = world("")
     events = made.offer(mig("3g.20gb"))
@@ -138,8 +138,8 @@ def test_free_slices_are_cut_for_who_waits_and_given_after_the_report() -> None:
     assert made.layout_orders("n1") == []
 
 
-def test_everybody_who_fits_is_served_by_one_plan() -> None:
-    """In their order; who does not fit beside them waits on."""
+def test_one_plan_serves_all_jobs_that_fit() -> None:
+    """Jobs are served in order; a job that does not fit with the earlier ones keeps waiting."""
     made = world("")
     made.fold(
         "queue", [event for profile in ("3g.20gb", "4g.20gb", "1g.5gb") for event in made.submitted(mig(profile))]
@@ -165,7 +165,7 @@ def test_idle_instances_make_room_and_those_in_use_stay() -> None:
     assert held[0] in made.core.state.nodes["n1"].left.cuts.held
 
 
-def test_what_a_plan_destroys_is_nobodys_and_what_stays_is_given() -> None:
+def test_instances_that_a_plan_destroys_are_not_allocated_and_the_others_are() -> None:
     """From the plan on, until the report."""
     made = world("1g.5gb@6 2g.10gb@0")
     assert planned(made.offer(mig("4g.20gb"))) == [("n1-g0", "", ("2g.10gb@0",), ("4g.20gb@0",))]
@@ -174,8 +174,8 @@ def test_what_a_plan_destroys_is_nobodys_and_what_stays_is_given() -> None:
     assert given(made.carry_out("n1")) == {"1": ("n1-g0/new1",)}
 
 
-def test_mig_mode_is_turned_on_where_the_admin_lets_it_and_off_again() -> None:
-    """A whole GPU is given to nobody while it is being cut; one that nobody uses is made whole for who needs that."""
+def test_mig_mode_is_enabled_where_allowed_and_disabled_again() -> None:
+    """A whole GPU is not allocated during its repartition; an unused one is made whole for a job that needs that."""
     made = world(None, labels=AUTO)
     assert planned(made.offer(mig("3g.20gb"))) == [("n1-g0", "on", (), ("3g.20gb@4",))]
     assert reasons(made.offer(request(1))) == {"free_gpus": 1}
@@ -188,7 +188,7 @@ def test_mig_mode_is_turned_on_where_the_admin_lets_it_and_off_again() -> None:
 
 
 def test_gpus_are_made_whole_for_gangs_and_shares() -> None:
-    """A gang's on each node that lacks one, where all of them can be had; beside nodes that are ready."""
+    """One on each node that lacks it, if the gang can have all of them, together with nodes that are ready."""
     made = MigWorld()
     made.join_cut("n1", "3g.20gb@0", labels=AUTO)
     made.join_cut("n2", None, labels=AUTO)
@@ -204,8 +204,8 @@ def test_gpus_are_made_whole_for_gangs_and_shares() -> None:
 @pytest.mark.parametrize(
     "more", [{"require": ("rack",), "nodes": 2}, {"require": ("numa",)}, {"also": (mig("3g.20gb"),)}]
 )
-def test_who_is_not_cut_for_takes_what_is_there(more: dict[str, Any]) -> None:
-    """Plans know nothing of links, nor of several kinds of units; and one node is no rack of two."""
+def test_a_job_without_a_plan_takes_available_instances(more: dict[str, Any]) -> None:
+    """Plans do not model links or several task groups, and one node is not a rack of two."""
     made = world("", "", labels=AUTO | {"fairlead/rack": "r"})
     assert planned(made.offer(mig("3g.20gb", **more))) == []
 
@@ -227,7 +227,7 @@ def test_a_gpu_in_use_is_not_opened_where_one_in_mig_mode_will_do() -> None:
     assert [gpu for gpu, *_ in planned(made.offer(mig("7g.40gb")))] == ["n1-g2"]
 
 
-def test_fixed_nodes_and_full_gpus_are_not_cut() -> None:
+def test_fixed_nodes_and_full_gpus_are_not_repartitioned() -> None:
     """The job waits, and the reason is that no instance is free."""
     assert planned(world("", labels={"fairlead/mig": "fixed"}).offer(mig("3g.20gb"))) == []
     made = world("7g.40gb@0")
@@ -247,8 +247,8 @@ def test_several_instances_of_one_node_come_one_gpu_after_the_other() -> None:
     assert len(given(made.carry_out("n1"))["1"]) == 3
 
 
-def test_what_is_idle_on_the_gpu_counts_and_stays() -> None:
-    """A second instance is made beside the one that is there; also for a gang of which another node has its unit already."""
+def test_idle_instances_on_the_gpu_count_and_stay() -> None:
+    """A second instance is created next to the first; also for a gang that already has its unit on another node."""
     made = world("3g.20gb@4")
     assert planned(made.offer(mig("3g.20gb", 2))) == [("n1-g0", "", (), ("3g.20gb@0",))]
     assert given(made.carry_out("n1")) == {"1": ("n1-g0/new1", "n1-g0/3g.20gb@4")}
@@ -258,8 +258,8 @@ def test_what_is_idle_on_the_gpu_counts_and_stays() -> None:
     assert placed(made.carry_out("n2")) == {"1": ["n1", "n2"]}
 
 
-def test_a_gang_of_instances_is_cut_for_on_all_its_nodes() -> None:
-    """At once; and not where too few nodes could serve it."""
+def test_all_nodes_of_a_gang_of_instances_are_repartitioned() -> None:
+    """At once; and none if too few nodes could serve it."""
     made = MigWorld()
     made.join_cut("n1", "")
     assert planned(made.offer(mig("3g.20gb", nodes=2))) == []
@@ -271,8 +271,8 @@ def test_a_gang_of_instances_is_cut_for_on_all_its_nodes() -> None:
 # ------------------------------------------------------------------ what goes wrong
 
 
-def test_a_failure_leaves_the_gpu_alone_for_a_while() -> None:
-    """Longer each time, and not for ever."""
+def test_a_failed_repartition_pauses_the_gpu() -> None:
+    """The pause grows with each failure, up to a bound."""
     made = world("")
     made.offer(mig("3g.20gb"))
     events = made.carry_out("n1", failure="Insufficient Permissions")
@@ -293,8 +293,8 @@ def test_a_failed_plan_is_made_elsewhere_at_once() -> None:
     assert [gpu for gpu, *_ in planned(made.carry_out("n1", failure="no"))] == ["n1-g1"]
 
 
-def test_an_agent_that_reports_something_else_has_failed() -> None:
-    """Whatever it says of it: the inventory counts."""
+def test_an_inventory_that_differs_from_the_plan_is_a_failure() -> None:
+    """The reported inventory counts, whatever the agent's message."""
     made = world("")
     made.offer(mig("3g.20gb"))
     (order,) = made.layout_orders("n1")
@@ -342,7 +342,7 @@ def test_a_plan_ends_with_its_node_or_gpu(how: str) -> None:
 
 
 def test_an_instance_that_left_under_its_run_frees_nothing() -> None:
-    """Its GPU is neither whole nor cut anew until the run has ended."""
+    """Before the run has ended, its GPU is not whole and not repartitioned."""
     made = world("3g.20gb@0", labels=AUTO)
     made.offer(mig("3g.20gb"))
     made.report("n1", InventorySeen(n=0, boot_id="boot-1", inventory=cut_inventory("n1", None, labels=AUTO)))

@@ -1,4 +1,4 @@
-"""Which nodes are cut for a job of several units: the cheapest way, and every way that there is, against all that could be tried."""
+"""Nodes to repartition for a job of several units: the cheapest set, against every possible one."""
 
 from itertools import product
 
@@ -40,7 +40,7 @@ def test_no_other_way_lacks_less(world: tuple[int, list[Supply]], wanted: int) -
     assert sum(more.get(place, one.ready) for place, one in enumerate(nodes)) >= wanted
 
 
-def test_who_has_room_is_not_cut_and_the_first_of_equals_is() -> None:
+def test_nodes_with_room_are_not_repartitioned_and_the_first_of_equals_is() -> None:
     """Units that lack fewer instances come before."""
     assert share_out([Supply(2, 3, 4)], 2, 2) == []
     assert share_out([Supply(0, 1, 0), Supply(0, 1, 0)], 1, 1) == [RepartitionShare(0, 1)]
