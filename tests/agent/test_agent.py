@@ -16,19 +16,19 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, OutputPiece, ReadOutput, StartSeen, encode
 from fairlead_schemas.wire.samples import decode_samples
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit.eventually import eventually_async
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A joined node."""
-    world = await World(tmp_path).open()
+    world = await AgentWorld(tmp_path).open()
     yield world
     await world.close()
 
 
-async def test_a_job_runs_and_is_reported(world: World) -> None:
+async def test_a_job_runs_and_is_reported(world: AgentWorld) -> None:
     """Inventory, start, end, in this order, the GPU clean at once."""
     gpu = world.placer.of(InventorySeen)[0].inventory.gpus[0].uuid
     await world.placer.desire("n1", order("7", "sh", "-c", "exit 3", gpus=(gpu,)))
@@ -37,7 +37,7 @@ async def test_a_job_runs_and_is_reported(world: World) -> None:
     assert [InventorySeen, StartSeen, ExitSeen] == [type(report) for _, report in world.placer.reports]
 
 
-async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
+async def test_output_arrives_with_offsets_and_an_end(world: AgentWorld) -> None:
     """The pieces of each stream join into the file, and the last one says so; empty output publishes nothing."""
     pieces: list[tuple[str, OutputPiece]] = []
     watcher = world.hub.connect()
@@ -60,7 +60,7 @@ async def test_output_arrives_with_offsets_and_an_end(world: World) -> None:
     assert {(piece.job, piece.attempt, piece.rank) for _, piece in pieces} == {("7", 1, 0)}
 
 
-async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> None:
+async def test_the_file_answers_for_what_the_bus_no_longer_has(world: AgentWorld) -> None:
     """A request reads from any offset; a path cannot be smuggled in."""
     await world.placer.desire("n1", order("7", "echo", "0123456789"))
     await world.ended("7")
@@ -72,7 +72,7 @@ async def test_the_file_answers_for_what_the_bus_no_longer_has(world: World) -> 
     assert b"error" in await asker.request(subjects.rpc_node("n1", "output"), evil, timeout_s=60)
 
 
-async def test_stop_means_term_grace_kill(world: World) -> None:
+async def test_stop_means_term_grace_kill(world: AgentWorld) -> None:
     """A deaf job gets its grace, then KILL; the end is `stopped` with signal 9."""
     deaf = order("7", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done", grace_s=0.4)
     await world.placer.desire("n1", deaf)
@@ -82,7 +82,7 @@ async def test_stop_means_term_grace_kill(world: World) -> None:
     assert (report.outcome, report.signal) == ("stopped", 9)
 
 
-async def test_a_run_outlives_its_agent(world: World) -> None:
+async def test_a_run_outlives_its_agent(world: AgentWorld) -> None:
     """SIGTERM ends the agent alone: the next one adopts the run, starts nothing twice and reports its end."""
     over = world.settings.data / "over"
     job = order("7", "sh", "-c", f"while ! [ -e {over} ]; do sleep 0.05; done; exit 5")
@@ -97,7 +97,7 @@ async def test_a_run_outlives_its_agent(world: World) -> None:
     assert len(world.placer.of(StartSeen, "7")) == 1
 
 
-async def test_reports_wait_for_an_unavailable_placer(world: World) -> None:
+async def test_reports_wait_for_an_unavailable_placer(world: AgentWorld) -> None:
     """Each is sent again until it is confirmed, and arrives once."""
     world.placer.silent = True
     await world.placer.desire("n1", order("7", "true"))
@@ -109,7 +109,7 @@ async def test_reports_wait_for_an_unavailable_placer(world: World) -> None:
     assert [report.n for _, report in world.placer.reports] == [1, 2, 3]
 
 
-async def test_a_placer_that_lost_its_state_gets_all_reports_again(world: World) -> None:
+async def test_a_placer_that_lost_its_state_gets_all_reports_again(world: AgentWorld) -> None:
     """The node joins by an inventory and sends the rest in order, without a gap."""
     await world.placer.desire("n1", order("7", "true"))
     await world.ended("7")
@@ -122,7 +122,7 @@ async def test_a_placer_that_lost_its_state_gets_all_reports_again(world: World)
 
 async def test_a_node_without_contact_fences_itself(tmp_path: Path) -> None:
     """Silence for the fence's length ends its runs; the end is reported as node_lost."""
-    world = World(tmp_path)
+    world = AgentWorld(tmp_path)
     world.settings = msgspec.structs.replace(world.settings, fence_ns=3_000_000_000)
     await world.open()
     await world.placer.desire("n1", order("7", "sleep", "1000"))
@@ -136,7 +136,7 @@ async def test_a_node_without_contact_fences_itself(tmp_path: Path) -> None:
     await world.close()
 
 
-async def test_another_boot_ends_what_ran(world: World) -> None:
+async def test_another_boot_ends_what_ran(world: AgentWorld) -> None:
     """The machine booted: the run is over, as node_rebooted."""
     over = world.settings.data / "over"  # no length of a sleep is longer than a busy machine takes to stop an agent
     await world.placer.desire("n1", order("7", "sh", "-c", f"while ! [ -e {over} ]; do sleep 0.05; done"))
@@ -150,7 +150,7 @@ async def test_another_boot_ends_what_ran(world: World) -> None:
     over.touch()
 
 
-async def test_samples_name_the_run_and_say_that_they_are_played(world: World) -> None:
+async def test_samples_name_the_run_and_say_that_they_are_played(world: AgentWorld) -> None:
     """Numbered batches; a held GPU names its run."""
     batches = []
     await world.hub.connect().subscribe(subjects.SAMPLE_ALL, lambda m: batches.append(decode_samples(m.payload)))
@@ -164,7 +164,7 @@ async def test_samples_name_the_run_and_say_that_they_are_played(world: World) -
     assert {"7.1"} == {sample.run for batch in batches for sample in batch.gpus if sample.uuid == gpu and sample.run}
 
 
-async def test_a_journal_that_fails_ends_the_agent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_journal_that_fails_ends_the_agent(world: AgentWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is acted upon that is not durable: no start, exit code 1."""
 
     def full(self: Journal, data: bytes) -> None:
@@ -177,7 +177,7 @@ async def test_a_journal_that_fails_ends_the_agent(world: World, monkeypatch: py
     assert world.placer.of(StartSeen) == []
 
 
-async def test_a_nodes_pool_is_a_label_of_its_inventory(world: World) -> None:
+async def test_a_nodes_pool_is_a_label_of_its_inventory(world: AgentWorld) -> None:
     """As the setting says; without one there is no label."""
     assert POOL_LABEL not in world.placer.of(InventorySeen)[0].inventory.labels
     await world.stop()
@@ -194,7 +194,7 @@ def test_the_pool_is_a_setting() -> None:
         from_environment({"FAIRLEAD_NODE": "n1", "FAIRLEAD_POOL": "Big One"})
 
 
-async def test_a_nodes_taints_are_in_its_inventory(world: World) -> None:
+async def test_a_nodes_taints_are_in_its_inventory(world: AgentWorld) -> None:
     """As the setting says; without one there are none."""
     assert world.placer.of(InventorySeen)[0].inventory.taints == ()
     await world.stop()

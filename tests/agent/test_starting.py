@@ -10,13 +10,13 @@ from fairlead_agent.launch.plan import Launch
 from fairlead_schemas.wire.reports import ExitSeen
 from tests.agent.launch.pair import Pair, rank
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A joined node."""
-    world = await World(tmp_path).open()
+    world = await AgentWorld(tmp_path).open()
     yield world
     await world.close()
 
@@ -29,7 +29,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     await pair.close()
 
 
-async def test_an_unexpected_error_ends_its_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unexpected_error_ends_its_run_alone(world: AgentWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its message is in the report, the agent lives, and the next run starts."""
 
     def broken(*_: object, **__: object) -> dict[str, str]:

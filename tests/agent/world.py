@@ -17,7 +17,7 @@ from tests.agent.placer_script import PlacerScript
 from tests.agent.runtime_watch import until_file
 
 
-class World:
+class AgentWorld:
     """One hub, one scripted placer, and agents that come and go on one directory."""
 
     def __init__(self, data: Path) -> None:
@@ -26,7 +26,7 @@ class World:
         self.placer: PlacerScript
         self.agents: list[tuple[Agent, asyncio.Task[int]]] = []
 
-    async def open(self) -> "World":
+    async def open(self) -> "AgentWorld":
         """The node has joined."""
         bus = self.hub.connect()
         await bus.ensure()

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.bus.worlds import MemoryWorld, NatsWorld, World
+from tests.bus.worlds import BusWorld, MemoryWorld, NatsWorld
 from tests.kit.nats_server import NatsServer
 
 
 @pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.nats)])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[BusWorld]:
     """A fresh, empty server."""
-    made: World
+    made: BusWorld
     if request.param == "memory":
         made = MemoryWorld()
     else:
@@ -22,9 +22,9 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 @pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.nats)])
-async def small_world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def small_world(request: pytest.FixtureRequest) -> AsyncIterator[BusWorld]:
     """A server whose log takes 64 KiB."""
-    made: World
+    made: BusWorld
     if request.param == "memory":
         made = MemoryWorld(65536)
     else:

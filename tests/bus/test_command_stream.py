@@ -16,7 +16,7 @@ from fairlead_bus.service import EXIT_OK, Service
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST
 from tests.bus.counting import CountingCore, command
-from tests.bus.worlds import World
+from tests.bus.worlds import BusWorld
 from tests.kit.eventually import eventually_async
 
 QUEUE, PLACER = subjects.cmd("queue"), subjects.cmd("placer")
@@ -88,7 +88,7 @@ async def whole_again(bus: Bus) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_service_with_lost_commands_ends_with_a_code_of_its_own(world: World) -> None:
+async def test_a_service_with_lost_commands_ends_with_a_code_of_its_own(world: BusWorld) -> None:
     """Twelve are read, the server keeps eight: new commands would be given sequences that count as read."""
     bus = await world.connect()
     await decided(bus, 12)
@@ -99,7 +99,7 @@ async def test_a_service_with_lost_commands_ends_with_a_code_of_its_own(world: W
     assert report.gaps == (Gap(9, 12),)
 
 
-async def test_commands_that_go_back_under_a_running_service_end_it(world: World) -> None:
+async def test_commands_that_go_back_under_a_running_service_end_it(world: BusWorld) -> None:
     """After the reconnect the stream is held against the log again, before more is read."""
     bus = await world.connect()
     running = service(await world.connect())
@@ -112,7 +112,7 @@ async def test_commands_that_go_back_under_a_running_service_end_it(world: World
 
 
 async def test_a_service_with_other_duties_goes_on_without_commands_until_the_loss_is_accepted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: BusWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leads all the time, and takes up commands again by itself."""
     monkeypatch.setattr("fairlead_bus.input_source.AGAIN_S", 0.05)
@@ -134,7 +134,7 @@ async def test_a_service_with_other_duties_goes_on_without_commands_until_the_lo
     assert await asyncio.wait_for(task, 60) == EXIT_OK
 
 
-async def test_a_message_missing_in_the_middle_is_found_and_counted(world: World) -> None:
+async def test_a_message_missing_in_the_middle_is_found_and_counted(world: BusWorld) -> None:
     """It is behind the cursors of all readers: no service continues as if it had never existed."""
     bus = await world.connect()
     await decided(bus, 3)
@@ -145,7 +145,7 @@ async def test_a_message_missing_in_the_middle_is_found_and_counted(world: World
     assert await asyncio.wait_for(service(bus).run(), 60) == EXIT_COMMANDS_LOST
 
 
-async def test_a_server_that_notices_a_loss_as_it_is_read_is_believed(world: World) -> None:
+async def test_a_server_that_notices_a_loss_as_it_is_read_is_believed(world: BusWorld) -> None:
     """The end of the stream goes away between the first look and the last: nothing of it is skipped."""
     bus = await world.connect()
     await decided(bus, 3)
@@ -159,7 +159,7 @@ async def test_a_server_that_notices_a_loss_as_it_is_read_is_believed(world: Wor
     assert (first.last, first.is_lost) == (6, False)
 
 
-async def test_acceptance_keeps_unread_commands_and_is_done_once(world: World) -> None:
+async def test_acceptance_keeps_unread_commands_and_is_done_once(world: BusWorld) -> None:
     """Commands behind a service's cursor are appended again, at new sequences and in order; a second acceptance does
     nothing."""
     bus = await world.connect()
@@ -183,7 +183,7 @@ async def test_acceptance_keeps_unread_commands_and_is_done_once(world: World) -
     assert await asyncio.wait_for(task, 60) == EXIT_OK
 
 
-async def test_acceptance_goes_behind_a_sequence_that_only_a_gateway_knows(world: World) -> None:
+async def test_acceptance_goes_behind_a_sequence_that_only_a_gateway_knows(world: BusWorld) -> None:
     """`through` is above every cursor and above the stream's end."""
     bus = await world.connect()
     await decided(bus, 2)

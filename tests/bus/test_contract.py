@@ -18,7 +18,7 @@ from fairlead_bus.port import (
     Unavailable,
 )
 from fairlead_schemas.wire import subjects
-from tests.bus.worlds import World
+from tests.bus.worlds import BusWorld
 from tests.kit.eventually import eventually_async
 
 QUEUE, PLACER = subjects.log("queue"), subjects.log("placer")
@@ -38,7 +38,7 @@ async def read_all(bus: Bus, count: int, *, stream: str = subjects.LOG, subject:
     return found
 
 
-async def test_appends_are_totally_ordered_over_subjects(world: World):
+async def test_appends_are_totally_ordered_over_subjects(world: BusWorld):
     """Sequences rise by one over all subjects of a stream, and a tail sees them so."""
     bus = await world.connect()
     sequences = [await bus.append(subjects.LOG, subject, subject.encode()) for subject in (QUEUE, PLACER, QUEUE)]
@@ -46,7 +46,7 @@ async def test_appends_are_totally_ordered_over_subjects(world: World):
     assert await read_all(bus, 3) == [(1, QUEUE.encode()), (2, PLACER.encode()), (3, QUEUE.encode())]
 
 
-async def test_stale_writer_is_refused_and_nothing_is_stored(world: World):
+async def test_stale_writer_is_refused_and_nothing_is_stored(world: BusWorld):
     """The fence is per subject: another writer's commits do not move it, an own one does."""
     bus = await world.connect()
     assert await bus.append(subjects.LOG, QUEUE, b"1", expected=0) == 1
@@ -57,7 +57,7 @@ async def test_stale_writer_is_refused_and_nothing_is_stored(world: World):
     assert (await bus.state(subjects.LOG)).last == 3
 
 
-async def test_message_id_stores_a_repetition_once(world: World):
+async def test_message_id_stores_a_repetition_once(world: BusWorld):
     """A resent message with the same id gives the first one's sequence."""
     bus = await world.connect()
     first = await bus.append(subjects.CMD, subjects.cmd("queue"), b"a", msg_id="m1")
@@ -65,7 +65,7 @@ async def test_message_id_stores_a_repetition_once(world: World):
     assert (await bus.state(subjects.CMD)).last == first
 
 
-async def test_last_and_read_go_by_subject_and_sequence(world: World):
+async def test_last_and_read_go_by_subject_and_sequence(world: BusWorld):
     """The newest message of a subject, a message by its sequence, None where there is none."""
     bus = await world.connect()
     assert await bus.last(subjects.LOG, QUEUE) is None
@@ -81,7 +81,7 @@ async def test_last_and_read_go_by_subject_and_sequence(world: World):
     assert absent is None
 
 
-async def test_an_empty_stream_continues_after_a_sequence(world: World):
+async def test_an_empty_stream_continues_after_a_sequence(world: BusWorld):
     """The next message is numbered after it, for the stream and for a tail from there; a stream with messages is
     unchanged."""
     bus = await world.connect()
@@ -97,7 +97,7 @@ async def test_an_empty_stream_continues_after_a_sequence(world: World):
     assert await bus.append(subjects.CMD, command, b"two") == 814
 
 
-async def test_tail_filters_by_subject(world: World):
+async def test_tail_filters_by_subject(world: BusWorld):
     """A filtered tail sees its subject only, with the stream's own sequences."""
     bus = await world.connect()
     for service in ("queue", "placer", "queue"):
@@ -106,7 +106,7 @@ async def test_tail_filters_by_subject(world: World):
     assert found == [(1, b"queue"), (3, b"queue")]
 
 
-async def test_tail_delivers_every_message_of_a_burst_in_order(world: World):
+async def test_tail_delivers_every_message_of_a_burst_in_order(world: BusWorld):
     """More messages than one request takes arrive whole and in order, while others are being written."""
     bus = await world.connect()
 
@@ -120,7 +120,7 @@ async def test_tail_delivers_every_message_of_a_burst_in_order(world: World):
     assert found == [(number + 1, b"%d" % number) for number in range(1700)]
 
 
-async def test_tail_starts_behind_a_sequence(world: World):
+async def test_tail_starts_behind_a_sequence(world: BusWorld):
     """`after` is the last sequence already known."""
     bus = await world.connect()
     for number in range(5):
@@ -130,7 +130,7 @@ async def test_tail_starts_behind_a_sequence(world: World):
     await tail.close()
 
 
-async def test_unknown_outcome_that_was_stored_can_be_read_back(world: World):
+async def test_unknown_outcome_that_was_stored_can_be_read_back(world: BusWorld):
     """The answer is lost, the message is not: it is there once, and the old fence refuses a second."""
     bus = await world.connect()
     with pytest.raises(OutcomeUnknown):
@@ -146,7 +146,7 @@ async def test_unknown_outcome_that_was_stored_can_be_read_back(world: World):
         await bus.append(subjects.LOG, QUEUE, b"again", expected=0)
 
 
-async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: World):
+async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: BusWorld):
     """The message is nowhere; the same fence still lets it in."""
     bus = await world.connect()
     with pytest.raises(OutcomeUnknown):
@@ -161,7 +161,7 @@ async def test_unknown_outcome_that_was_not_stored_can_be_sent_again(world: Worl
     assert (await bus.state(subjects.LOG)).last == 1
 
 
-async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(world: World):
+async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(world: BusWorld):
     """While the server is away calls fail and nothing is buffered; afterwards the tail continues by itself."""
     bus = await world.connect()
     back = asyncio.Event()
@@ -181,7 +181,7 @@ async def test_a_stopped_server_is_unavailable_and_comes_back_with_everything(wo
     await tail.close()
 
 
-async def test_full_log_refuses_and_keeps_what_it_has(small_world: World):
+async def test_full_log_refuses_and_keeps_what_it_has(small_world: BusWorld):
     """Discard new: the writer gets an error, nothing old is dropped, reading continues."""
     bus = await small_world.connect()
     stored = 0
@@ -193,7 +193,7 @@ async def test_full_log_refuses_and_keeps_what_it_has(small_world: World):
     assert (state.first, state.last) == (1, stored) and stored > 10
 
 
-async def test_message_over_the_limit_is_refused(world: World):
+async def test_message_over_the_limit_is_refused(world: BusWorld):
     """Over 1 MiB nothing is stored."""
     bus = await world.connect()
     with pytest.raises(TooLarge):
@@ -201,7 +201,7 @@ async def test_message_over_the_limit_is_refused(world: World):
     assert (await bus.state(subjects.LOG)).last == 0
 
 
-async def test_core_messages_reach_subscribers_in_order(world: World):
+async def test_core_messages_reach_subscribers_in_order(world: BusWorld):
     """Wildcards match one token; nothing is stored for later."""
     sender, receiver = await world.connect(), await world.connect()
     got: list[Message] = []
@@ -225,7 +225,7 @@ async def test_core_messages_reach_subscribers_in_order(world: World):
     assert len(got) == 100
 
 
-async def test_requests_are_answered_or_unavailable(world: World):
+async def test_requests_are_answered_or_unavailable(world: BusWorld):
     """One answer to one request; without a responder a clear failure, soon."""
     asker, server = await world.connect(), await world.connect()
 
@@ -239,7 +239,7 @@ async def test_requests_are_answered_or_unavailable(world: World):
         await asker.request("fairlead.rpc.test.nobody", b"1", timeout_s=0.5)
 
 
-async def test_of_a_group_one_answers_each_request(world: World):
+async def test_of_a_group_one_answers_each_request(world: BusWorld):
     """Every request is taken once, all members get some; after one has gone the others get them all."""
     asker, took = await world.connect(), {name: list[bytes]() for name in ("a", "b", "alone")}
 
@@ -270,7 +270,7 @@ async def test_of_a_group_one_answers_each_request(world: World):
     await eventually_async(lambda: len(took["b"]) == before + 10)
 
 
-async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
+async def test_bucket_keeps_the_last_value_under_compare_and_set(world: BusWorld):
     """Revisions rise, a wrong expectation is refused, a deleted key is absent and can be created again."""
     bus = await world.connect()
     assert await bus.get(subjects.DESIRED, "n1") is None
@@ -285,7 +285,7 @@ async def test_bucket_keeps_the_last_value_under_compare_and_set(world: World):
     assert await bus.put(subjects.DESIRED, "n1", b"c", expected=0) > entry.revision
 
 
-async def test_bucket_entry_with_a_time_to_live_expires(world: World):
+async def test_bucket_entry_with_a_time_to_live_expires(world: BusWorld):
     """A lease without renewal disappears; its key can be created again."""
     bus = await world.connect()
     await bus.put(subjects.LEASE, "queue", b"me", expected=0, ttl_s=1)
@@ -296,7 +296,7 @@ async def test_bucket_entry_with_a_time_to_live_expires(world: World):
     assert await bus.put(subjects.LEASE, "queue", b"you", expected=0, ttl_s=1)
 
 
-async def test_watchers_hear_of_puts(world: World):
+async def test_watchers_hear_of_puts(world: BusWorld):
     """`on_put` hears its key, "*" every key, from both ways of putting."""
     writer, watcher = await world.connect(), await world.connect()
     one: list[tuple[str, bytes]] = []
@@ -322,7 +322,7 @@ async def test_watchers_hear_of_puts(world: World):
     assert entry is not None and entry.value == b"b"
 
 
-async def test_objects_are_replaced_whole(world: World):
+async def test_objects_are_replaced_whole(world: BusWorld):
     """A blob larger than a message comes back whole; a second put replaces the first; absent is None."""
     bus = await world.connect()
     assert await bus.get_object(subjects.SNAPSHOT, "queue-0") is None
@@ -331,7 +331,7 @@ async def test_objects_are_replaced_whole(world: World):
     assert await bus.get_object(subjects.SNAPSHOT, "queue-0") == b"b" * 2_500_000
 
 
-async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: World):
+async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: BusWorld):
     """One version or the next, never a wait for pieces that are gone."""
     writer, reader = await world.connect(), await world.connect()
     versions = [bytes([number]) * 300_000 for number in range(20)]
@@ -353,7 +353,7 @@ async def test_an_object_that_is_replaced_while_it_is_read_comes_whole(world: Wo
     assert await reader.get_object(subjects.SNAPSHOT, "queue-0") == versions[-1]
 
 
-async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> None:
+async def test_a_value_that_is_too_large_is_refused_and_named(world: BusWorld) -> None:
     """Also for a put without an answer: the value must not vanish, and the connection stays open."""
     bus = await world.connect()
     large = b"x" * (streams.MESSAGE_BYTES_MAX + 1)
@@ -365,7 +365,7 @@ async def test_a_value_that_is_too_large_is_refused_and_named(world: World) -> N
     assert found is not None and found.value == b"small"
 
 
-async def test_the_server_states_its_time_and_that_of_messages(world: World):
+async def test_the_server_states_its_time_and_that_of_messages(world: BusWorld):
     """Unix nanoseconds by the server's clock: now, of the stream's first message, and of a subject's newest."""
     bus = await world.connect()
     empty = await bus.times(subjects.LOG, QUEUE)
@@ -378,7 +378,7 @@ async def test_the_server_states_its_time_and_that_of_messages(world: World):
     assert (await bus.times(subjects.LOG)).last_ns == 0
 
 
-async def test_one_node_evicts_no_other_nodes_output(world: World) -> None:
+async def test_one_node_evicts_no_other_nodes_output(world: BusWorld) -> None:
     """The newest messages of each of a node's subjects stay; a node that prints without end loses its own oldest."""
     bus = await world.connect()
     first = await bus.append(subjects.OUTPUT, subjects.output("n2", "8"), b"others")
@@ -391,7 +391,7 @@ async def test_one_node_evicts_no_other_nodes_output(world: World) -> None:
     assert len(await read_all(bus, count + 1, stream=subjects.OUTPUT)) == count + 1
 
 
-async def test_one_node_evicts_no_other_nodes_samples(world: World) -> None:
+async def test_one_node_evicts_no_other_nodes_samples(world: BusWorld) -> None:
     """Samples are bounded by node, too."""
     bus = await world.connect()
     first = await bus.append(subjects.SAMPLE, subjects.sample("n2"), b"others")
@@ -401,7 +401,7 @@ async def test_one_node_evicts_no_other_nodes_samples(world: World) -> None:
     assert (await read_all(bus, 2, stream=subjects.SAMPLE))[1][1] == b"3"
 
 
-async def test_a_piece_of_output_has_its_largest_size(world: World) -> None:
+async def test_a_piece_of_output_has_its_largest_size(world: BusWorld) -> None:
     """A larger one is not stored: the bound of a node is one of bytes."""
     bus = await world.connect()
     with pytest.raises(TooLarge):
@@ -411,7 +411,7 @@ async def test_a_piece_of_output_has_its_largest_size(world: World) -> None:
     assert (await bus.state(subjects.OUTPUT)).last == 0
 
 
-async def test_a_tail_reads_several_subjects(world: World) -> None:
+async def test_a_tail_reads_several_subjects(world: BusWorld) -> None:
     """As they were stored, and nothing of others."""
     bus = await world.connect()
     for node in ("n1", "n2", "n3", "n1"):

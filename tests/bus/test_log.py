@@ -11,7 +11,7 @@ from fairlead_bus.port import Bus, LogDamaged, StaleWriter
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit
 from tests.bus.commits import chain, commit
-from tests.bus.worlds import World
+from tests.bus.worlds import BusWorld
 
 QUEUE = subjects.log("queue")
 
@@ -32,7 +32,7 @@ async def read_until_damage(bus: Bus) -> LogDamaged:
     return caught.value
 
 
-async def test_reader_folds_two_writers_chains(world: World):
+async def test_reader_folds_two_writers_chains(world: BusWorld):
     """Each writer has its own chain; the reader knows both heads."""
     bus = await world.connect()
     queue, placer = chain(3), chain(2, writer="placer")
@@ -51,7 +51,7 @@ async def test_reader_folds_two_writers_chains(world: World):
     await reader.close()
 
 
-async def test_gap_stops_the_reader(world: World):
+async def test_gap_stops_the_reader(world: BusWorld):
     """A removed commit is named by its own sequence."""
     bus = await world.connect()
     await write(bus, chain(5))
@@ -59,7 +59,7 @@ async def test_gap_stops_the_reader(world: World):
     assert (await read_until_damage(bus)).sequence == 3
 
 
-async def test_wrong_hash_stops_the_reader(world: World):
+async def test_wrong_hash_stops_the_reader(world: BusWorld):
     """A replaced commit: the chain names the one whose hash does not fit."""
     bus = await world.connect()
     first, second, _ = chain(3)
@@ -68,7 +68,7 @@ async def test_wrong_hash_stops_the_reader(world: World):
     assert (await read_until_damage(bus)).sequence == 2
 
 
-async def test_repeated_commit_number_stops_the_reader(world: World):
+async def test_repeated_commit_number_stops_the_reader(world: BusWorld):
     """The same commit twice is damage, not a duplicate to skip."""
     bus = await world.connect()
     first = chain(1)[0]
@@ -76,7 +76,7 @@ async def test_repeated_commit_number_stops_the_reader(world: World):
     assert (await read_until_damage(bus)).sequence == 2
 
 
-async def test_commit_under_another_writers_subject_stops_the_reader(world: World):
+async def test_commit_under_another_writers_subject_stops_the_reader(world: BusWorld):
     """Its writer and its subject must agree."""
     bus = await world.connect()
     await write(bus, chain(1), writer="placer")
@@ -84,7 +84,7 @@ async def test_commit_under_another_writers_subject_stops_the_reader(world: Worl
 
 
 @pytest.mark.parametrize("change", [(b'"v":2', b'"v":1'), (b"CommandRejected", b"CommandForgotten"), (b"{", b"[")])
-async def test_undecodable_commit_stops_the_reader(world: World, change: tuple[bytes, bytes]):
+async def test_undecodable_commit_stops_the_reader(world: BusWorld, change: tuple[bytes, bytes]):
     """An unknown version, an unknown type and broken JSON are all a stop, never a skip."""
     bus = await world.connect()
     first, second = chain(2)
@@ -92,7 +92,7 @@ async def test_undecodable_commit_stops_the_reader(world: World, change: tuple[b
     assert (await read_until_damage(bus)).sequence == 2
 
 
-async def test_log_that_went_backwards_stops_the_reader(world: World):
+async def test_log_that_went_backwards_stops_the_reader(world: BusWorld):
     """A reader whose cursor is beyond the log's end refuses; it never rewinds."""
     bus = await world.connect()
     await write(bus, chain(3))
@@ -106,7 +106,7 @@ async def test_log_that_went_backwards_stops_the_reader(world: World):
     await reader.close()
 
 
-async def test_writer_settles_a_stored_unknown_outcome_by_reading_back(world: World):
+async def test_writer_settles_a_stored_unknown_outcome_by_reading_back(world: BusWorld):
     """The first copy landed after all: the writer's retry finds its own commit and takes its sequence."""
     bus = await world.connect()
     first, second = chain(2)
@@ -117,7 +117,7 @@ async def test_writer_settles_a_stored_unknown_outcome_by_reading_back(world: Wo
     assert (await bus.state(subjects.LOG)).last == 2
 
 
-async def test_writer_steps_down_when_another_has_written(world: World):
+async def test_writer_steps_down_when_another_has_written(world: BusWorld):
     """Read-back finds another's commit: this writer is stale and nothing of it is stored."""
     bus = await world.connect()
     first = chain(1)[0]
@@ -158,7 +158,7 @@ async def test_writer_logs_that_an_unknown_outcome_was_stored():
     assert (await bus.state(subjects.LOG)).last == 1
 
 
-async def test_server_restart_amid_appends_loses_and_doubles_nothing(world: World):
+async def test_server_restart_amid_appends_loses_and_doubles_nothing(world: BusWorld):
     """Three kills of the server while a writer appends: every acknowledged commit is there, once, in order."""
     bus = await world.connect()
     writer, commits, acknowledged = FencedWriter(bus, "queue"), chain(400), list[int]()

@@ -14,7 +14,7 @@ from fairlead_schemas.wire.commands import CancelJob, Undecodable, encode_comman
 from fairlead_schemas.wire.commit import Commit, decode_commit
 from fairlead_schemas.wire.events import CommandRejected
 from tests.bus.counting import CountingCore, command
-from tests.bus.worlds import World
+from tests.bus.worlds import BusWorld
 from tests.kit.eventually import eventually_async
 
 CMD = subjects.cmd("queue")
@@ -96,7 +96,7 @@ async def commits(bus: Bus) -> list[Commit]:
     return [decode_commit(stored.payload) for stored in found if stored is not None]
 
 
-async def test_each_kind_of_poison_is_recorded_and_its_neighbours_are_decided(world: World) -> None:
+async def test_each_kind_of_poison_is_recorded_and_its_neighbours_are_decided(world: BusWorld) -> None:
     """In one message and in several: each id is answered once, the poison by what was raised."""
     bus = await world.connect()
     mixed = encode_commands([CancelJob(id=id_, job="1") for id_ in ("c1", "raise-1", "c2", "encode", "c3")])
@@ -111,7 +111,7 @@ async def test_each_kind_of_poison_is_recorded_and_its_neighbours_are_decided(wo
     assert (await commits(bus))[-1].cursors == {"CMD": 5}
 
 
-async def test_a_restart_behind_poison_decides_nothing_twice(world: World) -> None:
+async def test_a_restart_behind_poison_decides_nothing_twice(world: BusWorld) -> None:
     """The cursor in the log is behind it."""
     bus = await world.connect()
     for payload in (encode_commands([CancelJob(id="raise", job="1")]), command(1)):
@@ -124,7 +124,7 @@ async def test_a_restart_behind_poison_decides_nothing_twice(world: World) -> No
         assert await asyncio.wait_for(task, 60) == EXIT_OK
 
 
-async def test_an_input_of_the_cores_own_is_split_and_only_its_bad_part_is_rejected(world: World) -> None:
+async def test_an_input_of_the_cores_own_is_split_and_only_its_bad_part_is_rejected(world: BusWorld) -> None:
     """The shell asks the core, which alone knows what a part is."""
     running = Service(
         await world.connect(), Splitting, writer="queue", sources=[Own([["a", "b"], ["c", "bad", "d"], ["e"]])]
@@ -138,7 +138,7 @@ async def test_an_input_of_the_cores_own_is_split_and_only_its_bad_part_is_rejec
     await task
 
 
-async def test_a_core_that_fails_without_inputs_ends_the_service(world: World) -> None:
+async def test_a_core_that_fails_without_inputs_ends_the_service(world: BusWorld) -> None:
     """Nothing can be isolated then, and rejecting acknowledged commands would lose them: a crash tells more."""
 
     class Broken(CountingCore):

@@ -21,7 +21,7 @@ from fairlead_schemas.wire.conditions import ALIVE, EXIT_DAMAGED, Alive, decode_
 from fairlead_schemas.wire.events import QueueClockStepped
 from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
-from tests.bus.worlds import World
+from tests.bus.worlds import BusWorld
 from tests.kit.eventually import eventually_async
 
 CMD = subjects.cmd("queue")
@@ -38,7 +38,7 @@ async def crash(task: "asyncio.Task[int]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_commands_are_decided_once_over_crashes(world: World):
+async def test_commands_are_decided_once_over_crashes(world: BusWorld):
     """After each crash the next process resumes exactly at the cursor in the log."""
     bus = await world.connect()
     for round_number in range(4):
@@ -57,7 +57,7 @@ async def test_commands_are_decided_once_over_crashes(world: World):
     assert last.core.ids == [f"c{number}" for number in range(100)]
 
 
-async def test_restored_state_equals_a_fold_of_the_log(world: World):
+async def test_restored_state_equals_a_fold_of_the_log(world: BusWorld):
     """Snapshot plus tail gives the same bytes as the whole log, and the snapshot is really used."""
     bus = await world.connect()
     first = service(bus)
@@ -77,7 +77,7 @@ async def test_restored_state_equals_a_fold_of_the_log(world: World):
     await crash(task)
 
 
-async def test_second_process_waits_for_the_lease_and_then_takes_over(world: World):
+async def test_second_process_waits_for_the_lease_and_then_takes_over(world: BusWorld):
     """Two at once: one leads; when it stops, the other continues from its state."""
     bus = await world.connect()
     first, second = service(await world.connect(), "a"), service(await world.connect(), "b")
@@ -95,7 +95,7 @@ async def test_second_process_waits_for_the_lease_and_then_takes_over(world: Wor
     await crash(standby)
 
 
-async def test_of_two_leaders_one_steps_down(world: World):
+async def test_of_two_leaders_one_steps_down(world: BusWorld):
     """Same lease holder twice (so the lease lets both in): the fence lets one commit, the other leaves with 75."""
     bus = await world.connect()
     services = [service(await world.connect(), "same") for _ in range(2)]
@@ -111,7 +111,7 @@ async def test_of_two_leaders_one_steps_down(world: World):
     await crash(next(iter(pending)))
 
 
-async def test_foreign_commit_under_our_name_makes_us_step_down(world: World):
+async def test_foreign_commit_under_our_name_makes_us_step_down(world: BusWorld):
     """Another process's commit in our chain is not built upon, even if the fence would allow it."""
     bus = await world.connect()
     running = service(bus)
@@ -121,14 +121,14 @@ async def test_foreign_commit_under_our_name_makes_us_step_down(world: World):
     assert await asyncio.wait_for(task, 60) == EXIT_STEPPED_DOWN
 
 
-async def test_damaged_log_stops_the_service(world: World):
+async def test_damaged_log_stops_the_service(world: BusWorld):
     """A commit that does not fit the chain is a stop, with a code of its own."""
     bus = await world.connect()
     await bus.append(subjects.LOG, subjects.log("placer"), commit(7, None, writer="placer"))
     assert await asyncio.wait_for(service(bus).run(), 60) == EXIT_DAMAGED
 
 
-async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on(world: World):
+async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on(world: BusWorld):
     """Poison arrives as an input of its own; what comes behind it is decided."""
     bus = await world.connect()
     running = service(bus)
@@ -140,7 +140,7 @@ async def test_undecodable_message_is_passed_to_the_core_and_the_service_goes_on
     await crash(task)
 
 
-async def test_service_waits_out_a_server_restart(world: World):
+async def test_service_waits_out_a_server_restart(world: BusWorld):
     """The server dies and comes back under a running service; nothing is lost or doubled."""
     bus = await world.connect()
     running = service(await world.connect())
@@ -158,7 +158,7 @@ async def test_service_waits_out_a_server_restart(world: World):
 
 
 async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
-    small_world: World, monkeypatch: pytest.MonkeyPatch
+    small_world: BusWorld, monkeypatch: pytest.MonkeyPatch
 ):
     """Commands wait in CMD while the log is full; the service does not end and does not drop them."""
     monkeypatch.setattr(shell, "FULL_RETRY_S", 0.05)
@@ -175,7 +175,7 @@ async def test_full_log_holds_decisions_back_and_keeps_the_service_alive(
     await crash(task)
 
 
-async def test_a_leader_gives_a_sign_of_life(world: World):
+async def test_a_leader_gives_a_sign_of_life(world: BusWorld):
     """It reports its folded sequence; a process that waits for the lease, or has ended, does not answer."""
     bus, running, waiting = await world.connect(), service(await world.connect()), service(await world.connect(), "b")
     task = asyncio.create_task(running.run())
@@ -193,7 +193,7 @@ async def test_a_leader_gives_a_sign_of_life(world: World):
         await bus.request(subjects.rpc("queue", ALIVE), b"", timeout_s=1)
 
 
-async def test_lease_expires_when_its_holder_dies(world: World):
+async def test_lease_expires_when_its_holder_dies(world: BusWorld):
     """A holder that vanished is succeeded after the lease has run out; the old one then notices."""
     bus = await world.connect()
     old, new = lease.LeaderLease(bus, "queue", "old"), lease.LeaderLease(await world.connect(), "queue", "new")
@@ -230,7 +230,7 @@ async def test_a_lease_outlives_missing_answers():
     keeping.cancel()
 
 
-async def test_a_service_that_waits_for_its_lease_can_be_stopped(world: World):
+async def test_a_service_that_waits_for_its_lease_can_be_stopped(world: BusWorld):
     """A standby is not the leader's prisoner: it ends in order, and leaves the lease where it is."""
     leader, standby = service(await world.connect(), "a"), service(await world.connect(), "b")
     leading = asyncio.create_task(leader.run())
@@ -268,7 +268,7 @@ class Reshaped(CountingCore):
         raise msgspec.ValidationError("expected field `more`")
 
 
-async def test_a_snapshot_of_another_shape_is_passed_over_and_the_log_folded(world: World):
+async def test_a_snapshot_of_another_shape_is_passed_over_and_the_log_folded(world: BusWorld):
     """State is disposable: an upgrade whose state has another shape starts, and later snapshots are its own."""
     bus = await world.connect()
     for core_type, count in ((CountingCore, 10), (Reshaped, 20)):
@@ -390,7 +390,7 @@ async def commits_of(bus: Bus) -> list[Commit]:
     return [decode_commit(each.payload) for each in await (await bus.tail(subjects.LOG, after=0)).next()]
 
 
-async def test_a_step_of_the_wall_clock_is_an_event(world: World):
+async def test_a_step_of_the_wall_clock_is_an_event(world: BusWorld):
     """Each step is in the log once, with its size; the next commit of an idle service need not be waited for."""
     bus, offset_ns = await world.connect(), [0]
     running = Service(
@@ -411,7 +411,7 @@ async def test_a_step_of_the_wall_clock_is_an_event(world: World):
     assert [type(event).__name__ for event in events] == [*["QueueClockStepped", "CommandRejected"] * 2]
 
 
-async def test_a_restart_goes_on_with_log_time(world: World):
+async def test_a_restart_goes_on_with_log_time(world: BusWorld):
     """A process that starts with a wall clock that is far from log time does not take it over either."""
     bus, offset_ns = await world.connect(), [0]
 

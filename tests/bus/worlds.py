@@ -17,7 +17,7 @@ from fairlead_schemas.wire import subjects
 from tests.kit.nats_server import NatsServer
 
 
-class World(Protocol):
+class BusWorld(Protocol):
     """A server, its clients, and what can go wrong with it."""
 
     async def connect(self) -> Bus: ...

@@ -10,7 +10,7 @@ from fairlead.stack import state
 COMMAND_S = 120
 
 
-class Cluster:
+class CommandLineStack:
     """The command line used on one data directory."""
 
     def __init__(self, data: Path) -> None:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.gateway.world import PlayedNode, World, gpus
+from tests.gateway.world import GatewayWorld, PlayedNode, gpus
 
 VISION = "research/vision"
 
 
-async def crowded(world: World) -> tuple[PlayedNode, str]:
+async def crowded(world: GatewayWorld) -> tuple[PlayedNode, str]:
     """A node of 8 GPUs; research/vision holds 6 of its 8, and a job of 4 waits there: the node, and that job."""
     node = await world.node("n1")
     await world.node("n2")

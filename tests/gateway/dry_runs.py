@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 GOOD = {"command": ["true"]}
 
 
-async def tried(world: World, **spec: Any) -> dict[str, Any]:
+async def tried(world: GatewayWorld, **spec: Any) -> dict[str, Any]:
     """The answer for one job that would be accepted; nothing was sent."""
     before = world.commands_stored(), world.log_length()
     answer = await world.http.post("/v1/jobs:dryrun", json={**GOOD, **spec}, headers={"x-fairlead-user": "ada"})

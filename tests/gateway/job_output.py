@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import OutputPiece, encode
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 TEXT = b"".join(b"line %d\n" % i for i in range(40))
 
@@ -17,7 +17,7 @@ def pieces(text: bytes, size: int, stream: str = "stdout") -> list[OutputPiece]:
     return [*cut, OutputPiece(stream=stream, offset=len(text), data=b"", last=True)]
 
 
-async def running(world: World, nodes: int = 1, **fields: Any) -> str:
+async def running(world: GatewayWorld, nodes: int = 1, **fields: Any) -> str:
     """A job that runs on n1 (and n2)."""
     played = [await world.node(f"n{i + 1}") for i in range(nodes)]
     job = await world.submit(nodes=nodes, resources=gpus(1), **fields)
@@ -29,13 +29,15 @@ async def running(world: World, nodes: int = 1, **fields: Any) -> str:
     return job
 
 
-async def send(world: World, job: str, sent: list[OutputPiece], rank: int = 0) -> None:
+async def send(world: GatewayWorld, job: str, sent: list[OutputPiece], rank: int = 0) -> None:
     """Put pieces onto the OUTPUT stream as the rank's agent would."""
     node = world.gateway.views.jobs.rows[job].parts[rank].node
     await put(world, node, job, sent, rank)
 
 
-async def put(world: World, node: str, job: str, sent: list[OutputPiece], rank: int = 0, shard: str = "") -> None:
+async def put(
+    world: GatewayWorld, node: str, job: str, sent: list[OutputPiece], rank: int = 0, shard: str = ""
+) -> None:
     """Put a run's pieces under its subject, or that of another job."""
     for piece in sent:
         own = msgspec.structs.replace(piece, job=job, attempt=1, rank=rank)

@@ -2,10 +2,10 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 
-async def page(world: World) -> dict[str, float]:
+async def page(world: GatewayWorld) -> dict[str, float]:
     """{series as it is written: value}."""
     text = (await world.http.get("/metrics")).text
     return {

@@ -7,7 +7,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from fairlead_schemas.http.cloudevents import JOB_CANCEL, JOB_HOLD, JOB_RELEASE, JOB_SUBMIT
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 ONE = {"content-type": "application/cloudevents+json"}
 BATCH = {"content-type": "application/cloudevents-batch+json; charset=utf-8"}
@@ -21,7 +21,7 @@ def event(type_: str, data: dict[str, Any], id_: str = "1", **attributes: Any) -
 
 async def test_a_submit_event_is_a_job_and_its_repetition_the_same() -> None:
     """Source and id are the key: sent twice, one job."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         body = event(JOB_SUBMIT, {"command": ["true"], "name": "ci"}, traceparent="00-x")
         first = await world.http.post("/v1/events", content=body, headers=ONE)
         again = await world.http.post("/v1/events", content=body, headers=ONE)
@@ -33,7 +33,7 @@ async def test_a_submit_event_is_a_job_and_its_repetition_the_same() -> None:
 
 async def test_verbs_by_event() -> None:
     """Hold, release and cancel; a repeated cancel is answered as the first."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job, body = await world.submit(), b""
         for number, (type_, state) in enumerate(
             ((JOB_HOLD, "held"), (JOB_RELEASE, "offered"), (JOB_CANCEL, "cancelled"))
@@ -47,7 +47,7 @@ async def test_verbs_by_event() -> None:
 
 async def test_a_batch_is_answered_in_order_and_not_doubled() -> None:
     """Mixed types in one batch; sent again, nothing new."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         parts = [event(JOB_SUBMIT, {"command": ["true"], "name": f"b{i}"}, f"b{i}") for i in range(10)]
         body = b"[" + b",".join(parts) + b"]"
         first = await world.http.post("/v1/events", content=body, headers=BATCH)
@@ -80,7 +80,7 @@ async def test_a_batch_is_answered_in_order_and_not_doubled() -> None:
 )
 async def test_a_bad_event_is_named_and_nothing_is_stored(body: bytes, field: str | None) -> None:
     """422 with the attribute; alone, and in a batch with a good one."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.post("/v1/events", content=body, headers=ONE)
         assert answer.status_code == 422
         if field is not None:
@@ -95,6 +95,6 @@ async def test_a_bad_event_is_named_and_nothing_is_stored(body: bytes, field: st
 
 async def test_another_content_type_is_415() -> None:
     """Binary mode and plain JSON are refused by name."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.post("/v1/events", content=b"{}", headers={"content-type": "application/json"})
         assert answer.status_code == 415

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from fairlead_placer.scheduling import defragment
-from tests.gateway.world import PlayedNode, World, gpus
+from tests.gateway.world import GatewayWorld, PlayedNode, gpus
 from tests.kit.eventually import eventually_async
 
 SLICED: dict[str, Any] = {"resources": gpus(1), "time": {"slice": "1s"}}
 
 
-async def fragmented(world: World) -> tuple[PlayedNode, PlayedNode, str]:
+async def fragmented(world: GatewayWorld) -> tuple[PlayedNode, PlayedNode, str]:
     """Two nodes of 2 GPUs with a run of 1 each; a job of 2 waits."""
     first = await world.node("n1", 2)
     await world.run(first, **SLICED)
@@ -26,7 +26,7 @@ async def fragmented(world: World) -> tuple[PlayedNode, PlayedNode, str]:
     return first, second, big
 
 
-async def plan_of(world: World) -> dict[str, Any]:
+async def plan_of(world: GatewayWorld) -> dict[str, Any]:
     """The answer for the default pool."""
     answer = await world.http.get("/v1/pools/default/defrag")
     assert answer.status_code == 200, answer.text
@@ -35,7 +35,7 @@ async def plan_of(world: World) -> dict[str, Any]:
 
 async def test_the_plan_is_shown_and_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """First the job is too young; then what would be moved where; the pool has not asked for it."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         _, _, big = await fragmented(world)
         found = await plan_of(world)
@@ -55,7 +55,7 @@ async def test_a_pool_that_asks_for_it_has_it_done(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(defragment, "AFTER_NS", 0)
     monkeypatch.setattr(defragment, "RESTART_S", 0)
     monkeypatch.setattr(defragment, "LOOK_NS", 10**8)
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         answer = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"defragment": True}}})
         assert answer.status_code == 200, answer.text
@@ -71,5 +71,5 @@ async def test_a_pool_that_asks_for_it_has_it_done(monkeypatch: pytest.MonkeyPat
 
 async def test_an_unknown_pool_is_404() -> None:
     """No such pool."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         assert (await world.http.get("/v1/pools/nowhere/defrag")).status_code == 404

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead_gateway.server.http_server import HttpSettings
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 JSON = {"content-type": "application/json"}
 EVENT = {"content-type": "application/cloudevents+json"}
@@ -16,7 +16,7 @@ SUBMIT = b'{"specversion":"1.0","type":"fairlead.job.submit.v1","source":"/t","i
 OWN = {"request_id", "sequence", "command"}
 
 
-class PlainWorld(World):
+class PlainWorld(GatewayWorld):
     """A world whose gateway answers every request by FastAPI."""
 
     async def start_gateway(self) -> None:
@@ -60,7 +60,7 @@ def shared(document: Any) -> Any:
 async def test_the_plain_form_of_a_route_answers_alike(path: str, body: bytes, headers: dict[str, str]) -> None:
     """Same status, document, type and place; every answer has a request id and a sequence."""
     found: list[tuple[Any, ...]] = []
-    for kind in (World, PlainWorld):
+    for kind in (GatewayWorld, PlainWorld):
         async with kind() as world:
             answer = await world.http.post(path, content=body, headers=headers)
             assert {"x-request-id", "x-fairlead-sequence"} <= answer.headers.keys()
@@ -71,7 +71,7 @@ async def test_the_plain_form_of_a_route_answers_alike(path: str, body: bytes, h
 
 async def test_an_undecided_command_is_202_on_both_ways_and_of_any_kind() -> None:
     """A submit, a verb and an element of a list that were not decided in time name their command and its address."""
-    for kind in (World, PlainWorld):
+    for kind in (GatewayWorld, PlainWorld):
         async with kind(queue=False, decision_wait_s=0.05) as world:
             one = await world.http.post("/v1/jobs", content=JOB, headers=JSON)
             verb = await world.http.put("/v1/queues/q", json={})
@@ -84,7 +84,7 @@ async def test_an_undecided_command_is_202_on_both_ways_and_of_any_kind() -> Non
 
 async def test_refused_elements_count_against_the_client_on_both_ways() -> None:
     """A list whose elements were refused is a 200, and counts as many refusals."""
-    for kind in (World, PlainWorld):
+    for kind in (GatewayWorld, PlainWorld):
         async with kind(http=HttpSettings(refusals_per_minute=5)) as world:
             answer = await world.http.post("/v1/jobs", json=[{"command": ["true"], "queue": "nosuch"}] * 6)
             assert answer.status_code == 200

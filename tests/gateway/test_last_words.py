@@ -9,7 +9,7 @@ from fairlead_gateway.routes.why import FAILED_LINES
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import OutputPiece, encode
 from tests.gateway.job_output import TEXT, pieces, running, send
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 NOTES = b"fairlead: pulling image x:1\nfairlead: pulling image x:1: 40 %, 12 of 30 MiB\n"
@@ -30,7 +30,7 @@ async def test_the_last_lines_of_a_text() -> None:
 
 async def test_a_tail_is_followed_by_what_comes_later() -> None:
     """`tail` alone gives the last lines; with `follow` nothing between them and what is printed later is lost."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         sent = pieces(TEXT, 64)
         await send(world, job, sent[:3])
@@ -47,7 +47,7 @@ async def test_a_tail_is_followed_by_what_comes_later() -> None:
 
 async def test_why_a_job_failed_says_what_it_printed_last() -> None:
     """The last 200 lines of the rank that decided the end, without the others'."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         played = {name: await world.node(name) for name in ("n1", "n2")}
         job = await world.submit(nodes=2, resources=gpus(1))
         await world.in_state(job, "placed")
@@ -65,7 +65,7 @@ async def test_why_a_job_failed_says_what_it_printed_last() -> None:
 
 async def test_why_a_job_has_not_started_shows_what_its_node_waits_for() -> None:
     """The agent's own lines in the job's stderr; nothing for running jobs."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1")
         job = await world.submit(resources=gpus(1))
         await world.in_state(job, "placed")
@@ -80,7 +80,7 @@ async def test_why_a_job_has_not_started_shows_what_its_node_waits_for() -> None
 async def test_the_output_of_an_attempt_that_never_began_is_the_reason() -> None:
     """Its node has no files of it, and says that it keeps few: that explains nothing. `why` has the reason in its sentence, so it
     has no output there."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         nodes = {name: await world.node(name) for name in ("n1", "n2")}
 
         async def removed(message: Message) -> bytes:
@@ -106,7 +106,7 @@ async def test_the_output_of_an_attempt_that_never_began_is_the_reason() -> None
 
 async def test_a_job_that_left_the_views_has_the_reason_of_its_failed_start() -> None:
     """As telemetry knows it."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         reason = b'"reason":{"code":"failed","message":"","detail":{"reason":"start_failed","attempt":2}}'
 
         async def answer(_message: Message) -> bytes:

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlead_schemas.queuefile.settings import PACKINGS
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 
-async def packing_of(world: World, at: str = "", expected: int = 200) -> dict[str, Any]:
+async def packing_of(world: GatewayWorld, at: str = "", expected: int = 200) -> dict[str, Any]:
     """The answer for the default pool."""
     answer = await world.http.get("/v1/pools/default/packing", params={"at": at} if at else {})
     assert answer.status_code == expected, answer.text
@@ -16,7 +16,7 @@ async def packing_of(world: World, at: str = "", expected: int = 200) -> dict[st
 
 async def test_the_free_capacity_of_a_pool() -> None:
     """Two nodes of two, one job of one: a pair fits one node, and a GPU is free next to the job."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         empty = await packing_of(world)
         assert (empty["policy"], empty["nodes"], empty["largest_on_one_node"]) == ("fragmentation", 0, None)
@@ -38,7 +38,7 @@ async def test_the_free_capacity_of_a_pool() -> None:
 async def test_the_packing_policy_is_a_setting_of_the_pool() -> None:
     """It reaches the placer: the next job goes to the emptier node; another name is refused with the list of valid
     ones."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         answer = await world.http.post("/v1/queues:apply", json={"pools": {"default": {"packing": "spread"}}})
         assert answer.status_code == 200, answer.text
@@ -59,7 +59,7 @@ async def test_the_packing_policy_is_a_setting_of_the_pool() -> None:
 
 async def test_the_free_capacity_of_a_pool_in_the_past() -> None:
     """As of a sequence the answer is the one that was current then; as of a time, that of the last commit by then."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         said: list[dict[str, Any]] = []
         times: list[str] = []
@@ -88,7 +88,7 @@ async def test_the_free_capacity_of_a_pool_in_the_past() -> None:
 
 async def test_an_unknown_pool_is_404() -> None:
     """No such pool, now or then."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         assert (await world.http.get("/v1/pools/nowhere/packing")).status_code == 404
         await world.node("n1", 2)
         assert (await world.http.get("/v1/pools/nowhere/packing?at=1")).status_code == 404

@@ -22,13 +22,13 @@ from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 
 async def test_the_openapi_document_holds_together() -> None:
     """Every path of the interface, every reference resolves, every schema is a JSON Schema, problems everywhere."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         document = (await world.http.get("/openapi.json")).json()
     paths = document["paths"]
     for method, path in (
@@ -75,7 +75,7 @@ async def test_the_openapi_document_holds_together() -> None:
 
 async def test_answers_match_their_published_schemas() -> None:
     """Real answers of jobs, nodes, queues and why are valid by the OpenAPI document's schemas."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         job = await world.submit(resources=gpus(1))
         document = (await world.http.get("/openapi.json")).json()
@@ -105,7 +105,7 @@ async def test_answers_match_their_published_schemas() -> None:
 
 async def test_the_log_has_an_asyncapi_document() -> None:
     """It names the log's channels."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         document = (await world.http.get("/asyncapi.json")).json()
         assert document["asyncapi"].startswith("3.")
         assert "fairlead.log.queue" in str(document)
@@ -113,7 +113,7 @@ async def test_the_log_has_an_asyncapi_document() -> None:
 
 async def test_a_misspelt_parameter_is_refused() -> None:
     """Ignored, a filter that is not there would answer with everything."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for path, name, hint in (
             ("/v1/jobs?stat=running", "stat", "state, queue, user, limit, continue"),
             ("/v1/cluster?limit=3", "limit", "at"),
@@ -132,7 +132,7 @@ async def test_a_misspelt_parameter_is_refused() -> None:
 
 async def test_head_is_get_without_a_body() -> None:
     """Probes ask so; a path that takes neither says what it takes."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         assert (await world.http.head("/healthz")).status_code == 200
         assert (await world.http.head("/v1/nodes")).status_code == 200
         assert "POST" in (await world.http.head("/v1/sql")).headers["allow"]
@@ -141,7 +141,7 @@ async def test_head_is_get_without_a_body() -> None:
 
 async def test_metrics_fall_to_zero_again() -> None:
     """A state that no job is in any more is 0, not what it was."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         assert 'fairlead_jobs{state="cancelled"} 0.0' in (await world.http.get("/metrics")).text
         waits = world.gateway.views.jobs.rows[job].state
@@ -153,7 +153,7 @@ async def test_metrics_fall_to_zero_again() -> None:
 
 async def test_two_snapshots_are_kept_over_restarts() -> None:
     """Each gateway's snapshot goes into the slot that does not hold the newest one."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for _ in range(2):
             await world.submit()
             await world.gateway.folding.save()
@@ -169,7 +169,7 @@ async def test_two_snapshots_are_kept_over_restarts() -> None:
 async def test_a_gateway_starts_without_the_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server that has them may be away: the log is folded from its start."""
     monkeypatch.setattr(snapshots, "LOAD_S", 0.1)
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         await world.gateway.folding.save()
         await world.stop_gateway()
@@ -204,7 +204,7 @@ async def test_a_taken_port_is_reported_in_a_line(capsys: pytest.CaptureFixture[
 
 async def test_an_interrupted_request_is_no_request() -> None:
     """The received part may be a whole document by chance; the client never finished it."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         before, sent = world.commands_stored(), []
 
         async def send(message: object) -> None:
@@ -241,7 +241,7 @@ async def test_an_interrupted_request_is_no_request() -> None:
 
 async def test_every_answer_states_its_sequence_and_request() -> None:
     """Header on good and bad answers alike, on the fast path or not; errors are problems with the same request id."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         for path, status in (
             ("/v1/jobs", 200),
@@ -267,7 +267,7 @@ async def test_every_answer_states_its_sequence_and_request() -> None:
 
 async def test_an_etag_saves_the_body_while_nothing_changed() -> None:
     """304 for a finished job permanently, though the log continues; a new one once it changes."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         await world.http.post(f"/v1/jobs/{job}:cancel")
         await world.in_state(job, "cancelled")
@@ -282,7 +282,7 @@ async def test_an_etag_saves_the_body_while_nothing_changed() -> None:
 
 async def test_metrics_and_readiness() -> None:
     """Decisions are counted, the folded sequence and job states shown; readiness falls with the bus."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         text = (await world.http.get("/metrics")).text
         assert "fairlead_gateway_decision_seconds_count 1.0" in text
@@ -297,7 +297,7 @@ async def test_metrics_and_readiness() -> None:
 
 async def test_a_restarted_gateway_shows_the_same() -> None:
     """From a snapshot and the tail, and from the log alone: equal views; posts wait until caught up."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for _ in range(3):
             await world.submit()
         await world.gateway.folding.save()
@@ -346,7 +346,7 @@ def free_port() -> int:
 
 async def test_a_real_server_serves_streams_and_stops() -> None:
     """Over TCP: a submit, a watch that sees it, a stop that ends the watch, exit code 0."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.stop_gateway()
         settings = world.settings._replace(http=HttpSettings(port=free_port()))
         gateway = await build(world.hub.connect(), settings)
@@ -382,7 +382,7 @@ async def test_a_damaged_log_stops_the_gateway() -> None:
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/nodes", "/v1/cluster", "/v1/queues", "/healthz"])
 async def test_reads_answer_while_the_bus_is_away(path: str) -> None:
     """They never wait for it."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         world.bus.unlink()
         async with asyncio.timeout(1):
             assert (await world.http.get(path)).status_code == 200

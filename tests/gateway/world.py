@@ -86,8 +86,8 @@ class PlayedNode:
         return [f"{run.job}.{run.attempt}{'!' if run.stop else ''}" for run in runs]
 
 
-class World(Gatehouse):
-    """The gateway with the real queue and placer. Use `async with World() as world`."""
+class GatewayWorld(Gatehouse):
+    """The gateway with the real queue and placer. Use `async with GatewayWorld() as world`."""
 
     def __init__(
         self,

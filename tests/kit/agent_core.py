@@ -13,7 +13,7 @@ FENCE = 60 * SECOND_NS
 KEY = RunKey("7", 1, 0)
 
 
-class Node:
+class CoreNode:
     """A core with a journal in a list; `restart` folds the list again."""
 
     def __init__(self, boot_id: str = "boot-1", lease: bool = True) -> None:

@@ -16,16 +16,16 @@ from fairlead_schemas.wire.desired import Desired, decode_desired
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportAck, ReportBatch
 from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
-from tests.kit.placer_world import World, inventory
+from tests.kit.placer_world import PlacerWorld, inventory
 
 
-class Cluster:
+class PlacerOnBus:
     """A hub with a placer on it, and the voices of a queue and of agents."""
 
     def __init__(self) -> None:
         self.hub = MemoryHub()
         self.bus: MemoryBus = self.hub.connect()
-        self.world = World()  # for its builders only
+        self.world = PlacerWorld()  # for its builders only
         self.confirms: list[ReportAck] = []
         self.writes: list[Desired] = []
         self._prev, self._n, self._last = GENESIS, 0, 0

@@ -56,7 +56,7 @@ def commit_bytes(events: list[ev.Event], cursors: dict[str, int] | None = None) 
     return len(encode_commit(commit))
 
 
-class World:
+class PlacerWorld:
     """The core, its log, and the agents' numbers. Every commit is folded from its bytes and checked.
 
     `keeper`: a second core, at whose state nobody looks between a decision and its commit, so that what it tries stays.
@@ -239,9 +239,9 @@ def taken_marks(core: PlacerCore) -> tuple[set[str], set[str]]:
     return marks
 
 
-def cluster(count: int, gpus: int = 8, **more: Any) -> World:
+def cluster(count: int, gpus: int = 8, **more: Any) -> PlacerWorld:
     """`count` nodes n1, n2 …"""
-    world = World()
+    world = PlacerWorld()
     for i in range(1, count + 1):
         world.join(f"n{i}", gpus, **more)
     return world

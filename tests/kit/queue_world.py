@@ -84,7 +84,7 @@ CHECKED = {kind: _checked(kind, evolving.HANDLERS.get(kind)) for kinds in ev.EVE
 CHECKED = {kind: handler for kind, handler in CHECKED.items() if handler is not None}
 
 
-class World:
+class QueueWorld:
     """The core, its log, its time."""
 
     def __init__(self, *, careful: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Preemption requests of the queue, what the placer does about them, and nodes full of jobs."""
 
 from fairlead_schemas.wire import events as ev
-from tests.kit.placer_world import World, request
+from tests.kit.placer_world import PlacerWorld, request
 
 
 def plea(job: str, *victims: tuple[str, int], attempt: int = 1) -> ev.PreemptionRequested:
@@ -21,9 +21,9 @@ def made(events: list[ev.Event]) -> tuple[str, ...]:
     return event.nodes
 
 
-def running(*loads: tuple[int, ...], gpus: int = 4) -> World:
+def running(*loads: tuple[int, ...], gpus: int = 4) -> PlacerWorld:
     """Nodes a, b, c … of 4 GPUs; on each, jobs of so many GPUs: 1, 2, 3 … in the order of writing."""
-    world = World()
+    world = PlacerWorld()
     for name, jobs in zip("abcdef", loads, strict=False):
         world.join(name, gpus, labels={"name": name})
         for wanted in jobs:

@@ -12,7 +12,7 @@ from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.wire.desired import decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.wire.resources import Gpu, Inventory
-from tests.kit.placer_world import SECOND, World, commit_bytes, inventory, request
+from tests.kit.placer_world import SECOND, PlacerWorld, commit_bytes, inventory, request
 
 
 def machine(name: str) -> Inventory:
@@ -24,7 +24,7 @@ def machine(name: str) -> Inventory:
     return Inventory(gpus=gpus, cpu_milli=64_000, memory_mib=512 * 1024, address=f"{name}.cluster.example")
 
 
-def batch(world: World, node: str, *reports: Report) -> Input:
+def batch(world: PlacerWorld, node: str, *reports: Report) -> Input:
     """One message of reports, as the source hands it on."""
     incarnation = world.core.state.nodes[node].incarnation
     return Input("report", reports[-1].n, ReportBatch(node=node, incarnation=incarnation, reports=list(reports)))
@@ -33,7 +33,7 @@ def batch(world: World, node: str, *reports: Report) -> Input:
 @pytest.mark.slow
 def test_a_gang_of_a_thousand_nodes_travels_alone_and_fits_a_message() -> None:
     """Eight thousand GPUs are named in one event, which shares its commit with nothing."""
-    world = World()
+    world = PlacerWorld()
     world.joined({f"node-{number:04}": machine(f"n{number:04}") for number in range(1000)})
     world.fold("queue", list(world.submitted(request(1))))
     world.fold("queue", list(world.submitted(request(8, nodes=999))))
@@ -51,7 +51,7 @@ def test_a_gang_of_a_thousand_nodes_travels_alone_and_fits_a_message() -> None:
 
 def test_ends_with_the_longest_messages_are_spread_over_commits() -> None:
     """A message of control characters takes six bytes a character; all ends are recorded, none in too large a commit."""
-    world = World()
+    world = PlacerWorld()
     world.joined({"n1": inventory("n1", 0, cpu=400)})
     world.fold("queue", [event for _ in range(400) for event in world.submitted(request(0))])
     world.step()
@@ -70,7 +70,7 @@ def test_ends_with_the_longest_messages_are_spread_over_commits() -> None:
 
 def test_a_deadline_beyond_all_numbers_is_none() -> None:
     """Added to the time it could not be written; the drain counts."""
-    world = World()
+    world = PlacerWorld()
     world.joined({"n1": inventory("n1")})
     decision = world.decide(Input("CMD", 1, [DrainNode(id="c", node="n1", deadline_ns=2**64 - 1)]))
     assert commit_bytes(decision.events)
@@ -81,7 +81,7 @@ def test_a_deadline_beyond_all_numbers_is_none() -> None:
 @pytest.mark.slow
 def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> None:
     """An order once written stays while newer ones arrive; the newer ones follow as old ones leave."""
-    world = World()
+    world = PlacerWorld()
     world.joined({"n1": inventory("n1", 0, cpu=4000, memory_gib=4096)})
     count, book, told = 4000, OrderBook(), list[str]()
     long = b'{"command":["' + b"x" * 3000 + b'"]}'
@@ -106,7 +106,7 @@ def test_a_nodes_value_stays_within_its_bound_and_the_newest_orders_wait() -> No
 
 def test_an_undecodable_report_is_skipped_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its number is consumed and it is recorded: otherwise it would block all later reports of the node."""
-    world = World()
+    world = PlacerWorld()
     world.joined({"n1": inventory("n1")})
     world.fold("queue", list(world.submitted(request(1))))
     world.step()

@@ -7,7 +7,7 @@ import pytest
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.policies.idle import IdleEvidence
 from fairlead_schemas.wire import events as ev
-from tests.kit.placer_world import World, placed, request
+from tests.kit.placer_world import PlacerWorld, placed, request
 from tests.placer.preemption_requests import asked, made, running
 
 EVIDENCE = (IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),)
@@ -19,7 +19,7 @@ def plea(job: str, *victims: tuple[str, int, ev.YieldRule], **more: Any) -> ev.P
     return ev.PreemptionRequested(cause="clock", job=job, attempt=1, victims=named, **more)
 
 
-def lie_idle(world: World, *jobs: str, attempt: int = 1, rule: Any = "utilization") -> None:
+def lie_idle(world: PlacerWorld, *jobs: str, attempt: int = 1, rule: Any = "utilization") -> None:
     """Telemetry asks for them on demand."""
     world.fold(
         "telemetry",
@@ -40,12 +40,12 @@ def lie_idle(world: World, *jobs: str, attempt: int = 1, rule: Any = "utilizatio
     )
 
 
-def used_again(world: World, job: str) -> None:
+def used_again(world: PlacerWorld, job: str) -> None:
     """Record activity of the run."""
     world.fold("telemetry", [ev.JobActive(cause="clock", job=job, attempt=1, rule="utilization", reason="active")])
 
 
-def extended(world: World, job: str) -> None:
+def extended(world: PlacerWorld, job: str) -> None:
     """Its owner extended it."""
     world.fold("telemetry", [ev.JobExtended(cause="cmd:c", job=job, attempt=1, until_ns=10**18, count=1)])
 

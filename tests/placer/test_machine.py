@@ -1,7 +1,7 @@
 """A random cluster against its invariants: nodes, pools, offers, nodes that are kept, runs that yield, reports
 (doubled, missing, false), loss, return, drains.
 
-After every step the invariants hold, deciding has left the state as it was (see `World.decide`), and the snapshot
+After every step the invariants hold, deciding has left the state as it was (see `PlacerWorld.decide`), and the snapshot
 restores to itself. At the end everything heals and every job that fits has run.
 """
 
@@ -38,7 +38,7 @@ from fairlead_schemas.wire.commands import (
 )
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.wire.resources import Inventory
-from tests.kit.placer_world import SECOND, World, inventory, request
+from tests.kit.placer_world import SECOND, PlacerWorld, inventory, request
 
 NODES = ("a", "b", "c", "d")
 node_names = st.sampled_from(NODES)
@@ -74,7 +74,7 @@ class PlacerMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**16))
     def begin(self, seed: int) -> None:
-        self.world = World(keeper=PlacerCore())
+        self.world = PlacerWorld(keeper=PlacerCore())
         self.random = random.Random(seed)
         self.agents: dict[str, Agent] = {}
         self.incarnations = 0

@@ -8,7 +8,7 @@ from fairlead_placer.packing.policies import POLICIES
 from fairlead_schemas.queuefile.settings import PACKINGS, POOL_LABEL, Packing, PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.kit.placer_world import World, inventory, placed, request
+from tests.kit.placer_world import PlacerWorld, inventory, placed, request
 
 
 def configured(packing: Packing, pool: str = "default") -> ev.PoolConfigured:
@@ -16,16 +16,16 @@ def configured(packing: Packing, pool: str = "default") -> ev.PoolConfigured:
     return ev.PoolConfigured(cause="cmd:q", pool=pool, settings=PoolSettings(packing=packing))
 
 
-def two_nodes() -> World:
+def two_nodes() -> PlacerWorld:
     """Two nodes of 4 GPUs; a has a job of one."""
-    world = World()
+    world = PlacerWorld()
     for name in "ab":
         world.join(name, 4)
     assert placed(world.offer(request(1))) == {"1": ["a"]}
     return world
 
 
-def policy_of(world: World, pool: str = "default") -> str:
+def policy_of(world: PlacerWorld, pool: str = "default") -> str:
     """Return the pool's policy."""
     return world.core.state.pools.each()[pool].policy
 

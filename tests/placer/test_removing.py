@@ -14,14 +14,14 @@ from fairlead_schemas.wire.commands import (
     TaintNode,
 )
 from fairlead_schemas.wire.reports import HealthSeen
-from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, names, placed, request
 
 REMOVE = RemoveNode(id="r", user="ada", node="n1", reason="sold")
 REMOVED = ev.NodeRemoved(cause="cmd:r", node="n1", by="ada", reason="sold")
 STRICT = OnPartition(replace_after_ns=NEVER_NS)
 
 
-def refused(world: World, code: str) -> str:
+def refused(world: PlacerWorld, code: str) -> str:
     """Return the reason why the node is not removed."""
     before = world.core.state.nodes.keys()
     [rejected] = world.command(REMOVE)
@@ -110,8 +110,8 @@ def test_a_removed_node_comes_back_under_a_new_journal_only() -> None:
 
 
 def test_a_removal_survives_a_snapshot_and_can_be_taken_back() -> None:
-    """A try that is undone leaves the state as it was (see `World.decide`), and what is folded restores to itself."""
-    world = World(PlacerCore())
+    """A try that is undone leaves the state as it was (see `PlacerWorld.decide`), and what is folded restores to itself."""
+    world = PlacerWorld(PlacerCore())
     for name in ("n1", "n2"):
         world.join(name)
     world.silent("n1")

@@ -2,7 +2,7 @@
 
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
-from tests.kit.placer_world import World, cluster, names, placed, request
+from tests.kit.placer_world import PlacerWorld, cluster, names, placed, request
 
 
 def again(job: str, rank: int, attempt: int = 1) -> ev.JobOffered:
@@ -87,7 +87,7 @@ def test_an_offer_that_came_back_may_be_made_again() -> None:
 
 def test_another_rank_that_is_only_tried_is_taken_back() -> None:
     """The inverse of a new rank is the old one."""
-    world = World()
+    world = PlacerWorld()
     world.offer(request(1))
     state = world.core.state
     before = world.core.snapshot()

@@ -10,7 +10,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
 from fairlead_schemas.wire.desired import decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, ReportBatch, StartSeen
-from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, names, placed, request
 
 
 def test_one_gpu_job_from_offer_to_end() -> None:
@@ -154,7 +154,7 @@ def test_orders_of_a_gang_say_which_nodes_and_how_many_processes() -> None:
     assert world.orders("n1")["1.1"].slots in ((4, 1), (1, 4))
 
 
-def gang_of_two(gang: GangRule = "") -> World:
+def gang_of_two(gang: GangRule = "") -> PlacerWorld:
     """Job 1 runs on n1 and n2."""
     world = cluster(2)
     submitted, offered = world.submitted(request(8, nodes=2))
@@ -330,7 +330,7 @@ def test_the_image_of_a_run_is_in_the_log() -> None:
     assert [getattr(event, "image", None) for events in told for event in events] == ["x@sha256:0", "x@sha256:1", ""]
 
 
-def started_gang() -> World:
+def started_gang() -> PlacerWorld:
     """Job 1 runs on n1 and n2."""
     world = cluster(2)
     world.offer(request(8, nodes=2))
@@ -368,14 +368,14 @@ def test_a_time_limit_is_handed_to_the_agents_until_a_rank_ends() -> None:
     assert asked() == ("time_limit", 0)
 
 
-def limited_world() -> World:
+def limited_world() -> PlacerWorld:
     """A gang that was asked to stop for its time limit, which its agents hold back."""
     world = started_gang()
     world.queue(ev.JobStopRequested(cause="clock", job="1", attempt=1, reason="time_limit", ran_ns=9 * SECOND))
     return world
 
 
-def asked_of(world: World) -> set[tuple[str, int]]:
+def asked_of(world: PlacerWorld) -> set[tuple[str, int]]:
     """(reason, run time to wait for) of the orders of both ranks."""
     return {(order.stop, order.ran_ns) for node in ("n1", "n2") for order in world.orders(node).values()}
 

@@ -10,14 +10,14 @@ from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
 from fairlead_schemas.wire.reports import CheckpointSeen, HealthSeen
-from tests.kit.placer_world import SECOND, World, names, request
+from tests.kit.placer_world import SECOND, PlacerWorld, names, request
 from tests.placer.preemption_requests import plea
 
 MINUTE = 60 * SECOND
 TOLD = Checkpoint(signal="SIGUSR1", notice_ns=2 * MINUTE)
 
 
-def saves(world: World, *nodes: str, checkpoint: Checkpoint | None = TOLD, gpus: int = 4) -> str:
+def saves(world: PlacerWorld, *nodes: str, checkpoint: Checkpoint | None = TOLD, gpus: int = 4) -> str:
     """A job that says when it has saved and runs on these nodes."""
     submitted, offered = world.submitted(request(gpus, nodes=len(nodes)))
     world.queue(msgspec.structs.replace(submitted, checkpoint=checkpoint), offered)
@@ -26,27 +26,29 @@ def saves(world: World, *nodes: str, checkpoint: Checkpoint | None = TOLD, gpus:
     return submitted.job
 
 
-def running(**more: Any) -> World:
+def running(**more: Any) -> PlacerWorld:
     """Job 1 on node a, which is full with it."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     saves(world, "a", **more)
     return world
 
 
-def said(world: World, note: str = "", *, node: str = "a", rank: int = 0, noticed: bool = False) -> list[ev.Event]:
+def said(
+    world: PlacerWorld, note: str = "", *, node: str = "a", rank: int = 0, noticed: bool = False
+) -> list[ev.Event]:
     """The agent says that job 1 has saved."""
     report = CheckpointSeen(n=0, job="1", attempt=1, rank=rank, at_ns=world.now, note=note, noticed=noticed)
     return world.report(node, report)
 
 
-def preempted(world: World) -> list[ev.Event]:
+def preempted(world: PlacerWorld) -> list[ev.Event]:
     """Another job comes, for which job 1 is asked to yield."""
     world.offer(request(4), job="2")
     return world.queue(plea("2", ("1", 5)))
 
 
-def notice(world: World, node: str = "a") -> tuple[str, int]:
+def notice(world: PlacerWorld, node: str = "a") -> tuple[str, int]:
     """Return the stop of job 1's order."""
     order = world.orders(node)["1.1"]
     return order.stop, order.notice_ns
@@ -76,7 +78,7 @@ def test_checkpoint_reports_that_are_too_frequent_are_dropped() -> None:
 
 def test_rank_zero_of_a_gang_reports_checkpoints_for_all() -> None:
     """A report of another rank is consumed without an event."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     world.join("b", 4)
     saves(world, "a", "b")
@@ -146,7 +148,7 @@ def test_drains_give_notice_and_a_faulted_gpu_does_not() -> None:
 
 def test_a_gang_that_has_lost_a_rank_has_nothing_to_save() -> None:
     """The others are ended at once, also out of their notice."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     world.join("b", 4)
     saves(world, "a", "b")

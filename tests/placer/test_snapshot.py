@@ -3,10 +3,10 @@
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
-from tests.kit.placer_world import World, cluster, inventory, names, request
+from tests.kit.placer_world import PlacerWorld, cluster, inventory, names, request
 
 
-def busy() -> World:
+def busy() -> PlacerWorld:
     """A little of everything."""
     world = cluster(4)
     world.offer(request(8, nodes=2))

@@ -12,7 +12,7 @@ from fairlead_placer.scheduling import allocate
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.kit.commits import commit_of
-from tests.kit.placer_world import SECOND, World, request, taken_marks
+from tests.kit.placer_world import SECOND, PlacerWorld, request, taken_marks
 
 NOW = 1_000 * SECOND
 
@@ -22,7 +22,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.decides, self.folds, self.last = PlacerCore(), PlacerCore(), 0
-        world = World()  # for its builders only
+        world = PlacerWorld()  # for its builders only
         world.join("n1", 8)
         for commit in world.log:
             self.fold(commit.writer, commit.events, cursors=commit.cursors)

@@ -2,11 +2,11 @@
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ScheduleMaintenance
-from tests.kit.placer_world import SECOND, World
+from tests.kit.placer_world import SECOND, PlacerWorld
 
 
 def schedule(
-    world: World,
+    world: PlacerWorld,
     *nodes: str,
     name: str = "cooling",
     starts: int = 100,
@@ -28,6 +28,6 @@ def schedule(
     return world.command(command)
 
 
-def pass_time(world: World, seconds: int) -> list[ev.Event]:
+def pass_time(world: PlacerWorld, seconds: int) -> list[ev.Event]:
     world.now += seconds * SECOND
     return world.step()

@@ -8,7 +8,7 @@ from typing import Any
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.queue_world import SECOND, World
+from tests.kit.queue_world import SECOND, QueueWorld
 
 
 class Run:
@@ -21,10 +21,10 @@ class Run:
         self.preempted = False
 
 
-class Cluster:
+class SimulatedCluster:
     """Nodes of equal size. `work` says how long each job runs in all, by the number of its submit, in seconds."""
 
-    def __init__(self, world: World, nodes: int = 2, gpus: int = 8, *, grace_s: int = 2) -> None:
+    def __init__(self, world: QueueWorld, nodes: int = 2, gpus: int = 8, *, grace_s: int = 2) -> None:
         self.world, self.grace = world, grace_s * SECOND
         self.free = {f"n{at}": gpus for at in range(nodes)}
         for name in self.free:

@@ -1,9 +1,9 @@
 """Who stands where in a queue's lines."""
 
-from tests.kit.queue_world import World
+from tests.kit.queue_world import QueueWorld
 
 
-def order(world: World, path: str) -> list[str]:
+def order(world: QueueWorld, path: str) -> list[str]:
     """Jobs in a queue's lines, first to last."""
     jobs = [
         job
@@ -14,7 +14,7 @@ def order(world: World, path: str) -> list[str]:
     return [job.id for job in sorted(jobs, key=lambda job: job.order)]
 
 
-def closed(world: World, path: str = "closed") -> str:
+def closed(world: QueueWorld, path: str = "closed") -> str:
     """A queue in which everybody waits."""
     world.quota(path, 0)
     return path

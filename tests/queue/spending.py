@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World
+from tests.kit.queue_world import SECOND, QueueWorld
 
 HOUR = 3600
 
@@ -19,9 +19,9 @@ def budget(gpu_hours: float, **more: Any) -> Budget:
     return Budget(gpu_milli_s=int(gpu_hours * HOUR * 1000), **more)
 
 
-def world_at(*moment: int, **queues: Budget | None) -> World:
+def world_at(*moment: int, **queues: Budget | None) -> QueueWorld:
     """A node of 8 GPUs and queues with these budgets, at a moment."""
-    world = World()
+    world = QueueWorld()
     world.now = at(*moment)
     world.node("n1", gpus=8, model="a100")
     world.node("n2", gpus=8, model="old")
@@ -29,7 +29,7 @@ def world_at(*moment: int, **queues: Budget | None) -> World:
     return world
 
 
-def use(world: World, gpus: int, hours: float, queue: str, node: str = "n1") -> None:
+def use(world: QueueWorld, gpus: int, hours: float, queue: str, node: str = "n1") -> None:
     """A job that runs for so long."""
     job = world.submit(gpus, queue=queue)
     world.place_on(node, gpus, job)
@@ -38,6 +38,6 @@ def use(world: World, gpus: int, hours: float, queue: str, node: str = "n1") -> 
     world.settle()
 
 
-def marks(world: World) -> list[tuple[str, int, int]]:
+def marks(world: QueueWorld) -> list[tuple[str, int, int]]:
     """(queue, percent, GPU-hours spent) of every mark in the log."""
     return [(e.queue, e.percent, e.spent // (HOUR * 1000)) for e in world.said(ev.BudgetReached)]

@@ -3,10 +3,10 @@
 from fairlead_queue.limits import WINDOW_OFFERS_MAX
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelJob
-from tests.kit.queue_world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
 
 
-def run_all(world: World, *jobs: str) -> None:
+def run_all(world: QueueWorld, *jobs: str) -> None:
     """Each runs and ends well."""
     world.run(*jobs)
     for job in jobs:
@@ -15,7 +15,7 @@ def run_all(world: World, *jobs: str) -> None:
 
 def test_elements_are_born_by_their_offers() -> None:
     """In index order, as jobs of their own, with rising ranks; the array itself is never offered."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(3, 5))
     offers = world.settle()
     assert [offer.job for offer in offers] == ["1_3", "1_4", "1_5"]
@@ -26,7 +26,7 @@ def test_elements_are_born_by_their_offers() -> None:
 
 def test_an_array_succeeds_with_its_last_element() -> None:
     """Not before; and nothing of it is left live."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 2))
     world.settle()
     run_all(world, "1_2", "1_0")
@@ -39,7 +39,7 @@ def test_an_array_succeeds_with_its_last_element() -> None:
 
 def test_one_failed_element_fails_the_array_at_its_end() -> None:
     """The others run on; then the array says how many failed."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 1))
     world.settle()
     world.run("1_0", "1_1")
@@ -53,7 +53,7 @@ def test_one_failed_element_fails_the_array_at_its_end() -> None:
 
 def test_an_element_has_retries_of_its_own() -> None:
     """A failed exit of one brings another attempt of that one."""
-    world = World()
+    world = QueueWorld()
     world.submit(array=(0, 1), retries=1)
     world.settle()
     world.run("1_0", "1_1")
@@ -64,7 +64,7 @@ def test_an_element_has_retries_of_its_own() -> None:
 
 def test_cancelling_an_array_before_any_element_is_born() -> None:
     """Nothing lives: it ends at once."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 9), start_at_ns=world.now + SECOND)
     assert isinstance(world.cancel(array), ev.JobCancelled)
     assert world.settle() == []
@@ -72,7 +72,7 @@ def test_cancelling_an_array_before_any_element_is_born() -> None:
 
 def test_cancelling_an_array_stops_what_lives_and_forgets_the_rest() -> None:
     """Offered and running elements are asked to stop, held ones end at once, unborn ones never come."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 3)
     array = world.submit(array=(0, 9), queue="small")
     world.settle()
@@ -99,7 +99,7 @@ def test_cancelling_an_array_stops_what_lives_and_forgets_the_rest() -> None:
 
 def test_a_stopping_array_retries_no_element() -> None:
     """An element whose run fails while the stop is on its way is not retried."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 1), retries=5)
     world.settle()
     world.run("1_0", "1_1")
@@ -112,7 +112,7 @@ def test_a_stopping_array_retries_no_element() -> None:
 
 def test_holding_an_array_holds_its_unmaterialised_elements() -> None:
     """Live elements continue; after the release the next element is created."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 1)
     array = world.submit(array=(0, 2), queue="small")
     world.settle()
@@ -125,7 +125,7 @@ def test_holding_an_array_holds_its_unmaterialised_elements() -> None:
 
 def test_an_array_that_is_all_born_cannot_be_held() -> None:
     """There is nothing to keep back; the message says what to do."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 1))
     world.settle()
     refused = world.hold(array)
@@ -134,7 +134,7 @@ def test_an_array_that_is_all_born_cannot_be_held() -> None:
 
 def test_an_unborn_element_cannot_be_named_yet() -> None:
     """not_yet_offered within the array's range; not_found outside it."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 1)
     world.submit(array=(0, 5), queue="small")
     world.settle()
@@ -145,7 +145,7 @@ def test_an_unborn_element_cannot_be_named_yet() -> None:
 
 def test_an_element_cancelled_by_a_person_cancels_the_array_at_its_end() -> None:
     """The array did not do all it was to do, and nothing failed."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 1))
     world.settle()
     world.run("1_0", "1_1")
@@ -157,7 +157,7 @@ def test_an_element_cancelled_by_a_person_cancels_the_array_at_its_end() -> None
 
 def test_ten_thousand_elements_are_offered_a_window_at_a_time() -> None:
     """Born as the window allows; after all have run the array ends, whatever of it was retired meanwhile."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     array = world.submit(array=(1, 10_000))
     ran = 0
     while world.of(array) == "queued":
@@ -173,7 +173,7 @@ def test_ten_thousand_elements_are_offered_a_window_at_a_time() -> None:
 
 def test_the_stop_of_a_large_array_takes_several_commits() -> None:
     """More live elements than a commit holds: each is asked exactly once, and the array ends after the last."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     array = world.submit(array=(0, 2499))
     live: list[str] = []
     while len(live) < 2500:

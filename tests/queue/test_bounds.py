@@ -1,6 +1,6 @@
 """The largest commits that commands lead to, in the bytes that are really written: never beyond what a commit may hold.
 
-`World.fold` asserts both bounds of every commit.
+`QueueWorld.fold` asserts both bounds of every commit.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from fairlead_schemas.wire.commands import (
     encode_commands,
 )
 from fairlead_schemas.wire.resources import Request
-from tests.kit.queue_world import SPEC, World, request
+from tests.kit.queue_world import SPEC, QueueWorld, request
 
 LONG_USER = "\N{PILE OF POO}" * USER_CHARS_MAX
 PART = ev.Part(node="n1", gpus=(), cpu_milli=1, memory_mib=1)
@@ -46,7 +46,7 @@ def filled(make: "type[QueueCommand] | object", count: int = MESSAGE_COMMANDS_MA
     return commands
 
 
-def arrive(world: World, commands: list[QueueCommand]) -> list[ev.QueueEvent]:
+def arrive(world: QueueWorld, commands: list[QueueCommand]) -> list[ev.QueueEvent]:
     """One message through the wire, decided and folded until nothing is left."""
     body = decode_commands("queue", encode_commands(commands))
     assert len(body) == len(commands)
@@ -70,7 +70,7 @@ def arrive(world: World, commands: list[QueueCommand]) -> list[ev.QueueEvent]:
 )
 def test_a_full_message_of_anything_fits_a_commit(make: object) -> None:
     """Accepted or refused, with the queues' names at their longest; each command is answered."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     world.fold("queue", [ev.QueueConfigured(cause="clock", path=DEEP[:-2] + f"{n:02}") for n in range(30)])
     commands = filled(make)
     events = arrive(world, commands)
@@ -80,7 +80,7 @@ def test_a_full_message_of_anything_fits_a_commit(make: object) -> None:
 
 def test_ten_thousand_live_elements_are_cancelled_in_several_commits() -> None:
     """Each commit is within its bounds, and every element is stopped once."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     arrive(world, [submit(1, array=(0, 9_999), request=request(0))])
     while len(world.state.jobs) < 10_001:
         world.settle()
@@ -98,7 +98,7 @@ def test_ten_thousand_live_elements_are_cancelled_in_several_commits() -> None:
 
 def test_a_gang_that_no_event_could_name_is_refused() -> None:
     """A JobPlaced over a message's size could never be written; 14,000 GPUs in one gang can be."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     found = [
         event.code
         for event in arrive(world, [submit(1, request=request(8, nodes=4096))])
@@ -119,7 +119,7 @@ def test_a_gang_that_no_event_could_name_is_refused() -> None:
 )
 def test_a_message_over_its_bounds_is_refused_as_one(payload: bytes) -> None:
     """Anybody on the bus may send one: it is recorded by its digest, and moved past."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     (event,) = world.step(Input("CMD", 1, decode_commands("queue", payload)))
     assert isinstance(event, ev.CommandRejected) and event.code == "undecodable" and event.digest
 

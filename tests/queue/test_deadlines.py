@@ -1,13 +1,13 @@
 """Deadlines: the earliest first among equals; a missed one is recorded once, and the job continues without."""
 
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
 from tests.queue.lines import closed, order
 
 
 def test_the_earliest_deadline_goes_first_among_equals() -> None:
     """Behind a higher priority, before those without one; the earlier of equal deadlines came first."""
-    world = World()
+    world = QueueWorld()
     path = closed(world)
     now = world.now
     late, none, early, urgent, same = (
@@ -26,7 +26,7 @@ def test_the_earliest_deadline_goes_first_among_equals() -> None:
 def test_a_missed_deadline_is_recorded_once_and_the_job_loses_its_precedence() -> None:
     """While it waits: at the moment from which too little time is left. From then on it is ordered like a job without a
     deadline."""
-    world = World()
+    world = QueueWorld()
     path = closed(world)
     first = world.submit(queue=path)
     job = world.submit(queue=path, deadline_ns=world.now + 100 * SECOND, total_ns=60 * SECOND)
@@ -41,7 +41,7 @@ def test_a_missed_deadline_is_recorded_once_and_the_job_loses_its_precedence() -
 
 def test_a_run_misses_its_deadline_at_the_deadline_and_not_before() -> None:
     """Its limit does not matter; a run that ends in time misses nothing."""
-    world = World()
+    world = QueueWorld()
     jobs = [world.submit(deadline_ns=world.now + 100 * SECOND, total_ns=60 * SECOND) for _ in range(2)]
     world.pass_time(39)
     world.run(*jobs)
@@ -56,7 +56,7 @@ def test_a_run_misses_its_deadline_at_the_deadline_and_not_before() -> None:
 def test_time_used_before_counts_towards_the_deadline_and_lost_time_does_not() -> None:
     """A preempted run needs only the rest of its time; one that restarts from the beginning needs all of it."""
     for preempted, left in ((True, 30), (False, 60)):
-        world = World()
+        world = QueueWorld()
         path = closed(world)
         job = world.submit(deadline_ns=world.now + 200 * SECOND, total_ns=60 * SECOND, retries=1)
         world.run(job)
@@ -72,7 +72,7 @@ def test_time_used_before_counts_towards_the_deadline_and_lost_time_does_not() -
 
 def test_a_deadline_that_cannot_be_met_is_refused() -> None:
     """With the missing time; from its start time on, if it has one."""
-    world = World()
+    world = QueueWorld()
     for more, short in (({}, "10s"), ({"start_at_ns": world.now + 20 * SECOND}, "30s")):
         refused = world.ask(world.submission(deadline_ns=world.now + 50 * SECOND, total_ns=60 * SECOND, **more))[0]
         assert (refused.code, refused.field) == ("deadline", "deadline")
@@ -81,7 +81,7 @@ def test_a_deadline_that_cannot_be_met_is_refused() -> None:
 
 def test_an_array_misses_its_deadline_once_and_its_elements_each_their_own() -> None:
     """Elements that are born later have none any more; those that run have it until it has come."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 1)
     array = world.submit(queue="q", array=(0, 2), deadline_ns=world.now + 100 * SECOND, total_ns=60 * SECOND)
     world.settle()

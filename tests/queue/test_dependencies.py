@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.events import Dependency
-from tests.kit.queue_world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
 
 
 def after(*jobs: str, state: ev.DependencyState = "succeeded") -> tuple[Dependency, ...]:
@@ -27,7 +27,7 @@ ENDS: list[tuple[ev.DependencyState, str, bool]] = [
 ]
 
 
-def bring_to(world: World, job: str, end: str) -> None:
+def bring_to(world: QueueWorld, job: str, end: str) -> None:
     """An offered job ends so."""
     if end == "cancelled":
         world.cancel(job)
@@ -41,7 +41,7 @@ def bring_to(world: World, job: str, end: str) -> None:
 @pytest.mark.parametrize(("wanted", "end", "met"), ENDS)
 def test_a_job_waits_until_another_has_ended_as_it_wants(wanted: Any, end: str, met: bool, before: bool) -> None:
     """Ended already or later; what can never be met fails the job, with the other's id."""
-    world = World()
+    world = QueueWorld()
     other = world.submit()
     if before:
         bring_to(world, other, end)
@@ -60,7 +60,7 @@ def test_a_job_waits_until_another_has_ended_as_it_wants(wanted: Any, end: str, 
 
 def test_all_that_it_waits_for_must_have_come_and_then_its_start_time() -> None:
     """In whatever order; and the log says when it is queued."""
-    world = World()
+    world = QueueWorld()
     first, second = world.submit(), world.submit()
     job = world.submit(after=after(first, second, state="ended"), start_at_ns=world.now + 100 * SECOND)
     bring_to(world, second, "failed")
@@ -73,7 +73,7 @@ def test_all_that_it_waits_for_must_have_come_and_then_its_start_time() -> None:
 
 def test_jobs_that_wait_for_one_and_for_several_dependencies_continue_in_time() -> None:
     """One end serves all jobs that waited for it, whatever else they wait for."""
-    world = World()
+    world = QueueWorld()
     first, second = world.submit(), world.submit()
     one, both, other = (
         world.submit(after=after(first)),
@@ -90,7 +90,7 @@ def test_jobs_that_wait_for_one_and_for_several_dependencies_continue_in_time() 
 
 def test_chains_fail_along_and_run_along() -> None:
     """The first that cannot start takes the others with it; a chain of one message is a chain."""
-    world = World()
+    world = QueueWorld()
     events = world.ask(world.submission(), *(world.submission(after=after(str(n))) for n in range(1, 5)))
     assert kinds(events).count("JobSubmitted") == 5
     bring_to(world, "1", "succeeded")
@@ -104,7 +104,7 @@ def test_chains_fail_along_and_run_along() -> None:
 @pytest.mark.parametrize("element", [False, True])
 def test_an_array_is_waited_for_as_a_whole_or_by_element(element: bool) -> None:
     """And an array may wait itself: all of its elements do."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 1))
     world.settle()
     waits = world.submit(array=(0, 1), after=after(f"{array}_0" if element else array))
@@ -119,7 +119,7 @@ def test_a_held_job_waits_for_its_release_and_its_dependencies() -> None:
     """In any order; a failed dependency fails it at once. An array that was held meanwhile still runs."""
     for end, expected in (("succeeded", "offered"), ("failed", "failed")):
         for release_first in (True, False):
-            world = World()
+            world = QueueWorld()
             other = world.submit()
             job, array = world.submit(after=after(other)), world.submit(after=after(other), array=(0, 1))
             for each in (job, array):
@@ -140,7 +140,7 @@ def test_a_held_job_waits_for_its_release_and_its_dependencies() -> None:
 
 def test_a_job_cancelled_while_it_waits_for_dependencies_leaves_none() -> None:
     """The end of the other job finds nothing."""
-    world = World()
+    world = QueueWorld()
     other = world.submit()
     job = world.submit(after=after(other))
     last = world.submit(after=after(job))
@@ -161,7 +161,7 @@ def test_a_job_cancelled_while_it_waits_for_dependencies_leaves_none() -> None:
 )
 def test_an_impossible_dependency_is_refused(jobs: Any, field: str, message: str) -> None:
     """Unknown, not created yet, named twice."""
-    world = World()
+    world = QueueWorld()
     world.submit()
     refused = world.ask(world.submission(after=after(*jobs)))[0]
     assert (refused.field, refused.message) == (field, message)

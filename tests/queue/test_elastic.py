@@ -7,7 +7,7 @@ import msgspec
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Preemption
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.queue_world import SECOND, World, request
+from tests.kit.queue_world import SECOND, QueueWorld, request
 from tests.queue.spending import HOUR, at, budget, marks
 
 
@@ -16,15 +16,15 @@ def elastic(most: int, least: int, gpus: int = 1, **more: Any) -> Request:
     return msgspec.structs.replace(request(gpus, nodes=most, **more), nodes_min=least)
 
 
-def world_of(**queues: dict[str, Any]) -> World:
+def world_of(**queues: dict[str, Any]) -> QueueWorld:
     """A node of 8 GPUs, and queues with these settings."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8, cpu=64)
     world.tree(**queues)
     return world
 
 
-def place(world: World, job: str, nodes: int) -> None:
+def place(world: QueueWorld, job: str, nodes: int) -> None:
     """It gets so many nodes, and starts."""
     parts = tuple(ev.Part(node="n1", gpus=(f"g{at}",)) for at in range(nodes))
     world.says(ev.JobPlaced(cause="1.0", job=job, attempt=world.attempt(job), parts=parts))
@@ -72,7 +72,7 @@ def test_another_attempt_asks_for_all_of_it_again() -> None:
 def test_a_rebuilt_pool_charges_what_it_holds() -> None:
     """With another sequencer, or with a model that is limited for the first time: the model's GPUs are counted the
     same."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8, model="a100")
     world.tree(q={})
     job = world.submit(queue="q", request=elastic(6, 1, model="a100"))
@@ -113,7 +113,7 @@ def test_a_preempted_elastic_run_releases_what_it_holds() -> None:
 
 def test_a_budget_counts_what_it_holds() -> None:
     """Two of eight GPUs for five hours are ten GPU-hours."""
-    world = World()
+    world = QueueWorld()
     world.now = at(2026, 5, 1)
     world.node("n1", gpus=8)
     world.tree(q={"budget": budget(10)})

@@ -9,7 +9,7 @@ from fairlead_schemas.policies.idle import IdleEvidence
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, QueueWorld, kinds, request
 from tests.queue.yielding import pleas, refused, running, world_of
 
 EVIDENCE = (IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),)
@@ -19,7 +19,7 @@ GUARDED: dict[str, Any] = {
 }
 
 
-def asked_back(world: World, job: str, *, attempt: int = 0, **more: Any) -> None:
+def asked_back(world: QueueWorld, job: str, *, attempt: int = 0, **more: Any) -> None:
     """Telemetry asks for a run: on demand, unless it says otherwise."""
     fields: dict[str, Any] = {"scope": "global", "rule": "utilization", "action": "stop", "on_demand": True} | more
     number = attempt or world.attempt(job)
@@ -29,14 +29,14 @@ def asked_back(world: World, job: str, *, attempt: int = 0, **more: Any) -> None
     world.fold("telemetry", [event])
 
 
-def used_again(world: World, job: str, rule: Any = "utilization") -> None:
+def used_again(world: QueueWorld, job: str, rule: Any = "utilization") -> None:
     """Record activity of the run."""
     world.fold(
         "telemetry", [ev.JobActive(cause="clock", job=job, attempt=world.attempt(job), rule=rule, reason="active")]
     )
 
 
-def extended(world: World, job: str) -> None:
+def extended(world: QueueWorld, job: str) -> None:
     """Its owner extended it."""
     until_ns = world.now + 3600 * SECOND
     world.fold(

@@ -7,7 +7,7 @@ import pytest
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Sharing
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.queue_world import World
+from tests.kit.queue_world import QueueWorld
 
 
 def replicas(count: int, **more: Any) -> Request:
@@ -15,9 +15,9 @@ def replicas(count: int, **more: Any) -> Request:
     return Request(cpu_milli=1000, gpu_parts=count, replicas=True, **more)
 
 
-def world_of(**pool: Any) -> World:
+def world_of(**pool: Any) -> QueueWorld:
     """Two nodes of two models, and a queue without limits."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=8, model="a100")
     world.node("n2", gpus=4, model="h100")
     world.tree(default={})
@@ -35,7 +35,7 @@ def both(nodes: int) -> Request:
     return Request(gpu_milli=2000, cpu_milli=1000, selector=(f"{MODEL_LABEL}=a100",), also=(of("h100", nodes, 1),))
 
 
-def rejected(world: World, request: Request, **more: Any) -> ev.JobRejected:
+def rejected(world: QueueWorld, request: Request, **more: Any) -> ev.JobRejected:
     """A submit that must be refused."""
     answer = world.one(world.submission(request=request, **more))
     assert isinstance(answer, ev.JobRejected)

@@ -4,19 +4,19 @@ import pytest
 
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, SPEC, World, kinds, request
+from tests.kit.queue_world import SECOND, SPEC, QueueWorld, kinds, request
 
 
 def test_an_empty_log_begins_with_the_default_queue() -> None:
     """Users can submit before anything is configured."""
-    world = World()
+    world = QueueWorld()
     assert world.log[0].events == [ev.QueueConfigured(cause="clock", path="default")]
     assert world.settle() == []
 
 
 def test_a_submit_is_accepted_and_offered_in_one_commit() -> None:
     """An idle cluster costs one fsync, not two; both events name the command."""
-    world = World()
+    world = QueueWorld()
     submitted, offered = world.ask(world.submission(2, id="c-1", retries=2, total_ns=5, priority=70))
     assert submitted == ev.JobSubmitted(
         cause="cmd:c-1",
@@ -36,7 +36,7 @@ def test_a_submit_is_accepted_and_offered_in_one_commit() -> None:
 
 def test_a_whole_life_ends_in_success() -> None:
     """submitted, offered, placed, running, ended, succeeded; the end names the run's end as its cause."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     assert world.of(job) == "offered"
     world.place(job)
@@ -52,7 +52,7 @@ def test_a_whole_life_ends_in_success() -> None:
 
 def test_a_run_that_never_fully_started_may_end_too() -> None:
     """A process can exit before its start was seen; the end counts, from placed."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.place(job)
     world.end(job)
@@ -61,7 +61,7 @@ def test_a_run_that_never_fully_started_may_end_too() -> None:
 
 def test_a_failed_exit_without_retries_fails_with_its_numbers() -> None:
     """The end event has the run's exit code, signal and message."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.run(job)
     world.end(job, 137, signal=9, message="killed")
@@ -79,7 +79,7 @@ def test_a_failed_exit_without_retries_fails_with_its_numbers() -> None:
 
 def test_retries_are_attempts_after_the_first() -> None:
     """retries 2 gives three attempts, numbered, and then the failure."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=2)
     for attempt in (1, 2):
         world.run(job)
@@ -95,7 +95,7 @@ def test_retries_are_attempts_after_the_first() -> None:
 @pytest.mark.parametrize("outcome", ["gpu_memory", "oom"])
 def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.RunOutcome) -> None:
     """It uses its own retries only, and its failure gives the memory used."""
-    world = World()
+    world = QueueWorld()
     words = "used 9,812 MiB of its 5,000 MiB share of g for 12 s"
     job = world.submit(retries=1)
     world.run(job)
@@ -111,7 +111,7 @@ def test_a_job_stopped_for_its_own_use_of_memory_fails_by_itself(outcome: ev.Run
 @pytest.mark.parametrize(("outcome", "code"), [("exited", 1), ("start_failed", None)])
 def test_a_failure_repeated_on_three_nodes_is_not_retried(outcome: ev.RunOutcome, code: int | None) -> None:
     """Remaining retries do not matter; the failure gives this reason, and two nodes are not enough."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=9)
     for alike in ((), ("n1", "n2"), ("n1", "n2")):
         world.run(job)
@@ -126,7 +126,7 @@ def test_a_failure_repeated_on_three_nodes_is_not_retried(outcome: ev.RunOutcome
 
 def test_a_node_that_fails_its_own_check_costs_the_job_nothing() -> None:
     """It starts elsewhere at once, however often that happens, with all its retries and free starts left."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=0)
     for _ in range(5):
         world.run(job)
@@ -140,7 +140,7 @@ def test_a_node_that_fails_its_own_check_costs_the_job_nothing() -> None:
 
 def test_losses_have_their_own_budget_and_delays() -> None:
     """Three attempts after a loss, at once, after 120 s and 600 s; the user's retries are untouched."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=1)
     for delay_s in (0, 120, 600):
         world.run(job)
@@ -164,7 +164,7 @@ def test_losses_have_their_own_budget_and_delays() -> None:
 
 def test_a_drain_uses_no_retry() -> None:
     """The job returns to the queue at once and keeps its budgets, however often nodes are drained."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     for attempt in range(2, 8):
         world.run(job)
@@ -177,7 +177,7 @@ def test_a_drain_uses_no_retry() -> None:
 @pytest.mark.parametrize(("outcome", "code"), [("stopped", 143), ("exited", 1)])
 def test_a_gpu_fault_costs_nothing_and_is_a_reason_of_its_own(outcome: ev.RunOutcome, code: int) -> None:
     """Long runs on many GPUs meet several; also where the program crashes by itself before it is stopped."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     for attempt in range(2, 8):
         world.run(job)
@@ -189,7 +189,7 @@ def test_a_gpu_fault_costs_nothing_and_is_a_reason_of_its_own(outcome: ev.RunOut
 
 def test_a_drained_run_that_ended_well_has_succeeded() -> None:
     """Work that is done is not done again."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.run(job)
     world.end(job, 0, drained=True)
@@ -198,7 +198,7 @@ def test_a_drained_run_that_ended_well_has_succeeded() -> None:
 
 def test_a_failed_start_is_retried_once_and_then_fails() -> None:
     """The second attempt may be on another node; a missing program is not retried indefinitely."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.place(job)
     world.end(job, None, "start_failed", message="no such file")
@@ -213,7 +213,7 @@ def test_a_failed_start_is_retried_once_and_then_fails() -> None:
 @pytest.mark.parametrize(("fault", "tries"), [("job", 2), ("node", 5), ("", 5)])
 def test_a_start_that_fails_by_the_jobs_own_fault_is_tried_on_one_other_node(fault: str, tries: int) -> None:
     """Its own retries do not help an image that does not exist; they do where a node or a network was at fault."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=3)
     for at in range(tries):
         world.place(job)
@@ -223,7 +223,7 @@ def test_a_start_that_fails_by_the_jobs_own_fault_is_tried_on_one_other_node(fau
 
 def test_an_unobserved_end_counts_as_a_loss() -> None:
     """exit_unknown may have been a success or not: the job runs again within the budget of losses."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.run(job)
     world.end(job, None, "exit_unknown")
@@ -233,7 +233,7 @@ def test_an_unobserved_end_counts_as_a_loss() -> None:
 
 def test_a_scheduled_job_waits_for_its_start() -> None:
     """It is not offered before, and the core says when to wake."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(start_at_ns=world.now + 60 * SECOND)
     assert world.of(job) == "scheduled"
     assert world.settle() == []
@@ -244,7 +244,7 @@ def test_a_scheduled_job_waits_for_its_start() -> None:
 
 def test_a_released_job_still_waits_for_its_start() -> None:
     """Holding and releasing is no way round the start time."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(start_at_ns=world.now + 60 * SECOND)
     world.hold(job)
     assert isinstance(world.release(job), ev.JobReleased)
@@ -255,7 +255,7 @@ def test_a_released_job_still_waits_for_its_start() -> None:
 
 def test_the_time_limit_stops_a_run() -> None:
     """Counted from RunStarted; the failure says time_limit, and no retry follows."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(total_ns=10 * SECOND, retries=5)
     world.place(job)
     world.now += 100 * SECOND
@@ -273,7 +273,7 @@ def test_the_time_limit_stops_a_run() -> None:
 
 def test_a_run_that_ended_in_time_leaves_no_timer() -> None:
     """Nothing wakes for it later."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(total_ns=10 * SECOND)
     world.run(job)
     world.end(job)
@@ -294,7 +294,7 @@ def test_a_run_that_ended_in_time_leaves_no_timer() -> None:
 )
 def test_cancelling_a_run(outcome: ev.RunOutcome, exit_code: int | None, end: str) -> None:
     """It ends as cancelled however the run ended, unless it ended well by itself before the stop took effect."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=3)
     world.run(job)
     stop = world.cancel(job)
@@ -307,7 +307,7 @@ def test_cancelling_a_run(outcome: ev.RunOutcome, exit_code: int | None, end: st
 
 def test_a_stop_that_crosses_the_end_of_the_run() -> None:
     """The run had ended with 0 when the stop was decided without knowing: it succeeded."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.run(job)
     world.end(job, 0)
@@ -317,7 +317,7 @@ def test_a_stop_that_crosses_the_end_of_the_run() -> None:
 
 def test_cancelling_an_offer_waits_for_the_placer() -> None:
     """The placer alone decides an offer's fate: OfferReturned makes the cancel true."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     assert isinstance(world.cancel(job), ev.JobStopRequested)
     assert world.settle() == []
@@ -328,7 +328,7 @@ def test_cancelling_an_offer_waits_for_the_placer() -> None:
 
 def test_a_stop_that_crosses_the_placement() -> None:
     """Placed although it was to be cancelled: the run is stopped, and its end cancels the job."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.cancel(job)
     world.place(job)
@@ -342,7 +342,7 @@ def test_a_stop_that_crosses_the_placement() -> None:
 
 def test_a_stop_that_crosses_a_returned_offer() -> None:
     """The withdrawn offer was back already: nothing runs, so nothing has to end first."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.hold(job)
     world.give_back(job)
@@ -353,7 +353,7 @@ def test_a_stop_that_crosses_a_returned_offer() -> None:
 @pytest.mark.parametrize("prepare", ["scheduled", "held"])
 def test_cancelling_what_waits_ends_it_at_once(prepare: str) -> None:
     """No placer is involved."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(start_at_ns=world.now + SECOND)
     if prepare == "held":
         world.hold(job)
@@ -363,7 +363,7 @@ def test_cancelling_what_waits_ends_it_at_once(prepare: str) -> None:
 
 def test_holding_an_offer_recalls_it() -> None:
     """Withdrawn, returned, held by the one who asked; released, it is offered again as the same attempt."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     withdrawn = world.hold(job)
     assert (withdrawn.reason, withdrawn.by) == ("hold", "bob")
@@ -377,7 +377,7 @@ def test_holding_an_offer_recalls_it() -> None:
 
 def test_a_late_hold_has_no_effect() -> None:
     """The job was placed meanwhile: it runs and ends as if there were no hold."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.hold(job)
     world.run(job)
@@ -387,7 +387,7 @@ def test_a_late_hold_has_no_effect() -> None:
 
 def test_a_hold_that_crosses_a_placement_moves_nothing() -> None:
     """OfferWithdrawn may be in the log after JobPlaced."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=1)
     world.place(job)
     world.fold("queue", [ev.OfferWithdrawn(cause="cmd:x", job=job, attempt=1, reason="hold", by="bob")])
@@ -398,7 +398,7 @@ def test_a_hold_that_crosses_a_placement_moves_nothing() -> None:
 
 def test_a_late_event_about_an_earlier_attempt_moves_nothing() -> None:
     """Only capacity is taken from it."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(retries=1)
     world.run(job)
     world.end(job, 1)
@@ -410,7 +410,7 @@ def test_a_late_event_about_an_earlier_attempt_moves_nothing() -> None:
 
 def test_refusals_name_their_cause() -> None:
     """Unknown: not_found. Ended, stopping, wrong state: conflict, with the state. The state does not change."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     assert world.cancel("77").code == "not_found"
     assert world.hold("x y z").code == "not_found"
@@ -428,7 +428,7 @@ def test_refusals_name_their_cause() -> None:
 
 def test_commands_of_one_message_see_each_other() -> None:
     """Held, released, cancelled, cancelled again: each is decided upon what the one before left."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(start_at_ns=world.now + SECOND)
     events = world.ask(
         cmd.HoldJob(id="a", job=job),
@@ -441,7 +441,7 @@ def test_commands_of_one_message_see_each_other() -> None:
 
 def test_a_cancel_that_meets_the_end_of_its_job_is_refused() -> None:
     """The run has ended and the cancel arrives in the same cycle: the end counts."""
-    world = World()
+    world = QueueWorld()
     job = world.submit()
     world.run(job)
     world.end(job)
@@ -451,7 +451,7 @@ def test_a_cancel_that_meets_the_end_of_its_job_is_refused() -> None:
 
 def test_run_time_is_what_the_node_measured() -> None:
     """Its agent uses a clock that is never set; if that is unknown, log time counts."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(total_ns=100 * SECOND)
     for ran_ns, log_ns in ((30 * SECOND, 3600 * SECOND), (0, 20 * SECOND)):
         world.run(job)
@@ -467,7 +467,7 @@ def test_run_time_is_what_the_node_measured() -> None:
 
 def test_a_cancel_does_not_wait_for_a_time_limit() -> None:
     """Its agents may hold the stop for the limit back: a person's stop goes out at once, and the job ends as cancelled."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(total_ns=10 * SECOND)
     world.run(job)
     world.now += 10 * SECOND
@@ -481,7 +481,7 @@ def test_a_cancel_does_not_wait_for_a_time_limit() -> None:
 
 def test_cancelling_an_array_reaches_elements_that_wait_for_their_limit() -> None:
     """Each gets its stop once, also after a restart; one whose limit comes after the cancel gets no second one."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(total_ns=10 * SECOND, array=(0, 2))
     elements = [f"{array}_{index}" for index in range(3)]
     world.settle()
@@ -508,7 +508,7 @@ def test_cancelling_an_array_reaches_elements_that_wait_for_their_limit() -> Non
 def test_a_run_stopped_before_its_limit_continues_with_the_rest(why: str, ran: int, after: str) -> None:
     """The queue requested the stop too early, and the placer evicted the run first: it continues elsewhere. A run whose
     time is used up, or was not measured, has reached its limit."""
-    world = World()
+    world = QueueWorld()
     job = world.submit(total_ns=10 * SECOND)
     world.run(job)
     world.now += 10 * SECOND

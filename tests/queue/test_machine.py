@@ -17,7 +17,7 @@ from fairlead_queue.limits import PARKED_OFFERS_MAX
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.kit.queue_world import SECOND, World, request
+from tests.kit.queue_world import SECOND, QueueWorld, request
 
 QUOTAS = {"default": None, "small": 4000, "none": 0}
 pick = st.integers(0, 10**6)
@@ -28,7 +28,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = QueueWorld()
         self.world.quota("small", 4)
         self.world.quota("none", 0)
         #: {job: attempt} as the placer has them.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World
-from tests.queue.cluster import Cluster
+from tests.kit.queue_world import SECOND, QueueWorld
+from tests.queue.cluster import SimulatedCluster
 
 PROTECT_S = 5
 PATHS = ("a", "b", "c/x", "c/y")
@@ -42,10 +42,10 @@ jobs_of = st.lists(
 )
 
 
-def play(queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]], slice_s: int = 0) -> Cluster:
+def play(queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]], slice_s: int = 0) -> SimulatedCluster:
     """All of it, to the end."""
-    world = World(careful=False)
-    cluster = Cluster(world, 2, 4)
+    world = QueueWorld(careful=False)
+    cluster = SimulatedCluster(world, 2, 4)
     world.pool(patience_ns=60 * SECOND)
     world.tree(c={}, **{path.replace("/", "__"): _settings(each) for path, each in queues.items()})
     for pause, gpus, seconds, path, priority in jobs:
@@ -60,7 +60,7 @@ def _settings(each: dict[str, Any]) -> dict[str, Any]:
     return {"guaranteed": {"gpu": each["guaranteed"]}, "weight": each["weight"], "preemption": preemption}
 
 
-def started(world: World) -> list[tuple[int, ev.PreemptionStarted]]:
+def started(world: QueueWorld) -> list[tuple[int, ev.PreemptionStarted]]:
     """(time, who yields to whom)."""
     return [
         (commit.at_ns, event)
@@ -142,9 +142,9 @@ def test_slices_go_round(jobs: list[tuple[int, int, int, str, int]], slice_s: in
 def test_three_jobs_that_compete_for_one_place_all_run(rule: str) -> None:
     """In one queue or in three without precedence: none is skipped indefinitely."""
     for paths in (("a", "a", "a"), ("a", "b", "c/x")):
-        world = World(careful=False)
+        world = QueueWorld(careful=False)
         world.pool(patience_ns=10**6 * SECOND)
-        cluster = Cluster(world, 1, 1)
+        cluster = SimulatedCluster(world, 1, 1)
         world.tree(a={}, b={}, c__x={"preemption": Preemption(protect_ns=SECOND)})
         jobs = [cluster.submit(10_000, queue=path, slice_ns=60 * SECOND) for path in paths]
         cluster.run(600)

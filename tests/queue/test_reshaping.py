@@ -9,13 +9,13 @@ import pytest
 
 from fairlead_schemas.queuefile.settings import Ageing, PoolEntry, PoolSettings, QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, QueueWorld, kinds, request
 
 
 @pytest.mark.parametrize("model", ["", "a100"])
 def test_a_model_may_be_limited_while_jobs_run(model: str) -> None:
     """The vectors widen: jobs that name the model count from then on; others cannot be counted and continue."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8, model="a100")
     run = world.submit(request=request(4, model=model))
     world.run(run)
@@ -29,7 +29,7 @@ def test_a_model_may_be_limited_while_jobs_run(model: str) -> None:
 
 def test_users_limited_while_jobs_wait_and_run() -> None:
     """Each user's jobs count on his own limit from then on; taken away, the queue's alone counts again."""
-    world = World()
+    world = QueueWorld()
     world.configure("q", maximum={"gpu": 8_000})
     runs = [world.submit(2, queue="q", user=user) for user in ("ada", "ada", "b/ob%2F")]
     world.run(*runs)
@@ -51,7 +51,7 @@ def test_users_limited_while_jobs_wait_and_run() -> None:
 def test_past_use_of_users_is_kept_when_user_shares_are_switched() -> None:
     """It counts for the user after the last job ended and after a restart, and for the queue when users are no longer
     distinguished; the queue's use before they were stays with the queue."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     world.pool(sequencer="fairshare", half_life_ns=3600 * SECOND)
     world.configure("q")
@@ -90,7 +90,7 @@ def test_past_use_of_users_is_kept_when_user_shares_are_switched() -> None:
 @pytest.mark.parametrize("half_life", [60, 7200, 10**6])
 def test_another_half_life_goes_on_from_what_was_used(half_life: int) -> None:
     """Periods are of another length then: nothing is counted twice, and use is approached as before."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     world.pool(sequencer="fairshare", half_life_ns=3600 * SECOND)
     world.run(world.submit(4))
@@ -107,7 +107,7 @@ def test_another_half_life_goes_on_from_what_was_used(half_life: int) -> None:
 
 def test_a_new_sequencer_reorders_waiting_jobs() -> None:
     """First come first, then the newest first, then back: no position of the previous order remains."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=1)
     world.quota("q", 0)
     world.pool(sequencer="fifo")
@@ -129,7 +129,7 @@ def test_a_new_sequencer_reorders_waiting_jobs() -> None:
 
 def test_pools_come_and_go_with_their_nodes_and_queues() -> None:
     """A queue's capacity is that of its pool; a pool that is made again knows its nodes."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=8)
     world.node("n2", gpus=4, pool="p")
     world.apply(
@@ -155,7 +155,7 @@ def test_pools_come_and_go_with_their_nodes_and_queues() -> None:
 
 def test_a_node_that_changes_takes_its_capacity_along() -> None:
     """Fewer GPUs, another pool; a lost node's still count, for it may come back, a removed one's do not."""
-    world = World()
+    world = QueueWorld()
     world.pool("p")
     world.node("n1", gpus=8)
     world.node("n2", gpus=8)
@@ -175,7 +175,7 @@ def test_a_node_that_changes_takes_its_capacity_along() -> None:
 
 def test_ageing_that_is_switched_on_and_off_under_jobs() -> None:
     """Those who wait begin to rise, and stop; what they have risen they keep."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 0)
     job = world.submit(1, queue="q")
     world.now += 100 * SECOND
@@ -185,7 +185,7 @@ def test_ageing_that_is_switched_on_and_off_under_jobs() -> None:
     assert (world.pass_time(600), world.state.jobs[job].aged) == ([], 1)
 
 
-def change_of(kind: str, world: World) -> Any:
+def change_of(kind: str, world: QueueWorld) -> Any:
     """Return a change that rebuilds the pool."""
     if kind == "model":
         return world.configure("other", maximum={"gpu:a100": 4_000})
@@ -197,7 +197,7 @@ def change_of(kind: str, world: World) -> Any:
 @pytest.mark.parametrize("kind", ["model", "sequencer", "users"])
 def test_capacity_kept_for_a_job_stays_when_the_pool_is_rebuilt(kind: str) -> None:
     """Quota under a limit that still exists remains reserved for it."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=10 * SECOND)
     world.configure("q", maximum={"gpu": 4_000})
     runs = [world.submit(1, queue="q") for _ in range(4)]

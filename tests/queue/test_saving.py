@@ -5,19 +5,19 @@ import pytest
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World
+from tests.kit.queue_world import SECOND, QueueWorld
 from tests.queue.yielding import refused, running, world_of
 
 MINUTE = 60 * SECOND
 TOLD = Checkpoint(signal="SIGUSR1", notice_ns=2 * MINUTE)
 
 
-def saved(world: World, job: str) -> None:
+def saved(world: QueueWorld, job: str) -> None:
     """It says that it has saved."""
     world.says(ev.CheckpointSaved(cause="report:n1:5", job=job, attempt=world.attempt(job)))
 
 
-def named(world: World) -> list[tuple[str, int]]:
+def named(world: QueueWorld) -> list[tuple[str, int]]:
     """Return the victims of the newest preemption request, with their loss in GPU-seconds."""
     return [(victim.job, victim.gpu_s) for victim in world.said(ev.PreemptionRequested)[-1].victims]
 
@@ -62,7 +62,7 @@ def test_a_checkpoint_counts_for_its_attempt_only() -> None:
 
 def test_the_notice_of_a_time_limit_is_over_when_the_time_is() -> None:
     """As with Slurm's --signal: so long before."""
-    world = World()
+    world = QueueWorld()
     world.node()
     job = world.submit(total_ns=10 * MINUTE, checkpoint=TOLD)
     world.run(job)
@@ -75,7 +75,7 @@ def test_the_notice_of_a_time_limit_is_over_when_the_time_is() -> None:
 @pytest.mark.parametrize("reason", ["preempted", "drained"])
 def test_an_exit_with_0_after_a_notice_is_no_success(reason: str) -> None:
     """The run has saved and made room: it continues in another attempt, without using a retry."""
-    world = World()
+    world = QueueWorld()
     world.node()
     job = world.submit(checkpoint=TOLD)
     world.run(job)
@@ -88,7 +88,7 @@ def test_an_exit_with_0_after_a_notice_is_no_success(reason: str) -> None:
 
 def test_an_exit_with_0_after_a_cancel_is_a_cancel_and_after_a_time_limit_a_failure() -> None:
     """A run that was cancelled does not return; a run that has used all its time gets no more."""
-    world = World()
+    world = QueueWorld()
     world.node()
     cancelled, late = world.submit(checkpoint=TOLD), world.submit(checkpoint=TOLD, total_ns=5 * MINUTE)
     world.run(cancelled, late)
@@ -105,7 +105,7 @@ def test_an_exit_with_0_after_a_cancel_is_a_cancel_and_after_a_time_limit_a_fail
 
 def test_the_elements_of_a_cancelled_array_get_their_notice_if_requested() -> None:
     """The request survives a restart in the middle."""
-    world = World()
+    world = QueueWorld()
     world.node()
     array = world.submit(array=(0, 2), checkpoint=TOLD)
     world.settle()
@@ -121,7 +121,7 @@ def test_the_elements_of_a_cancelled_array_get_their_notice_if_requested() -> No
 @pytest.mark.parametrize("checkpoint", [Checkpoint(signal="SIGKILL", notice_ns=1), Checkpoint(notice_ns=5)])
 def test_a_command_from_elsewhere_is_refused_by_its_field(checkpoint: Checkpoint) -> None:
     """The gateway checks job files; commands come from others, too."""
-    world = World()
+    world = QueueWorld()
     world.node()
     answer = world.one(world.submission(checkpoint=checkpoint))
     assert isinstance(answer, ev.JobRejected)

@@ -10,8 +10,8 @@ from fairlead_schemas.queuefile.settings import Ageing
 from fairlead_schemas.units.ids import PRIORITY_MAX
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import SubmitJob
-from tests.kit.queue_world import SECOND, World, kinds
-from tests.queue.cluster import Cluster
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
+from tests.queue.cluster import SimulatedCluster
 from tests.queue.lines import closed, order
 
 # ---------------------------------------------------------------------------------------- arrays
@@ -27,7 +27,7 @@ from tests.queue.lines import closed, order
 )
 def test_an_array_keeps_its_limit_of_live_elements(limit: int, elements: int, gpus: int, ends: list[str]) -> None:
     """Elements end and return in any order, and all of them reach their end."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(gpus, array=(0, elements - 1), array_limit=limit, retries=2)
 
     def live() -> list[str]:
@@ -60,7 +60,7 @@ def test_an_array_keeps_its_limit_of_live_elements(limit: int, elements: int, gp
 
 def test_ageing_raises_a_priority_step_by_step_and_no_further() -> None:
     """One for each time it has waited, `most` at most, never above the highest; a new attempt begins where it was."""
-    world = World()
+    world = QueueWorld()
     world.pool(ageing=Ageing(every_ns=60 * SECOND, most=3))
     path = closed(world)
     old = world.submit(queue=path, priority=50)
@@ -87,7 +87,7 @@ def test_ageing_raises_a_priority_step_by_step_and_no_further() -> None:
 @pytest.mark.parametrize("sequencer", ["drf", "lifo", "promised"])
 def test_all_jobs_of_a_queue_age_whichever_is_first(sequencer: str) -> None:
     """Newest first, a new attempt first, the earliest deadline first: the jobs behind age all the same."""
-    world = World()
+    world = QueueWorld()
     world.pool(sequencer=sequencer, ageing=Ageing(every_ns=60 * SECOND, most=3))
     path = closed(world)
     old = world.submit(queue=path)
@@ -103,7 +103,7 @@ def test_all_jobs_of_a_queue_age_whichever_is_first(sequencer: str) -> None:
 )
 def test_lines_go_by_the_pools_sequencer(sequencer: str, expected: list[str]) -> None:
     """One line for all queues, the newest first, or by what each queue has."""
-    world = World()
+    world = QueueWorld()
     world.pool(sequencer=sequencer)
     world.node("n1", gpus=8)
     world.tree(a={}, b={})
@@ -113,7 +113,7 @@ def test_lines_go_by_the_pools_sequencer(sequencer: str, expected: list[str]) ->
 
 def test_fairshare_uses_past_use() -> None:
     """A queue with much recent use waits, although it holds nothing now."""
-    world = World()
+    world = QueueWorld()
     world.pool(sequencer="fairshare", half_life_ns=3600 * SECOND)
     world.node("n1", gpus=8)
     world.tree(a={}, b={})
@@ -129,7 +129,7 @@ def test_fairshare_uses_past_use() -> None:
 
 def test_a_moved_job_gets_the_position_it_would_have_had_from_the_beginning() -> None:
     """Queued, held, scheduled or withdrawn; and it counts there."""
-    world = World()
+    world = QueueWorld()
     world.tree(a={"maximum": {"gpu": 0}}, b={"maximum": {"gpu": 0}})
     first, moved, last = world.submit(queue="b"), world.submit(queue="a"), world.submit(queue="b")
     later = world.submit(queue="a", start_at_ns=world.now + 60 * SECOND)
@@ -149,7 +149,7 @@ def test_a_moved_job_gets_the_position_it_would_have_had_from_the_beginning() ->
 
 def test_a_clock_that_does_not_advance_loses_nothing() -> None:
     """Commit after commit at one moment: answers, offers and ends as usual; the order is reviewed when time moves on."""
-    world = World()
+    world = QueueWorld()
     world.refuse(world.submit(8))
     for _ in range(20):
         world.submit(8)
@@ -162,7 +162,7 @@ def test_a_clock_that_does_not_advance_loses_nothing() -> None:
 
 def test_another_writers_clock_that_is_ahead_stops_no_look_at_the_order() -> None:
     """By an hour, and it speaks all the time: what starves is helped as by one clock."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=10 * SECOND)
     world.node(gpus=8)
     job = world.submit(8)
@@ -178,8 +178,8 @@ def test_another_writers_clock_that_is_ahead_stops_no_look_at_the_order() -> Non
 
 def test_the_order_is_reviewed_in_a_busy_log_too() -> None:
     """Another writer commits at every moment between the queue's decisions."""
-    world = World(careful=False)
-    cluster = Cluster(world, 1, 8)
+    world = QueueWorld(careful=False)
+    cluster = SimulatedCluster(world, 1, 8)
     world.pool(patience_ns=2 * SECOND)
     cluster.submit(100, 8)
     cluster.settle()
@@ -193,7 +193,7 @@ def test_the_order_is_reviewed_in_a_busy_log_too() -> None:
 
 def test_a_submit_has_its_answer_whatever_it_asks_for() -> None:
     """Numbers that no gateway lets through."""
-    world = World()
+    world = QueueWorld()
     base = world.submission()
     bad: list[dict[str, Any]] = [
         {"deadline_ns": -1},

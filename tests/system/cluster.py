@@ -1,6 +1,6 @@
 """A whole stack of real processes on free ports, kept running by the product's own supervisor.
 
-What is killed comes back by itself, as under `fairlead up`. Start at `Cluster`.
+What is killed comes back by itself, as under `fairlead up`. Start at `StackCluster`.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ READY_S = 120.0
 DECISION_WAIT_S = "25"
 
 
-class Cluster:
+class StackCluster:
     """Services and nodes in one directory. `environment` is added to every process's."""
 
     def __init__(

@@ -15,7 +15,7 @@ from fairlead_bus.log import LogReader
 from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -23,7 +23,7 @@ BROKEN = "sim-1"
 USERS = ("ann", "bob", "cem", "dee", "eva", "fay")
 
 
-class OneBroken(Cluster):
+class OneBroken(StackCluster):
     """Three nodes; on one of them the programs of jobs are not where they should be."""
 
     def _add(self, spec: Spec) -> None:
@@ -47,7 +47,7 @@ def cluster(tmp_path: Path) -> Iterator[OneBroken]:
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
-def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+def typed(cluster: StackCluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
     """Return the output of a typed command."""
     monkeypatch.setenv("FAIRLEAD_URL", f"http://127.0.0.1:{cluster.port}")
     screen = io.StringIO()
@@ -106,7 +106,7 @@ def _waits_for_it_and_is_told_so(cluster: OneBroken, monkeypatch: pytest.MonkeyP
     assert "ready" in typed(cluster, monkeypatch, "nodes", "describe", BROKEN)
 
 
-def _ended(cluster: Cluster) -> dict[str, int]:
+def _ended(cluster: StackCluster) -> dict[str, int]:
     found: dict[str, int] = {}
     for job in cluster.client.jobs().items:
         found[job.state] = found.get(job.state, 0) + 1

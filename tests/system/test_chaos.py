@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.errors import FairleadError
 from tests.system import story
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 ROUNDS = 20
 #: Before each kill, and after the last, so many more jobs are acknowledged and so many more are started: what is killed is at work.
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.slow]
 class Load:
     """Submits small jobs from a thread; each writes one line when it starts. Remembers what was acknowledged."""
 
-    def __init__(self, cluster: Cluster, marks: Path) -> None:
+    def __init__(self, cluster: StackCluster, marks: Path) -> None:
         self.cluster, self.marks = cluster, marks
         marks.touch()
         self.acknowledged: list[str] = []
@@ -77,7 +77,7 @@ class Load:
 def test_every_part_may_be_killed_under_load(tmp_path: Path):
     """Each part is killed in turn; every acknowledged job reaches exactly one end, no attempt starts twice, fold == live."""
     # Who submits to a queue that is away is not kept from submitting more.
-    cluster = Cluster(tmp_path, nodes=2, environment={"FAIRLEAD_DECISION_WAIT_S": "2"})
+    cluster = StackCluster(tmp_path, nodes=2, environment={"FAIRLEAD_DECISION_WAIT_S": "2"})
     cluster.start()
     load = Load(cluster, tmp_path / "marks")
     try:
@@ -103,6 +103,6 @@ def test_every_part_may_be_killed_under_load(tmp_path: Path):
     assert equal == {"queue": True, "placer": True}
 
 
-def _all_ended(cluster: Cluster) -> bool:
+def _all_ended(cluster: StackCluster) -> bool:
     told = cluster.run(story.read)
     return set(told.ends) == told.submitted

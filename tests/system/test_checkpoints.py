@@ -9,7 +9,7 @@ import pytest
 
 from fairlead_schemas.http.api import Job
 from tests.system import story
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -41,7 +41,7 @@ class Lab:
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        self.cluster = Cluster(data / "stack", nodes=1)
+        self.cluster = StackCluster(data / "stack", nodes=1)
         self.cluster.start()
         self.client = self.cluster.client
         self.client.apply_queues(QUEUES)

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.stack.processes import Spec
 from fairlead_schemas.wire.conditions import Readiness
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 #: Where Debian's and Ubuntu's faketime package has the library for programs with threads.
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
@@ -27,7 +27,7 @@ CLOCKS = {"clock_stepped", "clock_differs"}
 SERVICES = ("queue", "placer", "telemetry")
 
 
-class Shifted(Cluster):
+class Shifted(StackCluster):
     """One node, and services whose wall clocks a test sets."""
 
     def offset(self, name: str) -> Path:

@@ -9,7 +9,7 @@ import docker
 import pytest
 
 from tests.agent.runtimes.docker.python_image import PYTHON, ensure_python_image
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.docker, pytest.mark.slow]
 SECRET = "fl-7f3a-very-secret-word"
@@ -24,7 +24,7 @@ open("/ckpt/step", "w").write("5")
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[StackCluster]:
     """One node that makes containers and has a secret and a place for volumes."""
     if os.getuid() != 0:
         pytest.skip("mounting: only root may mount (run the tests as root)")
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "secrets").chmod(0o700)
     (tmp_path / "secrets/vision/hf-token").write_text(SECRET)
     grants = {"FAIRLEAD_SECRETS": str(tmp_path / "secrets"), "FAIRLEAD_VOLUMES": str(tmp_path / "volumes")}
-    made = Cluster(tmp_path / "data", nodes=1, environment=grants, runtime="docker")
+    made = StackCluster(tmp_path / "data", nodes=1, environment=grants, runtime="docker")
     try:
         made.start()
         yield made
@@ -47,7 +47,7 @@ def found(base: Path, word: str) -> set[str]:
     return {path.relative_to(base).parts[0] for path in files if word.encode() in path.read_bytes()}
 
 
-def test_a_secret_reaches_the_program_and_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_secret_reaches_the_program_and_nothing_else(cluster: StackCluster, tmp_path: Path) -> None:
     """No byte of it in the log, the output, the journal, the warehouse, what services print, or the engine's answers, while
     what the job prints is found in all that carries output."""
     job = cluster.client.submit(
@@ -82,7 +82,7 @@ def test_a_secret_reaches_the_program_and_nothing_else(cluster: Cluster, tmp_pat
     assert found(tmp_path / "data", SECRET) == set()
 
 
-def test_a_volume_without_a_grant_fails_with_its_name(cluster: Cluster) -> None:
+def test_a_volume_without_a_grant_fails_with_its_name(cluster: StackCluster) -> None:
     """The user gets the volume's name and the admin's remedy."""
     job = cluster.client.submit(
         {"image": ensure_python_image(), "command": ["x"], "volumes": ["datasets:/data"], "retries": {"max": 0}}

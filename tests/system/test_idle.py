@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_schemas.http.api import Job
 from tests.kit.hosts import Hosts
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 from tests.system.people import Terminal
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
@@ -68,7 +68,7 @@ BY_ITS_NETWORK = {**UTILIZATION, "below": {"gpu": "5%", "network": "20KiB/s"}, "
 class Lab:
     """Sessions on one node."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: StackCluster) -> None:
         self.cluster, self.client = cluster, cluster.client
 
     def start(self, command: list[str], *, gpus: int = 1, **more: Any) -> str:
@@ -114,7 +114,7 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """One node of 8 GPUs."""
-    cluster = Cluster(tmp_path, nodes=1)
+    cluster = StackCluster(tmp_path, nodes=1)
     try:
         cluster.start()
         yield Lab(cluster)

@@ -16,7 +16,7 @@ from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.events import NodeJoined
 from tests.system import story
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -26,7 +26,7 @@ BIG_ENV = {"PADDING": "x" * 30_000}
 
 def test_full_log_refuses_submits_and_lets_running_jobs_finish(tmp_path: Path):
     """Near its limit the log takes no new jobs (503, and why); what runs ends and is recorded as ended."""
-    cluster = Cluster(tmp_path, nodes=1, environment={"FAIRLEAD_LOG_MAX_BYTES": str(3_000_000)})
+    cluster = StackCluster(tmp_path, nodes=1, environment={"FAIRLEAD_LOG_MAX_BYTES": str(3_000_000)})
     cluster.start()
     try:
         running = cluster.client.submit({"command": ["sleep", "6"], **SMALL})
@@ -61,7 +61,7 @@ def test_full_log_refuses_submits_and_lets_running_jobs_finish(tmp_path: Path):
 def test_two_queue_processes_at_once(tmp_path: Path):
     """A second queue under the same name is a standby: a lease is one process's, so neither steps down, and work
     continues."""
-    cluster = Cluster(tmp_path, nodes=1)
+    cluster = StackCluster(tmp_path, nodes=1)
     cluster.start()
     environment = {
         **cluster.environment,
@@ -92,7 +92,7 @@ def test_two_queue_processes_at_once(tmp_path: Path):
 
 def test_submit_while_the_queue_is_away_is_kept_and_decided_later(tmp_path: Path):
     """202 with the command's id; when the queue is back the job exists and runs."""
-    cluster = Cluster(tmp_path, nodes=1, environment={"FAIRLEAD_DECISION_WAIT_S": "2"})
+    cluster = StackCluster(tmp_path, nodes=1, environment={"FAIRLEAD_DECISION_WAIT_S": "2"})
     cluster.start()
     try:
         os.kill(cluster.supervisor.pids()["queue"], signal.SIGSTOP)
@@ -108,7 +108,7 @@ def test_submit_while_the_queue_is_away_is_kept_and_decided_later(tmp_path: Path
 
 def test_report_from_the_wrong_node_is_rejected_and_recorded(tmp_path: Path):
     """A forged report changes nothing except for one ReportRejected; so does an undecodable command."""
-    cluster = Cluster(tmp_path, nodes=2)
+    cluster = StackCluster(tmp_path, nodes=2)
     cluster.start()
     try:
         job = cluster.client.submit({"command": ["sleep", "3"], **SMALL})
@@ -165,7 +165,7 @@ BAD_BODIES = [
 
 def test_bad_bodies_are_refused_by_name_and_store_nothing(tmp_path: Path):
     """4xx problem+json naming the field; afterwards the cluster has no job. One key twice is one job."""
-    cluster = Cluster(tmp_path, nodes=1)
+    cluster = StackCluster(tmp_path, nodes=1)
     cluster.start()
     try:
         for body, status, field in BAD_BODIES:
@@ -193,6 +193,6 @@ def test_bad_bodies_are_refused_by_name_and_store_nothing(tmp_path: Path):
 
 def test_unreachable_gateway_is_a_typed_error(tmp_path: Path):
     """The client reports that there is no answer; it does not hang or invent one."""
-    cluster = Cluster(tmp_path, nodes=0)
+    cluster = StackCluster(tmp_path, nodes=0)
     with pytest.raises(FairleadError):
         cluster.client.jobs()

@@ -14,7 +14,7 @@ from fairlead_agent.hollow.shapes import of_profile
 from fairlead_agent.settings import Admin, Settings
 from fairlead_schemas.wire import events as ev
 from tests.kit.eventually import eventually_async
-from tests.kit.placer_on_bus import Cluster
+from tests.kit.placer_on_bus import PlacerOnBus
 from tests.kit.placer_world import names, request
 from tests.placer.scheduling.repartition.migworld import mig
 
@@ -23,9 +23,9 @@ SEES = b'{"command":["sh","-c","test -n \\"$CUDA_VISIBLE_DEVICES\\" && echo $CUD
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
+async def cluster() -> AsyncIterator[PlacerOnBus]:
     """A placer on a hub."""
-    made = Cluster()
+    made = PlacerOnBus()
     await made.start()
     yield made
     await made.stop_placer()
@@ -33,7 +33,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def agent(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Agent]:
+async def agent(cluster: PlacerOnBus, tmp_path: Path) -> AsyncIterator[Agent]:
     """An agent that plays a DGX A100 whose MIG mode the placer may switch."""
     settings = Settings(
         node="n1", devices="simulated", profile="dgx-a100", data=tmp_path, beat_s=0.1, admin=Admin(AUTO, ())
@@ -46,13 +46,13 @@ async def agent(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Agent]:
     await task
 
 
-def half(cluster: Cluster) -> str:
+def half(cluster: PlacerOnBus) -> str:
     """The profile of half of a GPU of n1."""
     gpu = cluster.service.core.rollback().nodes["n1"].inventory.gpus[0]
     return f"3g.{gpu.memory_mib // 2048}gb"
 
 
-async def test_a_whole_gpu_is_repartitioned_used_and_made_whole(cluster: Cluster, agent: Agent) -> None:
+async def test_a_whole_gpu_is_repartitioned_used_and_made_whole(cluster: PlacerOnBus, agent: Agent) -> None:
     """The program sees the instance that was created for it; then eight whole GPUs are requested, and one is made
     whole."""
     profile = half(cluster)
@@ -76,7 +76,7 @@ async def test_a_whole_gpu_is_repartitioned_used_and_made_whole(cluster: Cluster
     assert not any(gpu.mig for gpu in agent.devices.gpus())
 
 
-async def test_a_driver_that_refuses_leaves_everything_as_it_was(cluster: Cluster, agent: Agent) -> None:
+async def test_a_driver_that_refuses_leaves_everything_as_it_was(cluster: PlacerOnBus, agent: Agent) -> None:
     """The next GPU is tried at once; what is refused there is not tried on the first again."""
     assert isinstance(agent.devices, SimulatedDevices)
     agent.devices.refused = {half(cluster)}
@@ -89,7 +89,7 @@ async def test_a_driver_that_refuses_leaves_everything_as_it_was(cluster: Cluste
     assert "JobPlaced" not in names(cluster.events())
 
 
-async def test_hollow_nodes_are_repartitioned_too(cluster: Cluster) -> None:
+async def test_hollow_nodes_are_repartitioned_too(cluster: PlacerOnBus) -> None:
     """Many jobs for instances, on few nodes: all run."""
     shapes = [shape._replace(labels=AUTO) for shape in of_profile(2, "dgx-a100", "h")]
     fleet = HollowFleet(cluster.hub.connect(), shapes, speed=100.0, beat_s=0.2)

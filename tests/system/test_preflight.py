@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.main import main
 from fairlead.stack.processes import Spec
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -17,7 +17,7 @@ SICK = "sim-1"
 PLAYED = '[[lost]]\ngpus = [3]\nwhy = "GPU is lost"\n'
 
 
-class OneSick(Cluster):
+class OneSick(StackCluster):
     """Two nodes; a GPU of one has fallen off the bus, in play."""
 
     def _add(self, spec: Spec) -> None:
@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[OneSick]:
     cluster.stop()
 
 
-def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+def typed(cluster: StackCluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
     """Return the output of a typed command."""
     monkeypatch.setenv("FAIRLEAD_URL", f"http://127.0.0.1:{cluster.port}")
     screen = io.StringIO()

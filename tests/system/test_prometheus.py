@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.stack.nats_server import free_port
 from tests.agent.node.metrics.promtool import needs_promtool
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 from tests.system.prometheus_server import PrometheusServer
 
 BOARDS = sorted(Path("deploy/grafana").glob("*.json"))
@@ -22,7 +22,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServ
     """One played node with a job that runs, one that waits and one that has ended, scraped for some seconds."""
     data, port = tmp_path_factory.mktemp("stack"), free_port()
     environment = {"FAIRLEAD_METRICS": f"127.0.0.1:{port}", "FAIRLEAD_SAMPLE_S": "0.5", "FAIRLEAD_PREFLIGHT_S": "0"}
-    cluster = Cluster(data, nodes=1, environment=environment)
+    cluster = StackCluster(data, nodes=1, environment=environment)
     targets = {"fairlead-gateway": [f"127.0.0.1:{cluster.port}"], "fairlead-agents": [f"127.0.0.1:{port}"]}
     try:
         cluster.start()
@@ -41,7 +41,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServ
         cluster.stop()
 
 
-def submitted(cluster: Cluster) -> None:
+def submitted(cluster: StackCluster) -> None:
     """Submit a job on five GPUs, one that does not fit next to it, and two that end."""
     for command, gpus in ((["sleep", "600"], 5), (["sleep", "600"], 6), (["true"], 1), (["false"], 1)):
         cluster.client.submit({"command": command, "resources": {"nvidia.com/gpu": gpus}})

@@ -9,7 +9,7 @@ import pytest
 from fairlead.errors import FairleadError, InputRefused
 from fairlead_schemas.http.api import Job, Queue, QueueFileResult
 from tests.system import story
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -33,7 +33,7 @@ LONG = ["sleep", "600"]
 class Teams:
     """The story, step by step, on a running cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: StackCluster) -> None:
         self.cluster = cluster
         self.client = cluster.client
 
@@ -60,7 +60,7 @@ class Teams:
 
 def test_two_teams_share_a_cluster(tmp_path: Path) -> None:
     """Borrowing, a dry run, the owner's return, its victim's way back, a limit and what would change it, the past."""
-    cluster = Cluster(tmp_path, nodes=1)
+    cluster = StackCluster(tmp_path, nodes=1)
     cluster.start()
     teams = Teams(cluster)
     try:

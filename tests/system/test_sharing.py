@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -20,7 +20,7 @@ def notebook(*arguments: str) -> dict[str, object]:
 
 def test_a_run_that_takes_all_the_memory_is_stopped_alone_and_why_explains_it(tmp_path: Path) -> None:
     """The others continue in place; a fourth gets its share of the freed memory."""
-    cluster = Cluster(tmp_path, nodes=1, environment={"FAIRLEAD_SHARE_GRACE_S": "5"})
+    cluster = StackCluster(tmp_path, nodes=1, environment={"FAIRLEAD_SHARE_GRACE_S": "5"})
     cluster.start()
     client = cluster.client
     try:

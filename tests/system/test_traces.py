@@ -13,7 +13,7 @@ import pytest
 from fairlead.client import JobFile
 from fairlead_replay.audit import export, verify_export
 from tests.system import story
-from tests.system.cluster import Cluster
+from tests.system.cluster import StackCluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
@@ -72,7 +72,7 @@ def openb() -> list[Arrival]:
 )
 def test_a_real_trace_runs_to_its_end(tmp_path: Path, arrivals: list[Arrival], hollow: list[str], nodes: int):
     """Every job is accepted and reaches exactly one end; the exported log verifies and folds to the live state."""
-    cluster = Cluster(tmp_path, nodes=nodes)
+    cluster = StackCluster(tmp_path, nodes=nodes)
     cluster.start(hollow=hollow)
     try:
         ids = _submit_in_time(cluster, arrivals)
@@ -89,7 +89,7 @@ def test_a_real_trace_runs_to_its_end(tmp_path: Path, arrivals: list[Arrival], h
         cluster.stop()
 
 
-def _submit_in_time(cluster: Cluster, arrivals: list[Arrival]) -> list[str]:
+def _submit_in_time(cluster: StackCluster, arrivals: list[Arrival]) -> list[str]:
     """Send what is due, together, as time goes by."""
     began, ids, waiting = time.monotonic(), list[str](), list(arrivals)
     while waiting:
@@ -102,6 +102,6 @@ def _submit_in_time(cluster: Cluster, arrivals: list[Arrival]) -> list[str]:
     return ids
 
 
-def _ended(cluster: Cluster) -> int:
+def _ended(cluster: StackCluster) -> int:
     told = cluster.run(story.read)
     return len(told.ends)

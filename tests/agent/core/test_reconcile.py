@@ -14,19 +14,19 @@ from fairlead_schemas.wire.desired import Desired, RunOrder
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, InventorySeen, ReportAck, StartSeen
 from fairlead_schemas.wire.resources import Inventory
 from tests.agent.placer_script import order
-from tests.kit.agent_core import FENCE, KEY, Node
+from tests.kit.agent_core import FENCE, KEY, CoreNode
 
 
 def test_a_run_is_journalled_before_it_is_started() -> None:
     """The step that starts a run carries its acceptance, so the shell makes it durable first."""
-    step = Node().desire(5, order("7", "true"))
+    step = CoreNode().desire(5, order("7", "true"))
     assert [StartRun(order("7", "true"))] == step.instructions
     assert [type(record).__name__ for record in step.records] == ["Took", "Accepted"]
 
 
 def test_reports_follow_the_life_of_a_run() -> None:
     """Inventory, start, end, clean: numbered without a gap."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true", gpus=("GPU-a",)))
     started = node.do(node.core.started(KEY, 0, 11)).reports
     ended = node.do(node.core.exited(KEY, Exit(code=3), False, 12)).reports
@@ -39,7 +39,7 @@ def test_reports_follow_the_life_of_a_run() -> None:
 
 def test_a_start_reports_its_image_and_a_failed_one_its_fault() -> None:
     """The image by its digest; only a start has a fault: a run that was stopped first counts as stopped."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true"), order("8", "true"), order("9", "true"))
     (start,) = node.do(node.core.started(KEY, 0, 11, "x@sha256:12")).reports
     assert StartSeen(n=2, job="7", attempt=1, rank=0, image="x@sha256:12", at_ns=11) == start
@@ -54,7 +54,7 @@ def test_a_start_reports_its_image_and_a_failed_one_its_fault() -> None:
 
 def test_desired_state_of_another_incarnation_or_an_older_sequence_is_ignored() -> None:
     """Another incarnation, a lower sequence, a repeated one: no record, no instruction."""
-    node = Node()
+    node = CoreNode()
     node.desire(5)
     nothing = Step([], [], [])
     assert nothing == node.desire(4, order("7", "true"))
@@ -64,7 +64,7 @@ def test_desired_state_of_another_incarnation_or_an_older_sequence_is_ignored() 
 
 def test_nothing_starts_without_a_lease() -> None:
     """A desired state read before the first ReportAck may be an old one: it is applied once there is a lease."""
-    node = Node(lease=False)
+    node = CoreNode(lease=False)
     assert node.desire(5, order("7", "true")).instructions == []
     step = node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=1), 1, 0))
     assert [StartRun(order("7", "true"))] == step.instructions
@@ -72,7 +72,7 @@ def test_nothing_starts_without_a_lease() -> None:
 
 def test_stop_terminates_then_kills() -> None:
     """TERM at once, KILL when the grace is over, and the end is `stopped`."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "sleep", "9", grace_s=3))
     node.core.started(KEY, 0, 0)
     assert [TerminateRun(KEY)] == node.desire(
@@ -87,7 +87,7 @@ def test_stop_terminates_then_kills() -> None:
 
 def test_a_run_missing_in_the_desired_state_is_ended_then_forgotten() -> None:
     """A run that the placer does not list must not run; the ledger keeps it until a later state leaves it out."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "sleep", "9"))
     node.core.started(KEY, 0, 0)
     assert [TerminateRun(KEY)] == node.desire(6).instructions
@@ -99,14 +99,14 @@ def test_a_run_missing_in_the_desired_state_is_ended_then_forgotten() -> None:
 
 def test_a_stop_before_the_start_starts_nothing() -> None:
     """An order that arrives stopped is reported as ended and never runs."""
-    step = Node().desire(5, order("7", "true", stop="cancelled"))
+    step = CoreNode().desire(5, order("7", "true", stop="cancelled"))
     assert step.instructions == []
     assert [report.outcome for report in step.reports if isinstance(report, ExitSeen)] == ["stopped"]
 
 
 def test_silence_fences_the_node() -> None:
     """Without the placer's word for the fence's length everything is stopped, and nothing starts until it is back."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "sleep", "99", grace_s=600))
     node.core.started(KEY, 0, 0)
     assert node.core.tick(FENCE).instructions == []
@@ -121,7 +121,7 @@ def test_silence_fences_the_node() -> None:
 
 def test_a_reboot_ends_what_ran() -> None:
     """Another boot: every open run is gone, and its devices are free."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "sleep", "9"))
     node.do(node.core.started(KEY, 0, 0))
     inventory, ended = node.boot("boot-2", {KEY: Found("lost")}).reports
@@ -131,7 +131,7 @@ def test_a_reboot_ends_what_ran() -> None:
 
 def test_a_restart_reports_the_fate_of_open_runs() -> None:
     """Running ones continue without a report; ended, lost and never started ones are distinguished."""
-    node = Node()
+    node = CoreNode()
     jobs = {"1": Found("running"), "2": Found("ended", Exit(code=4), True), "3": Found("lost"), "4": Found("never")}
     node.desire(5, *(order(job, "x") for job in jobs))
     for job in ("1", "2", "3"):
@@ -149,7 +149,7 @@ JOBS = st.integers(1, 4).map(str)
 def test_no_run_is_ever_started_twice(data: st.DataObject) -> None:
     """Over any order of placements, ends, stops, late and doubled desired states, restarts and silence:
     one start per (job, attempt, rank), and no report number twice or left out."""
-    node, now, numbers = Node(), 0, [1]
+    node, now, numbers = CoreNode(), 0, [1]
     history: list[Desired] = []
     placed: dict[RunKey, RunOrder] = {}
     attempts: dict[str, int] = {}
@@ -237,7 +237,7 @@ def test_a_value_for_another_boot_changes_nothing() -> None:
 def test_an_answer_that_lay_in_a_buffer_renews_no_lease() -> None:
     """A process stood still longer than the fence: the confirmation that it then reads was true long ago, and the
     placer may have given the work to another node since."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true"))
     late = FENCE + 5
     node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=2), late, 0))
@@ -248,7 +248,7 @@ def test_an_answer_that_lay_in_a_buffer_renews_no_lease() -> None:
 
 def test_the_lease_runs_from_the_beat_and_not_from_its_answer() -> None:
     """Half the fence on the way leaves half of it."""
-    node = Node(lease=False)
+    node = CoreNode(lease=False)
     node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=10), FENCE // 2, 0))
     assert node.core.has_lease(FENCE + 9) and not node.core.has_lease(FENCE + 10)
     node.do(node.core.confirmed(ReportAck(node="n1", incarnation="inc"), FENCE + 10, 0))
@@ -257,7 +257,7 @@ def test_the_lease_runs_from_the_beat_and_not_from_its_answer() -> None:
 
 def test_an_acceptance_that_became_durable_too_late_starts_nothing() -> None:
     """The disk took longer than the lease, or the order to stop came meanwhile: the run is over before it began."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true"), order("8", "true"))
     assert node.core.may_start(KEY, FENCE)
     assert not node.core.may_start(KEY, FENCE + 1)
@@ -273,7 +273,7 @@ def test_an_acceptance_that_became_durable_too_late_starts_nothing() -> None:
 
 def test_desired_state_applied_by_an_earlier_process_does_not_count() -> None:
     """Beats have 0 until a value was read: the bucket may hold an older one, and only the placer can write it again."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true"))
     assert node.core.taken == 5
     node.boot("boot-1", {KEY: Found("running")})
@@ -291,7 +291,7 @@ def _ledger() -> Ledger:
 
 def test_a_run_above_its_share_ends_alone_with_the_reason() -> None:
     """As its own failure, with the guard's message; its grace is short; another stop request changes nothing."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "sleep", "9", grace_s=600), order("8", "sleep", "9"))
     for job in ("7", "8"):
         node.core.started(RunKey(job, 1, 0), 0, 0)
@@ -307,7 +307,7 @@ def test_a_run_above_its_share_ends_alone_with_the_reason() -> None:
 def test_a_run_that_does_not_begin_is_given_up() -> None:
     """Stopped when its time is over, killed again and again, and reported with the reason; a run that has begun is left
     alone."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true"), order("8", "sleep", "9"))
     node.core.started(RunKey("8", 1, 0), 0, 0)
     node.core.confirmed(ReportAck(node="n1", incarnation="inc", beat=START_NS - 1), START_NS - 1, 0)
@@ -326,7 +326,7 @@ def test_a_run_that_does_not_begin_is_given_up() -> None:
 def test_a_run_killed_at_its_memory_limit_is_reported_as_oom(exit: Exit) -> None:
     """Its code and signal are kept; one that was being stopped has ended as it was stopped for."""
     for stopped, outcome in ((False, "oom"), (True, "gpu_memory")):
-        node = Node()
+        node = CoreNode()
         node.desire(5, order("7", "sleep", "9"))
         node.core.started(KEY, 0, 0)
         if stopped:
@@ -339,7 +339,7 @@ def test_a_run_killed_at_its_memory_limit_is_reported_as_oom(exit: Exit) -> None
 def test_an_agent_that_slept_gives_no_more_time() -> None:
     """Its fence is over when it wakes: what is left of the grace is less, or nothing."""
     for woke_s, killed_s in ((62, 65), (64, 65), (65, 65), (500, 500)):
-        node = Node()
+        node = CoreNode()
         node.desire(5, order("7", "sleep", "9", grace_s=5))
         node.core.started(KEY, 0, 0)
         step = node.core.tick(woke_s * SECOND_NS + 1)
@@ -351,7 +351,7 @@ def test_an_agent_that_slept_gives_no_more_time() -> None:
 
 def test_a_job_sets_how_long_it_may_run_without_a_lease() -> None:
     """Shorter or longer than the node's time, or indefinitely; nothing is started meanwhile, and a restart keeps it."""
-    node = Node()
+    node = CoreNode()
     short, usual, later = (
         order(name, "x", stop_after_ns=s * SECOND_NS) for name, s in (("1", 10), ("2", 0), ("3", 300))
     )
@@ -381,7 +381,7 @@ def test_silence_continues_over_a_restart() -> None:
 
 def test_a_run_that_the_guard_ended_is_lost_with_its_node() -> None:
     """Not the program's own end, whatever its exit code was; found at a restart, too."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "true"), order("8", "true"))
     for name in "78":
         node.core.started(RunKey(name, 1, 0), 0, 0)

@@ -11,7 +11,7 @@ from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen
 from tests.agent.placer_script import order
-from tests.kit.agent_core import FENCE, KEY, Node
+from tests.kit.agent_core import FENCE, KEY, CoreNode
 
 MINUTE = 60 * SECOND_NS
 #: Shorter than the fence, which would come in between.
@@ -21,9 +21,9 @@ TOLD = Checkpoint(signal="SIGUSR1", notice_ns=NOTICE)
 AT = SECOND_NS
 
 
-def running(checkpoint: Checkpoint | None = TOLD, rank: int = 0) -> Node:
+def running(checkpoint: Checkpoint | None = TOLD, rank: int = 0) -> CoreNode:
     """Return a node with a started run."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "train", rank=rank, checkpoint=checkpoint))
     node.do(node.core.started(KEY._replace(rank=rank), 0, 0))
     return node
@@ -63,7 +63,7 @@ def test_a_run_without_signal_or_command_gets_no_notice(checkpoint: Checkpoint |
 
 def test_a_run_that_has_not_started_has_nothing_to_save() -> None:
     """It starts, and is ended."""
-    node = Node()
+    node = CoreNode()
     assert isinstance(node.desire(5, order("7", "train", checkpoint=TOLD)).instructions[0], StartRun)
     node.desire(6, stopped(), now=AT)
     assert TerminateRun(KEY) in node.do(node.core.started(KEY, AT, 0)).instructions

@@ -11,16 +11,16 @@ from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.kit.agent_core import KEY, Node
+from tests.kit.agent_core import KEY, CoreNode
 
 #: The boot's clock when the run begins; all of it stays within one lease.
 BEGAN = 7 * SECOND_NS
 LIMIT = 20 * SECOND_NS
 
 
-def running(checkpoint: Checkpoint | None = None) -> Node:
+def running(checkpoint: Checkpoint | None = None) -> CoreNode:
     """A node whose run began at BEGAN."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "train", checkpoint=checkpoint))
     node.do(node.core.started(KEY, BEGAN, 0))
     return node
@@ -31,7 +31,7 @@ def limited(stop: str = "time_limit", notice_ns: int = 0) -> RunOrder:
     return order("7", "train", stop=stop, notice_ns=notice_ns, ran_ns=LIMIT)
 
 
-def ran(node: Node, now: int) -> int:
+def ran(node: CoreNode, now: int) -> int:
     """End the run; return what its report bears."""
     (report,) = node.do(node.core.exited(KEY, Exit(code=0), True, 12, now=now)).reports
     assert isinstance(report, ExitSeen)
@@ -60,7 +60,7 @@ def test_an_unobserved_end_has_no_duration() -> None:
     node = running()
     (_, end) = node.boot("boot-1", {KEY: Found("ended", Exit(code=0), clean=True)}, now=BEGAN + SECOND_NS).reports
     assert isinstance(end, ExitSeen) and end.ran_ns == 0
-    other = Node()
+    other = CoreNode()
     other.desire(5, order("7", "train"))
     (end,) = other.do(other.core.start_failed(KEY, "no such program", 0)).reports
     assert isinstance(end, ExitSeen) and end.ran_ns == 0
@@ -68,7 +68,7 @@ def test_an_unobserved_end_has_no_duration() -> None:
 
 def test_a_start_that_was_found_later_has_no_beginning() -> None:
     """An agent that died between start and report cannot say since when the run runs; its limit is the queue's alone."""
-    node = Node()
+    node = CoreNode()
     node.desire(5, order("7", "train"))
     (_, start) = node.boot("boot-1", {KEY: Found("running")}, now=BEGAN).reports
     assert isinstance(start, StartSeen) and start.boot_ns == 0

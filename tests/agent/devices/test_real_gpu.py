@@ -18,7 +18,7 @@ from fairlead_agent.settings import from_environment
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen
 from fairlead_schemas.wire.resources import Gpu
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit.eventually import eventually_async
 
 pytestmark = pytest.mark.gpu
@@ -34,9 +34,9 @@ def devices() -> Iterator[NvmlDevices]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """An agent on this machine's GPUs, with a guard that bears little."""
-    world = World(tmp_path)
+    world = AgentWorld(tmp_path)
     world.settings = from_environment(
         {
             "FAIRLEAD_NODE": "n1",
@@ -72,7 +72,7 @@ def smi(fields: str) -> list[list[str]]:
     return [[word.strip() for word in line.split(",")] for line in told.stdout.splitlines()]
 
 
-def output(world: World, job: str) -> str:
+def output(world: AgentWorld, job: str) -> str:
     return world.agents[-1][0].runtime.output(RunKey(job, 1, 0))[0].read_text()
 
 
@@ -109,7 +109,7 @@ def test_mig_placements_are_listed_with_mig_off(devices: NvmlDevices) -> None:
         assert any(each.starts == (0,) and each.size == 8 for each in profiles)
 
 
-async def test_a_run_sees_its_gpu_and_no_other(world: World, devices: NvmlDevices) -> None:
+async def test_a_run_sees_its_gpu_and_no_other(world: AgentWorld, devices: NvmlDevices) -> None:
     """One that was given none sees none."""
     gpu = free_gpu(devices)
     await world.placer.desire("n1", order("7", *PROGRAM, "list", gpus=(gpu.uuid,)), order("8", *PROGRAM, "list"))
@@ -117,7 +117,7 @@ async def test_a_run_sees_its_gpu_and_no_other(world: World, devices: NvmlDevice
     assert (output(world, "7"), output(world, "8")) == (f"{gpu.uuid}\n", "")
 
 
-async def test_the_memory_guard_stops_the_offender_alone(world: World, devices: NvmlDevices) -> None:
+async def test_the_memory_guard_stops_the_offender_alone(world: AgentWorld, devices: NvmlDevices) -> None:
     """Real memory, counted by the driver; the neighbour continues, and the GPU is free when both have ended."""
     gpu = free_gpu(devices)
     if gpu.memory_mib < 8000:
@@ -133,7 +133,7 @@ async def test_the_memory_guard_stops_the_offender_alone(world: World, devices: 
     assert (await world.ended("8")).exit_code == 0
 
 
-async def test_samples_see_what_a_run_uses(world: World, devices: NvmlDevices) -> None:
+async def test_samples_see_what_a_run_uses(world: AgentWorld, devices: NvmlDevices) -> None:
     """Memory and process while it holds it, and afterwards neither. How long a look takes is printed."""
     gpu = free_gpu(devices)
     assert world.placer.of(InventorySeen)[0].inventory.gpus[gpu.index].uuid == gpu.uuid

@@ -12,7 +12,7 @@ from fairlead_schemas.wire.desired import Desired, LayoutOrder, RunOrder
 from fairlead_schemas.wire.reports import InventorySeen
 from fairlead_schemas.wire.resources import Inventory, MigInstance, MigPlace
 from tests.agent.placer_script import order
-from tests.kit.agent_core import Node
+from tests.kit.agent_core import CoreNode
 
 
 def devices(kept: Path | None = None) -> SimulatedDevices:
@@ -159,7 +159,7 @@ ORDER = LayoutOrder(gpu="GPU-a", plan=5, destroy=(MigInstance(uuid="MIG-1", prof
 
 def test_an_order_is_journalled_executed_once_and_answered() -> None:
     """Repeated under a higher sequence, it is not executed again, also after a restart."""
-    node = Node()
+    node = CoreNode()
     step = node.do(node.core.desired(desired(6, ORDER), 0, 0))
     assert step.instructions == [RepartitionGpu(ORDER, "")]
     assert Cut(plan=5) in step.records
@@ -174,7 +174,7 @@ def test_an_order_is_journalled_executed_once_and_answered() -> None:
 
 def test_a_repartition_interrupted_by_a_crash_is_answered_by_the_next_inventory() -> None:
     """It has the current instances; a half-done repartition is not started again."""
-    node = Node()
+    node = CoreNode()
     node.do(node.core.desired(desired(6, ORDER), 0, 0))
     (report,) = node.boot("boot-1", {}).reports
     assert isinstance(report, InventorySeen) and (report.plan, report.failure) == (5, "")
@@ -183,7 +183,7 @@ def test_a_repartition_interrupted_by_a_crash_is_answered_by_the_next_inventory(
 def test_compaction_keeps_what_was_begun() -> None:
     """Answered or not."""
     for answered in (False, True):
-        node = Node()
+        node = CoreNode()
         node.do(node.core.desired(desired(6, ORDER), 0, 0))
         if answered:
             node.do(node.core.was_cut(5, "", Inventory()))
@@ -195,9 +195,9 @@ def test_compaction_keeps_what_was_begun() -> None:
 
 def test_no_gpu_is_repartitioned_without_a_lease_or_under_a_run() -> None:
     """The lease prevents the execution of an old order; runs in use are read from the journal."""
-    node = Node(lease=False)
+    node = CoreNode(lease=False)
     assert node.do(node.core.desired(desired(6, ORDER), 0, 0)).instructions == []
-    node = Node()
+    node = CoreNode()
     run = order("7", "true", gpus=("GPU-a",), instances=("MIG-1",))
     step = node.do(node.core.desired(desired(6, ORDER, runs=(run,)), 0, 0))
     assert step.instructions == [StartRun(run), RepartitionGpu(ORDER, "it is in use by 7.1.0")]

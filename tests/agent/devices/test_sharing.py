@@ -23,7 +23,7 @@ from fairlead_schemas.wire.resources import Gpu
 from fairlead_schemas.wire.samples import SampleBatch, decode_samples
 from tests.agent.devices.played_nvml import PlayedNvml
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit.eventually import eventually_async
 
 #: Fields of an order that say which share of which GPU it has.
@@ -32,9 +32,9 @@ PLAY = (sys.executable, "-m", "fairlead_agent.devices.simulated_use")
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A node whose guard bears little: 1.5 s, and 0.3 s of what others were promised."""
-    world = World(tmp_path)
+    world = AgentWorld(tmp_path)
     world.settings = from_environment(
         {
             "FAIRLEAD_NODE": "n1",
@@ -54,17 +54,17 @@ def processes_of_this_machine() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 
-def gpu_of(world: World) -> Gpu:
+def gpu_of(world: AgentWorld) -> Gpu:
     return world.placer.of(InventorySeen)[0].inventory.gpus[0]
 
 
-def notebook(world: World, job: str, *arguments: str, **more: Any) -> Any:
+def notebook(world: AgentWorld, job: str, *arguments: str, **more: Any) -> Any:
     """A third of the first GPU, for a program that plays."""
     gpu = gpu_of(world)
     return order(job, *PLAY, *arguments, gpus=(gpu.uuid,), gpu_milli=333, gpu_memory_mib=gpu.memory_mib // 3, **more)
 
 
-async def test_of_three_notebooks_one_takes_all_the_memory_and_is_stopped_alone(world: World) -> None:
+async def test_of_three_notebooks_one_takes_all_the_memory_and_is_stopped_alone(world: AgentWorld) -> None:
     """CERN's third use case. The second and third continue, and one of them gets the memory of its share afterwards;
     the offender's own output gives the reason of its end."""
     share = gpu_of(world).memory_mib // 3
@@ -85,7 +85,7 @@ async def test_of_three_notebooks_one_takes_all_the_memory_and_is_stopped_alone(
     assert world.placer.of(ExitSeen, "8") == []
 
 
-async def test_without_a_guard_the_neighbour_starves(world: World) -> None:
+async def test_without_a_guard_the_neighbour_starves(world: AgentWorld) -> None:
     """The purpose of the guard: a simulated GPU refuses memory that another run holds, as a real one does."""
     size = gpu_of(world).memory_mib
     greedy = order("7", *PLAY, "--mib", str(size), "--seconds", "600", gpus=(gpu_of(world).uuid,))
@@ -98,7 +98,7 @@ async def test_without_a_guard_the_neighbour_starves(world: World) -> None:
     assert "out of memory (simulated)" in agent.runtime.output(RunKey("8", 1, 0))[1].read_text()
 
 
-async def test_one_that_does_not_listen_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_does_not_listen_is_killed(world: AgentWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a grace that is short: its neighbours wait."""
     monkeypatch.setattr("fairlead_agent.core.reconcile.SHARE_GRACE_NS", 200_000_000)
     size = gpu_of(world).memory_mib
@@ -107,7 +107,7 @@ async def test_one_that_does_not_listen_is_killed(world: World, monkeypatch: pyt
     assert (offender.outcome, offender.signal) == ("gpu_memory", 9)
 
 
-async def test_a_run_that_heeds_the_warning_continues(world: World) -> None:
+async def test_a_run_that_heeds_the_warning_continues(world: AgentWorld) -> None:
     """It exceeded its share until the warning, and for less than the grace; no further report follows."""
     await world.stop()
     agent = await world.start(share_grace_ns=600 * SECOND_NS)
@@ -122,7 +122,7 @@ async def test_a_run_that_heeds_the_warning_continues(world: World) -> None:
     assert stderr.read_text().count("fairlead: warning") == 1
 
 
-async def test_a_share_comes_back_while_neighbours_go_on(world: World) -> None:
+async def test_a_share_comes_back_while_neighbours_go_on(world: AgentWorld) -> None:
     """Neighbours on the GPU are no evidence that the ended run is there; a daemon that it started ends with it, before it is clean."""
     said = world.settings.data / "said"
     play = f"setsid {' '.join(PLAY)} --mib 50 --seconds 600 >{said} 2>&1"
@@ -140,7 +140,7 @@ async def test_a_share_comes_back_while_neighbours_go_on(world: World) -> None:
 
 
 async def test_the_guard_reads_a_driver_as_it_reads_a_played_machine(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: AgentWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The NVML adapter over a played driver, whose processes are the runs' own: the offender ends, its share comes back
     while the neighbour is on the GPU."""
@@ -168,7 +168,7 @@ async def test_the_guard_reads_a_driver_as_it_reads_a_played_machine(
     assert world.placer.of(ExitSeen, "8") == []
 
 
-async def test_samples_say_what_each_run_uses(world: World) -> None:
+async def test_samples_say_what_each_run_uses(world: AgentWorld) -> None:
     """Two on one GPU, each with its own memory; the sample of the GPU has the sum, and names the one that had it first."""
     batches: list[SampleBatch] = []
     await world.hub.connect().subscribe(subjects.SAMPLE_ALL, lambda m: batches.append(decode_samples(m.payload)))
@@ -186,7 +186,7 @@ async def test_samples_say_what_each_run_uses(world: World) -> None:
     assert (batch.gpus[0].memory_used_mib, batch.gpus[0].run) == (804, "7.1")
 
 
-async def test_a_guard_goes_on_after_the_agents_restart(world: World) -> None:
+async def test_a_guard_goes_on_after_the_agents_restart(world: AgentWorld) -> None:
     """The shares are in the desired state; the run was adopted."""
     size = gpu_of(world).memory_mib
     await world.placer.desire("n1", notebook(world, "7", "--mib", "100", "--mib", f"{size}@3", "--seconds", "600"))

@@ -12,7 +12,7 @@ from fairlead_agent.files.journal import Journal
 from fairlead_bus.disk_reserve import NAME, Reserve
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit.eventually import eventually_async
 from tests.kit.small_disk import fill, small_disk
 
@@ -63,16 +63,16 @@ def test_a_node_without_reserve_is_never_short(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def world(disk: Path) -> AsyncIterator[World]:
+async def world(disk: Path) -> AsyncIterator[AgentWorld]:
     """A node whose directory is on that disk."""
-    made = World(disk)
+    made = AgentWorld(disk)
     made.settings = msgspec.structs.replace(made.settings, reserve_mib=2)
     await made.open()
     yield made
     await made.close()
 
 
-async def test_on_a_full_disk_runs_are_managed_and_nothing_is_started(world: World, disk: Path) -> None:
+async def test_on_a_full_disk_runs_are_managed_and_nothing_is_started(world: AgentWorld, disk: Path) -> None:
     """A stop is executed and reported; a new order is refused with the reason; with room again everything continues."""
     await world.placer.desire("n1", order("1", "sleep", "600"))
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, "1")))

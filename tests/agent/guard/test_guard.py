@@ -23,7 +23,7 @@ from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
 from tests.agent.runtimes.process.spawners import spawners
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit.eventually import eventually, eventually_async
 
 S = 1_000_000_000
@@ -165,9 +165,9 @@ STUBBORN = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 600\" & while :; do
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A joined node, with short times."""
-    made = World(tmp_path)
+    made = AgentWorld(tmp_path)
     made.settings = msgspec.structs.replace(made.settings, **TIMES)
     await made.open()
     yield made
@@ -186,7 +186,7 @@ def guard(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.communicate(timeout=60)
 
 
-async def running(world: World, job: str, script: str, **more: Any) -> str:
+async def running(world: AgentWorld, job: str, script: str, **more: Any) -> str:
     """A run that runs; returns the prefix of its tags."""
     await world.placer.desire("n1", order(job, "sh", "-c", script, **more))
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, job)))
@@ -198,7 +198,7 @@ async def gone(prefix: str) -> None:
     await eventually_async(lambda: not tagged(prefix), look_s=0.05)
 
 
-async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[bytes]) -> None:
+async def test_work_of_a_dead_agent_ends(world: AgentWorld, guard: subprocess.Popen[bytes]) -> None:
     """Also what ignores TERM, and what has left its group; and the next agent says who did it."""
     prefix = await running(world, "7", STUBBORN)
     await world.stop()
@@ -210,7 +210,7 @@ async def test_work_of_a_dead_agent_ends(world: World, guard: subprocess.Popen[b
     assert guard.poll() is None
 
 
-async def test_daemons_without_the_runs_environment_end_too(world: World, guard: subprocess.Popen[bytes]) -> None:
+async def test_daemons_without_the_runs_environment_end_too(world: AgentWorld, guard: subprocess.Popen[bytes]) -> None:
     """Agent and spawner are dead: what `env -i setsid` has started is found by the mark of its run."""
     daemon = f"env -i setsid sh -c 'trap \"\" TERM; while sleep {sleepers.own('7')}; do :; done' >/dev/null 2>&1 &"
     await running(world, "7", f"{daemon} exec sleep 600")
@@ -223,7 +223,7 @@ async def test_daemons_without_the_runs_environment_end_too(world: World, guard:
     assert (await world.ended("7")).outcome == "node_lost"
 
 
-async def test_an_agent_that_restarts_in_time_loses_nothing(world: World, guard: subprocess.Popen[bytes]) -> None:
+async def test_an_agent_that_restarts_in_time_loses_nothing(world: AgentWorld, guard: subprocess.Popen[bytes]) -> None:
     """Restarts over more than the whole time, however slow they are: the lease is renewed in between, and the run runs on."""
     await world.stop()
     await world.start(fence_ns=LONG_NS)
@@ -241,7 +241,7 @@ async def test_an_agent_that_restarts_in_time_loses_nothing(world: World, guard:
     assert world.placer.of(ExitSeen, "7") == []
 
 
-async def test_a_job_that_is_never_stopped_for_silence(world: World, guard: subprocess.Popen[bytes]) -> None:
+async def test_a_job_that_is_never_stopped_for_silence(world: AgentWorld, guard: subprocess.Popen[bytes]) -> None:
     """Its neighbour ends, it does not; and neither does the agent that comes back stop it."""
     forever = order("8", "sh", "-c", "while :; do sleep 0.1; done", stop_after_ns=NEVER_NS)
     await world.placer.desire("n1", order("7", "sleep", "600"), forever)
@@ -254,7 +254,7 @@ async def test_a_job_that_is_never_stopped_for_silence(world: World, guard: subp
     assert tagged(f"{prefix}8.1.0")
 
 
-async def test_silence_is_counted_over_an_agents_restarts(world: World) -> None:
+async def test_silence_is_counted_over_an_agents_restarts(world: AgentWorld) -> None:
     """Without a guard, too: an agent that starts again and again under a silent placer does not get the full time
     again."""
     prefix = await running(world, "7", "while :; do sleep 0.1; done")

@@ -27,7 +27,7 @@ WAITS = "trap 'go=on' USR1; echo ready; while [ -z \"$go\" ]; do sleep 0.05; don
 POLITE = "trap 'exit 9' TERM; echo ready; while true; do sleep 0.05; done"
 
 
-class World:
+class RuntimeWorld:
     """One adapter: makes runtimes on the same base, as agent processes after each other would."""
 
     def __init__(self, base: Path, kind: str) -> None:
@@ -91,9 +91,9 @@ class World:
 
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
     """One world per adapter that the machine can run."""
-    world = World(tmp_path, request.param)
+    world = RuntimeWorld(tmp_path, request.param)
     yield world
     await world.close()
 
@@ -102,7 +102,7 @@ def key(job: str) -> RunKey:
     return RunKey(job, 1, 0)
 
 
-async def test_exit_codes_come_as_they_are(world: World) -> None:
+async def test_exit_codes_come_as_they_are(world: RuntimeWorld) -> None:
     """A run's exit code is reported, and each run starts and ends exactly once."""
     runtime, watch = await world.runtime()
     codes = {"701": 0, "702": 1, "703": 7, "704": 255}
@@ -113,7 +113,7 @@ async def test_exit_codes_come_as_they_are(world: World) -> None:
     assert sorted(watch.starts) == sorted(watch.exits)
 
 
-async def test_output_is_in_two_files(world: World) -> None:
+async def test_output_is_in_two_files(world: RuntimeWorld) -> None:
     """stdout and stderr are kept apart, byte for byte."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("711", "echo one; echo two >&2; echo three"))
@@ -122,7 +122,7 @@ async def test_output_is_in_two_files(world: World) -> None:
     assert (stdout.read_bytes(), stderr.read_bytes()) == (b"one\nthree\n", b"two\n")
 
 
-async def test_terminate_lets_a_run_end_by_itself(world: World) -> None:
+async def test_terminate_lets_a_run_end_by_itself(world: RuntimeWorld) -> None:
     """TERM reaches the program, which may end with a code of its own."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("721", POLITE))
@@ -131,7 +131,7 @@ async def test_terminate_lets_a_run_end_by_itself(world: World) -> None:
     assert Exit(code=9) == await watch.exit_of(key("721"))
 
 
-async def test_kill_ends_a_program_that_ignores_term(world: World) -> None:
+async def test_kill_ends_a_program_that_ignores_term(world: RuntimeWorld) -> None:
     """It continues until KILL, which is reported as signal 9."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("731", DEAF))
@@ -144,7 +144,7 @@ async def test_kill_ends_a_program_that_ignores_term(world: World) -> None:
     assert (exit.code, exit.signal) == (None, 9)
 
 
-async def test_a_second_runtime_adopts_running_programs(world: World) -> None:
+async def test_a_second_runtime_adopts_running_programs(world: RuntimeWorld) -> None:
     """A run continues while its agent is away; the next agent process sees its end and its exit code."""
     first, first_watch = await world.runtime()
     first.start(world.sh("741", f"{WAITS}; exit 5"))
@@ -159,7 +159,7 @@ async def test_a_second_runtime_adopts_running_programs(world: World) -> None:
     assert second.output(key("741"))[0].read_bytes() == b"ready\n"
 
 
-async def test_an_end_while_the_agent_was_away_is_known(world: World) -> None:
+async def test_an_end_while_the_agent_was_away_is_known(world: RuntimeWorld) -> None:
     """The exit code survives an agent that was not there when the run ended."""
     first, first_watch = await world.runtime()
     first.start(world.sh("751", f"{WAITS}; sleep 0.3; echo late; exit 6"))
@@ -176,13 +176,13 @@ async def test_an_end_while_the_agent_was_away_is_known(world: World) -> None:
     assert second.output(key("751"))[0].read_bytes() == b"ready\nlate\n"
 
 
-async def test_a_run_that_was_never_started_is_known_as_such(world: World) -> None:
+async def test_a_run_that_was_never_started_is_known_as_such(world: RuntimeWorld) -> None:
     """Accepted in the journal but not started: certain, so it is reported."""
     runtime, _ = await world.runtime()
     assert {key("761"): Found("never")} == await runtime.adopt([key("761")])
 
 
-async def test_processes_have_owners(world: World) -> None:
+async def test_processes_have_owners(world: RuntimeWorld) -> None:
     """A run's program and its children are the run's; other processes of the machine have no run; also after a restart."""
     runtime, watch = await world.runtime()
     for job in ("791", "792"):
@@ -201,7 +201,7 @@ async def test_processes_have_owners(world: World) -> None:
     await watch.until(lambda: len(watch.exits) == 2)
 
 
-async def test_use_of_runs_is_read_from_the_kernel(world: World) -> None:
+async def test_use_of_runs_is_read_from_the_kernel(world: RuntimeWorld) -> None:
     """CPU of the one that computed, ended children included; memory of the one that holds some; also after a restart,
     and never less than before. Traffic only of a network of its own."""
     runtime, watch = await world.runtime()
@@ -231,7 +231,7 @@ async def test_use_of_runs_is_read_from_the_kernel(world: World) -> None:
     assert second.programs() == {}
 
 
-async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: World) -> None:
+async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: RuntimeWorld) -> None:
     """It is written between two of the program's lines; a copy of the output resumes after the program's part."""
     first, watch = await world.runtime()
     first.start(world.sh("796", f"echo one >&2; {WAITS}; echo two >&2; sleep 0.2; echo three >&2"))
@@ -248,7 +248,7 @@ async def test_a_line_of_the_agents_costs_no_line_of_the_program(world: World) -
     assert stderr.read_text() == "one\nfairlead: warning: too much\ntwo\nthree\n"
 
 
-async def test_a_run_that_no_journal_knows_is_killed(world: World) -> None:
+async def test_a_run_that_no_journal_knows_is_killed(world: RuntimeWorld) -> None:
     """A run of this node that the journal does not hold cannot continue."""
     first, first_watch = await world.runtime()
     first.start(world.sh("771", DEAF))
@@ -258,7 +258,7 @@ async def test_a_run_that_no_journal_knows_is_killed(world: World) -> None:
     await first_watch.exit_of(key("771"))
 
 
-async def test_the_same_run_does_not_start_twice(world: World) -> None:
+async def test_the_same_run_does_not_start_twice(world: RuntimeWorld) -> None:
     """Even without a journal, a runtime refuses the second start of a run: its directory or name is taken."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("781", "sleep 600"))
@@ -272,7 +272,7 @@ MANY = 64
 
 
 @pytest.mark.slow
-async def test_many_runs_are_adopted_without_interruption(world: World) -> None:
+async def test_many_runs_are_adopted_without_interruption(world: RuntimeWorld) -> None:
     """64 of them under another agent process: each is the same program as before, is reported once, and ends normally."""
     first, before = await world.runtime()
     jobs = [str(8000 + at) for at in range(MANY)]
@@ -297,7 +297,7 @@ async def test_many_runs_are_adopted_without_interruption(world: World) -> None:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("world", ["docker"], indirect=True)
-async def test_a_container_over_its_memory_is_reported_as_such(world: World) -> None:
+async def test_a_container_over_its_memory_is_reported_as_such(world: RuntimeWorld) -> None:
     """Signal 9 and the reason, not a bare exit code."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("796", "x=a; while true; do x=$x$x; done"))
@@ -307,7 +307,7 @@ async def test_a_container_over_its_memory_is_reported_as_such(world: World) -> 
 
 @pytest.mark.docker
 @pytest.mark.parametrize("world", ["docker"], indirect=True)
-async def test_a_container_of_another_epoch_or_name_is_no_run_of_ours(world: World) -> None:
+async def test_a_container_of_another_epoch_or_name_is_no_run_of_ours(world: RuntimeWorld) -> None:
     """A container with a run's labels but another epoch is ended; it is not taken for the run."""
     first, first_watch = await world.runtime()
     first.start(world.sh("797", "trap 'exit 4' TERM; echo ready; while true; do sleep 0.05; done"))
@@ -323,7 +323,7 @@ async def test_a_container_of_another_epoch_or_name_is_no_run_of_ours(world: Wor
 LISTENER = "trap 'echo told' USR1; echo ready; while true; do sleep 0.05; done"
 
 
-async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -> None:
+async def test_a_signal_reaches_the_program_and_not_its_children(world: RuntimeWorld) -> None:
     """A child that would die of it lives, the program's own trap runs, and the run continues."""
     runtime, watch = await world.runtime()
     runtime.start(
@@ -339,7 +339,7 @@ async def test_a_signal_reaches_the_program_and_not_its_children(world: World) -
     assert (await watch.exit_of(key("791"))).signal == 9
 
 
-async def test_an_adopted_run_is_signalled_like_any_other(world: World) -> None:
+async def test_an_adopted_run_is_signalled_like_any_other(world: RuntimeWorld) -> None:
     """Signals and commands need no knowledge of the agent process that started it."""
     first, watch = await world.runtime()
     first.start(world.sh("792", LISTENER))
@@ -354,7 +354,7 @@ async def test_an_adopted_run_is_signalled_like_any_other(world: World) -> None:
     assert (await runtime.exec(key("792"), ["sh", "-c", "exit 4"], 20, {})).code == 4
 
 
-async def test_a_command_runs_in_the_environment_of_the_program(world: World) -> None:
+async def test_a_command_runs_in_the_environment_of_the_program(world: RuntimeWorld) -> None:
     """With its environment, in its directory, seeing its files; its exit code and output are returned."""
     runtime, watch = await world.runtime()
     name = f"fairlead-test-{os.getpid()}"
@@ -367,7 +367,7 @@ async def test_a_command_runs_in_the_environment_of_the_program(world: World) ->
     assert watch.exits == {}
 
 
-async def test_a_command_that_fails_is_reported_as_failed(world: World) -> None:
+async def test_a_command_that_fails_is_reported_as_failed(world: RuntimeWorld) -> None:
     """A missing one, one that takes too long, and one without a running program: no code, and a reason."""
     runtime, watch = await world.runtime()
     runtime.start(world.sh("794", LISTENER))
@@ -380,7 +380,7 @@ async def test_a_command_that_fails_is_reported_as_failed(world: World) -> None:
     await watch.exit_of(key("794"))
 
 
-async def test_the_way_of_gpus_into_a_container_is_reported(world: World) -> None:
+async def test_the_way_of_gpus_into_a_container_is_reported(world: RuntimeWorld) -> None:
     """Without GPUs there is nothing to report."""
     runtime, _ = await world.runtime()
     ways = {"process": {"environment"}, "docker": {"cdi", "device-request", "simulated"}}
@@ -388,7 +388,7 @@ async def test_the_way_of_gpus_into_a_container_is_reported(world: World) -> Non
     assert runtime.injection([]) == ""
 
 
-async def test_a_run_reports_a_checkpoint_by_a_file(world: World) -> None:
+async def test_a_run_reports_a_checkpoint_by_a_file(world: RuntimeWorld) -> None:
     """The file is empty until then; its content can be read from outside, and each report has a time stamp of its own."""
     runtime, watch = await world.runtime()
     save = 'echo step={} > "$FAIRLEAD_CHECKPOINT_FILE"'

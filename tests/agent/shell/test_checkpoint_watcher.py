@@ -13,7 +13,7 @@ from fairlead_agent.shell.checkpoint_watcher import FILE_BYTES_MAX, read_mark
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.reports import CheckpointSeen, ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 
 SECOND = 1_000_000_000
 #: Says "ready" by a first word; saves and exits when told, says its variables in the last.
@@ -69,7 +69,7 @@ def test_a_mark_that_grows_too_long_is_emptied(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- an agent
 
 
-class Node(World):
+class CheckpointNode(AgentWorld):
     """An agent on one of the runtimes; its orders carry what that needs."""
 
     def __init__(self, data: Path, kind: str) -> None:
@@ -105,15 +105,15 @@ class Node(World):
 
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
-async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CheckpointNode]:
     """A joined node per runtime that the machine has."""
-    node = Node(tmp_path, request.param)
+    node = CheckpointNode(tmp_path, request.param)
     await node.open()
     yield node
     await node.close()
 
 
-async def test_a_run_gets_its_notice_saves_and_exits(node: Node) -> None:
+async def test_a_run_gets_its_notice_saves_and_exits(node: CheckpointNode) -> None:
     """Long before its notice is over: its checkpoint is reported before its end, and the exit code 0 is that of a stop."""
     await node.running("7", TRAINER, restarted="preempted")
     end = await node.stopped("7")
@@ -121,7 +121,7 @@ async def test_a_run_gets_its_notice_saves_and_exits(node: Node) -> None:
     assert node.words("7") == [("ready", False), ("told preempted", True)]
 
 
-async def test_a_run_that_saves_and_stays_is_ended_at_once(node: Node) -> None:
+async def test_a_run_that_saves_and_stays_is_ended_at_once(node: CheckpointNode) -> None:
     """The rest of a minute's notice would be for nothing."""
     await node.running("7", STAYS)
     end = await node.stopped("7")
@@ -129,14 +129,14 @@ async def test_a_run_that_saves_and_stays_is_ended_at_once(node: Node) -> None:
     assert node.words("7")[-1] == ("told new", True)
 
 
-async def test_a_run_that_says_nothing_has_its_notice(node: Node) -> None:
+async def test_a_run_that_says_nothing_has_its_notice(node: CheckpointNode) -> None:
     """Then TERM, whatever it does."""
     await node.running("7", STAYS.replace("USR1", "USR2").replace("trap", "trap '' USR1; trap"))
     end = await node.stopped("7", notice_s=1)
     assert (end.outcome, end.signal, node.words("7")) == ("stopped", 15, [("ready", False)])
 
 
-async def test_a_command_saves_the_checkpoint(node: Node) -> None:
+async def test_a_command_saves_the_checkpoint(node: CheckpointNode) -> None:
     """It runs next to the program; its output to the file is the mark, and its end is the end of the notice."""
     script = 'echo "command $FAIRLEAD_STOP_REASON" > "$FAIRLEAD_CHECKPOINT_FILE"'
     command = Checkpoint(command=("sh", "-c", script), notice_ns=60 * SECOND)
@@ -146,7 +146,7 @@ async def test_a_command_saves_the_checkpoint(node: Node) -> None:
     assert node.words("7")[-1] == ("command preempted", True)
 
 
-async def test_a_restarted_agent_continues_to_watch_checkpoints(node: Node) -> None:
+async def test_a_restarted_agent_continues_to_watch_checkpoints(node: CheckpointNode) -> None:
     """A mark written meanwhile is reported, and a later stop gives notice as usual."""
     late = TRAINER.replace("while true", 'sleep 1; echo late > "$FAIRLEAD_CHECKPOINT_FILE"; while true')
     await node.running("7", late)
@@ -159,7 +159,7 @@ async def test_a_restarted_agent_continues_to_watch_checkpoints(node: Node) -> N
     assert node.words("7")[-2:] == [("late", False), ("told new", True)]
 
 
-async def test_a_run_without_checkpoints_has_no_file(node: Node) -> None:
+async def test_a_run_without_checkpoints_has_no_file(node: CheckpointNode) -> None:
     """And is not watched: a stop is TERM."""
     await node.running("7", 'test -z "$FAIRLEAD_CHECKPOINT_FILE" || exit 1; while true; do sleep 0.05; done', None)
     assert (await node.stopped("7")).outcome == "stopped"

@@ -18,7 +18,7 @@ from fairlead_schemas.wire.desired import Desired, Drained, RunOrder, encode_des
 from fairlead_schemas.wire.reports import HealthSeen, StartSeen
 from tests.agent import sleepers
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 
 #: A bound of the tests, not a promise.
 LONG_S = 60.0
@@ -31,7 +31,7 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-class Drains(World):
+class Drains(AgentWorld):
     """A node whose agent has such a program."""
 
     async def say(self, drained: Drained | None, *orders: RunOrder) -> None:

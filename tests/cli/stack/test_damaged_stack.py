@@ -18,7 +18,7 @@ from fairlead_bus.port import Bus
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import encode_commit
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.cli.command_line_stack import Cluster
+from tests.cli.command_line_stack import CommandLineStack
 from tests.kit.eventually import eventually
 from tests.schemas.examples import COMMIT
 
@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.nats, pytest.mark.slow]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    there = Cluster(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[CommandLineStack]:
+    there = CommandLineStack(tmp_path)
     there.up()
     for _ in range(4):
         there.ok("submit", "--wait", "--timeout", "60s", "--", "true")
@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     there.run("down", "--jobs")
 
 
-def stream(cluster: Cluster, name: str) -> Path:
+def stream(cluster: CommandLineStack, name: str) -> Path:
     """The directory of a stream in the server's store."""
     (found,) = (cluster.data / "nats" / "store").rglob(f"streams/{name}")
     return found
@@ -52,7 +52,7 @@ def flip_in_the_middle(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def bus_killed(cluster: Cluster) -> Iterator[None]:
+def bus_killed(cluster: CommandLineStack) -> Iterator[None]:
     """Kill the server; its supervisor, suspended meanwhile, starts it again afterwards."""
     there = state.load(cluster.data)
     assert there is not None
@@ -65,13 +65,13 @@ def bus_killed(cluster: Cluster) -> Iterator[None]:
         os.kill(there.supervisor.pid, signal.SIGCONT)
 
 
-def submit_raw(cluster: Cluster) -> httpx.Response:
+def submit_raw(cluster: CommandLineStack) -> httpx.Response:
     there = state.load(cluster.data)
     assert there is not None
     return httpx.post(f"{there.url}/v1/jobs", json={"command": ["true"]}, timeout=30)
 
 
-def wait_for(cluster: Cluster, status: int) -> httpx.Response:
+def wait_for(cluster: CommandLineStack, status: int) -> httpx.Response:
     """Submit until the answer has this status."""
 
     def answered() -> list[httpx.Response]:
@@ -81,7 +81,7 @@ def wait_for(cluster: Cluster, status: int) -> httpx.Response:
     return eventually(answered, f"a submit is answered with {status}", not_yet=(httpx.HTTPError,), look_s=0.1)[0]
 
 
-def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: Cluster) -> None:
+def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: CommandLineStack) -> None:
     """A server that comes back without the end of CMD: 503 with the remedy, never a 202; once accepted, a running
     cluster continues by itself. The same on stopped data: `up` ends with the remedy, and works once the loss is
     accepted."""
@@ -118,7 +118,9 @@ def test_lost_commands_are_refused_until_accepted_running_and_stopped(cluster: C
 
 
 @pytest.mark.parametrize("damage", ["block removed", "end dropped", "stream gone"])
-def test_up_on_a_damaged_log_names_it_and_a_restore_works(cluster: Cluster, tmp_path: Path, damage: str) -> None:
+def test_up_on_a_damaged_log_names_it_and_a_restore_works(
+    cluster: CommandLineStack, tmp_path: Path, damage: str
+) -> None:
     """`up` ends at once with the sequence and the commands; `audit restore` from an export makes a log that a cluster starts
     on, with every job and with new ones."""
     cluster.ok("audit", "export", str(tmp_path / "export"))
@@ -142,7 +144,7 @@ def test_up_on_a_damaged_log_names_it_and_a_restore_works(cluster: Cluster, tmp_
 
     new = tmp_path / "new"
     cluster.ok("audit", "restore", str(tmp_path / "export"), "--data", str(new))
-    restored = Cluster(new)
+    restored = CommandLineStack(new)
     try:
         restored.up()
         assert len(msgspec.json.decode(restored.ok("jobs", "-o", "json"))["items"]) == 4
@@ -157,7 +159,7 @@ def test_up_on_a_log_of_another_format_advises_no_repair(tmp_path: Path, monkeyp
     # Set by `new_bus` for the server that it starts; undone after the test.
     monkeypatch.setenv("FAIRLEAD_NATS_MONITOR", "")
     older = encode_commit(COMMIT).replace(b'"v":2', b'"v":1', 1)
-    there = Cluster(tmp_path / "older")
+    there = CommandLineStack(tmp_path / "older")
 
     async def fill(bus: Bus) -> None:
         await bus.ensure()
@@ -176,7 +178,7 @@ def test_up_on_a_log_of_another_format_advises_no_repair(tmp_path: Path, monkeyp
     assert (found["log_format"]["verdict"], "log_damaged" in found) == ("bad", False)
 
 
-def test_a_log_with_a_new_creation_time_simply_goes_on(cluster: Cluster) -> None:
+def test_a_log_with_a_new_creation_time_simply_goes_on(cluster: CommandLineStack) -> None:
     """meta.inf is gone, the commits are whole: every service starts, telemetry keeps its warehouse, snapshots count."""
     cluster.ok("down")
     (stream(cluster, "LOG") / "meta.inf").unlink()

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.client import Client
 from fairlead.stack import state
-from tests.cli.command_line_stack import Cluster
+from tests.cli.command_line_stack import CommandLineStack
 from tests.kit.eventually import eventually
 from tests.kit.nats_server import NatsServer
 
@@ -21,13 +21,13 @@ UNREACHABLE = 6
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    there = Cluster(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[CommandLineStack]:
+    there = CommandLineStack(tmp_path)
     yield there
     there.run("down", "--jobs")
 
 
-def test_jobs_survive_down_and_up(cluster: Cluster) -> None:
+def test_jobs_survive_down_and_up(cluster: CommandLineStack) -> None:
     """After `down` and `up` on the same data every job is there still; the running one was left alone and is
     taken up again, ends with its own exit code, and ran once; the log verifies before and after."""
     cluster.up()
@@ -55,7 +55,7 @@ def test_jobs_survive_down_and_up(cluster: Cluster) -> None:
     assert cluster.ok("audit", "verify").startswith("ok:")
 
 
-def test_killed_processes_come_back(cluster: Cluster) -> None:
+def test_killed_processes_come_back(cluster: CommandLineStack) -> None:
     """kill -9 of every service and of the bus, one after the other: each comes back, and jobs still run."""
     cluster.up()
     for name in ("queue", "placer", "gateway", "agent-sim-1", "nats"):
@@ -64,7 +64,7 @@ def test_killed_processes_come_back(cluster: Cluster) -> None:
     assert cluster.ok("submit", "--wait", "--timeout", "60s", "--", "true").strip().isdecimal()
 
 
-def test_a_second_stack_on_the_same_data_is_refused(cluster: Cluster) -> None:
+def test_a_second_stack_on_the_same_data_is_refused(cluster: CommandLineStack) -> None:
     """`up` where one runs already is a conflict that names the one that runs."""
     cluster.up()
     ran = cluster.run("up", "--port", "0")
@@ -72,7 +72,7 @@ def test_a_second_stack_on_the_same_data_is_refused(cluster: Cluster) -> None:
     assert "a stack already runs" in ran.stderr
 
 
-def test_killed_services_come_back_on_an_external_server(cluster: Cluster, fresh_nats: NatsServer) -> None:
+def test_killed_services_come_back_on_an_external_server(cluster: CommandLineStack, fresh_nats: NatsServer) -> None:
     """With NATS_URL set only the server is external: services are supervised all the same."""
     cluster.env |= {"NATS_URL": fresh_nats.url, "FAIRLEAD_NATS_MONITOR": fresh_nats.monitor}
     cluster.up()
@@ -82,7 +82,7 @@ def test_killed_services_come_back_on_an_external_server(cluster: Cluster, fresh
     assert cluster.process("queue") != before
 
 
-def test_of_two_at_once_one_is_refused(cluster: Cluster) -> None:
+def test_of_two_at_once_one_is_refused(cluster: CommandLineStack) -> None:
     """Two `up` on one data directory at the same moment: one cluster comes of it, and the other says why not."""
     both = [cluster.start("up", "--port", "0", "--nodes", "1") for _ in range(2)]
     there = _ready(cluster)
@@ -93,7 +93,7 @@ def test_of_two_at_once_one_is_refused(cluster: Cluster) -> None:
     assert [one.wait(60) for one in both if one is not refused] == [0]
 
 
-def test_processes_of_a_killed_supervisor_are_taken_over(cluster: Cluster) -> None:
+def test_processes_of_a_killed_supervisor_are_taken_over(cluster: CommandLineStack) -> None:
     """kill -9 of the supervisor leaves its processes; the next `up` ends them and starts new ones, with all jobs."""
     cluster.up()
     job = cluster.ok("submit", "--wait", "--", "true").strip()
@@ -105,7 +105,7 @@ def test_processes_of_a_killed_supervisor_are_taken_over(cluster: Cluster) -> No
     assert msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] == "succeeded"
 
 
-def test_down_with_jobs_ends_them(cluster: Cluster) -> None:
+def test_down_with_jobs_ends_them(cluster: CommandLineStack) -> None:
     """`down --jobs` cancels what runs, and the log says so."""
     cluster.up()
     job = cluster.ok("submit", "--", "sleep", "600").strip()
@@ -115,7 +115,7 @@ def test_down_with_jobs_ends_them(cluster: Cluster) -> None:
     assert msgspec.json.decode(cluster.ok("show", job, "-o", "json"))["state"] == "cancelled"
 
 
-def test_an_agent_that_refuses_to_start_is_named_and_its_node_given_nothing(cluster: Cluster) -> None:
+def test_an_agent_that_refuses_to_start_is_named_and_its_node_given_nothing(cluster: CommandLineStack) -> None:
     """Of two nodes one has a damaged journal: `up` says so with the command to type, doctor too; work goes to the other node,
     and the node joins as soon as its journal is out of the way."""
     cluster.up()
@@ -136,7 +136,7 @@ def test_an_agent_that_refuses_to_start_is_named_and_its_node_given_nothing(clus
     cluster.ok("submit", "--wait", "--timeout", "60s", "--nodes", "2", "--", "true")
 
 
-def test_hollow_nodes_play_jobs(cluster: Cluster) -> None:
+def test_hollow_nodes_play_jobs(cluster: CommandLineStack) -> None:
     """`--runtime hollow` joins as many simulated nodes as asked for, and jobs end on them without a process."""
     cluster.ok("up", "--detach", "--port", "0", "--runtime", "hollow", "--nodes", "3")
     nodes = msgspec.json.decode(cluster.ok("nodes", "-o", "json"))["items"]
@@ -144,7 +144,7 @@ def test_hollow_nodes_play_jobs(cluster: Cluster) -> None:
     cluster.ok("submit", "--wait", "--timeout", "60s", "--nodes", "3", "--gpus", "8", "--", "true")
 
 
-def test_ctrl_c_stops_everything(cluster: Cluster) -> None:
+def test_ctrl_c_stops_everything(cluster: CommandLineStack) -> None:
     """An interrupt of `up` in the foreground ends it with code 0 and leaves no process and no state behind."""
     process = cluster.start("up", "--port", "0", "--nodes", "1")
     there = _ready(cluster)
@@ -156,7 +156,7 @@ def test_ctrl_c_stops_everything(cluster: Cluster) -> None:
 
 def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
     """`fairlead demo` ends by itself with code 0, every part has the story's outcome, and nothing is left behind."""
-    ran = Cluster(tmp_path).run("demo", "-o", "json")
+    ran = CommandLineStack(tmp_path).run("demo", "-o", "json")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     outcomes = {part["key"]: part["outcome"] for part in msgspec.json.decode(ran.stdout)}
     assert outcomes == {
@@ -173,14 +173,14 @@ def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
     }
 
 
-def _until_state(cluster: Cluster, job: str, wanted: str) -> None:
+def _until_state(cluster: CommandLineStack, job: str, wanted: str) -> None:
     there = state.load(cluster.data)
     assert there is not None
     with Client(there.url) as client:
         eventually(lambda: client.job(job).state == wanted, f"job {job} is {wanted}", within_s=30)
 
 
-def _ready(cluster: Cluster) -> state.StackState:
+def _ready(cluster: CommandLineStack) -> state.StackState:
     def ready() -> list[state.StackState]:
         there = state.load(cluster.data)
         return [there] if there is not None and there.ready else []

@@ -9,7 +9,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Readiness
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 from tests.kit.eventually import eventually_async
 
 JOB = {"command": ["true"]}
@@ -24,7 +24,7 @@ async def restart_without(hub: MemoryHub, behind: int) -> None:
 
 async def test_after_a_loss_of_commands_requests_are_refused_with_the_remedy_until_it_is_accepted() -> None:
     """Submits, cancels and list submits alike; /readyz names the condition; afterwards everything continues by itself."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         jobs = [await world.submit() for _ in range(6)]
         await restart_without(world.hub, 2)
         await eventually_async(lambda: bool(world.gateway.watch.conditions))
@@ -51,7 +51,7 @@ async def test_after_a_loss_of_commands_requests_are_refused_with_the_remedy_unt
 
 async def test_a_gateway_that_starts_on_lost_commands_takes_none() -> None:
     """It holds the stream against the log before the first command is published."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for _ in range(4):
             await world.submit()
         await world.stop_gateway()
@@ -100,7 +100,7 @@ async def test_the_answer_to_a_repetition_may_be_below_what_others_have_stored()
 
 async def test_nothing_is_published_between_a_reconnect_and_the_next_look() -> None:
     """The server may have restarted without the end of the stream: a publish in that moment would be lost."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         watch = world.gateway.watch
         await eventually_async(lambda: watch.is_fresh)

@@ -16,14 +16,14 @@ from fairlead_schemas.wire import events as ev
 from tests.agent.node.metrics.promtool import complaints, needs_promtool
 from tests.gateway.logbook import Logbook, joined
 from tests.gateway.metrics_page import page
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.commits import commit_of
 from tests.kit.eventually import eventually_async
 
 
 async def test_a_running_and_a_waiting_job_are_counted() -> None:
     """The fair share, guarantee and use of a queue, free capacity, and the wait of the first job."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.configure(a={"guaranteed": {"nvidia.com/gpu": 6}, "weight": 1}, b={"weight": 3})
         node = await world.node("n1")
         await world.run(node, queue="a", resources=gpus(7))
@@ -45,7 +45,7 @@ async def test_a_running_and_a_waiting_job_are_counted() -> None:
 
 async def test_ends_are_counted_by_queue_and_state() -> None:
     """Each once, and a rebuilt page says the same while nothing happens."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1")
         job = await world.run(node, resources=gpus(1))
         await node.exit(job, code=0)
@@ -89,7 +89,7 @@ async def test_a_large_cluster_is_measured_in_pieces(monkeypatch: pytest.MonkeyP
 @needs_promtool
 async def test_promtool_has_nothing_to_say() -> None:
     """About any name of the gateway, those of Python's library for Prometheus included."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1")
         job = await world.run(node, resources=gpus(1))
         await node.exit(job, code=1)

@@ -9,7 +9,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import NodesHeard
 from tests.gateway.logbook import Logbook, joined
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 from tests.kit.eventually import eventually_async
 
 
@@ -95,7 +95,7 @@ async def test_a_gateway_without_any_heartbeat_reports_no_silence() -> None:
 
 async def test_a_silent_node_is_not_ready_in_documents_map_and_metrics() -> None:
     """With the seconds; the log alone says nothing of it, and a cordon is shown first."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for name in ("n1", "n2"):
             await world.node(name)
         presence, clock = world.gateway.presence, Clock()

@@ -8,7 +8,7 @@ from fairlead_gateway.monitoring.readiness import OTHERS, SILENT_S, STALLED_S, W
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Alive, Condition, Scrubbed
 from tests.gateway.gatehouse import Gatehouse
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 from tests.kit.eventually import eventually_async
 
 WELL = LogStatus(bus=True, near_end=True, has_room=True, sequence=7, log_end=7)
@@ -113,7 +113,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_ready_once_queue_and_placer_have_answered() -> None:
     """With both, 200; telemetry and explainer are named where they are missing, and block nothing."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
         answer = await world.http.get("/readyz")
         assert answer.status_code == 200
@@ -141,7 +141,7 @@ async def test_not_ready_while_no_queue_and_placer_run() -> None:
 async def test_a_queue_that_ends_makes_it_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     """While gateway and bus are well."""
     monkeypatch.setattr(readiness, "SILENT_S", 0.2)
-    async with World() as world:
+    async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
         await world.services[0].stop()
         await eventually_async(lambda: not world.gateway.readiness().ready)
@@ -151,7 +151,7 @@ async def test_a_queue_that_ends_makes_it_unready(monkeypatch: pytest.MonkeyPatc
 async def test_an_idle_gateway_notices_a_server_that_does_not_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without submits the gateway's own empty command finds it; the next stored one ends the condition."""
     monkeypatch.setattr(probes, "IDLE_S", 0.05)
-    async with World() as world:
+    async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
         stored = world.bus.append
 
@@ -168,7 +168,7 @@ async def test_an_idle_gateway_notices_a_server_that_does_not_store(monkeypatch:
 
 async def test_a_submit_that_is_not_stored_makes_it_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gateway's own publishing counts at once, without waiting for a probe."""
-    async with World(decision_wait_s=0.05) as world:
+    async with GatewayWorld(decision_wait_s=0.05) as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
 
         async def refuse(*_: object, **__: object) -> int:
@@ -181,7 +181,7 @@ async def test_a_submit_that_is_not_stored_makes_it_unready(monkeypatch: pytest.
 
 async def test_probes_are_no_commands() -> None:
     """A probe is in CMD under a name that no service reads."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.pulse.evidence.stored_since(0.0))
         before = [each.subject for each in world.hub.streams[subjects.CMD].messages]
         assert subjects.cmd(probes.NOBODY) in before
@@ -202,7 +202,7 @@ def test_damage_that_the_scrub_found_comes_first() -> None:
 
 async def test_the_scrub_is_part_of_the_answer() -> None:
     """A missing commit makes /readyz false, though every service works; the scrub's progress is in it, too."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         await world.start_explainer()
         await eventually_async(lambda: (scrub := world.gateway.readiness().scrub) is not None and scrub.passes > 0)
@@ -212,7 +212,7 @@ async def test_the_scrub_is_part_of_the_answer() -> None:
 
 async def test_a_commit_that_is_gone_makes_it_unready() -> None:
     """Found by the scrub alone: queue, placer and gateway have read past it."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         await eventually_async(lambda: world.gateway.readiness().ready)
         world.hub.remove(subjects.LOG, 2)

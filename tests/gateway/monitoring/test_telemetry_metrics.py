@@ -4,7 +4,7 @@ from fairlead_bus.port import Message
 from fairlead_schemas.wire import subjects
 from tests.agent.node.metrics.promtool import complaints, needs_promtool
 from tests.gateway.metrics_page import page
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 STATE = (
     b'{"sequence":7,"samples_lost":3,"samples_refused":{"garbage":2,"future":1},"sample_delay_ms":{"p50":850,"p99":null},'
@@ -14,7 +14,7 @@ STATE = (
 
 async def test_loss_of_samples_is_exported() -> None:
     """Lost, refused by reason, late, created again; an unknown value has no series."""
-    async with World() as world:
+    async with GatewayWorld() as world:
 
         async def answer(_: Message) -> bytes:
             return STATE
@@ -34,7 +34,7 @@ async def test_loss_of_samples_is_exported() -> None:
 @needs_promtool
 async def test_promtool_has_nothing_to_say_of_it() -> None:
     """Of the whole page, while telemetry answers."""
-    async with World() as world:
+    async with GatewayWorld() as world:
 
         async def answer(_: Message) -> bytes:
             return STATE

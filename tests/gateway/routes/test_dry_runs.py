@@ -11,12 +11,12 @@ from fairlead_schemas.wire.events import Victim
 from tests.gateway.crowded_queue import VISION, crowded, kinds_of
 from tests.gateway.dry_runs import GOOD, tried
 from tests.gateway.logbook import Logbook, configured, joined, offered, placed, started, submitted
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 
 async def test_quota_position_and_what_would_hold_it_back() -> None:
     """Each queue on the way up, in integers and in the file's words; the reason and the changes as `why` has them."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         _, job = await crowded(world)
         await world.configure(research={"guaranteed": {"nvidia.com/gpu": 4}})
@@ -55,7 +55,7 @@ async def test_quota_position_and_what_would_hold_it_back() -> None:
 
 async def test_a_dry_run_of_a_job_that_would_start_at_once() -> None:
     """No limit blocks it; its borrowing is reported; its start is now, an estimate with its basis."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.node("n1")
         await world.configure(a={"guaranteed": {"nvidia.com/gpu": 2}})
@@ -71,7 +71,7 @@ async def test_a_dry_run_of_a_job_that_would_start_at_once() -> None:
 
 async def test_possible_victims_are_named() -> None:
     """By job and rule, in text that names no user; and that the job waits for a place until then."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         node = await world.node("n1")
         await world.configure(owner={"guaranteed": {"nvidia.com/gpu": 8}}, other={"preemption": {"protect": 0}})
@@ -90,7 +90,7 @@ async def test_possible_victims_are_named() -> None:
 
 async def test_start_times_and_dependencies_hold_it_back_too() -> None:
     """As `why` says it of a job that is there."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.node("n1")
         later = await tried(world, startAt="2099-01-01T00:00:00Z")
@@ -109,7 +109,7 @@ async def test_start_times_and_dependencies_hold_it_back_too() -> None:
 @pytest.mark.parametrize("spec", [{"queue": "nowhere"}, {"resources": gpus(16)}, {"dependsOn": ["999"]}])
 async def test_a_dry_run_of_a_refused_job_is_answered_as_the_submit(spec: dict[str, Any]) -> None:
     """The same status, code, field and message."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.node("n1")
         submit = await world.http.post("/v1/jobs", json={**GOOD, **spec})
@@ -126,7 +126,7 @@ async def test_a_dry_run_of_a_refused_job_is_answered_as_the_submit(spec: dict[s
 
 async def test_a_list_is_answered_in_order() -> None:
     """Each job by itself; a refused one has its refusal in its place, and the others have their outcomes."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.node("n1")
         body = [{**GOOD, "resources": gpus(1)}, {**GOOD, "queue": "nowhere"}, {**GOOD, "resources": gpus(2)}]
@@ -141,7 +141,7 @@ async def test_a_list_is_answered_in_order() -> None:
 
 async def test_mistakes_of_the_file_are_found_without_asking() -> None:
     """One of a list at its place; too many at once."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.post("/v1/jobs:dryrun", json=[GOOD, {**GOOD, "nodse": 2}])
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "[1].nodse")
         assert (await world.http.post("/v1/jobs:dryrun", json=[])).status_code == 422
@@ -153,7 +153,7 @@ async def test_mistakes_of_the_file_are_found_without_asking() -> None:
 
 async def test_large_job_files_fit_the_question() -> None:
     """A hundred of them, of 50 KB each: their specs are not sent along."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.node("n1")
         body = [{**GOOD, "env": {"A": "x" * 50_000}}] * COMMANDS_MAX
@@ -165,7 +165,7 @@ async def test_large_job_files_fit_the_question() -> None:
 
 async def test_without_an_explainer_the_file_is_checked() -> None:
     """The answer states that more is unknown."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         found = await tried(world, resources=gpus(2))
         assert (found["valid"], found["checked"]) == (True, "file")
         assert found["message"] == "checked: file only; the queue could not be asked (the explainer does not answer)"

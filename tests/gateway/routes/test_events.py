@@ -12,7 +12,7 @@ from fairlead_gateway.routes import events
 from fairlead_gateway.routes.events import LogPosition
 from fairlead_gateway.service import Gateway
 from fairlead_schemas.wire import subjects
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 from tests.kit.eventually import eventually_async
 
 
@@ -27,7 +27,7 @@ async def watched(gateway: Gateway, place: LogPosition, until_id: str, job: str 
     return ids
 
 
-async def all_ids(world: World) -> list[str]:
+async def all_ids(world: GatewayWorld) -> list[str]:
     """Ids of all events in the log, by page."""
     page = (await world.http.get("/v1/events?limit=1000")).json()
     assert page["next"] is None
@@ -36,7 +36,7 @@ async def all_ids(world: World) -> list[str]:
 
 async def test_events_are_cloudevents() -> None:
     """Every item is read by the public SDK; ids, types, sequence and cause are the log's."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit(name="x")
         items = (await world.http.get("/v1/events")).json()["items"]
         for item in items:
@@ -50,7 +50,7 @@ async def test_events_are_cloudevents() -> None:
 
 async def test_pages_join() -> None:
     """Pages of three hold every event once, in order, in the middle of commits too; from= starts at a commit."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.http.post("/v1/jobs", json=[{"command": ["true"]}] * 5)
         everything = await all_ids(world)
         seen: list[str] = []
@@ -70,7 +70,7 @@ async def test_pages_join() -> None:
 async def test_a_watch_resumes_at_any_event(ring: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From every id, the rest follows once and in order: from the ring, and from the log where the ring is short."""
     monkeypatch.setattr(events, "RING_COMMITS", ring)
-    async with World() as world:
+    async with GatewayWorld() as world:
         for _ in range(4):
             await world.http.post("/v1/jobs", json=[{"command": ["true"]}] * 3)
         everything = await all_ids(world)
@@ -83,7 +83,7 @@ async def test_a_watch_resumes_at_any_event(ring: int, monkeypatch: pytest.Monke
 
 async def test_a_watch_sees_what_comes_and_only_its_job() -> None:
     """Events after its start, of the one job and, for an array, of its elements."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         array = await world.submit(array=3)
         watch = asyncio.create_task(watched(world.gateway, LogPosition(0), "none", array))
         other = await world.submit()
@@ -102,7 +102,7 @@ async def test_a_watch_sees_what_comes_and_only_its_job() -> None:
 async def test_a_slow_watch_is_ended_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch whose position has left the ring reports this and ends; nothing is skipped."""
     monkeypatch.setattr(events, "RING_COMMITS", 3)
-    async with World() as world:
+    async with GatewayWorld() as world:
         watch = world.gateway.feed.watch(LogPosition(world.gateway.views.sequence), "")
         assert b"behind" in await anext(watch)
         following = asyncio.ensure_future(anext(watch))
@@ -119,7 +119,7 @@ async def test_a_slow_watch_is_ended_with_a_reason(monkeypatch: pytest.MonkeyPat
 async def test_a_watch_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step is bounded by bytes, not by commits: from the log and from the ring."""
     monkeypatch.setattr(events, "STEP_BYTES", 4000)
-    async with World() as world:
+    async with GatewayWorld() as world:
         for _ in range(6):
             await world.http.post("/v1/jobs", json=[{"command": ["true"]}] * 4)
         feed = world.gateway.feed
@@ -133,7 +133,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.M
     """A stalled client releases its tail and its place among the watches."""
     monkeypatch.setattr(events, "SEND_S", 0.05)
     monkeypatch.setattr(events, "TAILS_MAX", 1)
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         feed, sent = world.gateway.feed, 0
         feed._ring.clear()
@@ -152,7 +152,7 @@ async def test_pages_of_the_past_wait_for_a_bounded_time(monkeypatch: pytest.Mon
     """If all tails are in use a page is refused, but a page in memory is not."""
     monkeypatch.setattr(events, "TAIL_WAIT_S", 0.05)
     monkeypatch.setattr(events, "TAILS_MAX", 1)
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.submit()
         feed = world.gateway.feed
         async with feed._tails:
@@ -165,7 +165,7 @@ async def test_pages_of_the_past_wait_for_a_bounded_time(monkeypatch: pytest.Mon
 
 async def test_a_forged_past_is_not_shown() -> None:
     """Commits from before this gateway's start are checked when they are read."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for _ in range(3):
             await world.submit(name="honest")
         world.gateway.feed._ring.clear()
@@ -179,7 +179,7 @@ async def test_a_forged_past_is_not_shown() -> None:
 
 async def test_the_http_watch_is_an_event_stream() -> None:
     """Content type, first comment, Last-Event-ID over from; a place ahead of the log is refused."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         await eventually_async(
             lambda: len(world.gateway.views.waiting.refusals) == 1
@@ -199,7 +199,7 @@ async def test_the_http_watch_is_an_event_stream() -> None:
 async def test_a_thousand_watches_open_no_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watches at the live end read no stream of their own, and all see the same event."""
     opened: list[Any] = []
-    async with World() as world:
+    async with GatewayWorld() as world:
         tail = world.bus.tail
 
         async def counted(*args: Any, **named: Any) -> Any:

@@ -30,7 +30,7 @@ from tests.gateway.logbook import (
     started,
     submitted,
 )
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 EVIDENCE = (
     IdleEvidence(signal="gpu", highest=12, mean=3, threshold=50, samples=1200),
@@ -403,14 +403,14 @@ class PlayedTelemetry:
         return {}
 
 
-async def ask(world: World, method: str, path: str, body: Any = None, status: int = 200) -> dict[str, Any]:
+async def ask(world: GatewayWorld, method: str, path: str, body: Any = None, status: int = 200) -> dict[str, Any]:
     """One request; the answer's document."""
     answer = await world.http.request(method, path, json=body, headers={"x-fairlead-user": "ops"})
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def spawn_telemetry(world: World) -> None:
+def spawn_telemetry(world: GatewayWorld) -> None:
     """The service, with the played core."""
     sources = [CommandSource("telemetry")]
     world.spawn(Service(world.hub.connect(), PlayedTelemetry, writer="telemetry", sources=sources))  # type: ignore[arg-type] -- played
@@ -426,7 +426,7 @@ async def test_policies_are_set_by_scope_and_read_back_unchanged() -> None:
         "after": "20m",
         "notice": "5m",
     }
-    async with World() as world:
+    async with GatewayWorld() as world:
         spawn_telemetry(world)
         answer = await ask(world, "PUT", "/v1/idle/project:llm", {"policies": [policy]})
         assert (answer["scope"], answer["policies"], answer["by"]) == ("project:llm", [policy], "ops")
@@ -438,7 +438,7 @@ async def test_policies_are_set_by_scope_and_read_back_unchanged() -> None:
 async def test_several_scopes_are_set_at_once_or_every_problem_is_named() -> None:
     """The answer has each scope as it is now; of a refusal nothing has changed."""
     policy = {"rule": "lifetime", "action": "warn", "mode": "always", "after": "7d", "notice": "5m"}
-    async with World() as world:
+    async with GatewayWorld() as world:
         spawn_telemetry(world)
         answer = await ask(world, "POST", "/v1/idle:apply", {"scopes": {"user:ada": [policy], "global": [policy]}})
         assert [(scope["scope"], scope["policies"], scope["by"]) for scope in answer["items"]] == [
@@ -458,7 +458,7 @@ async def test_several_scopes_are_set_at_once_or_every_problem_is_named() -> Non
 
 async def test_a_job_is_extended_or_the_refusal_says_why_not() -> None:
     """The answer is its document."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         spawn_telemetry(world)
         job = await world.run(await world.node("n1"), resources=gpus(1))
         answer = await ask(world, "POST", f"/v1/jobs/{job}:extend", {"for": "2h"})
@@ -488,7 +488,7 @@ async def test_a_malformed_request_names_its_field_and_stores_nothing(
     method: str, path: str, body: Any, status: int, field: str
 ) -> None:
     """The error has the expected value, and nothing is on the bus."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         problem = await ask(world, method, path, body, status)
         assert [error["field"] for error in problem.get("errors", [])] == ([field] if status == 422 else [])
         assert world.commands_stored() == 0
@@ -496,7 +496,7 @@ async def test_a_malformed_request_names_its_field_and_stores_nothing(
 
 async def test_without_a_telemetry_service_a_request_is_kept_for_later() -> None:
     """202, with the command's sequence."""
-    async with World(decision_wait_s=0.05) as world:
+    async with GatewayWorld(decision_wait_s=0.05) as world:
         answer = await ask(world, "PUT", "/v1/idle/global", {"policies": []}, 202)
         assert answer["command"]
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
 from tests.gateway.job_output import TEXT, pieces, put, running, send
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -37,13 +37,13 @@ def test_a_gap_is_known_and_can_be_given_up() -> None:
     assert assembly.hole is None
 
 
-def whole(world: World, job: str) -> OutputSource:
+def whole(world: GatewayWorld, job: str) -> OutputSource:
     """All of a job's newest attempt."""
     row = world.gateway.views.jobs.rows[job]
     return output_source(job, row.attempt, tuple(part.node for part in row.parts), None, "stdout")
 
 
-async def serve_file(world: World, node: str, text: bytes) -> list[int]:
+async def serve_file(world: GatewayWorld, node: str, text: bytes) -> list[int]:
     """Play the agent's file; the offsets that were asked for."""
     asked: list[int] = []
 
@@ -67,7 +67,7 @@ async def serve_file(world: World, node: str, text: bytes) -> list[int]:
 
 async def test_output_is_read_from_the_bus() -> None:
     """Pieces out of order on the stream come out as the text; one stream can be asked for."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         sent = pieces(TEXT, 16)
         await send(world, job, [sent[1], sent[0], *sent[2:], *pieces(b"oops\n", 2, "stderr")])
@@ -80,7 +80,7 @@ async def test_output_is_read_from_the_bus() -> None:
 
 async def test_output_that_the_bus_lost_comes_from_the_agent() -> None:
     """A gap and a missing end are requested by offset, and only those."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         asked = await serve_file(world, "n1", TEXT)
         sent = pieces(TEXT, 16)
@@ -92,7 +92,7 @@ async def test_output_that_the_bus_lost_comes_from_the_agent() -> None:
 @pytest.mark.parametrize("held", [[], [OutputPiece(stream="stdout", offset=0, data=TEXT[:48])], [4, 5, 6]])
 async def test_a_file_without_its_head_gives_its_end(held: list[OutputPiece | int]) -> None:
     """The removed bytes are counted, and the rest of the file follows."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         cut = pieces(TEXT, 32)
         sent = [cut[each] if isinstance(each, int) else each for each in held]
@@ -119,7 +119,7 @@ async def test_a_file_without_its_head_gives_its_end(held: list[OutputPiece | in
 )
 async def test_files_that_a_node_has_removed_are_reported_once(held: bytes, words: str) -> None:
     """An empty answer would look as if the job had printed nothing."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
 
         async def answer(message: Message) -> bytes:
@@ -143,7 +143,7 @@ async def test_files_that_a_node_has_removed_are_reported_once(held: bytes, word
 
 async def test_an_earlier_attempts_output_is_read_where_it_ran() -> None:
     """The job has moved; the output of its first attempt is still read from the first node."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         first = await world.node("n1")
         job = await world.submit(resources=gpus(1))
         await world.in_state(job, "placed")
@@ -165,7 +165,7 @@ async def test_an_earlier_attempts_output_is_read_where_it_ran() -> None:
 
 async def test_output_that_is_permanently_lost_is_reported() -> None:
     """Without a reachable agent, a line gives the missing amount and the nodes that may have it."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         sent = pieces(TEXT, 16)
         await send(world, job, sent[:3] + sent[5:])
@@ -180,7 +180,7 @@ async def test_output_that_is_permanently_lost_is_reported() -> None:
 
 async def test_following_ends_with_the_output() -> None:
     """A follower gets what comes later and ends when every stream has ended."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         sent = pieces(TEXT, 64)
         await send(world, job, sent[:2])
@@ -192,7 +192,7 @@ async def test_following_ends_with_the_output() -> None:
 
 async def test_a_followed_log_outlives_a_stream_that_went_back() -> None:
     """A crash of the server may lose the newest output; the agent sends it again, and nothing comes twice."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         sent = pieces(TEXT, 16)
         await send(world, job, sent[:4])
@@ -212,7 +212,7 @@ async def test_a_followed_log_outlives_a_stream_that_went_back() -> None:
 
 async def test_a_gangs_lines_carry_their_rank() -> None:
     """Whole lines with the rank in front; one rank alone comes as it is."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world, 2)
         for rank in (0, 1):
             await send(world, job, [*pieces(b"from %d\nand more\n" % rank, 3), *pieces(b"", 1, "stderr")], rank)
@@ -226,7 +226,7 @@ async def test_a_gangs_lines_carry_their_rank() -> None:
 
 async def test_a_follower_of_a_waiting_job_gets_its_output_once_it_runs() -> None:
     """The answer begins at once and the text comes when there is some; an array itself has none."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit(resources=gpus(1))
         answer = asyncio.create_task(world.http.get(f"/v1/jobs/{job}/logs?follow=1"))
         await asyncio.sleep(0.02)
@@ -240,7 +240,7 @@ async def test_a_follower_of_a_waiting_job_gets_its_output_once_it_runs() -> Non
 
 async def test_a_job_has_as_many_ranks_as_its_placement_has_parts() -> None:
     """Tasks that share a node are one; before it is placed, any that there may be can be asked for."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit(nodes="2-4", resources=gpus(1))
         assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=3")).status_code == 200
         assert (await world.http.get(f"/v1/jobs/{job}/logs?rank=4")).status_code == 404
@@ -252,7 +252,7 @@ async def test_a_job_has_as_many_ranks_as_its_placement_has_parts() -> None:
 
 async def test_lines_of_launched_processes_carry_their_own_rank() -> None:
     """Two nodes, two processes on each: --rank is the process's, as its launcher has tagged its lines."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world, 2, command=["mpirun", "a"], processesPerNode=2)
         for rank, text in enumerate((b"[1,0]<stdout>:from 0\n[1,3]<stderr>: from 3\nno rank\n", b"[rank 2] from 2\n")):
             await send(world, job, [*pieces(text, 3), *pieces(b"", 1, "stderr")], rank)
@@ -265,7 +265,7 @@ async def test_lines_of_launched_processes_carry_their_own_rank() -> None:
 async def test_a_neighbours_output_under_the_same_subject_is_left_out() -> None:
     """Another job, another attempt and a rank of another node are none of it; while a neighbour prints on, a missing
     piece is asked for all the same."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         asked = await serve_file(world, "n1", TEXT)
         sent = pieces(TEXT, 16)
@@ -288,7 +288,7 @@ async def test_a_neighbours_output_under_the_same_subject_is_left_out() -> None:
 
 async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prints_on() -> None:
     """The bus has the newest pieces only: what came before them is asked of the node while more arrives."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         text = b"".join(b"%07d\n" % number for number in range(20_000))
         asked = await serve_file(world, "n1", text)
@@ -314,7 +314,7 @@ async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prin
 
 async def test_the_last_lines_of_much_output_are_read_from_its_end() -> None:
     """Not the whole of what the bus no longer has: a megabyte before the pieces that it has is enough."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         text = b"".join(b"%07d\n" % number for number in range(500_000))
         asked = await serve_file(world, "n1", text)
@@ -327,7 +327,7 @@ async def test_the_last_lines_of_much_output_are_read_from_its_end() -> None:
 
 async def test_a_node_that_does_not_answer_is_named() -> None:
     """Its file may have more than the bus: a reader knows that, after as many last lines as were asked for."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await running(world)
         await send(world, job, [OutputPiece(stream="stdout", offset=0, data=b"one\ntwo\n")])
         note = "[fairlead: n1 does not answer: output after byte 8 of stdout may be missing]\n"

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 
 async def test_cancel_hold_and_release() -> None:
     """A job without a place is held, released and cancelled; each answer is the job as it is then."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         assert (await world.http.post(f"/v1/jobs/{job}:hold")).status_code == 200
         await world.in_state(job, "held")
@@ -25,7 +25,7 @@ async def test_cancel_hold_and_release() -> None:
 
 async def test_a_verb_that_the_state_does_not_allow_is_409() -> None:
     """Released though not held; unknown job: 404; not an id at all: 404 without a command."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         conflict = await world.http.post(f"/v1/jobs/{job}:release")
         assert (conflict.status_code, conflict.json()["type"].rpartition(":")[2]) == (409, "conflict")
@@ -37,7 +37,7 @@ async def test_a_verb_that_the_state_does_not_allow_is_409() -> None:
 
 async def test_a_verb_repeated_under_its_key_is_answered_again() -> None:
     """The second cancel under one key is the first one's answer, not a conflict; without a key it is one."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         key = {"idempotency-key": "stop-it"}
         assert (await world.http.post(f"/v1/jobs/{job}:cancel", headers=key)).status_code == 200
@@ -50,7 +50,7 @@ async def test_a_verb_repeated_under_its_key_is_answered_again() -> None:
 
 async def test_an_idempotency_key_identifies_one_request() -> None:
     """Another request under a key is refused, not answered with the first one's outcome."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         one, other = await world.submit(resources=gpus(8)), await world.submit()
         key = {"idempotency-key": "k"}
@@ -70,7 +70,7 @@ async def test_an_idempotency_key_identifies_one_request() -> None:
 
 async def test_simultaneous_requests_with_one_key_are_all_answered() -> None:
     """Several wait for one command: each gets its outcome, and none times out."""
-    async with World(decision_wait_s=90.0) as world:
+    async with GatewayWorld(decision_wait_s=90.0) as world:
         job = await world.submit()
         key = {"idempotency-key": "stop-it"}
         async with asyncio.timeout(60):
@@ -80,7 +80,7 @@ async def test_simultaneous_requests_with_one_key_are_all_answered() -> None:
 
 async def test_a_visited_page_changes_nothing() -> None:
     """Browsers say where a page comes from; a verb takes no body but {}."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
             for path in (f"/v1/jobs/{job}:cancel", "/v1/jobs", "/v1/nodes/n1:drain"):
@@ -99,7 +99,7 @@ async def test_a_visited_page_changes_nothing() -> None:
 
 async def test_nodes_are_cordoned_drained_and_given_back() -> None:
     """Through the placer; the answer is the node; an unknown node is 404."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         cordoned = await world.http.post("/v1/nodes/n1:cordon", json={"reason": "fan"})
         assert (cordoned.status_code, cordoned.json()["state"], cordoned.json()["reason"]) == (200, "cordoned", "fan")
@@ -118,7 +118,7 @@ async def test_nodes_are_cordoned_drained_and_given_back() -> None:
 
 async def test_queues_are_put() -> None:
     """Created and changed as a whole: what is left out is at its default again; a bad path or number is named."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         assert (await world.http.put("/v1/queues/research", json={})).status_code == 200
         made = await world.http.put("/v1/queues/research/vision", json={"maximum": {"nvidia.com/gpu": 8}})
         assert (made.status_code, made.json()["gpu_quota_milli"]) == (200, 8000)
@@ -132,7 +132,7 @@ async def test_queues_are_put() -> None:
 
 async def test_a_job_that_left_the_views_is_asked_from_telemetry() -> None:
     """Its document as the warehouse has it; an error of the warehouse is a 404."""
-    async with World() as world:
+    async with GatewayWorld() as world:
 
         def answer(request: dict[str, str]) -> bytes:
             return (
@@ -149,7 +149,7 @@ async def test_a_job_that_left_the_views_is_asked_from_telemetry() -> None:
 
 async def test_lists_filter_and_continue() -> None:
     """Newest first; pages join without a gap or a repetition while jobs are added; filters combine."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1", 8)
         ids = [await world.submit(name=f"j{i}", resources=gpus(8)) for i in range(25)]
         seen: list[str] = []
@@ -172,7 +172,7 @@ async def test_lists_filter_and_continue() -> None:
 
 async def test_named_lists_continue() -> None:
     """Nodes and queues come in pages where asked, behind the last name, and whole otherwise."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for name in ("n1", "n2", "n3"):
             await world.node(name)
         assert [item["id"] for item in (await world.http.get("/v1/nodes")).json()["items"]] == ["n1", "n2", "n3"]
@@ -187,7 +187,7 @@ async def test_named_lists_continue() -> None:
 
 async def test_the_past_can_be_asked() -> None:
     """Cluster and why as of a sequence and as of a time; the future and nonsense are 422."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit(resources=gpus(4))
         born = (await world.job(job))["sequence"]
         node = await world.node("n1")
@@ -212,7 +212,7 @@ async def test_the_past_can_be_asked() -> None:
 
 async def test_an_array_shows_its_elements() -> None:
     """Counts by state on the array; an element is a job of its own with the array's spec."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1", 2)
         array = await world.submit(array=4, resources=gpus(1))
         await eventually_async(
@@ -230,7 +230,7 @@ async def test_an_array_shows_its_elements() -> None:
 
 async def test_an_unknown_field_is_named_with_the_known_ones() -> None:
     """An error outside of a job file does not point to the job file's schema; nothing is sent."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         before = world.commands_stored()
         for method, path, body, known in (
             ("POST", "/v1/jobs/1:move", {"qeue": "x"}, "queue"),

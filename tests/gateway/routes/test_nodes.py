@@ -2,18 +2,18 @@
 
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import HOUR_NS, rfc3339
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 
-async def ask(world: World, path: str, wish: dict | None = None, status: int = 200) -> dict:
+async def ask(world: GatewayWorld, path: str, wish: dict | None = None, status: int = 200) -> dict:
     """POST a request and return the answer's document."""
     answer = await world.http.post(path, json=wish or {}, headers={"x-fairlead-user": "ops"})
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-async def read(world: World, path: str) -> dict:
+async def read(world: GatewayWorld, path: str) -> dict:
     """GET a document."""
     answer = await world.http.get(path)
     assert answer.status_code == 200, answer.text
@@ -22,7 +22,7 @@ async def read(world: World, path: str) -> dict:
 
 async def test_a_tainted_node_is_shown_and_explained_to_its_jobs() -> None:
     """Set, shown, named by `why`, removed; the same taint cannot be removed twice."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         node = await ask(world, "/v1/nodes/n1:taint", {"taint": "team=a:NoSchedule", "reason": "theirs"})
         assert (node["state"], node["taints"]) == ("ready", ["team=a:NoSchedule"])
@@ -40,7 +40,7 @@ async def test_a_tainted_node_is_shown_and_explained_to_its_jobs() -> None:
 
 async def test_quarantine_and_release() -> None:
     """A node in quarantine shows why; released twice is a conflict."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         node = await ask(world, "/v1/nodes/n1:quarantine", {"reason": "smells"})
         assert (node["state"], node["reason"]) == ("quarantined", "smells")
@@ -50,7 +50,7 @@ async def test_quarantine_and_release() -> None:
 
 async def test_a_health_report_takes_a_gpu_out_of_use_and_a_user_restores_it() -> None:
     """As an agent publishes it: the GPU is not free and the node is tainted until the restore."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
         await node.sick(gpu, "xid79")
@@ -67,7 +67,7 @@ async def test_a_health_report_takes_a_gpu_out_of_use_and_a_user_restores_it() -
 
 async def test_a_rollout_from_its_start_to_its_end() -> None:
     """Started, paused, resumed, one node marked as done; it stays in the list when it is over."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for name in ("n1", "n2"):
             await world.node(name)
         wish = {
@@ -101,7 +101,7 @@ async def test_a_rollout_from_its_start_to_its_end() -> None:
 
 async def test_a_window_is_scheduled_shown_and_cancelled() -> None:
     """Times in RFC 3339, durations in words; what cannot be meant is refused at its field."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         starts = rfc3339(world.gateway.views.at_ns + HOUR_NS)
         wish = {"name": "cooling", "nodes": ["n1"], "starts": starts, "duration": "2h", "notice": "2h"}
@@ -120,7 +120,7 @@ async def test_a_window_is_scheduled_shown_and_cancelled() -> None:
 
 async def test_the_breaker_is_shown_and_reset() -> None:
     """Two sick nodes of two: the second trips it, a person resets it, and it trips no more than it must."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         assert (await read(world, "/v1/breaker"))["tripped"] == []
         await ask(world, "/v1/breaker:reset", status=409)
         for name in ("n1", "n2"):
@@ -138,7 +138,7 @@ async def test_the_breaker_is_shown_and_reset() -> None:
 
 async def test_an_idempotency_key_identifies_one_request_here_too() -> None:
     """The same taint under one key is one command; another one under it is a conflict."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         key = {"idempotency-key": "t"}
         for _ in range(2):
@@ -150,7 +150,7 @@ async def test_an_idempotency_key_identifies_one_request_here_too() -> None:
 
 async def test_health_faults_are_shown_with_their_evidence_until_they_are_over() -> None:
     """Of a GPU and of the node itself: meaning, evidence, since when, and the remedy."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1", 2)
         gpu = world.gateway.views.nodes.rows["n1"].inventory.gpus[0].uuid
         await node.sick(gpu, "xid79")
@@ -167,7 +167,7 @@ async def test_health_faults_are_shown_with_their_evidence_until_they_are_over()
 
 async def test_a_lost_node_is_removed_from_every_view() -> None:
     """Refused while its lease runs; then it is in no list, no map and no metric, and every verb on it is a 404."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for name in ("n1", "n2"):
             await world.node(name)
         refused = await ask(world, "/v1/nodes/n1:remove", {"reason": "sold"}, 409)

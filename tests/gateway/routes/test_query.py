@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 
-async def listed(world: World, **query: str) -> Any:
+async def listed(world: GatewayWorld, **query: str) -> Any:
     """Ids of the listed jobs in order of submission; for a refusal its field and words."""
     answer = await world.http.get("/v1/jobs", params=query)
     if answer.status_code != 200:
@@ -19,7 +19,7 @@ async def listed(world: World, **query: str) -> Any:
 @pytest.fixture
 async def world():
     """Jobs 1 to 4 of three users in research/vision, research/speech, sales and default."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for path in ("research/vision", "research/speech", "sales"):
             answer = await world.http.put(f"/v1/queues/{path}", json={})
             assert answer.status_code in (200, 201), answer.text
@@ -36,7 +36,7 @@ async def world():
         yield world
 
 
-async def test_a_queue_means_all_below_it(world: World) -> None:
+async def test_a_queue_means_all_below_it(world: GatewayWorld) -> None:
     """A lead asks for the team's queue, whose jobs are in its leaves."""
     assert await listed(world, queue="research") == ["1", "2"]
     assert await listed(world, queue="research/vision") == ["1"]
@@ -45,7 +45,7 @@ async def test_a_queue_means_all_below_it(world: World) -> None:
     assert await listed(world, queue="sales", state="succeeded") == []
 
 
-async def test_several_users_are_one_list(world: World) -> None:
+async def test_several_users_are_one_list(world: GatewayWorld) -> None:
     """Joined by commas, as squeue takes them."""
     assert await listed(world, user="ada,cyd") == ["1", "3", "4"]
     assert await listed(world, user="ada", queue="research") == ["1"]
@@ -63,13 +63,15 @@ async def test_several_users_are_one_list(world: World) -> None:
         ({"state": "asleep"}, "state", ""),
     ],
 )
-async def test_a_name_that_is_not_there_is_an_error(world: World, query: dict[str, str], field: str, hint: str) -> None:
+async def test_a_name_that_is_not_there_is_an_error(
+    world: GatewayWorld, query: dict[str, str], field: str, hint: str
+) -> None:
     """An empty list would say that nothing waits."""
     status, found, words = await listed(world, **query)
     assert (status, found) == (422, field) and hint in words
 
 
-async def test_a_removed_queue_still_finds_its_jobs(world: World) -> None:
+async def test_a_removed_queue_still_finds_its_jobs(world: GatewayWorld) -> None:
     """Jobs outlive the queue that they were in."""
     assert (await world.http.post("/v1/jobs/3:cancel")).status_code == 200
     assert (await world.http.delete("/v1/queues/sales")).status_code == 200

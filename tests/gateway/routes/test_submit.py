@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 GOOD = {"command": ["true"]}
@@ -13,7 +13,7 @@ HEADERS = {"content-type": "application/json"}
 
 async def test_a_submit_answers_with_the_decision() -> None:
     """201, an id, a state of the lifecycle, and a sequence at which GET shows the job."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.post("/v1/jobs", json=GOOD)
         assert answer.status_code == 201
         body = answer.json()
@@ -27,7 +27,7 @@ async def test_a_submit_answers_with_the_decision() -> None:
 
 async def test_a_job_lives_and_ends() -> None:
     """Placed, run and ended on a node: every step shows where, and the exit code stays."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         node = await world.node("n1")
         job = await world.submit(resources=gpus(2))
         await world.in_state(job, "placed")
@@ -74,7 +74,7 @@ async def test_a_job_lives_and_ends() -> None:
 )
 async def test_mistakes_are_named_and_nothing_is_stored(body: bytes, status: int, field: str | None) -> None:
     """A problem document with the field, and no command on the bus."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         before = world.commands_stored()
         answer = await world.http.post("/v1/jobs", content=body, headers=HEADERS)
         assert answer.status_code == status, answer.text
@@ -89,7 +89,7 @@ async def test_mistakes_are_named_and_nothing_is_stored(body: bytes, status: int
 
 async def test_a_list_over_the_limit_is_413_before_it_is_read() -> None:
     """8 MiB are taken, one byte more is not, by header or by counting."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         body = b"[" + b'{"command":["true"]},' * 420_000 + b"]"
         for headers in (HEADERS, {**HEADERS, "transfer-encoding": "chunked"}):
 
@@ -106,7 +106,7 @@ async def test_a_list_over_the_limit_is_413_before_it_is_read() -> None:
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-yaml"])
 async def test_another_content_type_is_415(content_type: str) -> None:
     """JSON only, and the error says so."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.post("/v1/jobs", content=b"{}", headers={"content-type": content_type})
         assert answer.status_code == 415
         assert answer.json()["errors"][0]["field"] == "Content-Type"
@@ -115,7 +115,7 @@ async def test_another_content_type_is_415(content_type: str) -> None:
 
 async def test_refusals_of_the_queue_name_their_field() -> None:
     """Unknown queue, and more GPUs per node than any node has: 422 with the queue's own words and code."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1", 8)
         unknown = await world.http.post("/v1/jobs", json={**GOOD, "queue": "nowhere"})
         assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "queue")
@@ -129,7 +129,7 @@ async def test_refusals_of_the_queue_name_their_field() -> None:
 
 async def test_a_list_is_answered_in_order() -> None:
     """Every element's own result, the queue's refusals included."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         jobs = [{**GOOD, "name": f"j{i}"} for i in range(50)]
         jobs[7]["queue"] = "nowhere"
         answer = await world.http.post("/v1/jobs", json=jobs)
@@ -144,7 +144,7 @@ async def test_a_list_is_answered_in_order() -> None:
 
 async def test_one_key_makes_one_job() -> None:
     """The same key and body give the same id; another body under it is 409; another user's key is another key."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         key = {"idempotency-key": "k1", "x-fairlead-user": "ada"}
         first = await world.http.post("/v1/jobs", json=GOOD, headers=key)
         again = await world.http.post("/v1/jobs", json=GOOD, headers=key)
@@ -160,7 +160,7 @@ async def test_one_key_makes_one_job() -> None:
 
 async def test_a_list_under_one_key_is_not_doubled() -> None:
     """Each element has its own key, made from the list's."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         key = {"idempotency-key": "morning"}
         first = await world.http.post("/v1/jobs", json=[GOOD] * 5, headers=key)
         again = await world.http.post("/v1/jobs", json=[GOOD] * 5, headers=key)
@@ -170,7 +170,7 @@ async def test_a_list_under_one_key_is_not_doubled() -> None:
 
 async def test_without_a_queue_the_command_is_kept_and_decided_later() -> None:
     """202 with the command's id; once the queue is there, the command's page names the job."""
-    async with World(queue=False, decision_wait_s=0.1) as world:
+    async with GatewayWorld(queue=False, decision_wait_s=0.1) as world:
         answer = await world.http.post("/v1/jobs", json=GOOD)
         assert answer.status_code == 202
         command = answer.json()["command"]
@@ -184,7 +184,7 @@ async def test_without_a_queue_the_command_is_kept_and_decided_later() -> None:
 
 async def test_a_full_log_is_503_and_says_so() -> None:
     """Near its limit the log takes no new jobs; what is there can still be cancelled, and that is recorded."""
-    async with World(log_bytes_max=3_000_000) as world:
+    async with GatewayWorld(log_bytes_max=3_000_000) as world:
         jobs = [{"command": ["true", "x" * 2000]}] * 20
         answer = await world.http.post("/v1/jobs", json=jobs)
         statuses = [answer.status_code]
@@ -201,7 +201,7 @@ async def test_a_full_log_is_503_and_says_so() -> None:
 
 async def test_an_unreachable_bus_is_503() -> None:
     """Nothing is reported as stored without the bus's confirmation."""
-    async with World(decision_wait_s=0.2) as world:
+    async with GatewayWorld(decision_wait_s=0.2) as world:
         world.bus.unlink()
         answer = await world.http.post("/v1/jobs", json=GOOD)
         assert answer.status_code == 503
@@ -227,7 +227,7 @@ async def test_an_image_is_judged_by_the_runtimes_there_are(
     runtimes: tuple[str, ...], image: str, status: int, warned: bool
 ) -> None:
     """A job that no node could begin is refused at once; an image that no node would use is warned of."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         for number, runtime in enumerate(runtimes):
             await world.node(f"n{number}", 8, runtime=runtime)
         job = {"command": ["true"], **({"image": image} if image else {})}
@@ -253,7 +253,7 @@ async def test_features_of_containers_are_refused_if_all_runtimes_lack_them(
 ) -> None:
     """Volumes and secrets are refused by name if every node runs plain processes, and only then."""
     given = {"volumes": ["data:/data"], "secrets": ["token"]}[field]
-    async with World() as world:
+    async with GatewayWorld() as world:
         for number, runtime in enumerate(runtimes):
             await world.node(f"n{number}", 8, runtime=runtime)
         job = {"command": ["true"], "image": "busybox:1", "project": "vision", field: given}

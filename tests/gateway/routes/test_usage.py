@@ -3,13 +3,13 @@
 import msgspec
 from jsonschema import Draft202012Validator
 
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 from tests.kit.usage_statement import STATEMENT
 
 
 async def test_a_statement_is_passed_on_as_its_schema_says() -> None:
     """With the month and the word that were asked for; without telemetry it is a 503."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         assert (await world.http.get("/v1/usage")).status_code == 503
         asked = await world.play_telemetry("usage", lambda _: msgspec.json.encode(STATEMENT))
         got = await world.http.get("/v1/usage", params={"statement": "2026-11", "by": "queue"})
@@ -22,7 +22,7 @@ async def test_a_statement_is_passed_on_as_its_schema_says() -> None:
 
 async def test_refusals_name_the_parameter() -> None:
     """A word that is none is not passed on; what telemetry refuses is a 422, what it cannot do now a 503."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         bad = await world.http.get("/v1/usage", params={"by": "colour"})
         assert (bad.status_code, bad.json()["errors"][0]["field"]) == (422, "by")
         told = {"code": "bad_request", "message": "month: expected …", "hint": ""}

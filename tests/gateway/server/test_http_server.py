@@ -18,7 +18,7 @@ from fairlead_gateway.server.http_server import (
     raise_file_limit,
 )
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 SHORT_S = 0.4
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -58,7 +58,7 @@ class Client:
 class Served:
     """A gateway behind the real server on a free port."""
 
-    def __init__(self, world: World, server: HttpServer, port: int) -> None:
+    def __init__(self, world: GatewayWorld, server: HttpServer, port: int) -> None:
         self.world, self.server, self.port = world, server, port
         self.clients: list[Client] = []
 
@@ -79,7 +79,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(**bounds: Any) -> AsyncIterator[Served]:
     """Serve a world's gateway until the block ends."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         settings = HttpSettings(port=0, **bounds)
         server = make_server(world.gateway.app, settings, world.gateway.metrics.count_refusal)
         door = listen(settings)

@@ -13,7 +13,7 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_schemas.units.timestamps import rfc3339
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 ROOT = Path(__file__).parents[3]
 GENERATOR = ROOT / ".venv-openapi"
@@ -72,7 +72,7 @@ def test_every_list_has_pages(document: dict[str, Any]) -> None:
 
 async def test_windows_and_rollouts_are_read_page_by_page() -> None:
     """Two of each, one on a page, in order of name; the whole list in one page without a limit."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         starts = rfc3339(world.gateway.views.at_ns + 10**15)
         for name in ("b", "a"):
@@ -92,7 +92,7 @@ async def test_windows_and_rollouts_are_read_page_by_page() -> None:
 
 async def test_answers_are_of_the_types_that_it_names(document: dict[str, Any]) -> None:
     """Text where there is text: metrics, output, and events that are watched."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         job = await world.submit(resources=gpus(1))
         world.gateway.feed.close()  # a watch ends once it has sent what is there
@@ -138,7 +138,7 @@ def test_operations_are_sorted_and_named_for_people(document: dict[str, Any]) ->
 )
 async def test_a_405_allows_the_methods_of_its_path_and_no_others(method: str, path: str, allowed: str) -> None:
     """A verb is a path of its own, not a job with a colon in its name."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.request(method, path)
         assert (answer.status_code, answer.headers.get("allow")) == (405, allowed)
         assert answer.headers["content-type"] == "application/problem+json"
@@ -146,7 +146,7 @@ async def test_a_405_allows_the_methods_of_its_path_and_no_others(method: str, p
 
 async def test_its_bounds_are_those_that_are_enforced() -> None:
     """A request that the document allows is not refused for its form, and the reverse."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit()
         for query, status in (("stream=stdout", 200), ("stream=", 200), ("stream=stdin", 422)):
             assert (await world.http.get(f"/v1/jobs/{job}/logs?{query}")).status_code == status
@@ -226,7 +226,7 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
     """It is generated without a warning, and reads real answers into pages of typed items, nothing lost."""
     if not (GENERATOR / ".set-up").exists():
         pytest.skip("client generator: not set up (make client-generator does it)")
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         await world.submit(resources=gpus(1))
         starts = rfc3339(world.gateway.views.at_ns + 10**15)

@@ -10,7 +10,7 @@ from fairlead_gateway.errors import REFUSALS
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.server.request_guard import CLIENTS_MAX, RefusalLimit
 from tests.gateway.gatehouse import WAIT_S
-from tests.gateway.world import World
+from tests.gateway.world import GatewayWorld
 
 ROOT = Path(__file__).parents[2]
 #: A CloudEvent that names two jobs to cancel.
@@ -35,7 +35,7 @@ ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
 )
 async def test_meaningless_requests_cost_no_event(path: str, body: dict[str, str], status: int) -> None:
     """Unknown jobs, nodes and plans, and invalid taints, are refused by the gateway: nothing is stored."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1", 8)
         await world.submit()
         before = world.commands_stored()
@@ -59,7 +59,7 @@ async def test_meaningless_requests_cost_no_event(path: str, body: dict[str, str
 )
 async def test_the_message_of_a_refusal_is_one_line(job: dict[str, object]) -> None:
     """A line break in the request is escaped: it would break the line in a terminal or a log."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         answer = await world.http.post("/v1/jobs", json={"command": ["true"], **job})
         assert answer.status_code == 422
         problem = answer.json()
@@ -80,7 +80,7 @@ async def test_the_message_of_a_refusal_is_one_line(job: dict[str, object]) -> N
 )
 async def test_a_duplicate_key_is_refused(path: str, body: str) -> None:
     """Decoders take the last value, but the first may have been intended. The refusal names the key."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1", 8)
         await world.submit()
         before = world.commands_stored()
@@ -97,7 +97,7 @@ async def test_a_duplicate_key_is_refused(path: str, body: str) -> None:
 
 async def test_names_in_errors_are_one_line() -> None:
     """A name with a line break or an escape sequence is spelled out, so that it cannot forge lines of a terminal or a log."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         files = await world.http.post("/v1/queues:apply", json={"queues": {"a": {"users": {"bob\n\x1b[31m": {}}}}})
         users = await world.http.get("/v1/jobs", params={"user": "a\nb"})
         for answer in (files, users):
@@ -118,7 +118,7 @@ async def test_names_in_errors_are_one_line() -> None:
 )
 async def test_filters_for_what_is_not_there_are_refused(path: str, field: str, hint: str) -> None:
     """An empty answer would read as "there is nothing there"; a mistyped name is named instead."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1", 8)
         async with asyncio.timeout(WAIT_S):  # a watch that is not refused does not end
             answer = await world.http.get(path)
@@ -128,7 +128,7 @@ async def test_filters_for_what_is_not_there_are_refused(path: str, field: str, 
 
 async def test_a_cloudevent_for_an_unknown_job_costs_no_event() -> None:
     """The same by the other way in."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         before = world.commands_stored()
         event = {
             "specversion": "1.0",
@@ -145,7 +145,7 @@ async def test_a_cloudevent_for_an_unknown_job_costs_no_event() -> None:
 
 async def test_an_element_that_was_not_offered_yet_is_the_queues_to_judge() -> None:
     """The array is there, so the element may be."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         job = await world.submit(array="0-99999")
         answer = await world.http.post(f"/v1/jobs/{job}_99999:hold", json={})
         assert answer.status_code == 409 and "not been offered" in answer.json()["detail"]
@@ -153,7 +153,7 @@ async def test_an_element_that_was_not_offered_yet_is_the_queues_to_judge() -> N
 
 async def test_a_loop_of_mistakes_is_answered_429() -> None:
     """Beyond the bound further changes of that client wait; reading, others' dry runs and other clients continue."""
-    async with World(http=HttpSettings(refusals_per_minute=5)) as world:
+    async with GatewayWorld(http=HttpSettings(refusals_per_minute=5)) as world:
         for _ in range(5):
             assert (await world.http.post("/v1/jobs/999:cancel", json={})).status_code == 404
         limited = await world.http.post("/v1/jobs", json={"command": ["true"]})
@@ -170,7 +170,7 @@ async def test_a_loop_of_mistakes_is_answered_429() -> None:
 
 async def test_refused_elements_of_a_list_count_each() -> None:
     """A list of jobs for a queue that is not there makes as many events as it has elements."""
-    async with World(http=HttpSettings(refusals_per_minute=5)) as world:
+    async with GatewayWorld(http=HttpSettings(refusals_per_minute=5)) as world:
         answer = await world.http.post("/v1/jobs", json=[{"command": ["true"], "queue": "nosuch"}] * 6)
         assert answer.status_code == 200
         assert (await world.http.post("/v1/jobs", json={"command": ["true"]})).status_code == 429

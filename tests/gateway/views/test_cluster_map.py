@@ -10,7 +10,7 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance
 from tests.gateway.logbook import Logbook, joined, offered, placed, requeued, started, submitted
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 
 
 def states(found: ClusterMap) -> dict[str, str]:
@@ -284,7 +284,7 @@ def test_every_gpu_is_counted_once(found: list[MapNode]) -> None:
 
 async def test_the_map_is_served_now_and_of_the_past() -> None:
     """`GET /v1/map` with its filters; a snapshot of the views gives the same map."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.node("n1")
         job = await world.submit(resources=gpus(3))
         await world.in_state(job, "placed")

@@ -29,7 +29,7 @@ from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
 from fairlead_telemetry.samples.intake import SampleIntake
 from fairlead_telemetry.warehouse.warehouse import CommitBytes, Warehouse
 from tests.gateway.placer_views import views_of
-from tests.kit.placer_world import SECOND, World, inventory, request
+from tests.kit.placer_world import SECOND, PlacerWorld, inventory, request
 
 NODES, GPUS = ("n1", "n2", "n3", "n4"), 4
 ANYBODY = Request(gpu_milli=1000, cpu_milli=1, memory_mib=1)
@@ -43,11 +43,11 @@ def cut(name: str) -> Inventory:
     return msgspec.structs.replace(found, gpus=(first, *found.gpus[1:]))
 
 
-class Cluster:
+class GpuStates:
     """Four nodes, one of them with MIG, and everything that can close them or their GPUs."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = PlacerWorld()
         self.world.joined({name: cut(name) if name == "n4" else inventory(name, GPUS) for name in NODES})
         self.commands = 0
         self.silent: set[str] = set()
@@ -172,7 +172,7 @@ def metric(views: Views, name: str, **labels: str) -> float:
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(NODES), st.integers(0, 11)), max_size=20))
 def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
     """After any history: faults, drains, taints, shares, MIG, quarantine, losses, silence, runs that are not clean."""
-    cluster = Cluster()
+    cluster = GpuStates()
     for act in acts:
         cluster.do(*act)
     views, found = cluster.views(), cluster.packing()
@@ -225,7 +225,7 @@ def test_free_gpus_are_one_number(acts: list[tuple[str, str, int]]) -> None:
 @example([("fault", "n1", 0), ("restore", "n1", 0), ("taint", "n2", 0), ("untaint", "n2", 0)], 1)
 def test_sql_has_every_gpu_in_the_state_of_the_map(acts: list[tuple[str, str, int]], batch: int) -> None:
     """Folded in any batches; a silent agent alone is not in the log, and so not in SQL."""
-    cluster = Cluster()
+    cluster = GpuStates()
     for act in acts:
         cluster.do(*act)
     log = [

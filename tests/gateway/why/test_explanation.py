@@ -11,13 +11,13 @@ from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer, Explanation, decode_ask, encode
 from fairlead_schemas.wire import subjects
 from tests.gateway.crowded_queue import VISION, crowded, kinds_of
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 
 async def test_changes_say_what_would_start_it() -> None:
     """Wait for so much, ask for less, go elsewhere, or raise the limit; the step to type; who is ahead."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         _, job = await crowded(world)
         answer = await world.why(job)
@@ -44,7 +44,7 @@ async def test_changes_say_what_would_start_it() -> None:
 
 async def test_the_past_is_explained_as_it_was() -> None:
     """Before the move and after: each as of its sequence, with the remedies of that time."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         _, job = await crowded(world)
         before = await world.why(job)
@@ -58,7 +58,7 @@ async def test_the_past_is_explained_as_it_was() -> None:
 
 async def test_jobs_ahead_are_named() -> None:
     """By the queue's own order, not by the views' guess: open offers, and jobs before it at the same limit."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         _, job = await crowded(world)
         second = await world.submit(queue=VISION, resources=gpus(4))
@@ -74,7 +74,7 @@ async def test_jobs_ahead_are_named() -> None:
 
 async def test_an_element_not_yet_created_waits_as_its_array_does() -> None:
     """Now and in the past; for an element outside of the array the valid ones are given."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await crowded(world)
         array = await world.submit(queue=VISION, resources=gpus(2), array="0-3")
@@ -98,7 +98,7 @@ async def test_an_element_not_yet_created_waits_as_its_array_does() -> None:
 
 async def test_without_an_explainer_the_views_answer() -> None:
     """The reason, its numbers and the smallest change that these know of; and that more is not known."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         _, job = await crowded(world)
         answer = await world.why(job)
         assert answer["reason"]["code"] == "maximum"
@@ -110,7 +110,7 @@ async def test_without_an_explainer_the_views_answer() -> None:
 
 async def test_a_past_time_needs_the_explainer() -> None:
     """`at=` without one is refused, too."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         _, job = await crowded(world)
         now = await world.why(job)
         then = await world.why(job, now["sequence"])
@@ -130,7 +130,7 @@ class Scripted:
         return encode(answer)
 
 
-async def scripted(world: World, *answers: ExplainerAnswer) -> Scripted:
+async def scripted(world: GatewayWorld, *answers: ExplainerAnswer) -> Scripted:
     """In the place of the explainer."""
     explainer = Scripted(*answers)
     await world.hub.connect().serve(subjects.ASK, explainer, group="explainer")
@@ -139,7 +139,7 @@ async def scripted(world: World, *answers: ExplainerAnswer) -> Scripted:
 
 async def test_the_explanation_precedes_older_reasons() -> None:
     """The views still have the queue's refusal; by now only the turn is missing."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         _, job = await crowded(world)
         sequence = world.gateway.views.sequence
         turn = Explanation(reason="turn", ahead=3, first_ahead=("1", "2", "3"))
@@ -151,7 +151,7 @@ async def test_the_explanation_precedes_older_reasons() -> None:
 
 async def test_an_explanation_of_an_earlier_state_is_not_used() -> None:
     """The job went on while the question was answered: it is asked about once more, then the views answer."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         _, job = await crowded(world)
         old = ExplainerAnswer(sequence=1, why=Explanation(reason="budget"))
         explainer = await scripted(world, old)
@@ -163,7 +163,7 @@ async def test_an_explanation_of_an_earlier_state_is_not_used() -> None:
 async def test_a_busy_explainer_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """While there is time; then the answer states that it was busy."""
     monkeypatch.setattr(service_queries, "AGAIN_S", 0.01)
-    async with World() as world:
+    async with GatewayWorld() as world:
         _, job = await crowded(world)
         busy = ExplainerAnswer(error="busy", message="many were asked before it; ask again")
         told = ExplainerAnswer(sequence=world.gateway.views.sequence, why=Explanation(reason="next"))
@@ -178,7 +178,7 @@ async def test_a_busy_explainer_is_retried(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_an_unreadable_answer_is_ignored() -> None:
     """For any bytes in its place, the views answer."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         _, job = await crowded(world)
 
         async def nonsense(_message: Message) -> bytes:
@@ -192,7 +192,7 @@ async def test_an_unreadable_answer_is_ignored() -> None:
 
 async def test_many_questions_at_once_are_all_answered() -> None:
     """As a dashboard asks them; each with its own job's answer."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await crowded(world)
         jobs = [await world.submit(queue=VISION, resources=gpus(4)) for _ in range(20)]

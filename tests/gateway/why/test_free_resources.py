@@ -11,7 +11,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.placer_views import cluster, views_of
-from tests.kit.placer_world import World, inventory, request
+from tests.kit.placer_world import PlacerWorld, inventory, request
 
 SHARES = st.builds(
     Request,
@@ -45,7 +45,7 @@ def test_capacity_by_the_views_equals_placement(before: list[Request], wanted: R
     assert expected == placed(world.offer(wanted))
 
 
-def gpus_free(world: World) -> int:
+def gpus_free(world: PlacerWorld) -> int:
     views = views_of(world)
     return node_document(views, views.nodes.rows["n1"]).gpus_free
 

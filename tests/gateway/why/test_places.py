@@ -18,14 +18,14 @@ from fairlead_schemas.wire.commands import CordonNode, DrainNode, QuarantineNode
 from fairlead_schemas.wire.reports import HealthSeen
 from fairlead_schemas.wire.resources import Request
 from tests.gateway.placer_views import cluster, join, views_of
-from tests.kit.placer_world import World, request
+from tests.kit.placer_world import PlacerWorld, request
 
 GEFORCE = descriptions()["rtx4090x8-pcie"]
 H100 = {MODEL_LABEL: "NVIDIA-H100-80GB-HBM3"}
 RESERVED = 1_000_000_000
 
 
-def why(world: World, job: str) -> Reason:
+def why(world: PlacerWorld, job: str) -> Reason:
     """The reason of a job that waits."""
     views = views_of(world)
     return reason_of(views, views.jobs.rows[job], world.now)
@@ -36,7 +36,7 @@ def changes(views: Views, job: str) -> list[SuggestedChange]:
     return proposed_changes(JobPool(views, views.jobs.rows[job].request, job), Explanation(reason="place"))
 
 
-def refused(world: World, wanted: Request) -> Reason:
+def refused(world: PlacerWorld, wanted: Request) -> Reason:
     """The same of one that is offered now, and fits nowhere."""
     events = world.offer(wanted)
     assert any(isinstance(event, ev.JobUnplaceable) for event in events), events
@@ -174,7 +174,7 @@ def test_numa_that_is_not_free() -> None:
 
 def test_a_rack_that_is_large_enough_may_be_freed() -> None:
     """The wait is for one rack; until then the number that fits the best one would do."""
-    world = World()
+    world = PlacerWorld()
     for at in range(4):
         join(world, f"n{at}", labels={"fairlead/rack": f"r{at // 2}"})
     for rack in ("r0", "r1"):
@@ -189,7 +189,7 @@ def test_a_rack_that_is_large_enough_may_be_freed() -> None:
 
 def test_no_rack_is_large_enough() -> None:
     """Waiting does not help: the size of the largest is proposed, although other jobs hold it now."""
-    world = World()
+    world = PlacerWorld()
     for at in range(4):
         join(world, f"n{at}", labels={"fairlead/rack": f"r{at // 2}"})
     world.offer(request(8))
@@ -207,7 +207,7 @@ def test_links_that_no_node_has() -> None:
 
 def test_no_rack_takes_the_gang() -> None:
     """The number that fits the best one comes first; the pool would take the gang."""
-    world = World()
+    world = PlacerWorld()
     for rack, size in (("r1", 3), ("r2", 2)):
         for at in range(size):
             join(world, f"{rack}n{at}", labels={"fairlead/rack": rack})

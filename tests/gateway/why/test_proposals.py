@@ -8,11 +8,11 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import StarvationRow
 from tests.gateway.crowded_queue import kinds_of
 from tests.gateway.dry_runs import tried
-from tests.gateway.world import World, gpus
+from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
 
-async def full_but_for(world: World, left: int) -> None:
+async def full_but_for(world: GatewayWorld, left: int) -> None:
     """Two nodes of 8 GPUs and 64 CPUs, each with so many GPUs left."""
     for name in ("n1", "n2"):
         await world.node(name)
@@ -20,7 +20,7 @@ async def full_but_for(world: World, left: int) -> None:
             await world.in_state(await world.submit(resources=gpus(8 - left)), "placed")
 
 
-async def refused(world: World, **spec: Any) -> dict[str, Any]:
+async def refused(world: GatewayWorld, **spec: Any) -> dict[str, Any]:
     """Return the reason of a job that the placer could not place."""
     job = await world.submit(**spec)
     await eventually_async(lambda: any(refusal.job == job for refusal in world.gateway.views.waiting.refusals.values()))
@@ -29,7 +29,7 @@ async def refused(world: World, **spec: Any) -> dict[str, Any]:
 
 async def test_a_smaller_request_that_is_free_on_one_node_is_proposed() -> None:
     """Two and two are free: no node has four or three."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
         assert kinds_of(await refused(world, resources=gpus(4))) == {
@@ -56,7 +56,7 @@ async def test_a_smaller_request_that_is_free_on_one_node_is_proposed() -> None:
 )
 async def test_the_missing_resource_is_named(spec: dict[str, Any], told: dict[str, str]) -> None:
     """CPUs that the placer found short; nodes that do not exist."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
         assert kinds_of(await refused(world, **spec)) == told
@@ -64,7 +64,7 @@ async def test_the_missing_resource_is_named(spec: dict[str, Any], told: dict[st
 
 async def test_an_untried_job_waits_for_the_reason_of_its_equals() -> None:
     """The placer looks ahead over a bounded number; the missing resource is the same."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
         await refused(world, resources=gpus(4))
@@ -79,7 +79,7 @@ async def test_an_untried_job_waits_for_the_reason_of_its_equals() -> None:
 
 async def test_a_cordoned_node_takes_nothing() -> None:
     """Its GPUs are free, and that is not enough."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
         for name in ("n1", "n2"):
@@ -102,7 +102,7 @@ async def test_a_cordoned_node_takes_nothing() -> None:
 )
 async def test_a_request_that_no_node_can_hold_gets_no_start(spec: dict[str, Any], told: str) -> None:
     """It would be accepted, since nodes may join; until then it waits for an unknown time."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 8)
         found = await tried(world, resources=gpus(1), **spec)
@@ -113,7 +113,7 @@ async def test_a_request_that_no_node_can_hold_gets_no_start(spec: dict[str, Any
 
 async def test_a_request_that_fits_no_node_now_does_not_start_at_once() -> None:
     """Four GPUs are free, two on each node; or suitable nodes are cordoned. The time of a change is unknown."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 2)
         found = await tried(world, resources=gpus(4))
@@ -144,7 +144,7 @@ async def test_a_request_that_fits_no_node_now_does_not_start_at_once() -> None:
 
 async def test_a_reserved_node_is_not_free() -> None:
     """Only the job with the reservation may have its GPUs, however many are idle."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await full_but_for(world, 3)
         keeper = (await refused(world, resources=gpus(8)))["id"]
@@ -163,7 +163,7 @@ async def test_a_reserved_node_is_not_free() -> None:
 
 async def test_no_queue_and_no_limit_is_named_where_no_node_has_room() -> None:
     """The limit is in the way, and so are the nodes."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.configure(team={"maximum": gpus(5)}, shared={})
         await full_but_for(world, 3)
@@ -177,7 +177,7 @@ async def test_no_queue_and_no_limit_is_named_where_no_node_has_room() -> None:
 
 async def test_an_old_refusal_does_not_block_a_dry_run() -> None:
     """A refusal in a full cluster does not matter in an empty one; while it still holds, it does."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         node = await world.node("n1")
         job = await world.run(node, resources=gpus(8))
@@ -194,7 +194,7 @@ async def test_an_old_refusal_does_not_block_a_dry_run() -> None:
 
 async def test_a_refusal_in_one_pool_is_none_in_another() -> None:
     """The trial is of the pool that its queue is in."""
-    async with World() as world:
+    async with GatewayWorld() as world:
         await world.start_explainer()
         await world.http.post("/v1/queues:apply", json={"pools": {"other": {}}, "queues": {"far": {"pool": "other"}}})
         await full_but_for(world, 2)

@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.placer_world import World, cluster, names, placed, request
+from tests.kit.placer_world import PlacerWorld, cluster, names, placed, request
 
 
 def test_a_failed_job_does_not_go_back_and_waits_for_the_others() -> None:
@@ -46,7 +46,7 @@ def test_with_nowhere_else_to_go_a_job_goes_back() -> None:
 )
 def test_other_nodes_serve_only_if_all_units_of_the_job_fit(wanted: Request, racks: tuple[str, ...]) -> None:
     """Otherwise the job would wait indefinitely for nodes that never hold all of it."""
-    world = World()
+    world = PlacerWorld()
     for name, rack in zip(("n1", "n2", "n3"), racks, strict=True):
         world.join(name, labels={"fairlead/rack": rack})
     [placement] = [event for event in world.offer(wanted) if isinstance(event, ev.JobPlaced)]

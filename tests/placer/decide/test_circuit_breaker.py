@@ -8,10 +8,10 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, QuarantineNode, ResetBreaker, UncordonNode, UnquarantineNode
 from fairlead_schemas.wire.reports import ExitSeen
 from fairlead_schemas.wire.resources import Request
-from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, names, placed, request
 
 
-def offer(world: World, wanted: Request, user: str, job: str = "", file: str = "") -> list[ev.Event]:
+def offer(world: PlacerWorld, wanted: Request, user: str, job: str = "", file: str = "") -> list[ev.Event]:
     """A job of the user's; `file`: what its job file holds (by default every job has another one)."""
     file = file or f"job {world.jobs + 1}"
     submitted, offered = world.submitted(wanted, job=job, user=user, spec=msgspec.json.encode({"command": [file]}))
@@ -23,7 +23,7 @@ def on(node: str) -> Request:
     return request(1, selector=(f"kubernetes.io/hostname={node}",))
 
 
-def run(world: World, node: str, user: str, *, code: int = 1, lasting: int = 5, file: str = "") -> list[ev.Event]:
+def run(world: PlacerWorld, node: str, user: str, *, code: int = 1, lasting: int = 5, file: str = "") -> list[ev.Event]:
     """A job of the user's that must go to the node, and what comes of its end there."""
     offer(world, on(node), user, file=file)
     job = str(world.jobs)
@@ -32,13 +32,13 @@ def run(world: World, node: str, user: str, *, code: int = 1, lasting: int = 5, 
     return world.exit(node, job, exit_code=code)
 
 
-def again(world: World, job: str, attempt: int) -> dict[str, list[str]]:
+def again(world: PlacerWorld, job: str, attempt: int) -> dict[str, list[str]]:
     """The queue lets the job try again; where it goes."""
     requeued = ev.JobRequeued(cause="clock", job=job, reason="retry", attempt=attempt)
     return placed(world.queue(requeued, ev.JobOffered(cause="clock", job=job, attempt=attempt, rank=1)))
 
 
-def hurt(world: World, *users: str, code: int = 1) -> None:
+def hurt(world: PlacerWorld, *users: str, code: int = 1) -> None:
     """A job of each user's, of a whole node, fails on n1, while the other nodes are busy."""
     for user in users:
         assert placed(offer(world, request(8), user)) == {str(world.jobs): ["n1"]}
@@ -47,7 +47,7 @@ def hurt(world: World, *users: str, code: int = 1) -> None:
         world.exit("n1", str(world.jobs), exit_code=code)
 
 
-def refuse(world: World, node: str, job: str) -> list[ev.Event]:
+def refuse(world: PlacerWorld, node: str, job: str) -> list[ev.Event]:
     """A job that must go to the node, which cannot start it."""
     offer(world, on(node), "ann", job)
     end = ExitSeen(n=0, job=job, attempt=1, rank=0, outcome="start_failed", fault="node", clean=True)
@@ -59,9 +59,9 @@ def lost(node: str) -> Input:
     return Input("silent", 0, (node, 120 * SECOND))
 
 
-def labelled(count: int) -> World:
+def labelled(count: int) -> PlacerWorld:
     """Nodes that can be asked for by name."""
-    world = World()
+    world = PlacerWorld()
     for i in range(1, count + 1):
         world.join(f"n{i}", 8, labels={"kubernetes.io/hostname": f"n{i}"})
     return world

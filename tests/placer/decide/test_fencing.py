@@ -12,13 +12,13 @@ from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_schemas.policies.partitions import NEVER_NS, OnPartition
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DeclareNodeDead
-from tests.kit.placer_world import SECOND, World, cluster, names, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, names, request
 
 STRICT = OnPartition(replace_after_ns=NEVER_NS)
 LATER = OnPartition(stop_after_ns=200 * SECOND, replace_after_ns=300 * SECOND)
 
 
-def offer(world: World, job: str, policy: OnPartition, *, nodes: int = 1) -> None:
+def offer(world: PlacerWorld, job: str, policy: OnPartition, *, nodes: int = 1) -> None:
     """A job with its word about partitions, running."""
     submitted, offered = world.submitted(request(1, nodes=nodes, selector=()), job=job)
     world.queue(msgspec.structs.replace(submitted, on_partition=policy), offered)
@@ -33,7 +33,7 @@ def ended(events: list[ev.Event]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> PlacerWorld:
     """One node, three jobs: as the cluster does, later, strict."""
     made = cluster(1)
     offer(made, "1", OnPartition())
@@ -42,13 +42,13 @@ def world() -> World:
     return made
 
 
-def test_orders_carry_the_lease_of_the_run(world: World) -> None:
+def test_orders_carry_the_lease_of_the_run(world: PlacerWorld) -> None:
     """The time that a run may live without a lease; 0 means the node's own."""
     stops = {run: order.stop_after_ns for run, order in world.orders("n1").items()}
     assert stops == {"1.1": 0, "2.1": 200 * SECOND, "3.1": 0}
 
 
-def test_each_run_ends_in_its_own_time(world: World) -> None:
+def test_each_run_ends_in_its_own_time(world: PlacerWorld) -> None:
     """Counted as it was measured, not by any clock of the log."""
     assert ended(world.silent("n1")) == [("1", "node_lost")]
     state = world.core.state
@@ -61,7 +61,7 @@ def test_each_run_ends_in_its_own_time(world: World) -> None:
     assert world.step(Input("silent", 0, ("n1", 10**18))) == []
 
 
-async def test_the_source_says_it_again_when_it_is_time(world: World) -> None:
+async def test_the_source_says_it_again_when_it_is_time(world: PlacerWorld) -> None:
     """By the clock of silence; the service's own jumps by years meanwhile. A node that speaks is silent no more."""
     hub = MemoryHub()
     actor, clock = DesiredStatePublisher(hub.connect()), [0]
@@ -81,7 +81,7 @@ async def test_the_source_says_it_again_when_it_is_time(world: World) -> None:
     await source.close()
 
 
-def test_the_nodes_own_report_is_proof(world: World) -> None:
+def test_the_nodes_own_report_is_proof(world: PlacerWorld) -> None:
     """It may return while a strict run is still its own and report the outcome; nothing was ended meanwhile."""
     world.silent("n1")
     assert names(world.heard("n1")) == ["NodeReturned"]
@@ -89,7 +89,7 @@ def test_the_nodes_own_report_is_proof(world: World) -> None:
     assert world.stops("n1")["2.1"] == ""
 
 
-def test_a_run_that_is_never_stopped_continues(world: World) -> None:
+def test_a_run_that_is_never_stopped_continues(world: PlacerWorld) -> None:
     """The node returns, and its order never contained a stop."""
     offer(world, "4", OnPartition(stop_after_ns=NEVER_NS, replace_after_ns=NEVER_NS))
     world.silent("n1")
@@ -99,14 +99,14 @@ def test_a_run_that_is_never_stopped_continues(world: World) -> None:
 
 
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
-def test_a_reboot_and_a_new_journal_are_proof(world: World, boot: str) -> None:
+def test_a_reboot_and_a_new_journal_are_proof(world: PlacerWorld, boot: str) -> None:
     """Both end everything that ran there."""
     world.silent("n1")
     outcome = "exit_unknown" if boot == "boot-1" else "node_rebooted"
     assert ended(world.join("n1", boot=boot)) == [("2", outcome), ("3", outcome)]
 
 
-def test_a_users_declaration_is_proof(world: World) -> None:
+def test_a_users_declaration_is_proof(world: PlacerWorld) -> None:
     """All waiting runs end; their devices are not free before the agent reports them clean. It counts once."""
     world.silent("n1")
     events = world.command(DeclareNodeDead(id="c1", user="ada", node="n1", reason="its plug is pulled"))
@@ -118,14 +118,14 @@ def test_a_users_declaration_is_proof(world: World) -> None:
     assert not world.core.state.nodes["n1"].dead
 
 
-def test_a_node_that_is_not_lost_is_not_dead(world: World) -> None:
+def test_a_node_that_is_not_lost_is_not_dead(world: PlacerWorld) -> None:
     """A node with a lease is not declared dead. The refusal does not claim recent contact: the node may be silent."""
     (refused,) = world.command(DeclareNodeDead(id="c1", user="ada", node="n1"))
     assert isinstance(refused, ev.NodeCommandRejected) and refused.code == "not_lost"
     assert "n1, whose lease still runs: wait until" in refused.message and "fairlead drain n1" in refused.message
 
 
-def test_a_job_that_ends_anyway_waits_for_nothing(world: World) -> None:
+def test_a_job_that_ends_anyway_waits_for_nothing(world: PlacerWorld) -> None:
     """Cancelled, it is started nowhere again: no second of it can be."""
     world.silent("n1")
     stop = ev.JobStopRequested(cause="cmd:c2", job="3", attempt=1, reason="cancelled")
@@ -156,7 +156,7 @@ def test_too_many_losses_withhold_every_end() -> None:
     assert next_after_ns(state, state.nodes["n1"]) is None
 
 
-def test_a_snapshot_keeps_runs_that_wait_for_proof(world: World) -> None:
+def test_a_snapshot_keeps_runs_that_wait_for_proof(world: PlacerWorld) -> None:
     """The wait is folded state."""
     world.silent("n1")
     shot = world.core.snapshot()

@@ -7,12 +7,12 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode, QuarantineNode, ResetBreaker, RestoreGpu, UntaintNode
 from fairlead_schemas.wire.health import xid_catalog, xid_decision
 from fairlead_schemas.wire.reports import ExitSeen, HealthSeen
-from tests.kit.placer_world import SECOND, World, cluster, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, names, placed, request
 
 TAINT = "fairlead/unhealthy=xid79:NoSchedule"
 
 
-def sick(world: World, node: str, gpu: int = 0, code: str = "thermal") -> list[ev.Event]:
+def sick(world: PlacerWorld, node: str, gpu: int = 0, code: str = "thermal") -> list[ev.Event]:
     return world.report(node, HealthSeen(n=0, gpu=f"{node}-g{gpu}", code=code, evidence="seen"))
 
 
@@ -170,7 +170,7 @@ def test_the_breaker_holds_the_second_taint_but_no_gpu() -> None:
     assert placed(world.offer(request(8))) != {}
 
 
-def ill(world: World, node: str, code: str, *, over: bool = False) -> list[ev.Event]:
+def ill(world: PlacerWorld, node: str, code: str, *, over: bool = False) -> list[ev.Event]:
     return world.report(node, HealthSeen(n=0, gpu="", code=code, over=over, evidence="seen"))
 
 

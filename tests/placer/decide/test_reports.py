@@ -10,7 +10,7 @@ from fairlead_placer.decide.reports import INCARNATION_CHARS_MAX, INVENTORY_BYTE
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX
 from fairlead_schemas.wire.reports import InventorySeen, Report, ReportBatch
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, NodeTopology, NumaNode
-from tests.kit.placer_world import World, commit_bytes
+from tests.kit.placer_world import PlacerWorld, commit_bytes
 
 
 def cut(*instances: str, profile: str = "1g.5gb") -> Gpu:
@@ -118,7 +118,7 @@ JOINS = {
 @pytest.mark.parametrize(("count", "found"), JOINS.values(), ids=JOINS)
 def test_many_nodes_that_join_at_once_are_spread_over_commits(count: int, found: Inventory) -> None:
     """Names and inventories of all sizes: no commit is too large, and every node joins, a few commits later."""
-    world, names = World(), [f"n{number:062}" for number in range(count)]
+    world, names = PlacerWorld(), [f"n{number:062}" for number in range(count)]
     cluster = [Input("report", 1, joins(name, found)) for name in names]
     while len(world.core.state.nodes) < len(names):
         decision = world.decide(*[item for item in cluster if item.body.node not in world.core.state.nodes])

@@ -15,10 +15,10 @@ from fairlead_schemas.wire.commands import (
     UncordonNode,
 )
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.kit.placer_world import SECOND, World, cluster, inventory, names, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, inventory, names, request
 
 
-def start(world: World, budget: int, **more: object) -> list[ev.Event]:
+def start(world: PlacerWorld, budget: int, **more: object) -> list[ev.Event]:
     wish: dict[str, object] = {"every": True} | more
     return world.command(StartRollout(id="r", user="ops", name="driver", budget_gpus=budget, **wish))  # type: ignore[arg-type]
 
@@ -28,7 +28,7 @@ def steps(events: list[ev.Event]) -> list[tuple[str, str]]:
     return [(event.node, event.step) for event in events if isinstance(event, ev.RolloutAdvanced)]
 
 
-def reboot(world: World, node: str) -> list[ev.Event]:
+def reboot(world: PlacerWorld, node: str) -> list[ev.Event]:
     """The node comes back under another boot."""
     return world.report(node, InventorySeen(n=0, boot_id=f"boot-{world.now}-2", inventory=inventory(node)))
 

@@ -4,14 +4,14 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelMaintenance, CordonNode, QuarantineNode
-from tests.kit.placer_world import World, names, placed, request
+from tests.kit.placer_world import PlacerWorld, names, placed, request
 from tests.placer.reserved_nodes import busy, claim, from_now, kept, made
 from tests.placer.windows import pass_time, schedule
 
 HOUR = 3600
 
 
-def under_maintenance(*limits_s: int, ends: int = 2 * HOUR) -> World:
+def under_maintenance(*limits_s: int, ends: int = 2 * HOUR) -> PlacerWorld:
     """Nodes a, b, c … each full with one job of that limit; then a is emptied for a window that is on."""
     world = busy(*limits_s)
     schedule(world, "a", starts=60, ends=ends, notice=60)
@@ -104,7 +104,7 @@ def test_nodes_freed_by_preemption_are_not_kept_through_a_window() -> None:
 
 def test_a_backfilled_job_that_a_window_stops_blocks_nothing() -> None:
     """It has no limit and ran next to the reservation; at the window's end the node is empty."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     world.offer(request(3), limit_s=HOUR)
     world.start("a", "1")

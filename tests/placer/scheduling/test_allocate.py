@@ -14,7 +14,7 @@ from fairlead_schemas.wire.commands import CordonNode, DrainNode
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, encode_commit
 from fairlead_schemas.wire.placement_causes import CAUSES
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
-from tests.kit.placer_world import SECOND, World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, inventory, names, placed, request
 
 
 def test_offers_are_taken_in_rank_order() -> None:
@@ -62,7 +62,7 @@ def test_a_parked_class_is_tried_again_only_when_a_node_it_could_use_gains(monke
 
 def test_reasons_are_counted_over_nodes_one_cause_each() -> None:
     """Every node is counted once, under the first cause that holds."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8)
     world.join("b", 8)
     world.join("c", 8)
@@ -123,7 +123,7 @@ def test_causes_that_waiting_ends_come_last() -> None:
 )
 def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus: int, cpu: int, memory: int) -> None:
     """Counting causes by rows of equal nodes gives what asking every node gives."""
-    world = World()
+    world = PlacerWorld()
     for i, (count, cores, gib) in enumerate(nodes):
         world.join(f"n{i}", count, cpu=cores, memory_gib=gib)
         if i % 3 == 1:
@@ -211,7 +211,7 @@ def test_a_commit_is_bounded_and_the_rest_follows() -> None:
 
 def test_a_gang_that_fills_a_commit_travels_alone() -> None:
     """Under a steady stream of reports a gang of thousands of GPUs still gets its commit, and none is over-full."""
-    world = World()
+    world = PlacerWorld()
     world.joined({f"n{number}": inventory(f"n{number}", 8, cpu=80) for number in range(1, 501)})
     world.fold("queue", [*world.submitted(request(8, nodes=500))])
     starts = [StartSeen(n=0, job="999", attempt=1, rank=0)] * 200  # none of them authorised: 200 rejections

@@ -13,7 +13,7 @@ from fairlead_placer.cluster.entities import run_key
 from fairlead_placer.cluster.timeline.run_ends import SETTLE_NS, START_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.placer_world import SECOND, World, request
+from tests.kit.placer_world import SECOND, PlacerWorld, request
 from tests.placer.reserved_nodes import claim
 
 GRACE_NS = 5 * SECOND
@@ -35,7 +35,7 @@ class Play:
     """A world, and agents that start and end what is placed."""
 
     def __init__(self, nodes: list[int]) -> None:
-        self.world = World()
+        self.world = PlacerWorld()
         for at, gpus in enumerate(nodes):
             self.world.join("abcd"[at], gpus, cpu=16, labels={"fairlead/rack": "r1" if at < 2 else "r2"})
         self.jobs: dict[str, Small] = {}

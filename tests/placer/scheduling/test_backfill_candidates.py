@@ -3,7 +3,7 @@
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.kit.placer_world import SECOND, World, inventory, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, inventory, names, placed, request
 from tests.placer.reserved_nodes import HOUR, busy, claim, kept, made
 
 
@@ -12,9 +12,9 @@ def hosted(events: list[ev.Event]) -> dict[str, str]:
     return {e.job: e.guest_of for e in events if isinstance(e, ev.JobPlaced)}
 
 
-def half_kept(limit_s: int = HOUR) -> World:
+def half_kept(limit_s: int = HOUR) -> PlacerWorld:
     """Node a of 8 GPUs: 4 are busy until their limit, 4 are free and kept for job 2, which needs all 8."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8, labels={"name": "a"})
     world.offer(request(4), limit_s=limit_s)
     world.start("a", "1")
@@ -50,7 +50,7 @@ def test_the_latest_moment_counts_the_start_the_grace_and_the_cleaning() -> None
 
 def test_an_exclusive_job_is_not_backfilled_next_to_the_reservation() -> None:
     """Even if both amounts fit; with a limit that ends in time it is backfilled."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8)
     world.join("b", 8)
     world.offer(request(8, nodes=1), limit_s=HOUR)
@@ -64,7 +64,7 @@ def test_an_exclusive_job_is_not_backfilled_next_to_the_reservation() -> None:
 
 def test_spare_capacity_of_a_reserved_node_is_available() -> None:
     """The reservation needs 6 of 8 GPUs: two are allocated without a limit, a third is not, although it is free now."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8)
     world.offer(request(4), limit_s=HOUR)
     world.start("a", "1")
@@ -80,7 +80,7 @@ def test_spare_capacity_of_a_reserved_node_is_available() -> None:
 def test_backfilled_jobs_of_one_decision_are_counted_together() -> None:
     """Past durations suggest an early end for any other run; a backfilled job without a limit blocks, from an earlier
     decision or from this one."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8, cpu=64)
     for number in range(1, 9):
         world.offer(request(0, cpu=12))
@@ -97,7 +97,7 @@ def test_backfilled_jobs_of_one_decision_are_counted_together() -> None:
 
 def test_cpus_and_memory_count_like_gpus() -> None:
     """Capacity that is free now but taken by others until the start is not allocated twice."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8, cpu=64)
     world.offer(request(4, cpu=10), limit_s=HOUR)
     world.start("a", "1")
@@ -110,7 +110,7 @@ def test_cpus_and_memory_count_like_gpus() -> None:
 
 def test_shares_of_a_gpu_are_backfilled_next_to_shares() -> None:
     """Half a GPU is needed of one that is half allocated; the rest of the other is available."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 1)
     half = request(0).__class__(gpu_milli=500, gpu_parts=1, cpu_milli=1000, memory_mib=1024)
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_a_backfilled_job_that_starts_late_moves_the_start_and_the_change_is_rec
 def test_backfilled_jobs_stay_when_the_start_is_recomputed() -> None:
     """A job without a limit that fitted next to the reservation still does, in a restored core too; a second one is
     judged with the first."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8)
     world.offer(request(4), limit_s=HOUR)
     world.start("a", "1")
@@ -189,7 +189,7 @@ def test_backfilled_jobs_stay_when_the_start_is_recomputed() -> None:
 
 def test_a_node_that_shrinks_under_backfilled_jobs_is_given_up() -> None:
     """A job that fitted next to the reservation now blocks it for an unknown time."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8)
     world.join("b", 8, labels={"name": "b"})
     world.offer(request(8, selector=("name=b",)), limit_s=3 * HOUR)

@@ -10,13 +10,13 @@ from fairlead_placer.scheduling.defragment import LOOK_NS, RESTART_S, Defragment
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.placer_world import SECOND, World, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, names, placed, request
 
 HOUR = 3600 * SECOND
 ON = ev.PoolConfigured(cause="cmd:q", pool="default", settings=PoolSettings(defragment=True))
 
 
-def start(world: World, wanted: Request, node: str, *, slice_ns: int = HOUR, kind: ev.JobKind = "batch") -> str:
+def start(world: PlacerWorld, wanted: Request, node: str, *, slice_ns: int = HOUR, kind: ev.JobKind = "batch") -> str:
     """A job that runs on the node that its selector names."""
     submitted, offered = world.submitted(wanted)
     submitted = msgspec.structs.replace(submitted, slice_ns=slice_ns, kind=kind)
@@ -25,10 +25,10 @@ def start(world: World, wanted: Request, node: str, *, slice_ns: int = HOUR, kin
     return submitted.job
 
 
-def fragmented(*, slice_ns: int = HOUR, kind: ev.JobKind = "batch", each: int = 2) -> World:
+def fragmented(*, slice_ns: int = HOUR, kind: ev.JobKind = "batch", each: int = 2) -> PlacerWorld:
     """Four nodes of 4 GPUs, each with a job of 2: 8 GPUs are free, 4 together nowhere. Two hours pass, then one of
     4 GPUs waits as job 5."""
-    world = World()
+    world = PlacerWorld()
     for name in "abcd":
         world.join(name, 4, labels={"name": name})
     for name in "abcd":
@@ -39,7 +39,7 @@ def fragmented(*, slice_ns: int = HOUR, kind: ev.JobKind = "batch", each: int = 
     return world
 
 
-def planned(world: World) -> DefragmentationPlan:
+def planned(world: PlacerWorld) -> DefragmentationPlan:
     """The one plan."""
     [plan] = plans(world.core.state, "default", world.now)
     return plan
@@ -130,7 +130,7 @@ def test_nothing_is_moved_if_too_few_gpus_are_free() -> None:
 
 def test_runs_without_another_place_stay() -> None:
     """The cheapest ones need more CPU than is left anywhere else: a dearer one that fits is moved."""
-    world = World()
+    world = PlacerWorld()
     for name in "abc":
         world.join(name, 4, cpu=8, labels={"name": name})
     for name, cpu in (("a", 6), ("b", 6), ("c", 1)):
@@ -167,7 +167,7 @@ def test_defragmentation_state_survives_a_restart() -> None:
 
 def test_they_fit_elsewhere_in_whatever_order_they_come_back() -> None:
     """Two would leave a node; the smaller one, back first, would spread onto the place of the larger: so others move."""
-    world = World()
+    world = PlacerWorld()
     for i in range(4):
         world.join(f"n{i}", 4, cpu=8)
     for gpus in (1, 1, 1, 2, 2, 2, 2):
@@ -190,7 +190,7 @@ def test_they_fit_elsewhere_in_whatever_order_they_come_back() -> None:
 )
 def test_every_plan_holds(nodes: int, jobs: list[tuple[int, int]], wanted: tuple[int, int]) -> None:
     """Carried out, the big job starts where the plan says, and each run that was moved finds a place at once."""
-    world = World()
+    world = PlacerWorld()
     for i in range(nodes):
         world.join(f"n{i}", 4, cpu=8)
     for gpus, cpu in jobs:

@@ -9,23 +9,23 @@ from fairlead_placer.scheduling.allocate import master_port
 from fairlead_placer.scheduling.node_selection import find
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Gpu, Inventory, Request
-from tests.kit.placer_world import World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import PlacerWorld, cluster, inventory, names, placed, request
 
 
-def chosen(world: World, wanted: Request) -> list[str] | None:
+def chosen(world: PlacerWorld, wanted: Request) -> list[str] | None:
     found = find(world.core.state, wanted)
     return None if isinstance(found, Shortfall) else [node.name for node in found.nodes]
 
 
-def gpus_for(world: World, wanted: Request) -> tuple[str, ...]:
+def gpus_for(world: PlacerWorld, wanted: Request) -> tuple[str, ...]:
     found = find(world.core.state, wanted)
     assert not isinstance(found, Shortfall)
     return found.parts[0].gpus
 
 
-def with_free(**free: int) -> World:
+def with_free(**free: int) -> PlacerWorld:
     """Nodes of 8 GPUs with so many free: each is filled by one job of the rest."""
-    world = World()
+    world = PlacerWorld()
     for name, count in free.items():
         world.join(name, 8, labels={"name": name})
         if count < 8:
@@ -55,7 +55,7 @@ def test_best_fit_by_gpus(free: dict[str, int], gpus: int, nodes: int, expected:
 
 def test_equal_gpus_left_goes_to_the_least_cpu_left() -> None:
     """CPU left breaks the tie before the name does."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4, cpu=64)
     world.join("b", 4, cpu=16)
     assert chosen(world, request(1, cpu=8)) == ["b"]
@@ -64,7 +64,7 @@ def test_equal_gpus_left_goes_to_the_least_cpu_left() -> None:
 
 def test_memory_that_does_not_fit_passes_the_node_over() -> None:
     """A better fit by GPUs is of no use without memory."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 1, memory_gib=4)
     world.join("b", 8, memory_gib=64)
     assert chosen(world, request(1, memory_gib=16)) == ["b"]
@@ -80,7 +80,7 @@ def test_cpu_only_jobs_prefer_nodes_without_gpus() -> None:
 
 def test_a_selector_names_its_nodes() -> None:
     """All labels must be there, with their values."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", labels={"pool": "x", "disk": "nvme"})
     world.join("b", labels={"pool": "y", "disk": "nvme"})
     assert chosen(world, request(1, selector=("disk=nvme", "pool=y"))) == ["b"]
@@ -90,7 +90,7 @@ def test_a_selector_names_its_nodes() -> None:
 @pytest.mark.parametrize("count", [3, 80])
 def test_constraints_choose_alike_among_few_and_many(count: int) -> None:
     """A selector that all nodes suit chooses as no selector does."""
-    world = World()
+    world = PlacerWorld()
     for i in range(count):
         world.join(f"n{i:02}", 1 + i % 8, labels={"pool": "x"})
     wanted = request(1, selector=("pool=x",))
@@ -99,7 +99,7 @@ def test_constraints_choose_alike_among_few_and_many(count: int) -> None:
 
 def test_gpu_memory_and_capability_are_least_amounts() -> None:
     """A larger or newer GPU will do, a smaller or older one will not."""
-    world = World()
+    world = PlacerWorld()
     world.join("old", 8, gpu_memory_mib=16384, capability=70)
     world.join("new", 8, gpu_memory_mib=81920, capability=90)
     assert chosen(world, request(1, gpu_memory_mib=40960)) == ["new"]
@@ -111,7 +111,7 @@ def test_gpu_memory_and_capability_are_least_amounts() -> None:
 def test_on_a_mixed_node_only_suitable_gpus_are_given() -> None:
     """Of a node's different GPUs the request gets those that satisfy it, and no more than there are."""
     gpus = tuple(Gpu(uuid=f"g{i}", index=i, model="M", memory_mib=size) for i, size in enumerate([16, 80, 16, 80]))
-    world = World()
+    world = PlacerWorld()
     world.join("a", 0)
     report = world.first_batch("a", 0).reports[0]
     changed = Inventory(gpus=gpus, cpu_milli=64000, memory_mib=2**20)
@@ -178,7 +178,7 @@ def test_inventory_builder_gives_what_its_name_says() -> None:
 
 def test_nodes_that_join_and_change_are_matched_too() -> None:
     """The cache of a constraint's nodes follows joins and inventories, and drops speculative results."""
-    world = World()
+    world = PlacerWorld()
     wanted = request(1, selector=("pool=x",))
     world.join("a", labels={"pool": "x"})
     assert chosen(world, wanted) == ["a"]

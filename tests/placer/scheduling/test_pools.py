@@ -8,14 +8,14 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.kit.placer_world import World, inventory, names, placed, request
+from tests.kit.placer_world import PlacerWorld, inventory, names, placed, request
 
 BIG = {POOL_LABEL: "big"}
 
 
-def two_pools() -> World:
+def two_pools() -> PlacerWorld:
     """a and b in the default pool, x in "big"."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 2)
     world.join("b", 2)
     world.join("x", 8, labels=BIG)

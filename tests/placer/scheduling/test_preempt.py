@@ -9,7 +9,7 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode
 from fairlead_schemas.wire.resources import Request
-from tests.kit.placer_world import SECOND, World, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, names, placed, request
 from tests.placer.preemption_requests import asked, made, plea, running
 
 
@@ -67,7 +67,7 @@ def test_free_capacity_counts() -> None:
 
 def test_cpu_and_memory_come_free_too() -> None:
     """A job that lacks CPU or memory gets them from those who hold them."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4, cpu=4, memory_gib=4)
     world.offer(request(1, cpu=1, memory_gib=3))
     world.offer(request(1, cpu=3, memory_gib=1))
@@ -99,7 +99,7 @@ def test_reasons_of_a_declined_request_are_counted_without_the_victims() -> None
             {"cpu": 2},
         ),
     ):
-        world = World()
+        world = PlacerWorld()
         world.join("a", 4, cpu=64, memory_gib=64)
         world.offer(request(1, cpu=64, memory_gib=64))
         world.join("b", 4, cpu=4, memory_gib=2)
@@ -164,7 +164,7 @@ def test_no_job_takes_the_freed_node() -> None:
 
 def test_a_gang_is_preempted_as_a_whole() -> None:
     """Every rank is stopped, also one that was starting, and the end is recorded once, with the last of them."""
-    world = World()
+    world = PlacerWorld()
     for name in ("a", "b"):
         world.join(name, 4)
     world.offer(request(4, nodes=2))
@@ -192,7 +192,7 @@ def test_a_gang_gets_all_its_nodes_or_none() -> None:
 
 def test_a_victim_on_several_nodes_may_be_needed_for_two() -> None:
     """A gang makes room on both its nodes at once: one run is fewer than two that lose as much."""
-    world = World()
+    world = PlacerWorld()
     for name in ("a", "b"):
         world.join(name, 4, labels={"name": name})
     world.offer(request(2, nodes=2))
@@ -274,7 +274,7 @@ def test_a_placed_job_needs_no_victims() -> None:
 
 def test_victims_of_another_pool_make_no_room() -> None:
     """Their nodes would not take the job."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     world.join("x", 4, labels={POOL_LABEL: "big"})
     world.offer(request(4))
@@ -388,7 +388,7 @@ def test_a_preemption_request_survives_a_restart() -> None:
 
 def test_many_answers_are_spread_over_commits() -> None:
     """Each whole in one commit, none of them too large."""
-    world = World()
+    world = PlacerWorld()
     for node in range(5):
         world.join(f"n{node}", 0, cpu=200, labels={"name": str(node)})
         wanted = request(0, memory_gib=0, selector=(f"name={node}",))

@@ -10,13 +10,13 @@ from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, ScheduleMaintenance, UncordonNode
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.kit.placer_world import SECOND, World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import SECOND, PlacerWorld, cluster, inventory, names, placed, request
 from tests.placer.reserved_nodes import claim, kept
 
 
-def filled(*free: int, **more: Any) -> World:
+def filled(*free: int, **more: Any) -> PlacerWorld:
     """Nodes a, b, c … of 4 GPUs with so many free, filled by one-GPU jobs in the order of the nodes."""
-    world = World()
+    world = PlacerWorld()
     for name, count in zip("abcdef", free, strict=False):
         world.join(name, 4, labels={"name": name}, **more)
         for _ in range(4 - count):
@@ -73,7 +73,7 @@ def test_its_own_refusal_does_not_name_the_reservation() -> None:
 
 def test_the_fewest_living_ranks_decide_between_equals() -> None:
     """Of two nodes that lack as much, the one with fewer to wait for; then the name."""
-    world = World()
+    world = PlacerWorld()
     for name in ("a", "b", "c"):
         world.join(name, 4, labels={"name": name})
     world.offer(request(1, selector=("name=a",)))
@@ -101,7 +101,7 @@ def test_a_gang_gets_its_nodes_kept_and_starts_with_the_last() -> None:
 
 def test_only_nodes_that_could_ever_take_it_are_kept() -> None:
     """Too small, too poor, of other labels, closed, or of another pool: none of those."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 2)
     world.join("b", 4, cpu=1)
     world.join("c", 4, memory_gib=1)

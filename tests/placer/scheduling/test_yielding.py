@@ -11,7 +11,7 @@ from fairlead_placer.scheduling.preempt import charge_of
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.reports import ExitSeen, ReportBatch
-from tests.kit.placer_world import World, cluster, names, placed, request
+from tests.kit.placer_world import PlacerWorld, cluster, names, placed, request
 
 
 def plea(job: str, *victims: str, amounts: dict[str, int] | None = None) -> ev.PreemptionRequested:
@@ -27,7 +27,7 @@ def asked(events: list[ev.Event]) -> list[str]:
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 
-def running(*requests: Any) -> World:
+def running(*requests: Any) -> PlacerWorld:
     """A node on which these run, as jobs 1, 2, 3 …"""
     world = cluster(2, 16, labels={MODEL_LABEL: "H100"})
     for wanted in requests:
@@ -124,7 +124,7 @@ def test_a_job_that_ends_before_its_request_is_answered_gets_no_answer() -> None
 # ---------------------------------------------------------------------------- no more than must
 
 
-def after(world: World, gone: set[str]) -> list[ev.Event]:
+def after(world: PlacerWorld, gone: set[str]) -> list[ev.Event]:
     """Return the decision after these runs ended and were clean: on a copy."""
     core = PlacerCore.restore(world.core.snapshot())
     inputs: list[Input] = []
@@ -156,7 +156,7 @@ def test_those_asked_make_room_and_none_of_them_is_one_too_many(
 ) -> None:
     """If all that were asked end, the job is placed on the nodes kept for it; leave one out, and it is not. If it is
     declined, the end of all who were named would not have helped."""
-    world = World()
+    world = PlacerWorld()
     for i, gpus in enumerate(nodes):
         world.join(f"n{i}", gpus, cpu=6, memory_gib=6)
     for gpus, count, cpu, memory in jobs:

@@ -19,13 +19,13 @@ from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
 from fairlead_schemas.wire.desired import Drained, decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Heartbeat, InventorySeen, ReportAck, ReportBatch, StartSeen
-from tests.kit.placer_on_bus import Cluster
-from tests.kit.placer_world import SECOND, World, inventory, request
+from tests.kit.placer_on_bus import PlacerOnBus
+from tests.kit.placer_world import SECOND, PlacerWorld, inventory, request
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    made = Cluster()
+async def cluster() -> AsyncIterator[PlacerOnBus]:
+    made = PlacerOnBus()
     await made.start()
     yield made
     await made.stop_placer()
@@ -37,7 +37,7 @@ def untimed(confirms: list[ReportAck]) -> list[ReportAck]:
     return [msgspec.structs.replace(each, wall_ns=0) for each in confirms]
 
 
-async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
+async def test_from_offer_to_order_to_end(cluster: PlacerOnBus) -> None:
     """Placed, ordered on the node with the commit's sequence as its epoch, ended, and off the node again."""
     await cluster.join("n1")
     await cluster.queue(*cluster.world.submitted(request(2), spec=b'{"command":["true"]}'))
@@ -60,7 +60,7 @@ async def test_from_offer_to_order_to_end(cluster: Cluster) -> None:
     )
 
 
-async def test_a_stop_reaches_the_node_without_a_commit_of_the_placer(cluster: Cluster) -> None:
+async def test_a_stop_reaches_the_node_without_a_commit_of_the_placer(cluster: PlacerOnBus) -> None:
     """A queue's stop changes the order as soon as it is folded."""
     await cluster.join("n1")
     await cluster.queue(*cluster.world.submitted(request(1)))
@@ -69,7 +69,7 @@ async def test_a_stop_reaches_the_node_without_a_commit_of_the_placer(cluster: C
     await cluster.until(lambda: cluster.desired("n1").runs[0].stop == "cancelled")
 
 
-async def test_a_large_spec_is_stored_before_it_is_ordered(cluster: Cluster) -> None:
+async def test_a_large_spec_is_stored_before_it_is_ordered(cluster: PlacerOnBus) -> None:
     """The order names the spec by hash, and the SPEC store has it."""
     await cluster.join("n1")
     spec = b'{"command":["' + b"x" * 5000 + b'"]}'
@@ -81,7 +81,7 @@ async def test_a_large_spec_is_stored_before_it_is_ordered(cluster: Cluster) -> 
     assert {key: entry.value for key, entry in stored.items()} == {f"n1.{order.spec_hash}": spec}
 
 
-async def test_beats_are_answered(cluster: Cluster) -> None:
+async def test_beats_are_answered(cluster: PlacerOnBus) -> None:
     """A known agent hears its number, an unknown one is asked for everything, a replaced one hears its successor."""
     await cluster.join("n1")
     cluster.sent["n1"] = 0
@@ -101,7 +101,7 @@ async def test_beats_are_answered(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-async def on_its_way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Event]:
+async def on_its_way(cluster: PlacerOnBus, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Event]:
     """A placement is tried and its append hangs, until the event is set."""
     await cluster.join("n1")
     arrive, append = asyncio.Event(), cluster.service.fence.append
@@ -120,7 +120,7 @@ async def on_its_way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Async
     await cluster.until(lambda: 7 in {each.beat for each in cluster.confirms})
 
 
-async def beat(cluster: Cluster) -> None:
+async def beat(cluster: PlacerOnBus) -> None:
     """One of n1's, and time for whoever hears it."""
     await cluster.bus.publish(subjects.beat("n1"), reports.encode(Heartbeat(node="n1", incarnation="i1", at=7)))
     for _ in range(20):
@@ -128,7 +128,7 @@ async def beat(cluster: Cluster) -> None:
 
 
 async def test_beats_wait_for_our_own_commit(
-    cluster: Cluster, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    cluster: PlacerOnBus, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To answer them at once would take back what is tried, and let it be done twice."""
     monkeypatch.setattr(node_link, "HELD_S", 3600)
@@ -140,7 +140,7 @@ async def test_beats_wait_for_our_own_commit(
     assert len(cluster.service.core.rollback().runs) == 1
 
 
-async def test_beats_do_not_wait_for_an_unavailable_log(cluster: Cluster, on_its_way: asyncio.Event) -> None:
+async def test_beats_do_not_wait_for_an_unavailable_log(cluster: PlacerOnBus, on_its_way: asyncio.Event) -> None:
     """Uncommitted state is not published: the answer is as of the last commit."""
     await beat(cluster)
     await cluster.until(lambda: cluster.confirms)
@@ -150,7 +150,7 @@ async def test_beats_do_not_wait_for_an_unavailable_log(cluster: Cluster, on_its
 
 
 async def test_no_flood_is_held_back(
-    cluster: Cluster, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    cluster: PlacerOnBus, on_its_way: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded: so many, and they are let in."""
     monkeypatch.setattr(node_link, "HELD_S", 3600)
@@ -162,7 +162,7 @@ async def test_no_flood_is_held_back(
     assert not on_its_way.is_set()
 
 
-async def test_resent_reports_are_confirmed_without_a_commit(cluster: Cluster) -> None:
+async def test_resent_reports_are_confirmed_without_a_commit(cluster: PlacerOnBus) -> None:
     """An agent whose confirmation was lost gets another; the log does not grow."""
     await cluster.join("n1")
     before = cluster.hub.streams[subjects.LOG].last
@@ -174,7 +174,7 @@ async def test_resent_reports_are_confirmed_without_a_commit(cluster: Cluster) -
     assert cluster.hub.streams[subjects.LOG].last == before
 
 
-async def test_commands_are_executed(cluster: Cluster) -> None:
+async def test_commands_are_executed(cluster: PlacerOnBus) -> None:
     """A cordon from the command stream becomes an event under its id, and the cursor is in the commit."""
     await cluster.join("n1")
     await cluster.bus.append(subjects.CMD, subjects.cmd("placer"), encode_commands([CordonNode(id="c1", node="n1")]))
@@ -186,7 +186,7 @@ async def test_a_removed_node_leaves_the_bus_and_its_agent_is_notified() -> None
     """Its desired state is deleted. Its old journal is refused permanently; a new one gets a state of its own."""
     hub = MemoryHub()
     bus = hub.connect()
-    actor, world = DesiredStatePublisher(bus), World()
+    actor, world = DesiredStatePublisher(bus), PlacerWorld()
     world.join("n1", incarnation="i1")
     world.join("n2", incarnation="i1")
     await actor.act(world.core)
@@ -213,7 +213,7 @@ async def test_a_removed_node_leaves_the_bus_and_its_agent_is_notified() -> None
     await actor.close()
 
 
-async def test_a_drained_node_is_notified_until_it_is_returned(cluster: Cluster) -> None:
+async def test_a_drained_node_is_notified_until_it_is_returned(cluster: PlacerOnBus) -> None:
     """Not before it is empty; with the drain's cause, so that its agent can tell one drain from another."""
     await cluster.join("n1")
     await cluster.queue(*cluster.world.submitted(request(1)))
@@ -242,7 +242,7 @@ async def test_a_drained_node_is_notified_until_it_is_returned(cluster: Cluster)
         (reports.encode(ReportBatch(node="n1", incarnation="", reports=[])), "bad_incarnation"),
     ],
 )
-async def test_an_invalid_report_is_recorded(cluster: Cluster, payload: bytes, code: str) -> None:
+async def test_an_invalid_report_is_recorded(cluster: PlacerOnBus, payload: bytes, code: str) -> None:
     """ReportRejected names the subject's node, the reason and the bytes' digest; the service continues."""
     await cluster.bus.publish(subjects.report("n1"), payload)
     await cluster.until(cluster.events)
@@ -252,7 +252,7 @@ async def test_an_invalid_report_is_recorded(cluster: Cluster, payload: bytes, c
     await cluster.join("n1")
 
 
-async def test_garbage_does_not_fill_the_log(cluster: Cluster) -> None:
+async def test_garbage_does_not_fill_the_log(cluster: PlacerOnBus) -> None:
     """Of a flood only a few are recorded, the rest is counted."""
     for i in range(500):
         await cluster.bus.publish(subjects.report("n1"), b"garbage %d" % i)
@@ -264,14 +264,14 @@ async def test_garbage_does_not_fill_the_log(cluster: Cluster) -> None:
     assert source.statistics()["dropped"] >= 500 - REFUSED_PER_INTERVAL_MAX
 
 
-async def test_oversized_reports_are_dropped(cluster: Cluster) -> None:
+async def test_oversized_reports_are_dropped(cluster: PlacerOnBus) -> None:
     """More than a message of reports may hold is not even decoded."""
     await cluster.bus.publish(subjects.report("n1"), b" " * (reports.REPORT_BYTES_MAX + 1))
     await cluster.join("n1")
     assert [type(event) for event in cluster.events()] == [ev.NodeJoined]
 
 
-async def test_a_restart_writes_everything_again(cluster: Cluster) -> None:
+async def test_a_restart_writes_everything_again(cluster: PlacerOnBus) -> None:
     """A new process writes every node's desired state as of the log, and continues from the same state."""
     await cluster.join("n1")
     await cluster.queue(*cluster.world.submitted(request(1)))
@@ -285,7 +285,7 @@ async def test_a_restart_writes_everything_again(cluster: Cluster) -> None:
     assert [order.job for order in cluster.desired("n1").runs] == ["1"]
 
 
-async def test_a_reconnect_writes_everything_again(cluster: Cluster) -> None:
+async def test_a_reconnect_writes_everything_again(cluster: PlacerOnBus) -> None:
     """Writes that failed while the bus was away are repeated once it is back."""
     await cluster.join("n1")
     cluster.writes.clear()
@@ -301,7 +301,7 @@ async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
     bus = hub.connect()
     now = [100.0]
     actor = DesiredStatePublisher(bus, monotonic=lambda: now[0])
-    world = World()
+    world = PlacerWorld()
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
     writes: list[bytes] = []
@@ -322,7 +322,7 @@ async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
     bus = hub.connect()
     now = [100.0]
     actor = DesiredStatePublisher(bus, monotonic=lambda: now[0])
-    world = World()
+    world = PlacerWorld()
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
     taken = world.core.rollback().sequence + 1
@@ -345,7 +345,7 @@ async def test_silence_becomes_an_input_once_and_a_beat_restores_the_node() -> N
     hub = MemoryHub()
     bus = hub.connect()
     actor = DesiredStatePublisher(bus)
-    world = World()
+    world = PlacerWorld()
     world.join("n1", incarnation="i1")
     world.join("n2", incarnation="i1")
     source = ReportSource(actor, 40 * SECOND)
@@ -371,7 +371,7 @@ async def test_no_lease_is_renewed_while_a_loss_is_on_its_way_into_the_log() -> 
     hub = MemoryHub()
     bus = hub.connect()
     actor = DesiredStatePublisher(bus)
-    world = World()
+    world = PlacerWorld()
     world.join("n1", incarnation="i1")
     source = ReportSource(actor, 40 * SECOND)
     await source.open(bus, world.core, 0, lambda: None)
@@ -405,7 +405,7 @@ async def test_the_same_on_a_real_server(nats_url: str) -> None:
     await bus.ensure()
     service = await build(bus)
     task = asyncio.create_task(service.run())
-    voice = Cluster()
+    voice = PlacerOnBus()
     voice.bus, voice.service = bus, service  # type: ignore[assignment] -- the same port, on a real server
     await voice.until(lambda: service.leading)
     await voice.join("n1")
@@ -428,7 +428,7 @@ async def test_a_node_that_stops_to_beat_is_given_nothing_until_it_beats_again()
     beat or report ends it."""
     hub = MemoryHub()
     bus = hub.connect()
-    actor, world = DesiredStatePublisher(bus), World()
+    actor, world = DesiredStatePublisher(bus), PlacerWorld()
     for name in ("n1", "n2"):
         world.join(name, incarnation="i1")
     source = ReportSource(actor, 120 * SECOND, quiet_ns=15 * SECOND)

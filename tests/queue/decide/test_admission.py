@@ -10,10 +10,10 @@ from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.queue_world import World, kinds, request
+from tests.kit.queue_world import QueueWorld, kinds, request
 
 
-def rejection(world: World, **more: Any) -> ev.JobRejected:
+def rejection(world: QueueWorld, **more: Any) -> ev.JobRejected:
     """The refusal of a submit; nothing else may happen."""
     before = world.core.snapshot()
     (event,) = world.ask(world.submission(**more))
@@ -24,7 +24,7 @@ def rejection(world: World, **more: Any) -> ev.JobRejected:
 
 def test_an_unknown_queue_is_refused_with_the_known_ones() -> None:
     """The field is named, and what could have been meant."""
-    world = World()
+    world = QueueWorld()
     world.quota("research/vision", 8)
     refused = rejection(world, queue="reserch", id="c-9")
     assert (refused.code, refused.field, refused.command, refused.user) == ("unknown_queue", "queue", "c-9", "ada")
@@ -33,7 +33,7 @@ def test_an_unknown_queue_is_refused_with_the_known_ones() -> None:
 
 def test_a_queue_can_be_used_by_the_next_command_of_the_message() -> None:
     """Configured and submitted to in one message; the offer follows one cycle later."""
-    world = World()
+    world = QueueWorld()
     configure = cmd.ApplyQueues(id="a", queues=(QueueEntry(path="new", settings=QueueSettings()),))
     decided = world.ask(configure, world.submission(queue="new"))
     assert kinds(decided) == ["QueueConfigured", "QueuesApplied", "JobSubmitted"]
@@ -51,7 +51,7 @@ def test_a_queue_can_be_used_by_the_next_command_of_the_message() -> None:
 )
 def test_more_than_any_node_has_is_refused_with_the_numbers(asked: Request, field: str, words: str) -> None:
     """It could never run; the refusal names the first amount that is too large."""
-    world = World()
+    world = QueueWorld()
     world.node("gpus", gpus=8, cpu=64, memory_mib=2**19)
     world.node("cpus", gpus=0, cpu=128, memory_mib=2**20)
     refused = rejection(world, request=asked)
@@ -60,7 +60,7 @@ def test_more_than_any_node_has_is_refused_with_the_numbers(asked: Request, fiel
 
 def test_more_than_the_cluster_has_now_is_accepted() -> None:
     """A gang of more nodes than there are, or anything while no node is known, waits."""
-    world = World()
+    world = QueueWorld()
     assert world.of(world.submit(64)) == "offered"
     world.node(gpus=8)
     assert world.of(world.submit(request=request(8, nodes=100))) == "offered"
@@ -68,7 +68,7 @@ def test_more_than_the_cluster_has_now_is_accepted() -> None:
 
 def test_a_lost_node_still_counts() -> None:
     """It may come back; jobs that fit it are not refused meanwhile."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     world.says(ev.NodeLost(cause="clock", node="n1", silent_ns=1))
     assert world.of(world.submit(8)) == "offered"
@@ -76,7 +76,7 @@ def test_a_lost_node_still_counts() -> None:
 
 def test_a_removed_node_does_not_count() -> None:
     """A request that only this node could hold is refused."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=8)
     world.node("n2", gpus=4)
     world.says(ev.NodeRemoved(cause="cmd:1", node="n1"))
@@ -86,7 +86,7 @@ def test_a_removed_node_does_not_count() -> None:
 
 def test_a_changed_node_counts_as_it_is_now() -> None:
     """A GPU was taken out: what needs it is refused from here on."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     world.node(gpus=7)
     assert rejection(world, request=request(8)).code == "larger_than_any_node"
@@ -107,13 +107,13 @@ def test_a_changed_node_counts_as_it_is_now() -> None:
 )
 def test_numbers_out_of_range_are_refused(more: dict[str, object], field: str) -> None:
     """Commands do not only come from the gateway; ranks and sums must stay 64-bit integers."""
-    refused = rejection(World(), **more)
+    refused = rejection(QueueWorld(), **more)
     assert (refused.code, refused.field) == ("invalid", field)
 
 
 def test_a_repeated_idempotency_key_returns_the_first_job() -> None:
     """Same key, same content: one job, in the same message or a later one."""
-    world = World()
+    world = QueueWorld()
     first, again, _ = world.ask(world.submission(key="k", digest="d"), world.submission(key="k", digest="d", id="b"))
     assert again == ev.CommandRepeated(cause="cmd:b", command="b", job=first.job)
     (later,) = world.ask(world.submission(key="k", digest="d", id="c"))
@@ -122,7 +122,7 @@ def test_a_repeated_idempotency_key_returns_the_first_job() -> None:
 
 def test_a_key_with_another_content_is_a_conflict() -> None:
     """Neither job is silently the other."""
-    world = World()
+    world = QueueWorld()
     world.submit(key="k", digest="d")
     refused = rejection(world, key="k", digest="e")
     assert (refused.code, "job 1" in refused.message) == ("idempotency_conflict", True)
@@ -130,14 +130,14 @@ def test_a_key_with_another_content_is_a_conflict() -> None:
 
 def test_a_refused_submit_does_not_use_up_its_key() -> None:
     """Mended, it may be sent again under the same key."""
-    world = World()
+    world = QueueWorld()
     rejection(world, key="k", digest="d", queue="nowhere")
     world.submit(key="k", digest="e")
 
 
 def test_the_oldest_key_is_forgotten_at_the_bound() -> None:
     """Memory does not grow with submits; a newer key is still known."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     for number in range(KEYS_MAX + 1):
         world.state.remember_key(f"k{number}", "1", "d")
     assert len(world.state.keys) == KEYS_MAX
@@ -147,7 +147,7 @@ def test_the_oldest_key_is_forgotten_at_the_bound() -> None:
 
 def test_a_command_that_cannot_be_decoded_is_recorded_and_the_rest_goes_on() -> None:
     """Rejected with its digest; its neighbours are decided."""
-    world = World()
+    world = QueueWorld()
     poison = cmd.Undecodable(digest="ab" * 32, message="x" * 9000)
     rejected, submitted, _ = world.ask(poison, world.submission())
     assert (rejected.code, rejected.command, rejected.digest) == ("undecodable", "", "ab" * 32)
@@ -158,14 +158,14 @@ def test_a_command_that_cannot_be_decoded_is_recorded_and_the_rest_goes_on() -> 
 
 def test_a_bad_queue_setting_is_rejected() -> None:
     """A path that is none, a quota below zero."""
-    world = World()
+    world = QueueWorld()
     assert world.quota("No Such", 1).code == "invalid"
     assert world.quota("fine", -1).code == "invalid"
 
 
 def test_finished_jobs_are_retired_oldest_first() -> None:
     """State keeps the last ten thousand or so, in chunks; a retired job is not found."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     while len(world.state.finished) <= FINISHED_JOBS_MAX:
         world.ask(*(world.submission() for _ in range(200)))
         world.settle()
@@ -182,7 +182,7 @@ def test_finished_jobs_are_retired_oldest_first() -> None:
 
 def test_a_full_message_fits_one_commit() -> None:
     """400 commands are answered in one commit within both bounds, with as many offers as fit."""
-    world = World()
+    world = QueueWorld()
     world.ask(*(world.submission(array=(0, 1)) for _ in range(400)))
     events = world.settle()
     assert kinds(events).count("JobOffered") == 800
@@ -190,7 +190,7 @@ def test_a_full_message_fits_one_commit() -> None:
 
 def test_messages_from_elsewhere_cannot_burst_a_commit() -> None:
     """Runs that end with long messages of wide characters, and a message of nothing but poison: within both bounds."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     jobs = [world.submit() for _ in range(500)]
     world.place(*jobs)
     for job in jobs:

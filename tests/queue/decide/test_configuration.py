@@ -15,7 +15,7 @@ from fairlead_schemas.queuefile.settings import (
 )
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
 
 
 def queue(path: str, **settings: Any) -> QueueEntry:
@@ -23,9 +23,9 @@ def queue(path: str, **settings: Any) -> QueueEntry:
     return QueueEntry(path=path, settings=QueueSettings(**settings))
 
 
-def world_of_teams() -> World:
+def world_of_teams() -> QueueWorld:
     """org (16 guaranteed) with two teams, one of which has a waiting and a running job; a second pool."""
-    world = World()
+    world = QueueWorld()
     world.tree(
         org={"guaranteed": {"gpu": 16_000}},
         org__vision={"guaranteed": {"gpu": 8_000}, "maximum": {"gpu": 8_000}},
@@ -147,7 +147,7 @@ def test_a_bad_change_is_refused_with_one_clear_sentence(what: str, asked: dict[
 
 def test_a_valid_change_is_one_commit_from_the_root_down() -> None:
     """Missing parents are created; unchanged queues are not recorded again; the answer counts."""
-    world = World()
+    world = QueueWorld()
     events = world.ask(cmd.ApplyQueues(id="a", queues=(queue("a/b/c"), queue("a/b", weight=3)), user="eve"))
     assert [event.path for event in events[:-1]] == ["a", "a/b", "a/b/c"]
     assert events[-1] == ev.QueuesApplied(cause="cmd:a", command="a", configured=3, by="eve")
@@ -157,7 +157,7 @@ def test_a_valid_change_is_one_commit_from_the_root_down() -> None:
 
 def test_changes_of_one_message_build_on_each_other() -> None:
     """Made, filled, put above another, removed: each is looked at as the one before leaves it."""
-    world = World()
+    world = QueueWorld()
     world.submit(8, queue="default", start_at_ns=world.now + 60 * SECOND)
     events = world.ask(
         cmd.ApplyQueues(id="a", queues=(queue("x"), queue("y"))),
@@ -184,7 +184,7 @@ def test_changes_of_one_message_build_on_each_other() -> None:
 
 def test_waiting_jobs_move_to_the_named_queue_when_theirs_is_removed() -> None:
     """Queued, held and scheduled jobs alike; they are offered there and count there."""
-    world = World()
+    world = QueueWorld()
     world.tree(old={"maximum": {"gpu": 0}}, new={"maximum": {"gpu": 2_000}})
     line, held, later = (
         world.submit(2, queue="old"),
@@ -200,7 +200,7 @@ def test_waiting_jobs_move_to_the_named_queue_when_theirs_is_removed() -> None:
 
 def test_prune_removes_all_that_is_not_named() -> None:
     """Queues and pools; the default pool stays."""
-    world = World()
+    world = QueueWorld()
     world.apply(pools=(PoolEntry(pool="p", settings=PoolSettings()),), queues=(queue("a", pool="p"), queue("b")))
     answer = world.apply(queues=(queue("b"),), prune=True)
     assert (answer.configured, answer.removed, answer.unchanged) == (0, 3, 1)
@@ -209,7 +209,7 @@ def test_prune_removes_all_that_is_not_named() -> None:
 
 def test_pruning_keeps_the_parents_of_a_named_queue() -> None:
     """They were created for it and are not in the file: applying it again changes nothing."""
-    world = World()
+    world = QueueWorld()
     first = world.apply(queues=(queue("a/b/c"), queue("default")), prune=True)
     assert (first.configured, first.removed, first.unchanged) == (3, 0, 1)
     again = world.apply(queues=(queue("a/b/c"), queue("default")), prune=True)
@@ -222,7 +222,7 @@ def test_pruning_keeps_the_parents_of_a_named_queue() -> None:
 
 def test_no_offer_is_made_upon_limits_that_the_same_commit_lowers() -> None:
     """The next decision offers, by the new ones."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 8)
     lowered = cmd.ApplyQueues(id="a", queues=(queue("q", maximum={"gpu": 1_000}),))
     events = world.ask(lowered, world.submission(1, queue="q"), world.submission(1, queue="q"))
@@ -233,7 +233,7 @@ def test_no_offer_is_made_upon_limits_that_the_same_commit_lowers() -> None:
 
 def test_a_quota_below_use_stops_no_run() -> None:
     """Open offers are withdrawn, runs continue, and nothing new is offered until they have ended."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 8)
     runs = [world.submit(2, queue="q") for _ in range(2)]
     world.run(*runs)
@@ -251,7 +251,7 @@ def test_a_quota_below_use_stops_no_run() -> None:
 
 def test_a_queue_of_an_old_log_has_a_quota_of_gpus_and_a_place_in_the_tree() -> None:
     """QueueConfigured with gpu_quota_milli alone; "a/b" existed without "a"."""
-    world = World()
+    world = QueueWorld()
     world.fold("queue", [ev.QueueConfigured(cause="clock", path="a/b", gpu_quota_milli=2_000)])
     assert world.state.queues["a/b"].settings == QueueSettings(maximum={"gpu": 2_000})
     jobs = [world.submit(1, queue="a/b") for _ in range(3)]
@@ -263,7 +263,7 @@ def test_a_queue_of_an_old_log_has_a_quota_of_gpus_and_a_place_in_the_tree() -> 
 
 def test_a_top_queue_keeps_its_pool_while_jobs_are_far_below() -> None:
     """The pool is the whole tree's: jobs three levels down keep it."""
-    world = World()
+    world = QueueWorld()
     world.apply(pools=(PoolEntry(pool="other", settings=PoolSettings()),))
     world.configure("a/b/c/d")
     world.submit(1, queue="a/b/c/d")

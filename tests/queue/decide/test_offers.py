@@ -2,23 +2,23 @@
 
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, BACK_NS, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, QueueWorld, kinds, request
 
 
-def fill(world: World, count: int, gpus: int = 1, **more: object) -> list[str]:
+def fill(world: QueueWorld, count: int, gpus: int = 1, **more: object) -> list[str]:
     """Submit many; their ids."""
     events = world.ask(*(world.submission(gpus, **more) for _ in range(count)))
     return [event.job for event in events if isinstance(event, ev.JobSubmitted)]
 
 
-def withdrawals(world: World) -> list[tuple[str, str]]:
+def withdrawals(world: QueueWorld) -> list[tuple[str, str]]:
     """(job, reason) of every withdrawal in the log, in order."""
     return [(e.job, e.reason) for commit in world.log for e in commit.events if isinstance(e, ev.OfferWithdrawn)]
 
 
 def test_priority_goes_before_submit_order() -> None:
     """Offers of one commit are in rank order: priority descending, then submit order."""
-    world = World()
+    world = QueueWorld()
     events = world.ask(*(world.submission(gpus, priority=p) for gpus, p in ((1, 10), (1, 90), (2, 90), (1, 50))))
     offers = [event for event in events if isinstance(event, ev.JobOffered)]
     assert [offer.job for offer in offers] == ["2", "3", "4", "1"]
@@ -27,7 +27,7 @@ def test_priority_goes_before_submit_order() -> None:
 
 def test_a_quota_holds_a_job_back_and_lets_others_pass() -> None:
     """A job over its queue's quota waits; smaller ones of the queue and all of other queues continue."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 4)
     big = world.submit(3, queue="small")
     waits = world.submit(2, queue="small")
@@ -42,7 +42,7 @@ def test_a_quota_holds_a_job_back_and_lets_others_pass() -> None:
 
 def test_a_request_above_the_whole_quota_waits_and_blocks_no_other() -> None:
     """It is accepted, since the quota may be raised. Then it is offered."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 2)
     big = world.submit(4, queue="small")
     little = world.submit(1, queue="small")
@@ -56,7 +56,7 @@ def test_a_request_above_the_whole_quota_waits_and_blocks_no_other() -> None:
 
 def test_a_job_without_gpus_is_not_held_by_a_gpu_quota() -> None:
     """Quota zero, no GPU: it is offered."""
-    world = World()
+    world = QueueWorld()
     world.quota("none", 0)
     job = world.submit(0, queue="none")
     waits = world.submit(1, queue="none")
@@ -65,7 +65,7 @@ def test_a_job_without_gpus_is_not_held_by_a_gpu_quota() -> None:
 
 def test_quota_is_free_when_the_run_has_ended_not_when_it_is_asked_to() -> None:
     """A stopping run is charged until its end."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 1)
     first = world.submit(queue="small")
     second = world.submit(queue="small")
@@ -78,7 +78,7 @@ def test_quota_is_free_when_the_run_has_ended_not_when_it_is_asked_to() -> None:
 
 def test_the_window_bounds_open_offers() -> None:
     """Placements make room for as many again, in order."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     jobs = [job for _ in range(6) for job in fill(world, 300)]
     world.settle()
     assert world.offered() == jobs[:WINDOW_OFFERS_MAX]
@@ -88,7 +88,7 @@ def test_the_window_bounds_open_offers() -> None:
 
 def test_a_parked_class_keeps_a_few_offers_open_and_blocks_no_other() -> None:
     """After a refusal the class stays at its bound; another class continues."""
-    world = World()
+    world = QueueWorld()
     first = world.submit(8)
     world.refuse(first)
     fill(world, 40, 8)
@@ -100,7 +100,7 @@ def test_a_parked_class_keeps_a_few_offers_open_and_blocks_no_other() -> None:
 
 def test_a_parked_class_goes_on_when_capacity_changes_or_one_is_placed() -> None:
     """Either says that the refusal is no longer the last word."""
-    world = World()
+    world = QueueWorld()
     jobs = fill(world, 1, 8) + fill(world, 1, 8)
     world.refuse(jobs[0])
     fill(world, 40, 8)
@@ -118,7 +118,7 @@ def test_a_parked_class_goes_on_when_capacity_changes_or_one_is_placed() -> None
 
 def test_beyond_the_capacity_the_placer_looks_ahead_over_a_few() -> None:
     """While the pool has room for more, the window is wide; then some more of anything, and always some of each class."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     world.node(gpus=8)
     fill(world, 300, 1)
     world.settle()
@@ -130,7 +130,7 @@ def test_beyond_the_capacity_the_placer_looks_ahead_over_a_few() -> None:
 
 def test_a_late_job_of_higher_rank_takes_its_place() -> None:
     """At the next review of the order: the urgent one goes before all, and the last offer is withdrawn for it."""
-    world = World()
+    world = QueueWorld()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
     world.settle()
@@ -147,7 +147,7 @@ def test_a_late_job_of_higher_rank_takes_its_place() -> None:
 
 def test_an_unchanged_order_records_nothing_again() -> None:
     """A second review changes nothing."""
-    world = World()
+    world = QueueWorld()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
     world.settle()
@@ -156,7 +156,7 @@ def test_an_unchanged_order_records_nothing_again() -> None:
 
 def test_refused_offers_give_their_quota_to_jobs_that_can_use_it() -> None:
     """Withdrawn, returned, and offered again only after capacity has changed."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 8)
     big = world.submit(8, queue="small")
     world.refuse(big)
@@ -175,7 +175,7 @@ def test_refused_offers_give_their_quota_to_jobs_that_can_use_it() -> None:
 
 def test_a_recall_is_made_only_where_it_helps() -> None:
     """Nothing is withdrawn for a job that is parked itself, or that no withdrawal could bring within the quota."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 8)
     running = world.submit(4, queue="small")
     world.run(running)
@@ -189,7 +189,7 @@ def test_a_recall_is_made_only_where_it_helps() -> None:
 
 def test_recalls_take_the_last_offers_and_no_more_than_needed() -> None:
     """The first in line keep their offers."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 8)
     jobs = [world.submit(2, queue="small") for _ in range(4)]
     world.refuse(*jobs)
@@ -201,7 +201,7 @@ def test_recalls_take_the_last_offers_and_no_more_than_needed() -> None:
 
 def test_lowering_a_quota_recalls_offers_but_stops_no_run() -> None:
     """Open offers above the new quota come back, last first; what runs is left alone."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 4)
     jobs = [world.submit(1, queue="small") for _ in range(4)]
     world.run(jobs[3])
@@ -214,7 +214,7 @@ def test_lowering_a_quota_recalls_offers_but_stops_no_run() -> None:
 def test_the_first_job_is_not_passed_for_ever() -> None:
     """A stream of small jobs cannot starve a big one of the same queue: when it has waited for as long as the pool is
     patient, what comes free is kept for it."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 2)
     running = [world.submit(1, queue="small"), world.submit(1, queue="small")]
     big = world.submit(2, queue="small")
@@ -239,7 +239,7 @@ def test_the_first_job_is_not_passed_for_ever() -> None:
 
 def test_deciding_twice_upon_the_same_state_is_free() -> None:
     """The second decision is the memo's, and equal; the next look is due when the pool's patience is over."""
-    world = World()
+    world = QueueWorld()
     world.submit(1)
     world.pass_time()
     assert world.core.wake_at() == 1_000 * SECOND + world.state.pools["default"].settings.patience_ns
@@ -248,7 +248,7 @@ def test_deciding_twice_upon_the_same_state_is_free() -> None:
 
 def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
     """Many classes, each refused: the next decision offers nothing and withdraws nothing."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     for cpu in range(1, 101):
         world.ask(*(world.submission(request=request(1, cpu=cpu)) for _ in range(30)))
     world.settle()
@@ -265,7 +265,7 @@ def test_a_large_class_backlog_is_looked_at_by_lane() -> None:
 
 def test_a_withdrawn_offer_is_charged_until_it_is_returned() -> None:
     """The urgent job gets its offer only after the withdrawn one is back."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 4)
     first = world.submit(2, queue="small", priority=10)
     second = world.submit(1, queue="small", priority=10)
@@ -282,7 +282,7 @@ def test_a_withdrawn_offer_is_charged_until_it_is_returned() -> None:
 
 def test_a_slow_withdrawal_costs_no_other_offer() -> None:
     """A withdrawn offer frees capacity once, however often the order is reviewed meanwhile."""
-    world = World()
+    world = QueueWorld()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
     world.settle()
@@ -295,7 +295,7 @@ def test_a_slow_withdrawal_costs_no_other_offer() -> None:
 
 def test_an_offer_withdrawn_for_quota_is_made_again_although_nothing_is_freed() -> None:
     """The placer may only have been away: no refusal has been recorded."""
-    world = World()
+    world = QueueWorld()
     world.quota("small", 8)
     world.node("n1", gpus=8)
     big = world.submit(8, queue="small")

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from fairlead_queue.limits import NEWS_NS, PARKED_OFFERS_MAX
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, request
-from tests.queue.cluster import Cluster
+from tests.kit.queue_world import SECOND, QueueWorld, request
+from tests.queue.cluster import SimulatedCluster
 
 AFTER_NEWS_S = NEWS_NS // SECOND + 1
 
 
-def told(world: World, job: str = "") -> list[ev.JobDeferred]:
+def told(world: QueueWorld, job: str = "") -> list[ev.JobDeferred]:
     """Return all recorded reasons, or those of one job."""
     return [event for event in world.said(ev.JobDeferred) if job in ("", event.job)]
 
@@ -26,7 +26,7 @@ def told(world: World, job: str = "") -> list[ev.JobDeferred]:
 
 def test_a_maximum_of_the_queue_or_of_a_parent() -> None:
     """The reason names the queue, the resource, the amount held, the amount needed and the maximum."""
-    world = World()
+    world = QueueWorld()
     world.tree(org={"maximum": {"cpu": 10_000}}, org__a={"maximum": {"gpu": 4_000}})
     world.run(world.submit(3, queue="org/a"))
     own, above = world.submit(2, queue="org/a"), world.submit(queue="org/a", request=request(0, cpu=10))
@@ -40,7 +40,7 @@ def test_a_maximum_of_the_queue_or_of_a_parent() -> None:
 
 def test_the_limit_of_one_user() -> None:
     """The queue is named, not an internal node of the tree; another user's job continues."""
-    world = World()
+    world = QueueWorld()
     world.configure("q", users={"*": {"gpu": 2_000}})
     world.run(world.submit(2, queue="q", user="a/da"))
     waits, goes = world.submit(1, queue="q", user="a/da"), world.submit(1, queue="q", user="bob")
@@ -51,7 +51,7 @@ def test_the_limit_of_one_user() -> None:
 
 def test_capacity_reserved_for_other_queues_is_named() -> None:
     """In a parent queue, and in the whole pool."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     world.tree(
         kept={"guaranteed": {"gpu": 4_000}, "lending": {"gpu": 0}},
@@ -69,7 +69,7 @@ def test_capacity_reserved_for_other_queues_is_named() -> None:
 
 def test_capacity_kept_for_an_older_job_is_named() -> None:
     """With the job that it is kept for."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=30 * SECOND)
     world.quota("q", 4)
     world.run(*(world.submit(1, queue="q") for _ in range(3)))
@@ -84,7 +84,7 @@ def test_capacity_kept_for_an_older_job_is_named() -> None:
 
 def test_a_budget_that_is_spent() -> None:
     """The queue whose it is."""
-    world = World()
+    world = QueueWorld()
     world.now = int(datetime(2024, 3, 1, tzinfo=UTC).timestamp()) * SECOND
     world.node(gpus=8)
     world.tree(org={"budget": Budget(gpu_milli_s=1_000)}, org__a={})
@@ -99,7 +99,7 @@ def test_a_budget_that_is_spent() -> None:
 
 def test_a_turn_that_has_not_come() -> None:
     """The placer has as many offers as it looks ahead over: of the class, or in all."""
-    world = World()
+    world = QueueWorld()
     world.refuse(world.submit(8))
     jobs = [world.submit(8) for _ in range(PARKED_OFFERS_MAX + 4)]
     world.settle()
@@ -108,7 +108,7 @@ def test_a_turn_that_has_not_come() -> None:
 
 def test_the_limit_of_an_array() -> None:
     """Once, when as many of its elements live as may; not with each that ends."""
-    world = World()
+    world = QueueWorld()
     array = world.submit(array=(0, 5), array_limit=2)
     world.settle()
     for index in range(4):
@@ -125,7 +125,7 @@ def test_the_limit_of_an_array() -> None:
 
 def test_a_reason_is_recorded_once_and_again_when_another_has_held_for_a_while() -> None:
     """The core wakes for it although nothing else happens, and repeated reviews do not repeat it."""
-    world = World()
+    world = QueueWorld()
     world.tree(org={"maximum": {"gpu": 4_000}}, org__a={"maximum": {"gpu": 2_000}}, org__b={})
     runs = [world.submit(2, queue="org/a"), world.submit(2, queue="org/b")]
     world.run(*runs)
@@ -153,7 +153,7 @@ def test_a_reason_is_recorded_once_and_again_when_another_has_held_for_a_while()
 
 def test_a_job_that_waits_again_after_its_turn_gets_its_reason_again() -> None:
     """Its lane was empty meanwhile."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 1)
     jobs = [world.submit(1, queue="q") for _ in range(2)]
     world.run(jobs[0])
@@ -183,8 +183,8 @@ def test_recorded_reasons_are_true_and_not_too_frequent(load: list[tuple[int, in
     """Checked at every commit: no job gets a reason to wait and an offer at once; the amount in the reason is what the
     limit holds after the commit; without an offer in the lane no reason is repeated, and no other one is recorded
     before its time."""
-    world = World(careful=False)
-    cluster = Cluster(world, 2, 8)
+    world = QueueWorld(careful=False)
+    cluster = SimulatedCluster(world, 2, 8)
     world.pool(patience_ns=20 * SECOND)
     world.tree(
         org={"maximum": {"gpu": 8_000}},
@@ -209,7 +209,7 @@ class _Checked:
 
     through: Any
 
-    def __init__(self, world: World, last: dict[Any, tuple[str, int]], lanes: dict[str, Any]) -> None:
+    def __init__(self, world: QueueWorld, last: dict[Any, tuple[str, int]], lanes: dict[str, Any]) -> None:
         self.world, self.last, self.lanes = world, last, lanes
 
     def fold(self, writer: str, events: Any, cursors: Any = None) -> None:
@@ -243,7 +243,7 @@ class _Checked:
 @pytest.mark.parametrize("crowd", [1, 200])
 def test_many_jobs_that_begin_to_wait_get_their_reasons_as_there_is_room(crowd: int) -> None:
     """The first of each kind, some at a time, and all in the end."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     world.quota("q", 0)
     for cpu in range(1, crowd + 1):
         world.submit(queue="q", request=request(1, cpu=cpu))

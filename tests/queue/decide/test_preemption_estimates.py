@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fairlead_queue.decide.preemption_estimates import DepartingRun, clearing_order, units_freed
 from fairlead_queue.limits import REVIEW_NS, STARVING_MAX, VICTIMS_MAX
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, request
+from tests.kit.queue_world import SECOND, QueueWorld, request
 from tests.queue.yielding import SOON
 
 GOINGS = st.builds(
@@ -77,10 +77,10 @@ def _cost_of(runs: list[DepartingRun], node: str, unit: int) -> int | None:
 # ---------------------------------------------------------------------------------------- who is named
 
 
-def scattered(nodes: int, gpus: int = 8) -> tuple[World, dict[str, list[str]]]:
+def scattered(nodes: int, gpus: int = 8) -> tuple[QueueWorld, dict[str, list[str]]]:
     """Nodes full of one-GPU runs of a queue that borrows all of it, placed in turn: {node: its runs}. Those who started
     last, whom it costs least to ask, lie on all nodes."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     for number in range(nodes):
         world.node(f"n{number}", gpus=gpus)
     world.tree(fill={"preemption": SOON}, owner={"guaranteed": {"gpu": nodes * gpus * 1000}, "preemption": SOON})
@@ -93,7 +93,7 @@ def scattered(nodes: int, gpus: int = 8) -> tuple[World, dict[str, list[str]]]:
     return world, runs
 
 
-def named(world: World) -> list[set[str]]:
+def named(world: QueueWorld) -> list[set[str]]:
     return [{victim.job for victim in each.victims} for each in world.said(ev.PreemptionRequested)]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fairlead_schemas.queuefile.settings import QueueEntry, QueueSettings
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds, request
+from tests.kit.queue_world import SECOND, QueueWorld, kinds, request
 
 
 def queue(path: str, **settings: Any) -> QueueEntry:
@@ -15,7 +15,7 @@ def queue(path: str, **settings: Any) -> QueueEntry:
 def test_a_reclaim_takes_offers_then_the_lowest_priority_then_the_least_loss() -> None:
     """As few as needed; each waits again with the rest of its time, and the reclaim ends when the queue is within its
     limit."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 16)
     low, late, early = (world.submit(4, queue="q", priority=p, total_ns=900 * SECOND) for p in (10, 50, 50))
     world.run(low, early)
@@ -45,7 +45,7 @@ def test_a_reclaim_takes_offers_then_the_lowest_priority_then_the_least_loss() -
 
 def test_a_reclaimed_run_can_still_be_cancelled() -> None:
     """A person's stop outranks it, once; an array's elements that were reclaimed end with the array."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 4)
     job, array = world.submit(2, queue="q"), world.submit(1, queue="q", array=(0, 1))
     world.settle()
@@ -62,7 +62,7 @@ def test_a_reclaimed_run_can_still_be_cancelled() -> None:
 
 def test_a_reclaim_covers_every_level_and_users() -> None:
     """Runs stopped in a child queue count for its parents; a user releases what exceeds the user's own limit."""
-    world = World()
+    world = QueueWorld()
     world.tree(org={}, org__a={}, org__b={}, u={"users": {"*": {"gpu": 8_000}}})
     jobs = [world.submit(2, queue=path, priority=p) for path in ("org/a", "org/b") for p in (50, 40)]
     own = [world.submit(2, queue="u", user=user) for user in ("ada", "ada", "bob")]
@@ -80,7 +80,7 @@ def test_a_reclaim_covers_every_level_and_users() -> None:
 
 def test_runs_that_are_stopping_count_for_a_reclaim() -> None:
     """No further run is stopped for capacity that is already being freed."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 8)
     jobs = [world.submit(2, queue="q") for _ in range(4)]
     world.run(*jobs)
@@ -97,7 +97,7 @@ def test_runs_that_are_stopping_count_for_a_reclaim() -> None:
 
 def test_a_reclaim_that_a_later_change_makes_needless_is_dropped() -> None:
     """The limit is raised before any stop, or the queue is removed: no run is stopped."""
-    world = World()
+    world = QueueWorld()
     world.quota("q", 8)
     world.run(world.submit(8, queue="q"))
     lowered = world.apply(queues=(queue("q", maximum={"gpu": 4_000}),))
@@ -110,7 +110,7 @@ def test_a_reclaim_that_a_later_change_makes_needless_is_dropped() -> None:
 
 def test_no_job_is_stopped_that_gives_nothing_back() -> None:
     """Over its CPUs, a queue keeps the job that holds only memory; the fewest that do are asked."""
-    world = World()
+    world = QueueWorld()
     world.configure("q")
     small, none, big = (world.submit(queue="q", request=request(0, cpu=cpu)) for cpu in (2, 0, 6))
     world.run(small, none, big)

@@ -4,12 +4,12 @@ import pytest
 
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
 from fairlead_schemas.wire.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
-from tests.kit.queue_world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
 
 
-def world(sequencer: str = "drf", **queue: object) -> World:
+def world(sequencer: str = "drf", **queue: object) -> QueueWorld:
     """Queues a and b on one node of 8 GPUs."""
-    found = World()
+    found = QueueWorld()
     found.node()
     settings = QueueSettings(**queue)  # type: ignore[arg-type] -- the settings' own fields
     found.apply(
@@ -19,7 +19,7 @@ def world(sequencer: str = "drf", **queue: object) -> World:
     return found
 
 
-def woken(world: World, until_s: float) -> list[str]:
+def woken(world: QueueWorld, until_s: float) -> list[str]:
     """Return the decisions while time passes and the core is called only at its wake times."""
     until, decided = world.now + int(until_s * SECOND), list[object]()
     for _ in range(100):

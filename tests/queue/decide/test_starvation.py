@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, request
-from tests.queue.cluster import Cluster
+from tests.kit.queue_world import SECOND, QueueWorld, request
+from tests.queue.cluster import SimulatedCluster
 
 PATIENCE_S = 30
 
 
-def world_with(nodes: int = 1, gpus: int = 4, *, careful: bool = True, sequencer: str = "drf") -> Cluster:
+def world_with(nodes: int = 1, gpus: int = 4, *, careful: bool = True, sequencer: str = "drf") -> SimulatedCluster:
     """A small cluster and a short patience."""
-    world = World(careful=careful)
+    world = QueueWorld(careful=careful)
     world.pool(patience_ns=PATIENCE_S * SECOND, sequencer=sequencer)
-    return Cluster(world, nodes, gpus)
+    return SimulatedCluster(world, nodes, gpus)
 
 
 def test_the_first_in_order_gets_a_reservation_after_the_patience_and_not_before() -> None:
@@ -121,7 +121,7 @@ def test_capacity_that_can_never_be_freed_is_not_reserved() -> None:
 
 def test_an_impossible_reservation_is_requested_again_but_seldom() -> None:
     """No node could serve it: the placer refuses at once, and the next in order has its turn."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.node(gpus=8)
     job = world.submit(8)
@@ -138,7 +138,7 @@ def test_an_impossible_reservation_is_requested_again_but_seldom() -> None:
 
 def test_a_starving_job_that_is_placed_or_cancelled_leaves_no_reservation() -> None:
     """The two commits cross: the next job in order is helped in its turn."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     jobs = [world.submit(8) for _ in range(3)]
     world.refuse(*jobs)
@@ -159,7 +159,7 @@ def test_a_starving_job_that_is_placed_or_cancelled_leaves_no_reservation() -> N
 
 def test_a_reservation_request_that_crosses_the_offers_return_reserves_nothing() -> None:
     """The job is queued again; nothing of the pool is kept for it."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     job = world.submit(8)
     world.refuse(job)
@@ -174,7 +174,7 @@ def test_a_reservation_request_that_crosses_the_offers_return_reserves_nothing()
 
 def test_nothing_is_kept_for_an_array_that_is_being_stopped() -> None:
     """Its elements may take long to end; what is free meanwhile is for others."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.tree(a={"users": {"*": {"gpu": 4_000}}})
     array = world.submit(2, queue="a", array=(0, 2))
@@ -188,7 +188,7 @@ def test_nothing_is_kept_for_an_array_that_is_being_stopped() -> None:
 
 def test_capacity_that_the_whole_pool_reserves_is_claimed_of_the_whole_pool() -> None:
     """The limit is that of the root: a queue keeps the part that it does not lend, and the rest is one line."""
-    world = World()
+    world = QueueWorld()
     world.pool(patience_ns=PATIENCE_S * SECOND)
     world.node(gpus=8)
     world.tree(kept={"guaranteed": {"gpu": 2_000}, "lending": {"gpu": 0}}, free={})

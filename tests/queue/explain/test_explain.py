@@ -5,11 +5,11 @@ from fairlead_queue.explain.explain import explain
 from fairlead_schemas.queries.explainer import Explanation, Limit
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.wire.resources import Request
-from tests.kit.queue_world import SECOND, World, request
+from tests.kit.queue_world import SECOND, QueueWorld, request
 from tests.queue.sentences import sentences, start_estimate
 
 
-def told(world: World, job: str) -> Explanation:
+def told(world: QueueWorld, job: str) -> Explanation:
     """The explanation of a live job; asking changes nothing."""
     before = world.core.snapshot()
     answer = explain(world.state, world.state.jobs[job])
@@ -25,7 +25,7 @@ def kinds_of(answer: Explanation, asked: Request) -> dict[str, str]:
 
 def test_a_maximum_is_explained_with_numbers_and_remedies() -> None:
     """Wait for an amount, request less, move to another queue, or raise the maximum by an amount."""
-    world = World()
+    world = QueueWorld()
     world.configure("research", maximum={"gpu": 8000})
     world.configure("research/vision")
     world.configure("shared")
@@ -46,7 +46,7 @@ def test_a_maximum_is_explained_with_numbers_and_remedies() -> None:
 
 def test_a_change_that_is_named_does_start_the_job() -> None:
     """The smaller request is offered at once; the one that is a GPU larger is not."""
-    world = World()
+    world = QueueWorld()
     world.configure("research", maximum={"gpu": 8000})
     world.node(gpus=8)
     world.run(world.submit(5, queue="research"))
@@ -59,7 +59,7 @@ def test_a_change_that_is_named_does_start_the_job() -> None:
 
 def test_jobs_ahead_are_counted_in_the_order_of_turns() -> None:
     """Of the own queue by priority, of other queues by share."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     first = world.submit(8)
     world.run(first)
@@ -80,7 +80,7 @@ def test_jobs_ahead_are_counted_in_the_order_of_turns() -> None:
 
 def test_jobs_at_the_same_limit_are_ahead_by_the_order() -> None:
     """A limit that blocks the job blocks them, too: of its own queue by priority, of others below it by share."""
-    world = World()
+    world = QueueWorld()
     world.configure("research", maximum={"gpu": 4000})
     world.configure("research/vision")
     world.configure("research/speech")
@@ -98,7 +98,7 @@ def test_jobs_at_the_same_limit_are_ahead_by_the_order() -> None:
 
 def test_an_offer_that_went_back_is_explained_by_what_holds_it_now() -> None:
     """Its queue's limit, with today's numbers; or that it fitted nowhere, and when it is tried again."""
-    world = World()
+    world = QueueWorld()
     world.configure("research", maximum={"gpu": 12_000})
     world.node(gpus=8)
     world.run(world.submit(8, queue="research"))
@@ -116,7 +116,7 @@ def test_an_offer_that_went_back_is_explained_by_what_holds_it_now() -> None:
 
 def test_a_user_limit_and_a_budget_are_named() -> None:
     """The user, and the queue that has the budget."""
-    world = World()
+    world = QueueWorld()
     world.configure("vision", users={"*": {"gpu": 2000}})
     world.configure("poor", budget=Budget(gpu_milli_s=1))
     world.run(world.submit(2, queue="vision"))
@@ -129,7 +129,7 @@ def test_a_user_limit_and_a_budget_are_named() -> None:
 
 def test_a_dry_run_says_what_would_refuse_it() -> None:
     """The same words as the queue's own refusal."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     outcome = dry_run(world.state, world.submission(1, queue="nowhere"), world.now)
     assert (outcome.code, outcome.field) == ("unknown_queue", "queue")
@@ -139,7 +139,7 @@ def test_a_dry_run_says_what_would_refuse_it() -> None:
 
 def test_a_dry_run_leaves_no_trace_and_tells_the_quota_after() -> None:
     """Used, after, guaranteed and most, for each queue on the way up; what is borrowed; no trace."""
-    world = World()
+    world = QueueWorld()
     world.configure("research", guaranteed={"gpu": 4000}, maximum={"gpu": 8000})
     world.configure("research/vision", guaranteed={"gpu": 2000})
     world.node(gpus=8)
@@ -158,7 +158,7 @@ def test_a_dry_run_leaves_no_trace_and_tells_the_quota_after() -> None:
 
 def test_a_dry_run_names_possible_victims() -> None:
     """The borrower's run, by its rule."""
-    world = World()
+    world = QueueWorld()
     world.configure("owner", guaranteed={"gpu": 8000})
     world.configure("other")
     world.node(gpus=8)
@@ -171,7 +171,7 @@ def test_a_dry_run_names_possible_victims() -> None:
 
 def test_a_dry_run_in_a_full_pool_waits_for_capacity() -> None:
     """No job is ahead, no limit blocks it, and nothing is free: it is not next to start, but a smaller one might be."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     world.run(world.submit(6))
     waits = dry_run(world.state, world.submission(4), world.now).waits
@@ -191,7 +191,7 @@ def test_a_dry_run_in_a_full_pool_waits_for_capacity() -> None:
 
 def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
     """Raising a maximum starts nothing while others hold all there is."""
-    world = World()
+    world = QueueWorld()
     world.configure("small", maximum={"gpu": 2000})
     world.node(gpus=8)
     world.run(world.submit(2, queue="small"))
@@ -203,7 +203,7 @@ def test_another_limit_is_named_only_where_the_pool_has_room() -> None:
 
 def test_an_array_ahead_is_named_once() -> None:
     """Each of its elements ahead is counted."""
-    world = World()
+    world = QueueWorld()
     world.configure("research", maximum={"gpu": 1000})
     world.node(gpus=8)
     world.run(world.submit(queue="research"))
@@ -214,7 +214,7 @@ def test_an_array_ahead_is_named_once() -> None:
 
 def test_no_estimate_is_given_for_capacity_kept_for_other_queues() -> None:
     """The time at which queues that do not lend use less is unknown, however much is idle now."""
-    world = World()
+    world = QueueWorld()
     world.configure("owner", guaranteed={"gpu": 6000}, lending={"gpu": 0})
     world.node(gpus=8)
     outcome = dry_run(world.state, world.submission(4), world.now)
@@ -226,7 +226,7 @@ def test_no_estimate_is_given_for_capacity_kept_for_other_queues() -> None:
 
 def test_an_estimate_uses_time_limits_and_names_them() -> None:
     """The end of the run at its limit, then the jobs ahead; without an estimate if a run has no limit."""
-    world = World()
+    world = QueueWorld()
     world.node(gpus=8)
     run = world.submit(8, total_ns=100 * SECOND)
     world.run(run)
@@ -244,7 +244,7 @@ def test_an_estimate_uses_time_limits_and_names_them() -> None:
 
 def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
     """The pool has room; the queue has it when its run has ended, and that which waits there before."""
-    world = World()
+    world = QueueWorld()
     world.configure("small", maximum={"gpu": 2000})
     world.node(gpus=8)
     world.run(world.submit(2, queue="small", total_ns=100 * SECOND))
@@ -260,7 +260,7 @@ def test_an_estimate_goes_by_the_limits_above_the_job() -> None:
 
 def test_a_job_that_can_never_fit_gets_no_estimate() -> None:
     """It exceeds the whole maximum: only a smaller request, another queue or another limit helps."""
-    world = World()
+    world = QueueWorld()
     world.configure("small", maximum={"gpu": 2000})
     world.node(gpus=8)
     waits = world.submit(request=request(4), queue="small")

@@ -15,14 +15,14 @@ from fairlead_queue.waiting.pending import Array
 from fairlead_schemas.http.api import SuggestedChange
 from fairlead_schemas.queuefile.settings import MODEL_LABEL, Budget, QueueSettings
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import World, request
+from tests.kit.queue_world import QueueWorld, request
 from tests.queue.sentences import sentences
 from tests.queue.spending import use
 
 GPUS_PER_NODE = 8
 
 
-def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
+def changes(world: QueueWorld, job: str, kind: str) -> list[SuggestedChange]:
     """Return the proposals of one kind; the query changes nothing."""
     before = world.core.snapshot()
     told = explain(world.state, world.state.jobs[job])
@@ -31,13 +31,13 @@ def changes(world: World, job: str, kind: str) -> list[SuggestedChange]:
     return [change for change in sentences(asked, told) if change.kind == kind]
 
 
-def messages(world: World, job: str, kind: str) -> list[str]:
+def messages(world: QueueWorld, job: str, kind: str) -> list[str]:
     return [change.message for change in changes(world, job, kind)]
 
 
-def a_world(**queues: dict[str, Any]) -> World:
+def a_world(**queues: dict[str, Any]) -> QueueWorld:
     """Two nodes of 8 GPUs and 64 CPUs, and these queues."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     world.node(gpus=8)
     world.node("n2", gpus=8)
     world.tree(**queues)
@@ -176,10 +176,10 @@ def _tree(random: Random) -> dict[str, dict[str, Any]]:
     return tree
 
 
-def _busy_world(seed: int) -> World | None:
+def _busy_world(seed: int) -> QueueWorld | None:
     """Random queues with random jobs, of which all that may run; None where the tree is refused."""
     random = Random(seed)
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     for n in range(3):
         world.node(f"n{n}", gpus=GPUS_PER_NODE)
     if not hasattr(world.tree(**_tree(random)), "configured"):
@@ -203,15 +203,15 @@ def _busy_world(seed: int) -> World | None:
     return world
 
 
-def _copy(world: World) -> World:
+def _copy(world: QueueWorld) -> QueueWorld:
     """The same world once more."""
-    again = World(careful=False)
+    again = QueueWorld(careful=False)
     again.core, again.now, again.asked = QueueCore.restore(world.core.snapshot()), world.now, world.asked
     again.log = list(world.log)
     return again
 
 
-def _give_back(world: World, message: str) -> bool:
+def _give_back(world: QueueWorld, message: str) -> bool:
     """Runs end until as much of one resource is free as "starts when 3 GPUs of ada in a/x are given back" says."""
     found = re.fullmatch(r"starts when (\d+) (GPU|CPU)s? of (?:(\w+) in )?(\S+) (?:is|are) given back", message)
     if found is None or any(job.open for job in world.state.jobs.values()):
@@ -226,7 +226,7 @@ def _give_back(world: World, message: str) -> bool:
     return left <= 0
 
 
-def _raise(world: World, message: str) -> None:
+def _raise(world: QueueWorld, message: str) -> None:
     """Do what "could start now if a/x might hold 8 GPUs and borrow 3 GPUs and a might hold 9 CPUs" says."""
     queue = ""
     for named, verb, amount, unit in re.findall(r"(?:(\S+) might )?(hold|borrow) (\d+) (GPU|CPU)s?", message):

@@ -11,7 +11,7 @@ from fairlead_queue.fairness.budgets import UNIT
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.units.timestamps import calendar_period
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, kinds
+from tests.kit.queue_world import SECOND, QueueWorld, kinds
 from tests.queue.spending import HOUR, at, budget, marks, use, world_at
 
 # ---------------------------------------------------------------------------------------- exactness
@@ -33,7 +33,7 @@ steps_of = st.lists(
 @given(steps=steps_of, period=st.sampled_from(["day", "week", "month"]))
 def test_past_use_is_exact_after_any_history(steps: list[tuple[str, int, str, str, int]], period: Any) -> None:
     """Against integers that are counted second by second: nested budgets, prices, new periods, restarts."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     world.now = at(2024, 2, 25)
     for name, model in (("n1", "a100"), ("n2", "old"), ("n3", "")):
         world.node(name, gpus=8, model=model)

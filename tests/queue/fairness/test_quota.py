@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SECOND, World, request
-from tests.queue.cluster import Cluster
+from tests.kit.queue_world import SECOND, QueueWorld, request
+from tests.queue.cluster import SimulatedCluster
 
 
 def offers(events: list[Any]) -> list[str]:
@@ -17,7 +17,7 @@ def offers(events: list[Any]) -> list[str]:
     return [event.job for event in events if isinstance(event, ev.JobOffered)]
 
 
-def queues_of(world: World, jobs: list[str]) -> list[str]:
+def queues_of(world: QueueWorld, jobs: list[str]) -> list[str]:
     """The queue of each, by its submit."""
     queue_of = {event.job: event.queue for event in world.said(ev.JobSubmitted)}
     return [queue_of[job] for job in jobs]
@@ -34,7 +34,7 @@ def test_a_queue_borrows_beyond_its_guarantee_as_far_as_it_may() -> None:
         ({"borrowing": {"gpu": 0}}, 4),
         ({}, 8),
     ):
-        world = World()
+        world = QueueWorld()
         world.tree(q={"guaranteed": {"gpu": 4_000}} | settings_)
         world.ask(*(world.submission(1, queue="q") for _ in range(8)))
         world.settle()
@@ -44,7 +44,7 @@ def test_a_queue_borrows_beyond_its_guarantee_as_far_as_it_may() -> None:
 @pytest.mark.parametrize("sequencer", ["drf", "fairshare", "fifo", "lifo", "promised"])
 def test_a_job_refused_for_a_reservation_does_not_precede_its_owner(sequencer: str) -> None:
     """A sibling whose turn comes first waits for the rest; the reservation is offered to its owner."""
-    world = World()
+    world = QueueWorld()
     world.pool(sequencer=sequencer)
     world.node(gpus=16)
     world.tree(
@@ -59,7 +59,7 @@ def test_a_job_refused_for_a_reservation_does_not_precede_its_owner(sequencer: s
 
 def test_unlent_capacity_stays_free_for_its_owner() -> None:
     """At every level: siblings share the lent part, and the owner uses its own at once."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=16)
     world.tree(
         org={"maximum": {"gpu": 8_000}},
@@ -80,7 +80,7 @@ def test_unlent_capacity_stays_free_for_its_owner() -> None:
 
 def test_limits_hold_at_every_level_for_every_resource() -> None:
     """GPUs of the queue, CPUs of the one above, memory at the top."""
-    world = World()
+    world = QueueWorld()
     world.tree(
         a={"maximum": {"memory": 4_096}}, a__b={"maximum": {"cpu": 6_000}}, a__b__c={"maximum": {"gpu": 2_000}}, a__d={}
     )
@@ -101,7 +101,7 @@ def test_limits_hold_at_every_level_for_every_resource() -> None:
 
 def test_queues_within_their_guarantee_go_first() -> None:
     """Then by shares, whatever the submit order."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=8)
     world.tree(a={}, b={"guaranteed": {"gpu": 2_000}}, c={"priority": 10})
     submits = [world.submission(1, queue=path) for path in ("a", "a", "a", "c", "b", "b", "b")]
@@ -128,8 +128,8 @@ def test_guarantees_are_met_if_there_are_demand_and_capacity(
 ) -> None:
     """Even if one queue came first and took everything: soon each queue and each parent runs its guarantee, or all of
     its demand."""
-    world = World(careful=False)
-    cluster = Cluster(world, 1, 16)
+    world = QueueWorld(careful=False)
+    cluster = SimulatedCluster(world, 1, 16)
     soon = Preemption(protect_ns=SECOND)
     world.tree(
         **{
@@ -153,8 +153,8 @@ def test_guarantees_are_met_if_there_are_demand_and_capacity(
 
 def test_a_parents_guarantee_is_met_for_children_without_one() -> None:
     """The children take the capacity guaranteed to an organisation from other organisations, not from each other."""
-    world = World(careful=False)
-    cluster = Cluster(world, 1, 8)
+    world = QueueWorld(careful=False)
+    cluster = SimulatedCluster(world, 1, 8)
     soon = Preemption(protect_ns=SECOND)
     world.tree(
         org={"guaranteed": {"gpu": 4_000}},
@@ -177,7 +177,7 @@ def test_a_parents_guarantee_is_met_for_children_without_one() -> None:
 
 def test_every_user_has_his_own_limit_and_those_not_named_the_default() -> None:
     """A user who is named with nothing is not limited; the queue's own maximum holds for all of them."""
-    world = World()
+    world = QueueWorld()
     world.configure("q", users={"*": {"gpu": 1_000}, "ada": {"gpu": 3_000}, "root": {}}, maximum={"gpu": 12_000})
     for user in ("ada", "bob", "eve", "root"):
         world.ask(*(world.submission(1, queue="q", user=user) for _ in range(6)))
@@ -190,7 +190,7 @@ def test_every_user_has_his_own_limit_and_those_not_named_the_default() -> None:
 
 def test_gpus_are_counted_by_model_where_they_are_limited_by_it() -> None:
     """A job must say which it means; those of other models, and those without GPUs, are not held up."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=8, model="a100")
     world.node("n2", gpus=8, model="l40s")
     world.tree(org={"maximum": {"gpu:a100": 4_000, "gpu": 10_000}}, org__a={})
@@ -213,7 +213,7 @@ def test_gpus_are_counted_by_model_where_they_are_limited_by_it() -> None:
 def test_turns_follow_dominant_shares_across_the_tree() -> None:
     """Organisations by their weights, their teams among themselves; a queue that needs another resource does not
     interfere."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=24, cpu=24)
     world.tree(x={"weight": 2}, x__a={}, x__b={}, y={})
     submits = [
@@ -225,7 +225,7 @@ def test_turns_follow_dominant_shares_across_the_tree() -> None:
 
 def test_with_equal_shares_the_earlier_job_has_its_turn() -> None:
     """The names of the queues do not matter."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=8)
     world.tree(a={}, b={}, c={})
     given_ = queues_of(world, offers(world.ask(*(world.submission(1, queue=path) for path in ("c", "a", "b")))))
@@ -235,7 +235,7 @@ def test_with_equal_shares_the_earlier_job_has_its_turn() -> None:
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "lifo", "fairshare", "promised"])
 def test_usage_never_exceeds_any_limit_whatever_the_sequencer(sequencer: str) -> None:
     """Filled to the brim, by everybody at once."""
-    world = World()
+    world = QueueWorld()
     world.node("n1", gpus=32)
     world.pool(sequencer=sequencer)
     world.tree(

@@ -27,7 +27,7 @@ from fairlead_schemas.queuefile.settings import (
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES
-from tests.kit.queue_world import SECOND, World, request
+from tests.kit.queue_world import SECOND, QueueWorld, request
 
 PATHS = ("a", "b", "c", "c/x", "c/y")
 pick = st.integers(0, 10**6)
@@ -73,7 +73,7 @@ jobs_of = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-class Watched(World):
+class Watched(QueueWorld):
     """A world that sees every commit of the queue raise no charge above a limit."""
 
     def fold(self, writer: str, events: Any, cursors: dict[str, int] | None = None) -> None:

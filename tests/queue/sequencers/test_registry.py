@@ -14,7 +14,7 @@ from fairlead_queue.sequencers.custom import QueueView
 from fairlead_queue.sequencers.registry import known_sequencers, sequencer_named
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
-from tests.kit.queue_world import SPEC, World, request
+from tests.kit.queue_world import SPEC, QueueWorld, request
 
 
 def tree_of(*paths: str, capacity: int = 12) -> QueueTree:
@@ -274,7 +274,7 @@ def test_a_key_that_does_not_compare_exactly_is_an_error(installed: Installed) -
 
 def test_a_log_folds_where_a_sequencer_is_not_installed_and_nothing_is_decided() -> None:
     """Audits need no plugin; a queue service without it stops with its name."""
-    world = World(careful=False)
+    world = QueueWorld(careful=False)
     world.fold("queue", [ev.PoolConfigured(cause="clock", pool="default", settings=PoolSettings(sequencer="gone"))])
     submitted = ev.JobSubmitted(
         cause="cmd:c", job="1", name="job", queue="default", user="ada", request=request(1), spec=SPEC

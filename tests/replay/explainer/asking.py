@@ -29,11 +29,11 @@ from tests.kit import queue_world as queues
 WAIT_S = 60.0
 
 
-class World:
-    """`async with World() as world`: `world.queue` is played, `write` puts its log onto the bus, `why` asks."""
+class ExplainerWorld:
+    """`async with ExplainerWorld() as world`: `world.queue` is played, `write` puts its log onto the bus, `why` asks."""
 
     def __init__(self, *, idle_s: float = IDLE_S, bus: type[MemoryBus] = MemoryBus) -> None:
-        self.queue = queues.World(careful=False)
+        self.queue = queues.QueueWorld(careful=False)
         self.hub = MemoryHub()
         self._bus = self.hub.connect()
         self._heads: dict[str, LogHead] = {}
@@ -126,7 +126,7 @@ class World:
         return await self.ask(AskDryRun(commands=commands))
 
 
-def busy_morning(world: queues.World) -> list[str]:
+def busy_morning(world: queues.QueueWorld) -> list[str]:
     """Two queues, one node, jobs that run, wait and end; the ids of those that wait."""
     world.configure("research", maximum={"gpu": 8000})
     world.node(gpus=8)

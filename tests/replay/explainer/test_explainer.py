@@ -13,14 +13,14 @@ from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.wire.events import JobsRetired
 from tests.kit.eventually import eventually_async
 from tests.kit.queue_world import SECOND
-from tests.replay.explainer.asking import World, busy_morning
+from tests.replay.explainer.asking import ExplainerWorld, busy_morning
 
 # ---------------------------------------------------------------------------------------- now
 
 
 async def test_an_answer_is_what_the_queues_own_function_says() -> None:
     """Of every live job, and of the sequence that the log is at."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         busy_morning(world.queue)
         await world.write()
         jobs = list(world.queue.state.jobs)
@@ -33,7 +33,7 @@ async def test_an_answer_is_what_the_queues_own_function_says() -> None:
 
 async def test_the_answer_follows_the_log() -> None:
     """Every commit before the query counts, however recent; every commit is folded once."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         waiting = busy_morning(world.queue)
         for _ in range(5):
             world.queue.submit(1, priority=90)
@@ -45,7 +45,7 @@ async def test_the_answer_follows_the_log() -> None:
 
 async def test_an_answer_does_not_need_the_snapshots() -> None:
     """The server that has them may be away: the log is folded from its start."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         world.hub.stores_up = False
@@ -66,7 +66,7 @@ async def test_an_explainer_without_queries_folds_nothing() -> None:
             asked.append("object")
             return await super().get_object(store, name)
 
-    async with World(bus=Counting) as world:
+    async with ExplainerWorld(bus=Counting) as world:
         busy_morning(world.queue)
         await world.write()
         await asyncio.sleep(0.05)
@@ -79,7 +79,7 @@ async def test_an_explainer_without_queries_folds_nothing() -> None:
 
 async def test_an_idle_explainer_drops_its_state_and_folds_again() -> None:
     """Without queries nothing is held; the next one finds the log as it is then."""
-    async with World(idle_s=0.05) as world:
+    async with ExplainerWorld(idle_s=0.05) as world:
         waiting = busy_morning(world.queue)
         await world.write()
         assert (await world.why(waiting[0])).why == world.told(waiting[0])
@@ -97,7 +97,7 @@ async def test_an_idle_explainer_drops_its_state_and_folds_again() -> None:
 
 async def test_an_answer_for_a_past_sequence_is_that_of_a_fold_to_there() -> None:
     """At every sequence, forwards, backwards and twice; the answer for the newest is not disturbed."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         born = next(at for at in range(1, world.last + 1) if job in world.folded_to(at).state.jobs)
@@ -111,7 +111,7 @@ async def test_an_answer_for_a_past_sequence_is_that_of_a_fold_to_there() -> Non
 
 async def test_a_past_state_is_kept_for_the_same_and_for_later_sequences() -> None:
     """Earlier commits are folded once; only an earlier sequence starts again."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         busy_morning(world.queue)
         last = await world.write()
         await world.why("1")
@@ -122,7 +122,7 @@ async def test_a_past_state_is_kept_for_the_same_and_for_later_sequences() -> No
 
 async def test_a_future_sequence_is_refused() -> None:
     """With the log's current one; once it exists, the query is answered."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         early = await world.why(job, at=world.last + 1)
@@ -136,7 +136,7 @@ async def test_a_future_sequence_is_refused() -> None:
 
 async def test_with_a_snapshot_in_the_store_the_tail_alone_is_folded() -> None:
     """The newest for the end, one that is old enough for the past, none for a sequence before all."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         waiting = busy_morning(world.queue)
         first = await world.write()
         await world.keep_snapshot(0)
@@ -155,7 +155,7 @@ async def test_with_a_snapshot_in_the_store_the_tail_alone_is_folded() -> None:
 
 async def test_a_snapshot_that_cannot_be_read_is_passed_over() -> None:
     """Another version's bytes: an older one is taken, and the log where there is none."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         waiting = busy_morning(world.queue)
         first = await world.write()
         await world.keep_snapshot(0)
@@ -170,7 +170,7 @@ async def test_a_snapshot_that_cannot_be_read_is_passed_over() -> None:
 async def test_a_fold_that_is_far_behind_takes_up_a_nearer_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long pause between two questions."""
     monkeypatch.setattr(kept_folds, "FAR_COMMITS", 3)
-    async with World() as world:
+    async with ExplainerWorld() as world:
         waiting = busy_morning(world.queue)
         first = await world.write()
         await world.why(waiting[0])
@@ -190,7 +190,7 @@ async def test_a_fold_that_is_far_behind_takes_up_a_nearer_snapshot(monkeypatch:
 
 async def test_an_unknown_job_gets_a_reason() -> None:
     """Never submitted, ended, an invalid id, an element not yet created: each in words."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         queue = world.queue
         queue.node(gpus=1)
         ended = queue.submit(1)
@@ -221,7 +221,7 @@ async def test_an_unknown_job_gets_a_reason() -> None:
 
 async def test_a_retired_job_is_reported_as_ended_long_ago() -> None:
     """It is distinguished from one that never existed; at a sequence of its life it is known."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         world.queue.node(gpus=1)
         job = world.queue.submit(1)
         world.queue.run(job)
@@ -240,7 +240,7 @@ async def test_a_retired_job_is_reported_as_ended_long_ago() -> None:
 
 async def test_jobs_are_tried_each_by_itself_as_of_now() -> None:
     """As the pure function says with the same clock; a refused one does not keep the others from being tried."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         busy_morning(world.queue)
         await world.write()
         world.queue.now += 5 * SECOND
@@ -261,7 +261,7 @@ async def test_jobs_are_tried_each_by_itself_as_of_now() -> None:
 
 async def test_a_clock_behind_the_log_counts_as_the_logs_time() -> None:
     """As for the queue itself: its time never falls behind the newest commit's."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         busy_morning(world.queue)
         await world.write()
         state, command = world.folded_to(world.last).state, world.queue.submission(2, total_ns=SECOND)

@@ -15,7 +15,7 @@ from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, AskWhy, 
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
 from tests.kit.eventually import eventually_async
-from tests.replay.explainer.asking import WAIT_S, World, busy_morning
+from tests.replay.explainer.asking import WAIT_S, ExplainerWorld, busy_morning
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from tests.replay.explainer.asking import WAIT_S, World, busy_morning
 )
 async def test_a_question_that_cannot_be_read_is_answered_so(payload: bytes) -> None:
     """And the next one as ever."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         assert (await world.raw(payload)).error == "invalid"
@@ -44,7 +44,7 @@ async def test_a_question_that_cannot_be_read_is_answered_so(payload: bytes) -> 
 
 async def test_more_jobs_than_a_dry_run_takes_are_refused() -> None:
     """With the bound in the message."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         command = world.queue.submission(1)
         await world.write()
         assert len((await world.ask(AskDryRun(commands=(command,) * COMMANDS_MAX))).outcomes) == COMMANDS_MAX
@@ -54,7 +54,7 @@ async def test_more_jobs_than_a_dry_run_takes_are_refused() -> None:
 
 async def test_a_burst_is_answered_in_order_and_the_excess_is_refused() -> None:
     """A hundred at once: each gets an answer; those within the limit in the order of arrival."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         order: list[int] = []
@@ -77,7 +77,7 @@ async def test_a_burst_is_answered_in_order_and_the_excess_is_refused() -> None:
 
 async def test_a_fault_is_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """`failed`, and the state that the fault may have spoiled is not used again."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         await world.why(job)
@@ -96,7 +96,7 @@ async def test_a_fault_is_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_damaged_log_is_not_answered_from() -> None:
     """No guess: the question is answered with `failed` and the reason, and the process ends with the code of damage."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         world.hub.damage(subjects.LOG, 3, lambda payload: payload.replace(b'"n":', b'"n":1'))
@@ -108,7 +108,7 @@ async def test_a_damaged_log_is_not_answered_from() -> None:
 
 async def test_a_log_that_went_back_is_not_answered_from_its_former_state() -> None:
     """The folded commits are gone: the answer is `failed`, and the process ends."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         await world.why(job)
@@ -119,12 +119,12 @@ async def test_a_log_that_went_back_is_not_answered_from_its_former_state() -> N
 
 async def test_another_log_is_folded_from_its_own_start() -> None:
     """A new stream is recognised by its creation time, not by its length."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         await world.keep_snapshot()
         await world.why(job)
-        async with World() as other:
+        async with ExplainerWorld() as other:
             for _ in range(3):
                 busy_morning(other.queue)
             await other.write()
@@ -136,7 +136,7 @@ async def test_another_log_is_folded_from_its_own_start() -> None:
 
 async def test_an_unavailable_bus_fails_the_query_only() -> None:
     """The failure cannot even be sent; afterwards everything works as before."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         link = world.hub.connect()
@@ -177,7 +177,7 @@ class Gated(MemoryBus):
 async def test_a_long_fold_is_interrupted_and_continues_with_the_next_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer has the progress; nothing is folded twice."""
     monkeypatch.setattr(service, "ANSWER_S", 4.0)  # enough to come to the gate on any machine
-    async with World(bus=Gated) as world:
+    async with ExplainerWorld(bus=Gated) as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         answer = await world.why(job)
@@ -193,7 +193,7 @@ async def test_a_long_fold_is_interrupted_and_continues_with_the_next_query(monk
 async def test_folding_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no time for a step, after every single commit."""
     monkeypatch.setattr(kept_folds, "STEP_S", 0.0)
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         turns = 0
@@ -212,7 +212,7 @@ async def test_folding_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPat
 
 async def test_of_several_explainers_one_answers_each_question() -> None:
     """They share the work; when one has gone, the others have it all."""
-    async with World() as world:
+    async with ExplainerWorld() as world:
         second = await world.start(world.hub.connect())
         (job, *_) = busy_morning(world.queue)
         await world.write()
@@ -229,7 +229,7 @@ async def test_of_several_explainers_one_answers_each_question() -> None:
 
 async def test_queries_that_wait_when_an_explainer_stops_are_answered() -> None:
     """With the advice to repeat them, instead of a timeout."""
-    async with World(bus=Gated) as world:
+    async with ExplainerWorld(bus=Gated) as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         asked = [asyncio.create_task(world.why(job)) for _ in range(3)]
@@ -242,7 +242,7 @@ async def test_queries_that_wait_when_an_explainer_stops_are_answered() -> None:
 async def test_an_answer_that_no_message_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its size, so that less is asked for."""
     monkeypatch.setattr(service, "ANSWER_BYTES_MAX", 100)
-    async with World() as world:
+    async with ExplainerWorld() as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
         answer = await world.why(job)
@@ -258,7 +258,7 @@ async def test_a_dry_run_that_exceeds_its_time_is_refused(monkeypatch: pytest.Mo
         time.sleep(0.3)
         return real(*arguments)
 
-    async with World() as world:
+    async with ExplainerWorld() as world:
         busy_morning(world.queue)
         await world.write()
         await world.dry_run(world.queue.submission(1))  # folds, which takes its own time

@@ -9,7 +9,7 @@ from fairlead_schemas.units.taints import EFFECTS, TaintError, evicts, is_last_c
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import TaintNode, UntaintNode
 from fairlead_schemas.wire.reports import InventorySeen
-from tests.kit.placer_world import World, cluster, inventory, names, placed, request
+from tests.kit.placer_world import PlacerWorld, cluster, inventory, names, placed, request
 
 words = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,8}[a-z0-9])?", fullmatch=True)
 
@@ -44,7 +44,7 @@ def test_text_that_is_no_taint_is_refused(text: str) -> None:
         parse_full_taint(text)
 
 
-def taint(world: World, node: str, text: str) -> list[ev.Event]:
+def taint(world: PlacerWorld, node: str, text: str) -> list[ev.Event]:
     return world.command(TaintNode(id="t", user="ops", node=node, taint=text))
 
 

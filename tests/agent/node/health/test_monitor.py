@@ -21,7 +21,7 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import CleanSeen, ExitSeen, HealthSeen, InventorySeen, StartSeen
 from fairlead_schemas.wire.samples import GpuSample, decode_samples
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit import loopback
 
 #: A meeting that somebody is missing from lasts for all of its time; one to which all come ends when they have met.
@@ -71,23 +71,23 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, played: Played) -> AsyncIterator[World]:
+async def world(tmp_path: Path, played: Played) -> AsyncIterator[AgentWorld]:
     """A node whose agent looks ten times a second; the test joins it."""
-    world = World(tmp_path)
+    world = AgentWorld(tmp_path)
     world.settings = msgspec.structs.replace(world.settings, health_s=0.1)
     yield world
     await world.close()
 
 
-def seen(world: World) -> list[tuple[str, str, bool]]:
+def seen(world: AgentWorld) -> list[tuple[str, str, bool]]:
     return [(each.gpu and each.gpu[:3], each.code, each.over) for each in world.placer.of(HealthSeen)]
 
 
-def taints(world: World) -> list[tuple[str, ...]]:
+def taints(world: AgentWorld) -> list[tuple[str, ...]]:
     return [each.inventory.taints for each in world.placer.of(InventorySeen)]
 
 
-async def test_a_node_that_passes_at_once_joins_ready(world: World) -> None:
+async def test_a_node_that_passes_at_once_joins_ready(world: AgentWorld) -> None:
     """One inventory, without a taint, and nothing to report; the next agent of this boot does not try again."""
     await world.open()
     await asyncio.sleep(0.3)
@@ -100,7 +100,7 @@ async def test_a_node_that_passes_at_once_joins_ready(world: World) -> None:
 
 
 async def test_a_node_that_fails_its_preflight_joins_tainted_with_the_reason(
-    world: World, played: Played, monkeypatch: pytest.MonkeyPatch
+    world: AgentWorld, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The preflight is repeated until it passes: then the taint is removed and the fault is over."""
     monkeypatch.setattr(gating, "WAIT_S", 0.1)
@@ -118,7 +118,7 @@ async def test_a_node_that_fails_its_preflight_joins_tainted_with_the_reason(
     await world.placer.until(lambda: ("", "preflight", True) in seen(world))
 
 
-async def test_an_xid_is_reported_once_and_survives_the_agent(world: World, played: Played) -> None:
+async def test_an_xid_is_reported_once_and_survives_the_agent(world: AgentWorld, played: Played) -> None:
     """The next agent of the same boot does not repeat or withdraw it."""
     await world.open()
     played.reported += [(0, 79), (0, 79), (1, 13)]
@@ -131,7 +131,7 @@ async def test_an_xid_is_reported_once_and_survives_the_agent(world: World, play
     assert len(seen(world)) == 1
 
 
-async def test_samples_tell_what_the_last_look_found(world: World, played: Played) -> None:
+async def test_samples_tell_what_the_last_look_found(world: AgentWorld, played: Played) -> None:
     """ECC, XIDs and clocks that are held down, of that GPU; of the others that there is nothing."""
     told: list[GpuSample] = []
     await world.open()
@@ -154,7 +154,7 @@ async def test_samples_tell_what_the_last_look_found(world: World, played: Playe
     )
 
 
-async def test_a_programs_own_error_is_reported_to_its_user(world: World, played: Played) -> None:
+async def test_a_programs_own_error_is_reported_to_its_user(world: AgentWorld, played: Played) -> None:
     """With the end of the run that held the GPU, and nowhere else."""
     await world.open()
     gpu = played.gpus()[0].uuid
@@ -171,7 +171,7 @@ async def test_a_programs_own_error_is_reported_to_its_user(world: World, played
 
 
 async def test_after_a_failed_run_its_gpus_are_looked_at_before_they_are_given_again(
-    world: World, played: Played
+    world: AgentWorld, played: Played
 ) -> None:
     """One that waits for a reset is reported long before the next look; the run's end says what it always says."""
     world.settings = msgspec.structs.replace(world.settings, health_s=60)
@@ -189,7 +189,7 @@ async def test_after_a_failed_run_its_gpus_are_looked_at_before_they_are_given_a
     assert seen(world)[0][:2] in (("GPU", "gpu_test"), ("GPU", "recovery"))
 
 
-async def test_a_gang_does_not_start_on_a_node_that_is_not_fit(world: World, played: Played) -> None:
+async def test_a_gang_does_not_start_on_a_node_that_is_not_fit(world: AgentWorld, played: Played) -> None:
     """Nothing was started; the end says why, and that it was the node. On a fit node it starts."""
     await world.open()
     gpu = played.gpus()[2].uuid
@@ -205,7 +205,7 @@ async def test_a_gang_does_not_start_on_a_node_that_is_not_fit(world: World, pla
     assert (await world.ended("8")).outcome == "exited"
 
 
-async def test_a_node_that_fails_a_check_takes_no_more_work_until_it_passes(world: World, played: Played) -> None:
+async def test_a_node_that_fails_a_check_takes_no_more_work_until_it_passes(world: AgentWorld, played: Played) -> None:
     """The taint follows the run, and is removed by itself."""
     world.settings = msgspec.structs.replace(world.settings, gpu_count=8)
     await world.open()
@@ -218,7 +218,7 @@ async def test_a_node_that_fails_a_check_takes_no_more_work_until_it_passes(worl
 
 
 async def test_a_check_that_hangs_keeps_the_gang_from_starting(
-    world: World, played: Played, monkeypatch: pytest.MonkeyPatch
+    world: AgentWorld, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that cannot even be looked at is not fit."""
     await world.open()
@@ -232,7 +232,7 @@ async def test_a_check_that_hangs_keeps_the_gang_from_starting(
     assert "did not end within" in (await world.ended("7")).message
 
 
-async def test_gpus_that_were_not_clean_come_back_after_the_check(world: World, played: Played) -> None:
+async def test_gpus_that_were_not_clean_come_back_after_the_check(world: AgentWorld, played: Played) -> None:
     """Every end of a part is followed by its return, checked or not."""
     await world.open()
     orders = [order(str(n), "sh", "-c", f"exit {n % 2}", gpus=(gpu.uuid,)) for n, gpu in enumerate(played.gpus(), 1)]
@@ -242,7 +242,9 @@ async def test_gpus_that_were_not_clean_come_back_after_the_check(world: World, 
     )
 
 
-async def test_a_large_gang_checks_its_peers_before_it_starts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_gang_checks_its_peers_before_it_starts(
+    world: AgentWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A node without any contact blames itself, and its rank does not start. A gang with contact starts."""
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
@@ -260,7 +262,7 @@ async def test_a_large_gang_checks_its_peers_before_it_starts(world: World, monk
     assert seen(world)[1:] == [("", "meeting", True)]
 
 
-async def test_a_healthy_rank_blames_the_rank_that_the_others_cannot_reach(world: World) -> None:
+async def test_a_healthy_rank_blames_the_rank_that_the_others_cannot_reach(world: AgentWorld) -> None:
     """By rank: the placer keeps the job from that node."""
     world.settings = msgspec.structs.replace(world.settings, meet_nodes=3)
     await world.open()
@@ -273,7 +275,7 @@ async def test_a_healthy_rank_blames_the_rank_that_the_others_cannot_reach(world
     assert seen(world) == []
 
 
-async def test_only_gpus_without_other_holders_are_tested(world: World, played: Played) -> None:
+async def test_only_gpus_without_other_holders_are_tested(world: AgentWorld, played: Played) -> None:
     """A test takes all free memory: neighbours on a shared GPU would starve."""
     await world.open()
     tending = world.agents[0][0].monitor

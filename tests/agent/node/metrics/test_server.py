@@ -17,7 +17,7 @@ from fairlead_bus.settings import BadSetting
 from fairlead_schemas.wire.reports import StartSeen
 from tests.agent.node.metrics.promtool import complaints, needs_promtool
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 from tests.kit.eventually import eventually_async
 
 #: A bound of the tests, not a promise.
@@ -25,9 +25,9 @@ LONG_S = 60.0
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A joined node that serves metrics at any free port, with a job on its first GPU."""
-    world = World(tmp_path)
+    world = AgentWorld(tmp_path)
     world.settings = world.settings.__class__(
         node="n1", devices="simulated", data=tmp_path, beat_s=0.1, sample_s=0.05, metrics=("127.0.0.1", 0)
     )
@@ -36,12 +36,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await world.close()
 
 
-def agent(world: World) -> Agent:
+def agent(world: AgentWorld) -> Agent:
     """The running one."""
     return world.agents[-1][0]
 
 
-async def fetch(world: World, path: str = "/metrics", method: str = "GET") -> httpx.Response:
+async def fetch(world: AgentWorld, path: str = "/metrics", method: str = "GET") -> httpx.Response:
     """As a scraper would."""
     address = agent(world).metrics.address
     assert address is not None
@@ -49,7 +49,7 @@ async def fetch(world: World, path: str = "/metrics", method: str = "GET") -> ht
         return await client.request(method, f"http://{address[0]}:{address[1]}{path}")
 
 
-async def says(world: World, words: str) -> str:
+async def says(world: AgentWorld, words: str) -> str:
     """The page, once these words are on it."""
     async with asyncio.timeout(LONG_S):
         while words not in (page := (await fetch(world)).text):  # noqa: ASYNC110 -- a page tells nobody
@@ -57,7 +57,7 @@ async def says(world: World, words: str) -> str:
     return page
 
 
-async def test_a_running_job_is_on_its_gpu_with_its_owner(world: World) -> None:
+async def test_a_running_job_is_on_its_gpu_with_its_owner(world: AgentWorld) -> None:
     """Job, user and queue of the order, on every series of the GPU."""
     gpu = agent(world).devices.gpus()[0].uuid
     await world.placer.desire("n1", order("7", "sleep", "60", gpus=(gpu,), user="ada", queue="research/vision"))
@@ -68,7 +68,7 @@ async def test_a_running_job_is_on_its_gpu_with_its_owner(world: World) -> None:
 
 
 @needs_promtool
-async def test_promtool_has_no_remark_on_our_names(world: World) -> None:
+async def test_promtool_has_no_remark_on_our_names(world: AgentWorld) -> None:
     """Of the page of a real agent."""
     await says(world, "DCGM_FI_DEV_GPU_UTIL")
     page = await fetch(world)
@@ -76,7 +76,7 @@ async def test_promtool_has_no_remark_on_our_names(world: World) -> None:
     assert [line for line in complaints(page.content) if not line.startswith("DCGM_")] == []
 
 
-async def test_only_metrics_are_there(world: World) -> None:
+async def test_only_metrics_are_there(world: AgentWorld) -> None:
     """Other paths and methods are refused; HEAD has no body."""
     assert (await fetch(world, "/")).status_code == 404
     assert (await fetch(world, method="POST")).status_code == 405
@@ -161,7 +161,7 @@ async def test_closing_disconnects_clients(said: bytes, pages: int) -> None:
         assert await asyncio.to_thread(taken, reader) < len(LARGE)
 
 
-async def test_an_agent_works_where_the_port_is_taken(world: World) -> None:
+async def test_an_agent_works_where_the_port_is_taken(world: AgentWorld) -> None:
     """Metrics are a courtesy: nothing stops for them."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

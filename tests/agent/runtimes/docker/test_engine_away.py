@@ -25,7 +25,7 @@ WAITS = "echo ready; while [ ! -e /tmp/over ]; do sleep 0.05; done; echo over; e
 POLITE = "trap 'exit 0' TERM; " + WAITS
 
 
-class World:
+class InterruptedEngine:
     """A runtime over an engine of its own."""
 
     def __init__(self, base: Path, engine: OwnEngine) -> None:
@@ -71,9 +71,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[OwnEngine]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, engine: OwnEngine) -> AsyncIterator[World]:
+async def world(tmp_path: Path, engine: OwnEngine) -> AsyncIterator[InterruptedEngine]:
     """Opened, and let go at the end."""
-    world = World(tmp_path, engine)
+    world = InterruptedEngine(tmp_path, engine)
     await world.runtime.open(world.watch.handle)
     await world.runtime.adopt([])
     yield world
@@ -82,7 +82,7 @@ async def world(tmp_path: Path, engine: OwnEngine) -> AsyncIterator[World]:
 
 @pytest.mark.parametrize("engine", [True], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_with_live_restore_runs_continue_while_the_engine_restarts(world: World, number: int) -> None:
+async def test_with_live_restore_runs_continue_while_the_engine_restarts(world: InterruptedEngine, number: int) -> None:
     """A run continues in the same process with its whole output; a run that ends meanwhile is reported once, with its
     own end. (The engine may lose output printed during its absence.)"""
     pid = await world.runs("901", WAITS)
@@ -103,7 +103,7 @@ async def test_with_live_restore_runs_continue_while_the_engine_restarts(world: 
 
 @pytest.mark.parametrize("engine", [False], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_without_live_restore_an_engines_stop_gives_no_exit_code(world: World, number: int) -> None:
+async def test_without_live_restore_an_engines_stop_gives_no_exit_code(world: InterruptedEngine, number: int) -> None:
     """Its containers end with it, not by themselves, so no exit code is reported; also for one that exits with 0 on
     TERM."""
     await world.runs("911", WAITS)
@@ -119,7 +119,7 @@ async def test_without_live_restore_an_engines_stop_gives_no_exit_code(world: Wo
 
 
 @pytest.mark.parametrize("engine", [False], indirect=True)
-async def test_a_hanging_engine_does_not_prevent_a_kill(world: World) -> None:
+async def test_a_hanging_engine_does_not_prevent_a_kill(world: InterruptedEngine) -> None:
     """The loop continues, a start waits or fails clearly, and KILL reaches the process without the engine. When the
     engine continues, nothing is reported twice and no unknown container remains."""
     await world.runs("921", WAITS)

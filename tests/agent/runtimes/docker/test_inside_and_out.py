@@ -41,7 +41,7 @@ SECRET = b"fl-7f3a-very-secret-word"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="mounting: only root may mount (run the tests as root)")
 
 
-class Node:
+class ContainerNode:
     """A Docker runtime with everything granted, and what ran on it."""
 
     def __init__(self, base: Path) -> None:
@@ -92,8 +92,8 @@ class Node:
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    node = Node(tmp_path)
+async def node(tmp_path: Path) -> AsyncIterator[ContainerNode]:
+    node = ContainerNode(tmp_path)
     await node.runtime.open(node.watch.handle)
     yield node
     await node.runtime.adopt([])
@@ -119,7 +119,7 @@ def sh(job: str, script: str, **order: Any) -> Launch:
     return launch(job, "sh", "-c", script, image=ensure_image(), **order)
 
 
-async def test_every_way_out_is_shut(node: Node, tmp_path: Path) -> None:
+async def test_every_way_out_is_shut(node: ContainerNode, tmp_path: Path) -> None:
     """Mounts, device files, namespaces, keys, other processes, the host's files, kernel settings, limits: none is open, and
     each was refused by rule."""
     (tmp_path / "treasure").write_text("gold")
@@ -240,7 +240,7 @@ print(json.dumps({
 """
 
 
-async def test_a_job_sees_exactly_what_it_was_granted(node: Node) -> None:
+async def test_a_job_sees_exactly_what_it_was_granted(node: ContainerNode) -> None:
     """CPUs, NUMA memory, memory, shared memory, scratch space, devices: of a machine that has more of each."""
     cpu = max(machine.cpus())
     home = next(number for number, share in node.runtime._limits.host.nodes.items() if cpu in share.cpus)  # pyright: ignore[reportPrivateUsage]
@@ -256,7 +256,7 @@ async def test_a_job_sees_exactly_what_it_was_granted(node: Node) -> None:
     }
 
 
-async def test_simulated_cpus_are_not_pinned_and_this_is_reported(node: Node) -> None:
+async def test_simulated_cpus_are_not_pinned_and_this_is_reported(node: ContainerNode) -> None:
     """A list that this host lacks pins nothing, and more CPUs than it has are no error."""
     run = sh("7112", "echo $FAIRLEAD_CPUS_SIMULATED", cpus="0-4095", cpu_milli=4096000)
     assert (await node.run(run))[1].strip() == "1"
@@ -265,13 +265,13 @@ async def test_simulated_cpus_are_not_pinned_and_this_is_reported(node: Node) ->
     assert inspected["Config"]["Labels"]["fairlead.cpus"].startswith("not pinned: this host has not all of the played")
 
 
-async def test_memory_above_the_limit_ends_the_job_alone(node: Node) -> None:
+async def test_memory_above_the_limit_ends_the_job_alone(node: ContainerNode) -> None:
     """The kernel kills it, and the report says so."""
     exit, _ = await node.run(python("7121", "x = bytearray(300 * 2**20); print(len(x))", memory_mib=128))
     assert (exit.signal, "memory limit" in exit.message) == (9, True)
 
 
-async def test_scratch_space_and_shared_memory_have_an_end(node: Node) -> None:
+async def test_scratch_space_and_shared_memory_have_an_end(node: ContainerNode) -> None:
     """Filled up, they refuse; the job is not killed for it, since both fit into its memory."""
     script = "for at in /dev/shm /tmp; do seq 1 99999999 > $at/x 2>/tmp/e || echo full; set -- $(wc -c < $at/x); echo $1; rm $at/x; done"
     script = script.replace("$(wc -c < $at/x)", "$(cat $at/x | busybox wc -c)")
@@ -281,7 +281,7 @@ async def test_scratch_space_and_shared_memory_have_an_end(node: Node) -> None:
 
 
 @pytest.mark.slow
-async def test_a_fork_bomb_stops_at_the_limit(node: Node) -> None:
+async def test_a_fork_bomb_stops_at_the_limit(node: ContainerNode) -> None:
     """4096 processes, and then no more; the node continues."""
     script = "while sleep 60 & do n=$((n+1)); echo $n > /tmp/n; done; exit 7"
     exit, said = await node.run(sh("7123", f"sh -c '{script}'; cat /tmp/n", memory_mib=4096, cpu_milli=2000))
@@ -294,7 +294,7 @@ def anonymous(client: docker.APIClient) -> set[str]:
     return {each["Name"] for each in client.volumes()["Volumes"] or [] if re.fullmatch("[0-9a-f]{64}", each["Name"])}
 
 
-async def test_an_image_grants_itself_nothing(node: Node) -> None:
+async def test_an_image_grants_itself_nothing(node: ContainerNode) -> None:
     """Its volumes are scratch space, its device variables are overruled, its entrypoint and its working directory in /proc do not
     count."""
     client = docker.APIClient(version="auto")
@@ -318,7 +318,7 @@ async def test_an_image_grants_itself_nothing(node: Node) -> None:
 
 
 @needs_root
-async def test_volumes_are_there_and_closed(node: Node) -> None:
+async def test_volumes_are_there_and_closed(node: ContainerNode) -> None:
     """The listed one read-only, the project's own kept for its next job; nothing on them gains privileges."""
     volumes = (Volume("datasets", "/data", False, False), Volume("ckpt", "/ckpt", False, True))
     script = "cat /data/one; touch /data/x && echo wrote; echo 5 > /ckpt/step; cat /proc/mounts"
@@ -337,7 +337,7 @@ async def test_volumes_are_there_and_closed(node: Node) -> None:
 
 @needs_root
 @pytest.mark.parametrize(("user", "owner"), [("", "0"), ("USER 1000:1001", "1000"), ("USER app", "1234")])
-async def test_a_secret_is_readable_by_the_program_only(node: Node, user: str, owner: str) -> None:
+async def test_a_secret_is_readable_by_the_program_only(node: ContainerNode, user: str, owner: str) -> None:
     """For any user of the image: the file belongs to that user, 0400, in memory, and its content is nowhere else."""
     image = ensure_image_with(f"user-{owner}", user) if user else ensure_python_image()
     code = (
@@ -362,7 +362,7 @@ async def test_a_secret_is_readable_by_the_program_only(node: Node, user: str, o
 
 
 @needs_root
-async def test_grants_of_a_run_that_ended_without_an_agent_are_released(node: Node) -> None:
+async def test_grants_of_a_run_that_ended_without_an_agent_are_released(node: ContainerNode) -> None:
     """The next agent removes its secrets, and keeps those of running ones."""
     secrets = (Secret("hf-token", "/run/secrets/hf-token"),)
     runs = [

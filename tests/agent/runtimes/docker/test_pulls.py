@@ -170,7 +170,7 @@ def registry() -> Iterator[Registry]:
         yield made
 
 
-class World:
+class PullingRuntime:
     """A runtime over the machine's engine, and the images that it removed."""
 
     def __init__(self, base: Path, registry: Registry) -> None:
@@ -204,9 +204,9 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, registry: Registry) -> AsyncIterator[World]:
+async def world(tmp_path: Path, registry: Registry) -> AsyncIterator[PullingRuntime]:
     """Ends with nothing of its own left in the engine."""
-    world = World(tmp_path, registry)
+    world = PullingRuntime(tmp_path, registry)
     yield world
     await world.close()
 
@@ -229,7 +229,7 @@ def notes(runtime: DockerRuntime, job: str) -> list[str]:
 
 
 @pytest.mark.docker
-async def test_a_missing_image_is_pulled_and_reported_by_its_digest(world: World) -> None:
+async def test_a_missing_image_is_pulled_and_reported_by_its_digest(world: PullingRuntime) -> None:
     """Progress is at the head of stderr, before the job's own output, which is complete; the digest is the registry's."""
     image = world.push(mib=4)
     runtime, watch = await world.runtime()
@@ -249,7 +249,7 @@ async def test_a_missing_image_is_pulled_and_reported_by_its_digest(world: World
 
 
 @pytest.mark.docker
-async def test_an_image_named_by_digest_is_that_one(world: World) -> None:
+async def test_an_image_named_by_digest_is_that_one(world: PullingRuntime) -> None:
     """name@sha256:… pulls exactly it."""
     image = world.registry.digest(world.push())
     runtime, watch = await world.runtime()
@@ -259,7 +259,7 @@ async def test_an_image_named_by_digest_is_that_one(world: World) -> None:
 
 
 @pytest.mark.docker
-async def test_runs_of_one_image_share_a_pull(world: World) -> None:
+async def test_runs_of_one_image_share_a_pull(world: PullingRuntime) -> None:
     """Every layer is requested once; each run gets the progress; a stop of one run leaves the pull to the others."""
     image = world.push(mib=2)
     world.registry.stalls = True
@@ -277,7 +277,7 @@ async def test_runs_of_one_image_share_a_pull(world: World) -> None:
 
 
 @pytest.mark.docker
-async def test_a_stop_during_a_pull_works_at_once(world: World) -> None:
+async def test_a_stop_during_a_pull_works_at_once(world: PullingRuntime) -> None:
     """Nothing is started, the engine stops pulling, and nothing of the run is left."""
     image = world.push(mib=2)
     world.registry.stalls = True
@@ -294,7 +294,7 @@ async def test_a_stop_during_a_pull_works_at_once(world: World) -> None:
 
 
 @pytest.mark.docker
-async def test_an_agent_that_restarts_during_a_pull_knows_that_nothing_ran(world: World) -> None:
+async def test_an_agent_that_restarts_during_a_pull_knows_that_nothing_ran(world: PullingRuntime) -> None:
     """The run was certainly never started, so it may be started: its image is pulled, and it runs once."""
     image = world.push(mib=2)
     world.registry.stalls = True
@@ -317,7 +317,9 @@ async def test_an_agent_that_restarts_during_a_pull_knows_that_nothing_ran(world
     ("status", "kind", "fault", "tries"),
     [(401, "denied", "job", 1), (404, "not_found", "job", 1), (429, "rate_limit", "", 5), (500, "registry", "", 5)],
 )
-async def test_a_registrys_refusal_is_reported(world: World, status: int, kind: Kind, fault: str, tries: int) -> None:
+async def test_a_registrys_refusal_is_reported(
+    world: PullingRuntime, status: int, kind: Kind, fault: str, tries: int
+) -> None:
     """The job's fault at once, a registry's own failure after five tries; the reason is also in the output."""
     image = world.push()
     world.registry.status = status
@@ -333,7 +335,7 @@ async def test_a_registrys_refusal_is_reported(world: World, status: int, kind: 
 
 
 @pytest.mark.docker
-async def test_a_registry_that_comes_back_is_waited_for(world: World) -> None:
+async def test_a_registry_that_comes_back_is_waited_for(world: PullingRuntime) -> None:
     """It fails twice, then answers: the run starts."""
     image = world.push()
     world.registry.status = 500
@@ -345,7 +347,7 @@ async def test_a_registry_that_comes_back_is_waited_for(world: World) -> None:
 
 
 @pytest.mark.docker
-async def test_an_interrupted_blob_is_fetched_again(world: World) -> None:
+async def test_an_interrupted_blob_is_fetched_again(world: PullingRuntime) -> None:
     """Half of a layer, then nothing: the engine resumes there, and the image is complete."""
     image = world.push(mib=2)
     world.registry.cuts = 1
@@ -356,7 +358,7 @@ async def test_an_interrupted_blob_is_fetched_again(world: World) -> None:
 
 
 @pytest.mark.docker
-async def test_a_registry_that_falls_silent_is_not_waited_for_without_end(world: World) -> None:
+async def test_a_registry_that_falls_silent_is_not_waited_for_without_end(world: PullingRuntime) -> None:
     """No word for the bound's length is a failure of the network, which is tried again."""
     image = world.push(mib=1)
     world.registry.stalls = True
@@ -369,7 +371,7 @@ async def test_a_registry_that_falls_silent_is_not_waited_for_without_end(world:
 
 
 @pytest.mark.docker
-async def test_an_invalid_image_name_is_the_jobs_fault(world: World) -> None:
+async def test_an_invalid_image_name_is_the_jobs_fault(world: PullingRuntime) -> None:
     """No registry is queried."""
     runtime, watch = await world.runtime()
     for job, image in {"881": "UPPER/Case:1", "882": "a b", "883": "x@sha256:12"}.items():

@@ -13,15 +13,15 @@ from fairlead_schemas.wire.reports import ExitSeen, OutputPiece, StartSeen
 from tests.agent.placer_script import order
 from tests.agent.runtimes.docker.image import SOCKET, root_file_system
 from tests.agent.runtimes.docker.registry import ON_LOOPBACK, Registry
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 
 pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """One node whose runs are containers."""
-    world = World(tmp_path)
+    world = AgentWorld(tmp_path)
     world.settings = msgspec.structs.replace(
         world.settings, runtime="docker", docker_socket=SOCKET, devices="none", registries=ON_LOOPBACK
     )
@@ -30,7 +30,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await world.close()
 
 
-async def test_a_pull_is_seen_in_the_output_and_what_ran_in_the_start(world: World) -> None:
+async def test_a_pull_is_seen_in_the_output_and_what_ran_in_the_start(world: AgentWorld) -> None:
     """The node's words come before the job's own, on the bus like these; the report of the start has the digest."""
     pieces: list[OutputPiece] = []
     bus = world.hub.connect()
@@ -51,7 +51,7 @@ async def test_a_pull_is_seen_in_the_output_and_what_ran_in_the_start(world: Wor
         docker.from_env().api.remove_image(image, force=True)
 
 
-async def test_a_missing_image_is_the_jobs_fault_and_reported(world: World) -> None:
+async def test_a_missing_image_is_the_jobs_fault_and_reported(world: AgentWorld) -> None:
     """In the report, with the remedy, and in the output."""
     with Registry() as registry:
         image = f"{registry.address}/none:1"

@@ -27,7 +27,7 @@ def spawners(base: Path) -> list[int]:
     return found
 
 
-class Node:
+class SpawnerNode:
     """One base directory, and the runtimes that come and go on it."""
 
     def __init__(self, base: Path) -> None:

@@ -15,7 +15,7 @@ from fairlead_agent.runtimes.process.runtime import LOST, OVER_MEMORY
 from fairlead_agent.runtimes.process.spawner import OomKills
 from fairlead_agent.runtimes.process.spawner_client import Ended
 from tests.agent.runtime_watch import launch, until_file
-from tests.agent.runtimes.process.spawners import Node
+from tests.agent.runtimes.process.spawners import SpawnerNode
 from tests.agent.sleepers import asleep, own, until_asleep, until_gone
 from tests.kit.eventually import eventually_async
 
@@ -25,9 +25,9 @@ DAEMON = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
+async def node(tmp_path: Path) -> AsyncIterator[SpawnerNode]:
     """A directory of its own; nothing that a test has started runs on."""
-    node = Node(tmp_path)
+    node = SpawnerNode(tmp_path)
     yield node
     last, _ = await node.runtime()
     await last.adopt([])
@@ -36,7 +36,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 @pytest.mark.parametrize("how", ["setsid sleep {0} </dev/null >/dev/null 2>&1 &", DAEMON, f"({DAEMON}) &"])
-async def test_no_process_is_left_when_an_end_is_reported(node: Node, how: str) -> None:
+async def test_no_process_is_left_when_an_end_is_reported(node: SpawnerNode, how: str) -> None:
     """500 daemons, with or without the run's environment, started by the program or by one that ends before it: gone
     before the end is reported, so that the GPUs are allocated again without users. Another run's continue."""
     runtime, watch = await node.runtime()
@@ -55,7 +55,7 @@ async def test_no_process_is_left_when_an_end_is_reported(node: Node, how: str) 
     assert asleep("862") == []
 
 
-async def test_a_stop_ends_processes_without_the_environment_too(node: Node) -> None:
+async def test_a_stop_ends_processes_without_the_environment_too(node: SpawnerNode) -> None:
     """TERM ends the program; its daemon, which could not get a notice, is killed."""
     runtime, watch = await node.runtime()
     seconds = own("861")
@@ -67,7 +67,7 @@ async def test_a_stop_ends_processes_without_the_environment_too(node: Node) -> 
     assert asleep("861") == []
 
 
-async def test_a_later_agent_ends_them(node: Node) -> None:
+async def test_a_later_agent_ends_them(node: SpawnerNode) -> None:
     """The spawner has outlived the agent that started the run; the next agent stops it."""
     runtime, _ = await node.runtime()
     seconds = own("861")
@@ -82,7 +82,7 @@ async def test_a_later_agent_ends_them(node: Node) -> None:
     assert asleep("861") == []
 
 
-async def test_an_orphans_daemons_end_with_it(node: Node) -> None:
+async def test_an_orphans_daemons_end_with_it(node: SpawnerNode) -> None:
     """Agent and spawner were killed: the file of the spawner still tells what belongs to the run."""
     runtime, _ = await node.runtime()
     seconds = own("861")
@@ -101,7 +101,7 @@ async def test_an_orphans_daemons_end_with_it(node: Node) -> None:
     assert asleep("861") == []
 
 
-async def test_a_program_that_ended_with_its_spawner_leaves_nothing(node: Node) -> None:
+async def test_a_program_that_ended_with_its_spawner_leaves_nothing(node: SpawnerNode) -> None:
     """Neither saw its end: it is lost, and its daemon is killed before the run is reported."""
     runtime, watch = await node.runtime()
     seconds = own("861")
@@ -133,7 +133,7 @@ def test_kills_for_memory_are_counted(tmp_path: Path) -> None:
         assert [kills.rose(), kills.rose()] == [True, False]
 
 
-async def test_a_kill_for_memory_is_reported(node: Node) -> None:
+async def test_a_kill_for_memory_is_reported(node: SpawnerNode) -> None:
     """As the spawner reports it."""
     runtime, watch = await node.runtime()
     runtime.start(launch("861", "sleep", "1000"))

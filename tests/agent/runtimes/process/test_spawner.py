@@ -17,16 +17,16 @@ from fairlead_agent.runtimes.process.spawner import SPAWNED_BYTES_MAX
 from fairlead_agent.runtimes.process.spawner_client import LOCK, SOCKET
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, launch, until_file
-from tests.agent.runtimes.process.spawners import Node
+from tests.agent.runtimes.process.spawners import SpawnerNode
 from tests.kit.eventually import eventually_async
 
 KEY = RunKey("801", 1, 0)
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
+async def node(tmp_path: Path) -> AsyncIterator[SpawnerNode]:
     """A directory of its own; nothing that a test has started runs on."""
-    node = Node(tmp_path)
+    node = SpawnerNode(tmp_path)
     yield node
     last, _ = await node.runtime()
     await last.adopt([])
@@ -34,7 +34,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         await runtime.close()
 
 
-async def test_agents_share_one_spawner_that_carries_no_tag(node: Node) -> None:
+async def test_agents_share_one_spawner_that_carries_no_tag(node: SpawnerNode) -> None:
     """It leads a session of its own, with an empty environment and a socket for its user alone."""
     await node.runtime()
     pid = await node.spawner()
@@ -50,7 +50,7 @@ async def test_agents_share_one_spawner_that_carries_no_tag(node: Node) -> None:
     assert files == {str(node.base / name) for name in (LOCK, "spawner.log", "spawned")}
 
 
-async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: Node) -> None:
+async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: SpawnerNode) -> None:
     """It has no parent any more: it continues, a new run can start, and no exit code is invented."""
     runtime, watch = await node.runtime()
     over = node.base / "over"
@@ -66,7 +66,7 @@ async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: Node) -> 
     assert [KEY, RunKey("802", 1, 0)] == watch.starts
 
 
-async def test_an_orphan_can_be_stopped(node: Node) -> None:
+async def test_an_orphan_can_be_stopped(node: SpawnerNode) -> None:
     """TERM, which it ignores, and KILL reach a run whose spawner is gone; the kill is reported as signal 9."""
     runtime, watch = await node.runtime()
     runtime.start(launch("801", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"))
@@ -81,7 +81,7 @@ async def test_an_orphan_can_be_stopped(node: Node) -> None:
     assert node.processes() == []
 
 
-async def test_an_end_is_known_after_the_agent_and_the_spawner_have_died(node: Node) -> None:
+async def test_an_end_is_known_after_the_agent_and_the_spawner_have_died(node: SpawnerNode) -> None:
     """The file remembers what the process knew: an exit code and a signal, exactly."""
     runtime, watch = await node.runtime()
     runtime.start(launch("801", "sh", "-c", "exit 6"))
@@ -97,7 +97,7 @@ async def test_an_end_is_known_after_the_agent_and_the_spawner_have_died(node: N
     assert dict(zip(keys, expected, strict=True)) == await second.adopt(keys)
 
 
-async def test_an_orphan_is_adopted_and_its_leftovers_are_lost(node: Node) -> None:
+async def test_an_orphan_is_adopted_and_its_leftovers_are_lost(node: SpawnerNode) -> None:
     """Agent and spawner were both killed: what runs is watched; where the program itself has ended and only something
     it left behind runs, the run is lost and the rest is killed."""
     runtime, before = await node.runtime()
@@ -126,7 +126,7 @@ def _is_sh(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sh\0")
 
 
-async def test_requests_of_a_dead_agent_are_done_before_those_of_the_next(node: Node) -> None:
+async def test_requests_of_a_dead_agent_are_done_before_those_of_the_next(node: SpawnerNode) -> None:
     """A start on its way when the agent died is in the next agent's listing: running or never, nothing between."""
     runtime, _ = await node.runtime()
     pid = await node.spawner()
@@ -140,7 +140,7 @@ async def test_requests_of_a_dead_agent_are_done_before_those_of_the_next(node: 
     assert (await watch.exit_of(KEY)).signal == signal.SIGKILL
 
 
-async def test_no_start_is_lost_or_doubled_when_the_spawner_dies(node: Node) -> None:
+async def test_no_start_is_lost_or_doubled_when_the_spawner_dies(node: SpawnerNode) -> None:
     """Runs requested around its death start once or are reported as not started; each leaves one line if it ran."""
     runtime, watch = await node.runtime()
     marks = node.base / "marks"
@@ -161,7 +161,7 @@ async def test_no_start_is_lost_or_doubled_when_the_spawner_dies(node: Node) -> 
     assert set(watch.exits) == set(watch.starts)
 
 
-async def test_a_released_end_leaves_the_memory_and_the_file(node: Node) -> None:
+async def test_a_released_end_leaves_the_memory_and_the_file(node: SpawnerNode) -> None:
     """The file stays small however many runs there were."""
     runtime, watch = await node.runtime()
     bytes_each = len("S 1000.1.0 12345\nE 1000.1.0 127\n")
@@ -182,7 +182,9 @@ async def test_a_released_end_leaves_the_memory_and_the_file(node: Node) -> None
     [("exit 4", 0o755, 4), ("#!/bin/sh\nexit 5", 0o755, 5), ("exit 4", 0o644, 126), ("#!/nowhere/sh\n", 0o755, 127)],
     ids=["no-interpreter-line", "script", "not-executable", "interpreter-missing"],
 )
-async def test_programs_are_found_and_refused_as_by_a_shell(node: Node, content: str, mode: int, code: int) -> None:
+async def test_programs_are_found_and_refused_as_by_a_shell(
+    node: SpawnerNode, content: str, mode: int, code: int
+) -> None:
     """In the job's own PATH; a file without an interpreter line is run by /bin/sh."""
     runtime, watch = await node.runtime()
     folder = node.base / "bin"
@@ -194,7 +196,7 @@ async def test_programs_are_found_and_refused_as_by_a_shell(node: Node, content:
     assert bool(runtime.output(KEY)[1].read_bytes()) == (code > 5)
 
 
-async def test_a_bad_directory_ends_with_126(node: Node) -> None:
+async def test_a_bad_directory_ends_with_126(node: SpawnerNode) -> None:
     """As in a shell, with the reason in stderr."""
     runtime, watch = await node.runtime()
     order = launch("801", "true")._replace(workdir="/no/such/place")
@@ -203,7 +205,7 @@ async def test_a_bad_directory_ends_with_126(node: Node) -> None:
     assert b"/no/such/place" in runtime.output(KEY)[1].read_bytes()
 
 
-async def test_a_program_starts_clean(node: Node) -> None:
+async def test_a_program_starts_clean(node: SpawnerNode) -> None:
     """Its own session, default signals, nothing open but its three files, its own directory."""
     runtime, watch = await node.runtime()
     runtime.start(launch("801", "sh", "-c", "ls /proc/self/fd | wc -l; pwd; grep -E 'SigBlk|SigIgn' /proc/self/status"))
@@ -214,7 +216,7 @@ async def test_a_program_starts_clean(node: Node) -> None:
     assert int(lines[5], 16) & ~internal == 0
 
 
-async def test_a_socket_may_have_a_long_path(node: Node) -> None:
+async def test_a_socket_may_have_a_long_path(node: SpawnerNode) -> None:
     """Directories deeper than the 107 bytes of a socket's address."""
     deep = node.base / ("d" * 120) / ("e" * 120)
     runtime, watch = ProcessRuntime(deep, "n1", node.incarnation), Watch()

@@ -17,18 +17,18 @@ from fairlead_agent.runtimes.process import spawner_client
 from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
 from tests.agent.placer_script import order
-from tests.agent.world import World
+from tests.agent.world import AgentWorld
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A node that is not joined yet."""
-    made = World(tmp_path)
+    made = AgentWorld(tmp_path)
     yield made
     await made.close()
 
 
-async def running(world: World, job: str, *words: str) -> None:
+async def running(world: AgentWorld, job: str, *words: str) -> None:
     """A run that has started."""
     await world.placer.desire("n1", order(job, *words))
     await world.placer.until(lambda: bool(world.placer.of(StartSeen, job)))
@@ -81,7 +81,7 @@ def spoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.undo()
 
 
-async def test_a_newer_agent_adopts_an_older_ones_runs(world: World, spoken: str) -> None:
+async def test_a_newer_agent_adopts_an_older_ones_runs(world: AgentWorld, spoken: str) -> None:
     """With a spawner that says no version and a directory without a lease, as they were left: it runs on, and its end is
     known."""
     await world.open()
@@ -93,7 +93,7 @@ async def test_a_newer_agent_adopts_an_older_ones_runs(world: World, spoken: str
     assert (ended.outcome, ended.exit_code) == ("exited", 3)
 
 
-async def test_a_newer_spawner_is_refused_by_name(world: World, spoken: str) -> None:
+async def test_a_newer_spawner_is_refused_by_name(world: AgentWorld, spoken: str) -> None:
     """An agent that does not understand its spawner must not judge the runs: it ends, and they continue."""
     Path(spawner_client.PROGRAM).write_text(  # noqa: ASYNC240 -- nobody runs yet
         spoken.replace("PROTOCOL = 2", "PROTOCOL = 99")
@@ -109,7 +109,7 @@ async def test_a_newer_spawner_is_refused_by_name(world: World, spoken: str) -> 
 # ---------------------------------------------------------------------------- the clock
 
 
-async def test_a_clock_that_is_set_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_that_is_set_changes_nothing(world: AgentWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour back, an hour forward, at every look: the lease, of a minute, holds; the run runs on, and only times for people
     are odd."""
     await world.open()

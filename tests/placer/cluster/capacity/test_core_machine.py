@@ -1,7 +1,7 @@
 """The placer's core under all kinds of requests: shares, gangs, racks, NUMA nodes, elastic ones, tasks, groups,
 exclusive ones, with faults, drains, taints, maintenance windows, reserved nodes, and nodes that return with another
 inventory. After every step the invariants hold (I1, I2, I6, and that backfilled jobs leave room for the reservation:
-`World` checks them), the snapshot restores to itself, no waiting job fits, and no job starts where a window would
+`PlacerWorld` checks them), the snapshot restores to itself, no waiting job fits, and no job starts where a window would
 interrupt it. At the end the log folds to the same state."""
 
 from typing import Any
@@ -33,7 +33,7 @@ from fairlead_schemas.wire.commands import (
 )
 from fairlead_schemas.wire.reports import ExitSeen, HealthSeen, InventorySeen
 from fairlead_schemas.wire.resources import UNKNOWN_TOPOLOGY, Inventory, NodeTopology, Request
-from tests.kit.placer_world import SECOND, World, request
+from tests.kit.placer_world import SECOND, PlacerWorld, request
 from tests.placer.cluster.capacity.ground import machine
 
 NODES = ("a", "b", "c", "d", "e")
@@ -68,7 +68,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = PlacerWorld()
 
     def _stock(self, name: str, inside: NodeTopology, gpus: int, place: tuple[str, str], sliced: bool) -> Inventory:
         labels = {"fairlead/rack": place[0], "fairlead/block": place[1]} if place[0] else {}

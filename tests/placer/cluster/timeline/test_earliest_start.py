@@ -10,7 +10,7 @@ from fairlead_placer.cluster.timeline.run_ends import KINDS_MAX
 from fairlead_placer.core import PlacerCore
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import DrainNode
-from tests.kit.placer_world import SECOND, World, names, request
+from tests.kit.placer_world import SECOND, PlacerWorld, names, request
 from tests.placer.reserved_nodes import HOUR, busy, claim, from_now, made
 
 # ---------------------------------------------------------------------------- what is learned
@@ -48,7 +48,7 @@ def test_the_typical_duration_depends_on_the_time_already_run() -> None:
 
 def test_the_number_of_remembered_kinds_is_bounded() -> None:
     """The least recently seen is forgotten; the table is in the snapshot."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     for user in range(KINDS_MAX + 3):
         world.core.state.spans[f"user:u{user}:1000"] = RunDurations(user, ())
@@ -65,7 +65,7 @@ def test_the_number_of_remembered_kinds_is_bounded() -> None:
 @pytest.mark.parametrize("how", ["stopped", "failed to start", "never seen running"])
 def test_runs_that_did_not_end_by_themselves_teach_nothing(how: str) -> None:
     """A run that was stopped would have taken longer."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     world.offer(request(1))
     if how != "never seen running":
@@ -90,7 +90,7 @@ def test_by_limits_the_node_with_the_earliest_end_is_reserved() -> None:
 
 def test_a_run_that_has_not_started_is_given_a_minute_to() -> None:
     """Its limit counts from its start."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     world.offer(request(4), limit_s=HOUR)
     world.offer(request(4))
@@ -99,7 +99,7 @@ def test_a_run_that_has_not_started_is_given_a_minute_to() -> None:
 
 def test_without_limits_what_such_runs_took_counts() -> None:
     """Of the same user and size, else of the same queue; and the event says that it is a guess."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4)
     for job in "123":
         world.offer(request(4))
@@ -126,7 +126,7 @@ def test_without_anything_known_the_start_is_not_known() -> None:
 
 def test_only_the_jobs_in_the_way_are_waited_for() -> None:
     """The node has room for 4 GPUs once its two jobs of 2 have ended; what ends before or after is not in the way."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 8)
     for gpus, limit_s in ((2, HOUR), (2, 2 * HOUR), (3, 3 * HOUR)):
         world.offer(request(gpus), limit_s=limit_s)
@@ -159,7 +159,7 @@ def test_nodes_of_one_rack_are_reserved_for_a_gang_that_needs_one() -> None:
 
 def test_gangs_of_several_groups_and_tasks_use_their_reserved_nodes() -> None:
     """One node with GPUs and one without; four tasks on two nodes: no start is promised."""
-    world = World()
+    world = PlacerWorld()
     world.join("a", 4, labels={"name": "a"})
     world.join("b", 4, labels={"name": "b"})
     world.offer(request(4, selector=("name=a",)))

@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import CancelMaintenance, UncordonNode
-from tests.kit.placer_world import World, cluster, names, placed, request
+from tests.kit.placer_world import PlacerWorld, cluster, names, placed, request
 from tests.placer.reserved_nodes import busy, claim, from_now, kept, made
 from tests.placer.windows import pass_time, schedule
 
@@ -100,7 +100,7 @@ def test_a_job_that_failed_and_is_met_avoids_both() -> None:
     assert told.reasons == {"avoided": 1, "maintenance": 1, "free_gpus": 1}
 
 
-def placed_on(world: World) -> dict[str, str]:
+def placed_on(world: PlacerWorld) -> dict[str, str]:
     """{job: its first node}."""
     return {run.job: run.parts[0].node for run in world.core.state.runs.values()}
 
@@ -142,7 +142,7 @@ def test_a_window_that_is_planned_later_moves_what_is_kept() -> None:
 
 def test_a_backfilled_job_is_not_hit_by_a_window_either() -> None:
     """It would end before the reserved start, but not before the window's."""
-    world = World()
+    world = PlacerWorld()
     for name in ("a", "b"):
         world.join(name, 4, labels={"name": name})
     world.offer(request(3, selector=("name=a",)), limit_s=5 * HOUR)

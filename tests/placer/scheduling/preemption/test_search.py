@@ -16,7 +16,7 @@ from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.scheduling.preemption.victim_set import VictimSet, find_victims
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
-from tests.kit.placer_world import World, placed, request
+from tests.kit.placer_world import PlacerWorld, placed, request
 
 RACK = "fairlead/rack"
 
@@ -105,7 +105,7 @@ def test_no_set_of_victims_is_cheaper(
     nodes: list[tuple[int, str]], jobs: list[Any], wish: Any, losses: list[int]
 ) -> None:
     """The victims make room and cost as little as the cheapest such set; none is preempted if no set makes room."""
-    world = World()
+    world = PlacerWorld()
     for i, (gpus, rack) in enumerate(nodes):
         world.join(f"n{i}", gpus, cpu=6, memory_gib=16, labels={RACK: rack} if rack else {})
     for gpus, count, cpu, share in jobs:
@@ -143,9 +143,9 @@ def plea(job: str, *victims: str) -> ev.PreemptionRequested:
     return ev.PreemptionRequested(cause="clock", job=job, attempt=1, victims=named)
 
 
-def full(racks: int, each: int, gpus: int = 4) -> World:
+def full(racks: int, each: int, gpus: int = 4) -> PlacerWorld:
     """Racks of nodes a1, a2 …, b1 …, each with a job that takes it all: 1, 2, 3 … in order."""
-    world = World()
+    world = PlacerWorld()
     for rack in "abcdef"[:racks]:
         for i in range(1, each + 1):
             world.join(f"{rack}{i}", gpus, labels={RACK: rack, "name": f"{rack}{i}"})
@@ -158,7 +158,7 @@ def asked(events: list[ev.Event]) -> list[str]:
     return [e.job for e in events if isinstance(e, ev.PreemptionStarted)]
 
 
-def end(world: World, jobs: list[str]) -> dict[str, list[str]]:
+def end(world: PlacerWorld, jobs: list[str]) -> dict[str, list[str]]:
     """They end and are clean; {job: its nodes} of what is placed then."""
     found: dict[str, list[str]] = {}
     for job in jobs:
@@ -218,7 +218,7 @@ def test_an_elastic_gang_asks_for_the_least_it_starts_with() -> None:
 
 def test_a_gang_counts_once_however_many_nodes_it_frees() -> None:
     """One run on four nodes loses less than four runs on one each."""
-    world = World()
+    world = PlacerWorld()
     for i in range(8):
         world.join(f"n{i}", 4, labels={"half": "left" if i < 4 else "right"})
     world.offer(request(4, nodes=4, selector=("half=left",)))
@@ -236,7 +236,7 @@ def test_a_gang_counts_once_however_many_nodes_it_frees() -> None:
 def test_beyond_its_bounds_a_set_is_still_minimal(data: st.DataObject) -> None:
     """Twenty gangs that overlap on many nodes, and a node with many runs: without any one of those asked it would not
     fit."""
-    world = World()
+    world = PlacerWorld()
     for i in range(24):
         world.join(f"n{i:02}", 8, cpu=40)
     for _ in range(30):

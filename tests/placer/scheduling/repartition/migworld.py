@@ -1,4 +1,4 @@
-"""Nodes whose GPUs are cut, and agents that carry out the plans of a `World`."""
+"""Nodes whose GPUs are cut, and agents that carry out the plans of a `PlacerWorld`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.desired import LayoutOrder, decode_desired
 from fairlead_schemas.wire.reports import InventorySeen
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, Request
-from tests.kit.placer_world import World
+from tests.kit.placer_world import PlacerWorld
 
 A100 = "NVIDIA A100-SXM4-40GB"
 
@@ -54,7 +54,7 @@ def mig(profile: str, count: int = 1, **more: Any) -> Request:
     return msgspec.structs.replace(wanted, **more)
 
 
-class MigWorld(World):
+class MigWorld(PlacerWorld):
     """A world whose agents answer plans. `inventories`: what each node last reported."""
 
     def __init__(self) -> None:
