@@ -174,8 +174,8 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 def _idle(job: Job) -> list[tuple[str, str]]:
     """Return since when the job is idle, the consequence, the evidence, and the end of its extension as (label, text) pairs."""
-    told = "" if job.idle is None else columns.standing(job.idle, columns.now())
-    words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
+    status = "" if job.idle is None else columns.standing(job.idle, columns.now())
+    words = f"{status.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else status
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
 
