@@ -139,14 +139,14 @@ def verify_with_export(
 ) -> ArchiveReport:
     """`verify_archive`, and an exported log in the place of the one on the bus. Raises NoArchive, ExportError."""
     notes, archive = _read_archive(directory, key, known)
-    told = LogCopy("log", notes.marks, archive)
+    log_copy = LogCopy("log", notes.marks, archive)
     try:
         for stored in read_export(export):
-            told.take(stored)
+            log_copy.take(stored)
     except ExportError as error:
-        told.damaged(told.size + 1, str(error))
-    told.end()
-    return _report(directory, key, notes, archive, told, [])
+        log_copy.damaged(log_copy.size + 1, str(error))
+    log_copy.end()
+    return _report(directory, key, notes, archive, log_copy, [])
 
 
 def _read_archive(directory: Path, key: Verifier | None, known: tuple[Path, ...]) -> tuple[_Notes, LogCopy]:

@@ -35,11 +35,11 @@ def why(state: QueueState, sequence: int, id_: str) -> ExplainerAnswer:
         return ExplainerAnswer(sequence=sequence, why=Explanation(reason="", message=f"job {id_} has ended: {ended}"))
     array = state.jobs.get(array_of(id_) or "")
     if isinstance(array, Array) and array.is_unborn(id_):
-        told = explain(state, array)
+        explained = explain(state, array)
         message = f"it comes into being when it is offered, by its array {array.id}"
-        if told.message:
-            message += f"; of that: {told.message}"
-        return ExplainerAnswer(sequence=sequence, why=msgspec.structs.replace(told, message=message))
+        if explained.message:
+            message += f"; of that: {explained.message}"
+        return ExplainerAnswer(sequence=sequence, why=msgspec.structs.replace(explained, message=message))
     return ExplainerAnswer(sequence=sequence, error="not_found", message=_missing(state, sequence, id_))
 
 

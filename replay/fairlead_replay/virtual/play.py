@@ -266,7 +266,7 @@ class TracePlayer:
     def _settle(self) -> None:
         """Decide at this moment until neither core has anything to say."""
         for _ in range(ROUNDS_MAX):
-            queue = self.log.decide(self._queue, self._asked(), self.now_ns)
+            queue = self.log.decide(self._queue, self._due_commands(), self.now_ns)
             if queue is not None:
                 self._see(queue)
             placer = self.log.decide(self._placer, self._agents.reports(), self.now_ns)
@@ -297,7 +297,7 @@ class TracePlayer:
 
     # ------------------------------------------------------------------ people
 
-    def _asked(self) -> list[Input]:
+    def _due_commands(self) -> list[Input]:
         """The next message of commands that are due."""
         commands, self._commands = self._commands, []
         while len(commands) < SUBMITS_MAX and self._submitted < len(self._coming):
