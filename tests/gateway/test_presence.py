@@ -132,13 +132,13 @@ async def test_nodes_that_are_known_from_the_log_count_only_once_they_beat() -> 
     """A restarted gateway knows all nodes at once and has heard none of them; one that is lost is not waited for."""
     world = Listener()
     await world.listen()
-    assert world.presence.heard() == NodesHeard(known=2, heard=0, unheard=["n1", "n2"])
+    assert world.presence.contacts() == NodesHeard(known=2, heard=0, unheard=["n1", "n2"])
     await world.beat("n2")
-    assert world.presence.heard() == NodesHeard(known=2, heard=1, unheard=["n1"])
+    assert world.presence.contacts() == NodesHeard(known=2, heard=1, unheard=["n1"])
     assert world.presence.missing() == []  # n1 may only be late
     world.clock.now += SILENT_AFTER_S
     await world.beat("n2")
     assert world.presence.missing() == ["n1"]
     world.book.write(ev.NodeLost(cause="clock", node="n1", silent_ns=1))
-    assert world.presence.heard() == NodesHeard(known=1, heard=1)
+    assert world.presence.contacts() == NodesHeard(known=1, heard=1)
     assert world.presence.missing() == []

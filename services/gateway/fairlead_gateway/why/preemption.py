@@ -52,7 +52,7 @@ def _then(seen: IdleReport) -> str:
         return "its owner is notified, and nothing follows"
     at = rfc3339(seen.reclaim_at_ns)
     if seen.mode == "on_demand":
-        when = "from now on" if seen.asked_ns else f"from {at} on"
+        when = "from now on" if seen.reclaim_requested_ns else f"from {at} on"
         return f"{when} it is reclaimed once a job waits for what it holds: then {_THEN[seen.action]}"
     return f"at {at} {_THEN[seen.action]}, unless it is used or extended before"
 
@@ -253,14 +253,14 @@ def with_preemptions(row: JobRow, now: Reason) -> Reason:
     told = reservation(room)
     if room.declined:
         told = f"; asking others to yield would not make room: even then {node_refusals(room.declined)}{told}"
-    if room.asked:
-        jobs = "1 job was" if len(room.asked) == 1 else f"{len(room.asked)} jobs were"
+    if room.victims:
+        jobs = "1 job was" if len(room.victims) == 1 else f"{len(room.victims)} jobs were"
         detail: dict[str, int | str] = {
             **now.detail,
-            "asked": len(room.asked),
+            "asked": len(room.victims),
             "next": "it starts when they have ended",
         }
-        message = f"{jobs} asked to yield for it: {name_list(room.asked)}{told}"
+        message = f"{jobs} asked to yield for it: {name_list(room.victims)}{told}"
         return Reason(code="making_room", message=message, detail=detail)
     named = f"; {room.named} job{'' if room.named == 1 else 's'} may be asked to yield for it" if room.named else ""
     if not named and not told:

@@ -32,7 +32,7 @@ def unreachable_node(views: Views, row: JobRow) -> Reason | None:
 
 
 def _silent(views: Views, row: JobRow, node: NodeRow) -> Reason:
-    policy, since = row.on_partition, rfc3339(node.heard_ns)
+    policy, since = row.on_partition, rfc3339(node.last_contact_ns)
     told, then = _what_follows(views, policy, node)
     return Reason(
         code="node_silent",
@@ -52,7 +52,10 @@ def _what_follows(views: Views, policy: OnPartition, node: NodeRow) -> tuple[str
         told = "strict: it is not started elsewhere before its node or an admin confirms that it has ended there"
         return told, f"fairlead declare-dead {node.id}, once you have seen that nothing runs there"
     if policy.replace_after_ns:
-        return f"it is started elsewhere at {rfc3339(node.heard_ns + policy.replace_after_ns)} at the earliest", "wait"
+        return (
+            f"it is started elsewhere at {rfc3339(node.last_contact_ns + policy.replace_after_ns)} at the earliest",
+            "wait",
+        )
     return "it is about to be started elsewhere", "wait"
 
 
