@@ -91,7 +91,7 @@ RUN_STEPS = (
 )
 
 
-_SAID = f"""
+_REPORTED_IDLE = f"""
 INSERT INTO fold.idle
 WITH {FRESH}, said AS (
   SELECT job, attempt, place, at_ns, sequence, body, from_json(body, '{{"scope": "VARCHAR", "rule": "VARCHAR", "action": "VARCHAR",
@@ -129,7 +129,7 @@ SELECT job, attempt, at_ns, (body->>'until_ns')::BIGINT, (body->>'count')::INTEG
 FROM fresh WHERE type = 'JobExtended'"""
 
 IDLE_STEPS = (
-    FoldStatement(("JobIdle",), _SAID),
+    FoldStatement(("JobIdle",), _REPORTED_IDLE),
     FoldStatement(("ReclaimSimulated",), _FORESEEN),
     FoldStatement(("LeaseShrunk",), _SHRUNK),
     FoldStatement(("ReclaimRequested",), _REQUESTED),
