@@ -23,7 +23,7 @@ ASKED = 15  # times
 
 
 def rows(jobs: int = MILLION) -> list[Row]:
-    """Fill a warehouse with the lives of `jobs` jobs, ask it, and fold it anew."""
+    """Fill a warehouse with the lives of `jobs` jobs, ask it, and fold it again."""
     with tempfile.TemporaryDirectory() as directory:
         warehouse = Warehouse(Path(directory) / "w")
         events = jobs * EVENTS_PER_LIFE
@@ -85,7 +85,7 @@ def _folded_anew(warehouse: Warehouse) -> Row:
     seconds, cpu = (
         (end - begin) * MILLION / events for begin, end in ((began, time.perf_counter()), (cpu, time.process_time()))
     )
-    what = f"warehouse: folded tables dropped and folded anew from {events:,} stored events, as the command rebuild does it, per 1,000,000"
+    what = f"warehouse: folded tables dropped and folded again from {events:,} stored events, as the command rebuild does it, per 1,000,000"
     return Row(what, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12, f"CPU that it took, over all threads: {cpu:.1f} s")
 
 

@@ -1,8 +1,8 @@
-"""`python -m bench compare REV [ROW …] [--pairs N]`: rows of the table, here and at another revision, in turn.
+"""Comparison: `python -m bench compare REV [ROW …] [--pairs N]`: rows of the table, here and at another revision, in turn.
 
 Machines are noisy and drift, so single figures of two days cannot be compared. Here each pair of runs is made one after the other,
-the order changing from pair to pair, and the median of the pairs' ratios is printed beside the smallest and largest. The other
-revision is checked out beside the tree and runs with this tree's interpreter and packages. Start at `main`.
+the order changing from pair to pair, and the median of the pairs' ratios is printed with the smallest and largest. The other
+revision is checked out next to the tree and runs with this tree's interpreter and packages. Start at `main`.
 """
 
 import argparse

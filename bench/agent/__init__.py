@@ -1,1 +1,1 @@
-"""The agent on one node: starts beside bare ones, many containers, a restart, rest. Start at `rows.py`."""
+"""The agent on one node: starts compared with bare ones, many containers, a restart, rest. Start at `rows.py`."""
