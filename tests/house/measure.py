@@ -183,9 +183,9 @@ def sources(parts: Iterable[str] = PARTS) -> list[Path]:
 
 @cache
 def docstrings() -> list[Docstring]:
-    """Return every docstring of the sources, in order."""
+    """Return every docstring of the product and of the benchmarks, in order."""
     found: list[Docstring] = []
-    for path in sources():
+    for path in sources((*PARTS, "bench")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
