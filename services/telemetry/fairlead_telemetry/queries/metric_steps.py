@@ -1,6 +1,6 @@
 """Steps of a job's picture, and its lists from the steps' rows. Pure.
 
-`steps_of(wish, held, gpus, now_ns)`   the observed span, cut into steps
+`steps_of(query, held, gpus, now_ns)`   the observed span, cut into steps
 `series(gpus, span, rows)`             one list per GPU and measure
 """
 

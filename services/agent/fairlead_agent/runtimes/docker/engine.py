@@ -204,7 +204,7 @@ _log = structlog.get_logger()
 
 
 class EngineNews:
-    """Events of the containers that a label names. `heard(container id, action, attributes)`; `compare` lists them."""
+    """Events of the containers that a label names. `on_event(container id, action, attributes)`; `compare` lists them."""
 
     def __init__(
         self,
