@@ -90,11 +90,11 @@ def _run(stack: Stack, output: Format) -> list[str]:
 def _end_jobs(stack: Stack) -> None:
     """A demo that was broken off must not leave its jobs' processes behind, which a stack's end spares."""
     with contextlib.suppress(FairleadError), Client(stack.url, user="demo") as client:
-        left = [job.id for job in client.jobs(state=OPEN_STATES).items] if client.ready() else []
-        for job_id in left:
+        open_jobs = [job.id for job in client.jobs(state=OPEN_STATES).items] if client.ready() else []
+        for job_id in open_jobs:
             with contextlib.suppress(FairleadError):
                 client.cancel(job_id)
-        client.wait(left, timeout_s=END_S)
+        client.wait(open_jobs, timeout_s=END_S)
 
 
 def _print(results: dict[str, PartResult], gang_output: str, output: Format, audit: str) -> None:

@@ -245,10 +245,10 @@ class AfterDashes(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
-        left = super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
         words = ctx.params.get("words") or []
         ctx.meta["fairlead.dashes"] = len(given) > len(words) and given[len(given) - len(words) - 1] == "--"
-        return left
+        return rest
 
 
 def submit(

@@ -164,8 +164,8 @@ class Archiver:
     async def _take(self, found: list[Stored]) -> None:
         """Commits that were read; none is taken up before those in front of it are on the disk."""
         while found:
-            before, left = self._store.events, self._checkpoint_events - self._unsigned
-            taken = await asyncio.to_thread(self._store.add, found, events_max=left)
+            before, remaining = self._store.events, self._checkpoint_events - self._unsigned
+            taken = await asyncio.to_thread(self._store.add, found, events_max=remaining)
             found = found[taken:]
             self._unsigned += self._store.events - before
             if self._due is None:

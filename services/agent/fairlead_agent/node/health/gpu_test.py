@@ -137,17 +137,17 @@ def test_gpu(driver: Driver, index: int, seconds: float, clock: Callable[[], flo
 
 def _allocate(driver: Driver) -> list[tuple[int, int]]:
     """[(address, bytes)] of most of what is free, in pieces: what another takes meanwhile is no fault."""
-    left = driver.free_bytes() * SHARE_PER_MILLE // 1000
+    free_bytes = driver.free_bytes() * SHARE_PER_MILLE // 1000
     found: list[tuple[int, int]] = []
-    while left >= MIB:
-        size = min(left, PIECE_BYTES) // MIB * MIB
+    while free_bytes >= MIB:
+        size = min(free_bytes, PIECE_BYTES) // MIB * MIB
         try:
             found.append((driver.allocate(size), size))
         except CudaError:
             if not found:
                 raise
             break
-        left -= size
+        free_bytes -= size
     if not found:
         raise CudaError("not a MiB of its memory is free")
     return found

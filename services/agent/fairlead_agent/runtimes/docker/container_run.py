@@ -56,13 +56,13 @@ async def copy(socket: str, container: str, files: Files, *, follow: bool) -> No
         plain = _Lane(stdout, stdout.tell())
         async with answer(socket, "GET", f"/containers/{container}/logs", query) as reader:
             while header := await _header(reader):
-                lane, left = lanes.get(header[0], plain), int.from_bytes(header[4:])
-                while left:
-                    piece = await reader.read(min(left, READ_BYTES))
+                lane, pending_bytes = lanes.get(header[0], plain), int.from_bytes(header[4:])
+                while pending_bytes:
+                    piece = await reader.read(min(pending_bytes, READ_BYTES))
                     if not piece:
                         raise ConnectionError("the engine's answer broke off")
                     lane.take(piece)
-                    left -= len(piece)
+                    pending_bytes -= len(piece)
 
 
 async def _header(reader: asyncio.StreamReader) -> bytes:
@@ -103,11 +103,11 @@ def make_word(path: Path) -> str:
 
 def exec_in(api: docker.APIClient, container: str, argv: Sequence[str], env: Mapping[str, str]) -> Executed:
     """Run a command in a container to its end (in a thread: it may take long). Raises docker's errors."""
-    made: dict[str, Any] = api.exec_create(container, list(argv), environment=dict(env), stdin=False)
+    created: dict[str, Any] = api.exec_create(container, list(argv), environment=dict(env), stdin=False)
     output = b""
-    for piece in api.exec_start(made["Id"], stream=True):
+    for piece in api.exec_start(created["Id"], stream=True):
         output = (output + piece)[-OUTPUT_BYTES_MAX:]
-    code = api.exec_inspect(made["Id"])["ExitCode"]
+    code = api.exec_inspect(created["Id"])["ExitCode"]
     return Executed(code, output.decode(errors="replace").strip())
 
 
