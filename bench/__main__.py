@@ -1,7 +1,7 @@
-"""`python -m bench [ROW …] [--write]`: measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
+"""Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
 Rows: live, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
-warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio to the ceiling next to each figure, or compare two
+warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py).
 """
 
@@ -122,7 +122,7 @@ async def measure(names: list[str]) -> list[table.Row]:
 
 
 def machine() -> str:
-    """What the figures were taken on."""
+    """Return the machine on which the figures were taken."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "?",
@@ -136,7 +136,7 @@ def main() -> int:
     if sys.argv[1:2] == ["compare"]:
         return compare.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="which rows (default: all)")
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="rows to measure (default: all)")
     parser.add_argument(
         "--write", action="store_true", help="write docs/reference/performance.md (named rows: these of it)"
     )

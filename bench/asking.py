@@ -23,7 +23,7 @@ ASKED = 15  # times
 
 
 def rows(jobs: int = MILLION) -> list[Row]:
-    """Fill a warehouse with the lives of `jobs` jobs, query it, and fold it again."""
+    """Fill a warehouse with the lives of `jobs` jobs, ask it, and fold it again."""
     with tempfile.TemporaryDirectory() as directory:
         warehouse = Warehouse(Path(directory) / "w")
         events = jobs * EVENTS_PER_LIFE

@@ -1,4 +1,4 @@
-"""What this machine does at best: the disk's fsync, bare appends, bare processes, bare HTTP."""
+"""Best that this machine does: the disk's fsync, bare appends, bare processes, bare HTTP."""
 
 import os
 import signal

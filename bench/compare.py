@@ -1,4 +1,4 @@
-"""`python -m bench compare REV [ROW …] [--pairs N]`: rows of the table, here and at another revision, in turn.
+"""Comparison: `python -m bench compare REV [ROW …] [--pairs N]`: rows of the table, here and at another revision, in turn.
 
 Machines are noisy and drift, so single figures of two days cannot be compared. Here each pair of runs is made one after the other,
 the order changing from pair to pair, and the median of the pairs' ratios is printed with the smallest and largest. The other

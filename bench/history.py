@@ -95,7 +95,7 @@ async def _serving(bus: "lives.NatsBus", name: str) -> None:
 
 
 async def _first_decision(stack: Stack, bus: "lives.NatsBus", name: str, events: int) -> Row:
-    """From the start of the process to its commit that answers a waiting command."""
+    """Time from the start of the process to its commit that answers a waiting command."""
     tail = await bus.tail(subjects.LOG, after=(await bus.state(subjects.LOG)).last)
     command = encode_commands([CancelJob(id=f"bench-{name}", job="999999999")])
     if name == "placer":

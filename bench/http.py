@@ -14,7 +14,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection."""
+    """Keep-alive connection."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
             self.answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        """One request, one answer: (status, body)."""
+        """Send one request; return (status, body)."""
         assert self.transport is not None
         self.answer = asyncio.get_running_loop().create_future()
         answer = self.answer

@@ -1,8 +1,8 @@
-"""What watching for idle runs costs telemetry: CPU per second of samples, per look at all runs, and memory.
+"""Cost of the watch for idle runs: CPU per second of samples, per look at all runs, and memory.
 
     python -m bench.idle [--nodes 1750] [--gpus 8] [--seconds 20] [--busy 70]
 
-Nodes are made up, one run on each; so many of a hundred work, the others lie idle. Seven signals are asked about. The baseline in the
+Nodes are made up, one run on each; so many of a hundred work, the others are idle. Seven signals are asked about. The baseline in the
 same run decodes the same batches, which ingest does anyway. One JSON line.
 """
 
@@ -37,7 +37,7 @@ POLICY = IdlePolicy(
 
 
 def batches(nodes: int, gpus: int, second: int, busy: int) -> list[SampleBatch]:
-    """What all nodes say at one second."""
+    """Return the batches of all nodes at one second."""
     return [_batch(number, gpus, second, is_busy=number % 100 < busy) for number in range(nodes)]
 
 
@@ -72,7 +72,7 @@ def _batch(number: int, gpus: int, second: int, *, is_busy: bool) -> SampleBatch
 
 
 def questions(nodes: int, gpus: int) -> list[ActivityQuestion]:
-    """One for each run."""
+    """Return a question for each run."""
     return [
         ActivityQuestion(
             job=str(number + 1),
@@ -100,31 +100,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("--nodes", 1750), ("--gpus", 8), ("--seconds", 20), ("--busy", 70)):
         parser.add_argument(name, type=int, default=default)
-    asked = parser.parse_args()
-    watch, wanted = ActivityWatch(), questions(asked.nodes, asked.gpus)
+    options = parser.parse_args()
+    watch, wanted = ActivityWatch(), questions(options.nodes, options.gpus)
     tracemalloc.start()
     watch.follow(wanted)
     for second in (1, 2):
-        for batch in batches(asked.nodes, asked.gpus, second, asked.busy):
+        for batch in batches(options.nodes, options.gpus, second, options.busy):
             watch.take(batch, batch.at_ns)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     taking = decoding = looking = 0.0
-    for second in range(3, 3 + asked.seconds):
-        payloads = [encode_samples(batch) for batch in batches(asked.nodes, asked.gpus, second, asked.busy)]
+    for second in range(3, 3 + options.seconds):
+        payloads = [encode_samples(batch) for batch in batches(options.nodes, options.gpus, second, options.busy)]
         decoded: list[SampleBatch] = []
         decoding += cpu_s(lambda into=decoded, of=payloads: into.extend(decode_samples(each) for each in of))
         taking += cpu_s(lambda of=decoded, at=second: [watch.take(each, at * SECOND_NS) for each in of])
     for _ in range(3):
-        looking += cpu_s(lambda: (watch.follow(wanted), watch.answers((3 + asked.seconds) * SECOND_NS))) / 3
+        looking += cpu_s(lambda: (watch.follow(wanted), watch.answers((3 + options.seconds) * SECOND_NS))) / 3
     print(
         json.dumps(
             {
-                "nodes": asked.nodes,
-                "gpus": asked.nodes * asked.gpus,
-                "busy_pct": asked.busy,
-                "cpu_s_per_second_of_samples": round(taking / asked.seconds, 4),
-                "decoding_the_same_s": round(decoding / asked.seconds, 4),
+                "nodes": options.nodes,
+                "gpus": options.nodes * options.gpus,
+                "busy_pct": options.busy,
+                "cpu_s_per_second_of_samples": round(taking / options.seconds, 4),
+                "decoding_the_same_s": round(decoding / options.seconds, 4),
                 "cpu_s_per_look_every_5_s": round(looking, 4),
                 "mib": round(held / 2**20, 1),
             }

@@ -16,7 +16,7 @@ LIST = 1000
 
 
 class Goals:
-    """What the rows must reach: on this disk, and with every fsync delayed by 2 ms."""
+    """Goals of the rows: on this disk, and with every fsync delayed by 2 ms."""
 
     def __init__(self, slow: bool) -> None:
         self.p50_ms, self.p99_ms = (20.0, None) if slow else (10.0, 30.0)
@@ -63,7 +63,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
 
 
 async def single_submits(stack: Stack, goals: Goals, seconds: float = 6.0) -> Row:
-    """One job per request from 64 connections, each answered with the queue's decision in the log."""
+    """Submit one job per request from 64 connections, each answered with the queue's decision in the log."""
     await http.storm(stack.port, 64, itertools.repeat(http.post("/v1/jobs", TRUE), 2000))
     meter = stack.cpu_meter()
     count, rate = await _storm(stack.port, http.post("/v1/jobs", TRUE), seconds)
@@ -109,7 +109,7 @@ async def list_submits(stack: Stack, goals: Goals, lists: int = 150) -> Row:
         raise RuntimeError(f"submits answered {set(statuses)}")
     goal = goals.lists or 0
     text = f"≥ {goals.lists:,}/s" if goals.lists else "–"
-    what = f"submits by the list of {LIST:,}{goals.suffix}"
+    what = f"submits in lists of {LIST:,}{goals.suffix}"
     return Row(what, f"{rate:,.0f} jobs/s", text, rate >= goal, "as above", str(cpu))
 
 
@@ -147,8 +147,8 @@ async def hollow(stack: Stack, goals: Goals, *, staggered: bool, count: int = 40
     meter = stack.cpu_meter()
     rate = await run_jobs(stack, jobs)
     cpu = meter.per_job(count)
-    kind = "ends staggered by 0.3 s" if staggered else "0 s"
-    what = f"submitted → finished, {count:,} jobs of {kind} on 500 × 8 hollow GPUs{goals.suffix}"
+    kind = "with ends staggered by 0.3 s" if staggered else "of 0 s"
+    what = f"submitted → finished, {count:,} jobs {kind} on 500 × 8 hollow GPUs{goals.suffix}"
     return Row(
         what,
         f"{rate:,.0f}/s",

@@ -95,7 +95,7 @@ def steps(jobs: list[str]) -> Iterator[Step]:
 
 
 def placed(job: str, node: int, gpu: int) -> JobPlaced:
-    """One job on one GPU."""
+    """Place one job on one GPU."""
     part = Part(node=f"n{node}", gpus=(uuid(node, gpu),), cpu_milli=1000, memory_mib=1024)
     return JobPlaced(cause="clock", job=job, attempt=1, parts=(part,), master_address="127.0.0.1", master_port=20000)
 

@@ -142,7 +142,7 @@ def _ms(desk: QueryWorker, copy: Path, query: str, times: int = ASKED) -> tuple[
 
 
 def _carved(copy: Path, directory: Path, count: int) -> Row:
-    """What it costs that a member asks for the first time, or after something has changed."""
+    """Cost of a member's first query, and of the first after a change."""
     path = directory / "part" / "warehouse.duckdb"
     path.parent.mkdir()
     began = time.perf_counter()

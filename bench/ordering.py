@@ -1,4 +1,4 @@
-"""How many turns a second the order of queues gives, compared with a plain heap over the same queues.
+"""Turns per second of the order of queues, compared with a plain heap over the same queues.
 
 One turn is what the queue does for every offer: whose turn is it, does its job fit under every limit above it, charge
 it, and note the change. The heap knows no tree, no limits and no hierarchy: it is what the arithmetic of shares
@@ -73,7 +73,7 @@ def measure(turns: int = TURNS, fanout: tuple[int, ...] = FANOUT) -> Rates:
 
 
 def row() -> Row:
-    """For the table of `python -m bench`."""
+    """Return the row for the table of `python -m bench`."""
     rates = measure()
     return Row(
         "turns in the order of 1,000 queues, depth 4 (first, fits, charge, note)",

@@ -51,7 +51,7 @@ class Cluster:
             self.fold("queue", [self.submitted() for _ in range(min(500, waiting - self.jobs))])
 
     def fold(self, writer: str, events: Sequence[ev.Event]) -> None:
-        """One commit."""
+        """Fold one commit."""
         self.sequence += 1
         commit = Commit(
             v=VERSION,
@@ -66,7 +66,7 @@ class Cluster:
         self.core.evolve(self.sequence, commit)
 
     def decide(self, *commands: cmd.QueueCommand) -> list[ev.QueueEvent]:
-        """One decision, folded."""
+        """Make one decision and fold it."""
         self.asked += 1
         events = self.core.decide([Input("CMD", self.asked, list(commands))] if commands else [], NOW_NS).events
         if events:
@@ -87,13 +87,13 @@ class Cluster:
         )
 
     def place(self, offers: Sequence[ev.QueueEvent]) -> list[str]:
-        """Everything that was offered gets a place; the jobs' ids."""
+        """Place everything that was offered; return the jobs' ids."""
         jobs = [event.job for event in offers if isinstance(event, ev.JobOffered)]
         self.fold("placer", [ev.JobPlaced(cause="1.0", job=job, attempt=1, parts=()) for job in jobs])
         return jobs
 
     def end(self, jobs: Sequence[str]) -> None:
-        """These run to their end; the queue has not answered yet."""
+        """End these runs; the queue has not answered yet."""
         self.fold(
             "placer",
             [
@@ -160,7 +160,7 @@ def offers() -> table.Row:
 
 
 def events() -> list[table.Row]:
-    """What one event costs on a full cluster, at three sizes."""
+    """Measure one event on a full cluster, at three sizes."""
     costs = [_costs(waiting) for waiting in WAITING]
     return [_growth(what, [cost[what] for cost in costs]) for what in costs[0]]
 
@@ -238,8 +238,8 @@ def _quotas(cluster: Cluster) -> float:
 
 def memory() -> table.Row:
     """Bytes of a waiting job of a class that is there already; in a process of its own."""
-    said = subprocess.run([sys.executable, "-m", "bench.queueing"], check=True, capture_output=True, text=True).stdout
-    each, resident = (float(word) for word in said.split())
+    out = subprocess.run([sys.executable, "-m", "bench.queueing"], check=True, capture_output=True, text=True).stdout
+    each, resident = (float(word) for word in out.split())
     return table.Row(
         "memory of a waiting job",
         f"{each:,.0f} B",

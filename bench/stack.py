@@ -123,7 +123,7 @@ class Stack:
         self.wait(lambda: httpx.get(f"http://127.0.0.1:{self.port}/readyz").status_code == 200, "gateway")
 
     def get(self, path: str) -> dict[str, object]:
-        """One GET, decoded."""
+        """Send one GET and decode the answer."""
         return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=30).json()
 
     def wait_nodes(self, count: int) -> None:

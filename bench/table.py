@@ -24,7 +24,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def replaced(page: str, rows: list[Row]) -> str:
-    """The page with these rows in place of those that measured the same. Raises ValueError where one is not there."""
+    """The page with these rows in place of the earlier ones with the same labels. Raises ValueError where one is not there."""
     lines = page.split("\n")
     for row in rows:
         there = [at for at, line in enumerate(lines) if line.startswith(f"| {row.what} |")]

@@ -1,4 +1,4 @@
-"""What storing an event costs: CPU and wall time per event, for few and many events per commit.
+"""Cost of storing an event: CPU and wall time per event, for few and many events per commit.
 
     python -m bench.warehouse [--events 300000]
 
@@ -72,7 +72,7 @@ def commits(per_commit: int) -> Iterator[bytes]:
 
 
 def batches(payloads: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    """What the service would store in one transaction while it catches up."""
+    """Yield what the service would store in one transaction while it catches up."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     for sequence, payload in enumerate(payloads, 1):
@@ -186,9 +186,9 @@ def main() -> None:
     """Print one line per number of events per commit and way."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=300_000)
-    asked = parser.parse_args().events
+    count = parser.parse_args().events
     for per_commit in (1, 12, 300):
-        payloads = log_of(asked if per_commit > 1 else asked // 5, per_commit)
+        payloads = log_of(count if per_commit > 1 else count // 5, per_commit)
         events = len(payloads) * per_commit
         for how in (stored, decoded):
             row = {

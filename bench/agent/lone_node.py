@@ -1,6 +1,6 @@
-"""One real agent on the in-memory bus, and a placer that confirms everything and orders what the benchmark requests.
+"""Real agent on the in-memory bus, and a placer that confirms everything and orders the runs that it is given.
 
-What is left out is the network and the control plane; journal, reports, runtime and output are the agent's own.
+Left out are the network and the control plane; journal, reports, runtime and output are the agent's own.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ WAIT_S = 120.0
 
 
 class LoneNode:
-    """An agent, and everything that it reported. Times are `time.perf_counter()`."""
+    """Agent, and everything that it reported. Times are `time.perf_counter()`."""
 
     def __init__(self, data: Path, **settings: Any) -> None:
         self._hub = MemoryHub()
@@ -63,14 +63,14 @@ class LoneNode:
         return self
 
     async def start_agent(self) -> None:
-        """Until its inventory is here: it has then adopted what ran."""
+        """Start the agent and wait for its inventory: it has then adopted the runs that it found."""
         before = self.inventories
         self._agent = await build_agent(self._hub.connect(), self._settings)
         self._task = asyncio.ensure_future(self._agent.run())
         await self.until(lambda: self.inventories > before)
 
     async def stop_agent(self) -> None:
-        """Replace the agent as an upgrade does: runs continue."""
+        """Stop the agent as an upgrade does: runs continue."""
         await self._agent.stop()
         await self._task
 

@@ -1,5 +1,5 @@
-"""How much more one thing takes than another, where both take longer from one minute to the next than the difference is: measured right
-after each other, by turns which comes first, and the median taken of the differences.
+"""Small differences between two durations on a noisy machine: both are measured right after each other, the first of them by turns,
+and the median of the differences is taken.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ class Pairs:
         self.ours: list[float] = []
 
     def more(self, of: float = 0.5) -> float:
-        """So much more ours took than the bare one; `of`: which of the sorted differences (0.5: the median)."""
+        """Return the extra time of ours over the bare one; `of`: which of the sorted differences (0.5: the median)."""
         return percentile([ours - bare for ours, bare in zip(self.ours, self.bare, strict=True)], of)
 
     def __str__(self) -> str:
@@ -25,13 +25,13 @@ class Pairs:
 
 
 async def in_pairs(bare: Measured, ours: Measured, count: int, *, warm: int = 0) -> Pairs:
-    """`warm`: so many pairs come before, and do not count. Each measurement receives its number, counted from 0."""
+    """Measure pairs. The first `warm` pairs do not count. Each measurement gets its number, counted from 0."""
     pairs = Pairs()
     for at in range(warm + count):
         first = await bare(at) if at % 2 else None
         took = await ours(at)
-        beside = first if first is not None else await bare(at)
+        other = first if first is not None else await bare(at)
         if at >= warm:
-            pairs.bare.append(beside)
+            pairs.bare.append(other)
             pairs.ours.append(took)
     return pairs

@@ -1,7 +1,7 @@
-"""The agent on one node: how much later a program starts than without it, many containers at once, a restart, and rest.
+"""The agent on one node: the delay that it adds to a start, many containers at once, a restart, and rest.
 
-Containers compared with `docker run` of the same image with the same limits, processes with a bare spawn, in pairs (`pairs.py`). Without
-an engine the container rows are left out, which is printed.
+Containers are compared with `docker run` of the same image with the same limits, processes with a bare spawn, in pairs (`pairs.py`). Without
+an engine the container rows are left out, with a note.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def all_rows() -> list[Row]:
 
 
 def no_engine() -> str:
-    """Why containers cannot be measured; "" if they can, and their image is there then."""
+    """Return the reason why containers cannot be measured; "" if they can: their image is then present."""
     busybox = shutil.which("busybox")
     if busybox is None or shutil.which("docker") is None:
         return "they need the docker command and busybox (see .ci/docker-engine)"
@@ -80,7 +80,7 @@ def no_engine() -> str:
 
 
 async def process_start() -> Row:
-    """From the order on the bus to the report of the start, less a spawn and nothing else."""
+    """Time from the order on the bus to the report of the start, less a spawn and nothing else."""
     with tempfile.TemporaryDirectory() as base:
         node = await LoneNode(Path(base), devices="none").open()
         fsync_ms = ceilings.fsync_p50_us(Path(base), 50) / 1e3
@@ -133,7 +133,7 @@ async def container_start() -> Row:
 
 
 async def many_containers() -> list[Row]:
-    """Order 64 at once and check that heartbeats continue; then replace the agent under them."""
+    """Order 64 at once and check that beats continue; then replace the agent under them."""
     jobs = [str(at + 1) for at in range(CONTAINERS)]
     with tempfile.TemporaryDirectory() as base:
         node = await LoneNode(Path(base), devices="none", beat_s=BEAT_S, **DOCKER).open()
@@ -222,8 +222,8 @@ def _docker_run_ms(network: str) -> float:
 def _pids() -> dict[str, Any]:
     """{container: its first process}, of the agent's."""
     containers = _docker("ps", "-q", "--no-trunc", "--filter=label=fairlead.node=n1").split()
-    told = _docker("inspect", "--format={{.Id}} {{.State.Pid}}", *containers) if containers else ""
-    return dict(line.split() for line in told.splitlines())
+    lines = _docker("inspect", "--format={{.Id}} {{.State.Pid}}", *containers) if containers else ""
+    return dict(line.split() for line in lines.splitlines())
 
 
 def _listed_ms() -> float:

@@ -36,7 +36,7 @@ def tables(parts: Sequence[str], each: philly.Map) -> Iterator[tuple[str, str, b
 def main() -> int:
     """Play and print; 1 when an aim was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.fairness", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="which parts (default: all)")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="parts to play (default: all)")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/reference/fairness.md")
     arguments = parser.parse_args()
     all_met = True

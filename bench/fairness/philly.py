@@ -15,7 +15,7 @@ from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 #: Clusters of so many nodes of 8 GPUs.
 NODES = (64, 48)
 GPUS = 8
-#: What every start costs; a preempted job continues from there.
+#: What every start costs; a job that was asked to yield continues from there.
 RESTART_NS = MINUTE_NS
 #: Jobs whose work is less are left out of one column: a second of waiting is nothing to anybody else.
 LONG_NS = 600 * SECOND_NS
@@ -25,7 +25,7 @@ type Map = Callable[[Callable[[Any], Any], Sequence[Any]], Any]
 
 
 class Variant(NamedTuple):
-    """One row to be played."""
+    """Row to be played."""
 
     nodes: int
     sequencer: str
@@ -34,12 +34,12 @@ class Variant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the table has it."""
+        """Name in the table."""
         return f"{self.sequencer}, guaranteed" if self.guaranteed else self.sequencer
 
 
 class Row(NamedTuple):
-    """What came of one."""
+    """Result of one row."""
 
     name: str
     mean_wait_s: float
@@ -124,16 +124,16 @@ def rows(nodes: int, each: Map = map) -> list[Row]:
     return list(each(_row, [(variant, isolated) for variant in variants(nodes)]))
 
 
-def _alone(asked: tuple[int, str]) -> dict[int, int]:
-    return alone(traces.philly(), *asked)
+def _alone(arguments: tuple[int, str]) -> dict[int, int]:
+    return alone(traces.philly(), *arguments)
 
 
-def _row(asked: tuple[Variant, dict[int, int]]) -> Row:
-    return row(traces.philly(), *asked)
+def _row(arguments: tuple[Variant, dict[int, int]]) -> Row:
+    return row(traces.philly(), *arguments)
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """As the table shows it."""
+    """Return the row as the table shows it."""
     return (
         row.name,
         _hours(row.mean_wait_s),

@@ -1,4 +1,4 @@
-"""Shockwave's 120 jobs on 32 GPUs, in slices of two minutes with restarts at ten seconds, with the published table."""
+"""Shockwave's 120 jobs on 32 GPUs, in slices of two minutes with restarts at ten seconds, compared with the published table."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -17,7 +17,7 @@ AIM, WORST_MAX, JCT_MAX_S = "promised", 1.8, 10_000
 
 
 class Variant(NamedTuple):
-    """One row to be played."""
+    """Row to be played."""
 
     sequencer: str
     #: Every job in a queue of its own, so that shares are those of jobs.
@@ -25,7 +25,7 @@ class Variant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the table has it."""
+        """Name in the table."""
         return f"{self.sequencer}, a queue for each job" if self.apart else self.sequencer
 
 
@@ -33,7 +33,7 @@ VARIANTS = (Variant(AIM), Variant("drf"), Variant("fifo"), Variant("drf", apart=
 
 
 class Row(NamedTuple):
-    """What came of one; `starts` 0: not known."""
+    """Result of one row; `starts` 0: not known."""
 
     name: str
     makespan_s: float
@@ -92,13 +92,13 @@ def rows(each: Callable[[Callable[[Any], Any], Sequence[Any]], Any] = map) -> li
 
 
 def met(rows: Sequence[Row]) -> bool:
-    """Whether the aim is reached."""
+    """Return True if the aim is reached."""
     own = next(row for row in rows if row.name == AIM)
     return own.worst <= WORST_MAX and own.mean_jct_s <= JCT_MAX_S
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """As the table shows it."""
+    """Return the row as the table shows it."""
     return (
         row.name,
         f"{row.makespan_s:,.0f} s",

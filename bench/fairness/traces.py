@@ -19,7 +19,7 @@ SLICE_S, RESTART_S = 120, 10
 
 
 class Published(NamedTuple):
-    """One row of what the Shockwave project stored for its trace on 32 GPUs."""
+    """Row that the Shockwave project stored for its trace on 32 GPUs."""
 
     policy: str
     makespan_s: float
@@ -60,7 +60,7 @@ def shockwave() -> list[TraceJob]:
 
 
 def shockwave_published() -> list[Published]:
-    """As stored, in its order."""
+    """Return the published rows as stored, in their order."""
     return [
         Published(
             row["policy"],

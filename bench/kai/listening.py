@@ -1,4 +1,4 @@
-"""What is waited for in the log, and who listens. Commits that cannot say it are only searched: reading shares the machine
+"""Events that a row waits for, and the reader of the log. Commits without such an event are only searched: reading shares the machine
 with what it measures."""
 
 import asyncio
@@ -25,18 +25,18 @@ STALL_S = 20.0
 
 
 class Awaited(Protocol):
-    """Something that the log will tell."""
+    """Event that a row waits for."""
 
     #: Names of the types of events that say it.
     types: tuple[bytes, ...]
 
     def take(self, event: EventBase) -> bool:
-        """Whether this event completes it."""
+        """Return True if this event completes it."""
         ...
 
 
 class Started:
-    """So many runs have started, of anybody's jobs or of one job."""
+    """Wait for so many runs to have started, of anybody's jobs or of one job."""
 
     types: tuple[bytes, ...] = (b'"RunStarted"',)
 
@@ -86,7 +86,7 @@ class Refused:
 
 
 class Preempting:
-    """Preemption of a run for the next job that is submitted."""
+    """Wait for a run to be asked to yield to the next job that is submitted."""
 
     types: tuple[bytes, ...] = (b'"JobSubmitted"', b'"PreemptionStarted"')
 
@@ -100,7 +100,7 @@ class Preempting:
 
 
 class Ear:
-    """Follows the log, commit by commit: nothing is missed between two waits, and nothing is received twice."""
+    """Follows the log, commit by commit: nothing is missed between two waits, and nothing is read twice."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
@@ -108,11 +108,11 @@ class Ear:
 
     @classmethod
     async def open(cls, bus: NatsBus) -> Self:
-        """From now on."""
+        """Open at the present end of the log."""
         return cls(await bus.tail(subjects.LOG, after=(await bus.state(subjects.LOG)).last))
 
     async def until(self, awaited: Awaited) -> float:
-        """The time.perf_counter() at which it was in the log. Raises TimeoutError when the log does not grow."""
+        """The time.perf_counter() at which it was read. Raises TimeoutError when the log does not advance."""
         while True:
             while self._unheard:
                 if _tells(self._unheard.popleft(), awaited):
@@ -127,7 +127,7 @@ class Ear:
 def _tells(payload: bytes, awaited: Awaited) -> bool:
     if not any(name in payload for name in awaited.types):
         return False
-    told = False
+    is_done = False
     for event in decode_commit(payload).events:
-        told = awaited.take(event) or told
-    return told
+        is_done = awaited.take(event) or is_done
+    return is_done

@@ -1,6 +1,6 @@
 """KAI-Scheduler's scale tests as job files, queue files and figures. Pure.
 
-From test/e2e/scale of NVIDIA/KAI-Scheduler, which plays 500 nodes of 8 GPUs (KWOK), and the figures published with it.
+Source: test/e2e/scale of NVIDIA/KAI-Scheduler, which plays 500 nodes of 8 GPUs (KWOK), and the figures published with it.
 A gang that reclaims takes more than half of each of its nodes, so that no two of its pods share one.
 """
 
@@ -11,7 +11,7 @@ FILL, OWNER = "fill", "owner"
 
 
 class Size(NamedTuple):
-    """How large all of it is played."""
+    """Sizes at which the load is played."""
 
     nodes: int = 500
     gpus: int = 8
@@ -40,7 +40,7 @@ class Size(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """What a row must reach, and KAI's own figure for the same, in seconds."""
+    """Goal of a row, and KAI's own figure for the same, in seconds."""
 
     goal: float
     published: float
@@ -71,7 +71,7 @@ def one_gpu(queue: str) -> dict[str, object]:
 
 
 def shared_gang(size: Size) -> dict[str, object]:
-    """All of its pods or none; they may share nodes."""
+    """Gang of which all pods start or none; they may share nodes."""
     return {**_job(FILL, 2), "tasks": size.gang}
 
 

@@ -1,4 +1,4 @@
-"""KAI-Scheduler's scale tests in real time on the real bus, with its published figures: `python -m bench.kai`.
+"""KAI-Scheduler's scale tests in real time on the real bus, compared with its published figures: `python -m bench.kai`.
 
 On 500 played nodes of 8 GPUs: one gang on the empty cluster, one-GPU jobs until it is full, a gang that cannot fit, and
 jobs and gangs that take back what their queue is guaranteed. Each figure is what a person sees: it counts from the moment
@@ -40,10 +40,10 @@ class Bench:
         yield await self.reclaim_gangs()
 
     async def gang(self) -> table.Row:
-        """One gang on the empty cluster; it is gone afterwards."""
-        heard = Started(1)
-        took = await self._submit([kai_load.shared_gang(self.size)], heard)
-        await self._cancel(heard.last)
+        """Start one gang on the empty cluster; it is gone afterwards."""
+        awaited = Started(1)
+        took = await self._submit([kai_load.shared_gang(self.size)], awaited)
+        await self._cancel(awaited.last)
         return row(f"one gang of {self.size.gang} pods: submit → all started", took, kai_load.GANG)
 
     async def fill(self) -> table.Row:
@@ -55,25 +55,25 @@ class Bench:
         """Gangs that need one GPU more than may be taken back; each is gone before the next comes."""
         took: list[float] = []
         for _ in range(self.size.samples):
-            heard = Refused()
-            took.append(await self._submit([kai_load.too_large(self.size)], heard))
-            await self._cancel(heard.job)
+            awaited = Refused()
+            took.append(await self._submit([kai_load.too_large(self.size)], awaited))
+            await self._cancel(awaited.job)
         what = f"a gang of {self.size.large} GPUs that cannot fit: submit → reason reported {_most(took)}"
         return row(what, sum(took) / len(took), kai_load.JUDGED)
 
     async def reclaim_one(self) -> table.Row:
-        """One GPU at a time is taken back for its owner, who keeps it; afterwards those who yielded have it again."""
+        """Reclaim one GPU at a time: it is taken back for its owner, who keeps it; afterwards those who yielded have it again."""
         took, owners = list[float](), list[str]()
         for _ in range(self.size.samples):
-            heard = Preempting()
-            took.append(await self._submit([kai_load.one_gpu(kai_load.OWNER)], heard))
-            await self.ear.until(Started(1, heard.job))
-            owners.append(heard.job)
+            awaited = Preempting()
+            took.append(await self._submit([kai_load.one_gpu(kai_load.OWNER)], awaited))
+            await self.ear.until(Started(1, awaited.job))
+            owners.append(awaited.job)
         again = asyncio.create_task(self.ear.until(Started(len(owners))))
         for job in owners:
             await self.post(f"/v1/jobs/{job}:cancel", {})
         await again
-        what = f"one GPU reclaimed on the full cluster: submit → who yields is decided {_most(took)}"
+        what = f"one GPU reclaimed on the full cluster: submit → victims decided {_most(took)}"
         return row(what, sum(took) / len(took), kai_load.RECLAIMED_ONE)
 
     async def reclaim_gangs(self) -> table.Row:
@@ -86,14 +86,14 @@ class Bench:
     # ------------------------------------------------------------------ what people do
 
     async def post(self, path: str, body: object) -> None:
-        """One request. Raises RuntimeError when it is refused."""
+        """Send one request. Raises RuntimeError when it is refused."""
         await _drive(await http.connect(self.port), iter([http.post(path, body)]))
 
-    async def _submit(self, jobs: list[dict[str, object]], heard: Started | Refused | Preempting) -> float:
-        """Submit one by one over some connections; return the seconds until the log has the awaited event."""
+    async def _submit(self, jobs: list[dict[str, object]], awaited: Started | Refused | Preempting) -> float:
+        """Submit one by one over some connections; seconds until the log has the awaited event."""
         requests = iter([http.post("/v1/jobs", job) for job in jobs])
         connections = [await http.connect(self.port) for _ in range(min(CONNECTIONS, len(jobs)))]
-        listening = asyncio.create_task(self.ear.until(heard))
+        listening = asyncio.create_task(self.ear.until(awaited))
         began = time.perf_counter()
         await asyncio.gather(*[_drive(connection, requests) for connection in connections])
         return await listening - began
@@ -113,10 +113,10 @@ async def _drive(connection: http.Connection, requests: Iterator[bytes]) -> None
 
 
 def row(what: str, took: float, figure: Figure) -> table.Row:
-    """One row, with KAI's own figure."""
+    """Row with KAI's own figure as its baseline."""
     measured = f"{took:.2f} s" if took >= 1 else f"{took * 1000:.0f} ms"
     baseline = f"KAI-Scheduler's own figure: {figure.published:g} s"
-    return table.Row(f"KAI's load: {what}", measured, f"< {figure.goal:g} s", took < figure.goal, baseline)
+    return table.Row(f"against KAI: {what}", measured, f"< {figure.goal:g} s", took < figure.goal, baseline)
 
 
 def _most(took: list[float]) -> str:

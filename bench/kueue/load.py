@@ -1,6 +1,6 @@
 """Kueue's published baseline load in real time on the real bus: `python -m bench.kueue`.
 
-`kueue_schedule` says who submits what and when, hollow nodes play each job for as long as its class says, and
+`kueue_schedule` gives the submits and their times, hollow nodes play each job for as long as its class says, and
 `kueue_tally` reads the log. The nodes hold four times the quotas, so that only the quotas limit. Measured from the
 first submit until the log has the last job's end.
 """
@@ -38,7 +38,7 @@ def queue_file() -> dict[str, object]:
 
 
 def job_file(arrival: Arrival) -> dict[str, object]:
-    """What is submitted for an arrival."""
+    """Return the job file of an arrival."""
     return {
         "command": ["sleep", f"{arrival.duration_ms / 1000:g}"],
         "queue": arrival.queue,
@@ -58,7 +58,7 @@ class Pace:
         self.late = 0.0
 
     async def run(self) -> None:
-        """Until everything is submitted. Raises RuntimeError when a job is refused."""
+        """Run until everything is submitted. Raises RuntimeError when a job is refused."""
         connections = [await http.connect(self.port) for _ in range(CONNECTIONS)]
         self.began = time.perf_counter()
         await asyncio.gather(*[self._drive(connection) for connection in connections])
@@ -91,7 +91,7 @@ async def configure(port: int) -> None:
 
 async def play(stack: Stack, arrivals: Sequence[Arrival]) -> tuple[float, float, Tally]:
     """Submit, and wait until all have ended: (seconds from the first submit to the last end, the longest that a
-    submit was late, the log's events). Raises RuntimeError, TimeoutError."""
+    submit was late, the tally of the log). Raises RuntimeError, TimeoutError."""
     bus = await stack.bus()
     after, pace = (await bus.state(subjects.LOG)).last, Pace(stack.port, arrivals)
     async with asyncio.TaskGroup() as together:

@@ -1,8 +1,8 @@
-"""One cohort of Kueue's baseline load as a model: the rules alone, exact in milliseconds, nothing else in the way.
+"""Cohort of Kueue's baseline load as a model: the rules alone, exact in milliseconds, and no delays.
 
-`python -m bench.kueue.model` prints what each rule costs. A queue may use its guarantee, and of the cohort what no
-queue uses. In a queue the higher priority goes first, then the earlier submit; a job that does not fit is passed by.
-Among queues the one that uses least goes first. A run that yields starts again from nothing. Pure but for the print.
+`python -m bench.kueue.model` prints what each rule costs. A queue may use its guarantee, and of the cohort whatever
+no queue uses. In a queue the higher priority goes first, then the earlier submit; a job that does not fit is passed by.
+Among queues the one that uses least goes first. A run that yields starts again from nothing. Pure except for the print.
 """
 
 import heapq
@@ -19,7 +19,7 @@ _SUBMITTED, _ENDED, _YIELDED, _LOOK = range(4)
 
 
 class Rules(NamedTuple):
-    """What may differ."""
+    """Rules that may differ."""
 
     #: May a job ask runs of lower priority in its queue to yield?
     lower: bool = True
@@ -29,7 +29,7 @@ class Rules(NamedTuple):
     ask_after_ms: int = 1000
     #: So long a run is safe.
     protect_ms: int = 0
-    #: So long a job within the guarantee waits before what is free is kept for it. None: without limit.
+    #: So long a job within the guarantee waits before what is free is kept for it. None: without end.
     claim_after_ms: int | None = 0
     #: What comes free because a job asked is that job's, before everybody's turn.
     keep: bool = True
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the load."""
+    """Result of the load."""
 
     took_ms: int  # first submit to last end
     yielded: int
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 
 @dataclass(order=True)
 class Job:
-    """One job; compares by its place in its queue."""
+    """Job; compares by its position in the queue."""
 
     order: tuple[int, int, int] = field(init=False)
     number: int
@@ -70,7 +70,7 @@ class Job:
 
 
 class Cohort:
-    """Its queues, what runs and what waits. Times are milliseconds."""
+    """Queues of a cohort, what runs and what waits. Times are milliseconds."""
 
     def __init__(self, rules: Rules, jobs: Sequence[Job]) -> None:
         self.rules = rules
@@ -86,7 +86,7 @@ class Cohort:
             self._at(job.arrival.at_ms + rules.delay_ms, _SUBMITTED, job)
 
     def step(self) -> None:
-        """Everything of the next moment, then whatever can be decided."""
+        """Do everything of the next moment, then whatever can be decided."""
         self.now = self.ahead[0][0]
         while self.ahead and self.ahead[0][0] == self.now:
             _, _, what, job, attempt = heapq.heappop(self.ahead)
@@ -215,8 +215,8 @@ def outcome(arrivals: Sequence[Arrival], rules: Rules) -> Outcome:
 
 
 VARIANTS: dict[str, Rules] = {
-    "no preemption, nothing is kept": Rules(lower=False, reclaim=False, claim_after_ms=None),
-    "no preemption, claims at once": Rules(lower=False, reclaim=False),
+    "no run yields, nothing is kept": Rules(lower=False, reclaim=False, claim_after_ms=None),
+    "no run yields, claims at once": Rules(lower=False, reclaim=False),
     "reclaim alone, asked at once": Rules(lower=False, ask_after_ms=0),
     "lower priority alone, asked at once": Rules(reclaim=False, ask_after_ms=0),
     "both, asked at once, youngest first": Rules(ask_after_ms=0),
@@ -228,7 +228,7 @@ VARIANTS: dict[str, Rules] = {
     "both, asked after 500 ms": Rules(ask_after_ms=500),
     "both, asked after 1 s": Rules(),
     "both, asked and claimed after 5 s": Rules(ask_after_ms=5000, claim_after_ms=5000),
-    # Without a delay these two would continue without end: the preempted job is back before the other has started.
+    # Without a delay these two would never end: the run that yields is back before the job that asked.
     "both, asked at once, nothing kept": Rules(ask_after_ms=0, claim_after_ms=None, keep=False, delay_ms=20),
     "both, asked after 500 ms, nothing kept": Rules(ask_after_ms=500, claim_after_ms=None, keep=False, delay_ms=20),
 }

@@ -13,7 +13,7 @@ GUARANTEED, BORROWING = 20, 100
 
 
 class Size(NamedTuple):
-    """One class of jobs, as each queue gets them."""
+    """Class of jobs, as each queue gets them."""
 
     name: str
     jobs: int
@@ -53,6 +53,6 @@ def schedule(cohorts: int = COHORTS) -> list[Arrival]:
 
 
 def least_ms(arrivals: Sequence[Arrival]) -> int:
-    """How long this work takes when no unit of quota is ever idle and no work is lost."""
+    """Return the time that this work takes when no unit of quota is ever idle and no work is lost."""
     units = GUARANTEED * len({arrival.queue for arrival in arrivals})
     return sum(arrival.units * arrival.duration_ms for arrival in arrivals) // units

@@ -1,4 +1,4 @@
-"""What the log tells of a played load: when the last job ended, how long jobs waited, how many runs yielded.
+"""Tally of a played load from its log: when the last job ended, how long jobs waited, how many runs yielded.
 
 While the load runs, commits are kept as bytes and only searched; decoding comes afterwards, since reading shares the
 machine with what it measures.
@@ -27,7 +27,7 @@ class Tally:
         self._waiting: dict[str, tuple[int, int]] = {}
 
     def mean_wait_s(self, cpus: int) -> float:
-        """Of all jobs that asked for so many CPUs and have started; 0 if none has."""
+        """Return the mean wait of all jobs that asked for so many CPUs and have started; 0 if none has."""
         waits = self.waits_s.get(cpus, [])
         return sum(waits) / len(waits) if waits else 0.0
 
@@ -48,7 +48,7 @@ class Tally:
 
 async def read(bus: NatsBus, *, after: int, jobs: int) -> Tally:
     """Follow the log behind a sequence until so many jobs have succeeded. Raises RuntimeError when one fails,
-    TimeoutError when the log does not grow."""
+    TimeoutError when the log does not advance."""
     tally, kept, found = Tally(), list[bytes](), 0
     tail = await bus.tail(subjects.LOG, after=after)
     while found < jobs:

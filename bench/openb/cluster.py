@@ -32,7 +32,7 @@ class Cluster:
 
     @property
     def pool(self) -> Population:
-        """What is free."""
+        """Free resources."""
         return self._index.settled().rows
 
     def place(self, pod: RequestShape) -> tuple[int, tuple[int, ...]] | None:
@@ -56,7 +56,7 @@ class Cluster:
 
 
 def request_of(pod: RequestShape) -> Request:
-    """As a person would submit it. A pod without GPUs goes to any node."""
+    """Return the request as a person would submit it. A pod without GPUs goes to any node."""
     models = pod.models if pod.gpu_count else ()
     return Request(
         cpu_milli=pod.cpu_milli,

@@ -1,4 +1,4 @@
-"""`python -m bench.openb.lists [NAME …] [--seeds A..B] [--write]`: the openb cluster under other mixes of work than its own.
+"""Packing of other lists: `python -m bench.openb.lists [NAME …] [--seeds A..B] [--write]`: the openb cluster under other mixes of work than its own.
 
 A setting can be tuned to one list and fail on the next, so these judge it: more or fewer jobs of several GPUs, more or fewer
 shares, models asked for, more or no pods without GPUs, no memory asked for. Drawn from the trace's default list by rule
@@ -52,7 +52,7 @@ def raised(pods: Pods, kind: Kind, share: float) -> Pods:
 
 
 def mixed(pods: Pods, mix: Mapping[Kind, float], without_gpus: float = 1.0) -> Pods:
-    """As much GPU work as the list has, in this mix, drawn from its pods of each kind: all of them as often as they fit,
+    """Draw as much GPU work as the list has, in this mix, from its pods of each kind: all of them as often as they fit,
     then some at random. `without_gpus`: how many of the pods that ask for no GPU, 1 for all of them."""
     chance, total, drawn = random.Random(DRAWN_BY), sum(pod.total_milli for pod in pods), list[RequestShape]()
     for kind, share in mix.items():
@@ -73,7 +73,7 @@ def mixed(pods: Pods, mix: Mapping[Kind, float], without_gpus: float = 1.0) -> P
 
 
 def picky(pods: Pods, share: float, machines: list[EmptyNode]) -> Pods:
-    """That share of the pods with GPUs asks for one of the cluster's models that can take it, common models more often."""
+    """Let that share of the pods with GPUs ask for one of the cluster's models that can take it, common models more often."""
     chance, made = random.Random(DRAWN_BY), list[RequestShape]()
     kinds = sorted({(m.model, m.cpu_milli, m.memory_mib, m.gpus) for m in machines})
     gpus = {model: sum(m.gpus for m in machines if m.model == model) for model in {m.model for m in machines}}
@@ -93,7 +93,7 @@ def picky(pods: Pods, share: float, machines: list[EmptyNode]) -> Pods:
 
 
 class Change(NamedTuple):
-    """What is other than in the default list; a list changes one thing."""
+    """Difference from the default list; a list changes one thing."""
 
     #: (kind, its share of all GPUs that are asked for): the others keep their proportions.
     raised: tuple[Kind, float] | None = None
@@ -136,7 +136,7 @@ def drawn(pods: Pods, machines: list[EmptyNode], change: Change) -> Pods:
 
 
 def play(task: tuple[str, str, bool, int]) -> openb.Played:
-    """One run: list, policy, whether the mix is given, seed."""
+    """Play one run: list, policy, whether the mix is given, seed."""
     name, policy, given, seed = task
     machines = trace.machines()
     return openb.play(machines, drawn(trace.pods(trace.PODS), machines, LISTS[name]), policy, seed, given=given)
@@ -162,7 +162,7 @@ def table(names: list[str], seeds: list[int], found: Mapping[tuple[str, str], Ma
 def main() -> int:
     """Play and print; 1 when a pod that fits was refused."""
     parser = argparse.ArgumentParser(prog="python -m bench.openb.lists", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*LISTS, []], default=[], help="which lists (default: all)")
+    parser.add_argument("names", nargs="*", choices=[*LISTS, []], default=[], help="lists to play (default: all)")
     parser.add_argument("--seeds", default=SEEDS, help=f"FIRST..LAST (default: {SEEDS})")
     parser.add_argument("--write", action="store_true", help="write the table into docs/reference/packing.md")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""`python -m bench.openb [--nodes FILE] [--pods FILE] [--seeds A..B] [--arrived PCT] [--policy NAME]`: packing on a real trace.
+"""Packing on a real trace: `python -m bench.openb [--nodes FILE] [--pods FILE] [--seeds A..B] [--arrived PCT] [--policy NAME]`.
 
 The pods of the list, and more of them drawn uniformly until the request reaches `--arrived` percent of the GPUs; shuffled by
 seed; placed one by one on an empty cluster; nothing leaves; a pod that does not fit is dropped. One JSON line per seed,
@@ -24,7 +24,7 @@ GUARD_PCT = 100
 
 
 class Played(NamedTuple):
-    """One run. The first two by point: GPUs allocated, and GPUs that the list's pods cannot use, in percent of all."""
+    """Result of a run. The first two by point: GPUs allocated, and GPUs that the list's pods cannot use, in percent of all."""
 
     allocated: dict[int, float]
     fragmented: dict[int, float]
@@ -57,7 +57,7 @@ def play(
     arrived_pct: int = 130,
     given: bool = False,
 ) -> Played:
-    """One run; `given`: the list's mix is known from the start."""
+    """Play one run; `given`: the list's mix is known from the start."""
     cluster, typical = Cluster(machines, policy, pods if given else []), trace.typical(pods)
     check, capacity = trace.Scan(machines), cluster.pool.free_milli
     points = [pct for pct in POINTS_PCT if pct < arrived_pct] + [arrived_pct]
@@ -96,7 +96,7 @@ def _checked(check: trace.Scan, pod: RequestShape, found: tuple[int, tuple[int, 
 
 
 def summary(policy: str, runs: dict[int, Played]) -> dict[str, object]:
-    """Of runs by seed: means, and what must hold."""
+    """Summarize runs by seed: means, and what must hold."""
     each = list(runs.values())
     points = list(each[0].allocated)
     at = min(points, key=lambda pct: abs(pct - GUARD_PCT))
@@ -121,7 +121,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def line(policy: str, seed: int, run: Played) -> dict[str, object]:
-    """What a seed's line says: the summary of that run alone."""
+    """Return a seed's line: the summary of that run alone."""
     alone = summary(policy, {seed: run})
     return {"seed": seed, **{name: value for name, value in alone.items() if name not in ("seeds", "gpu_alloc_sd")}}
 

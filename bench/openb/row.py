@@ -1,4 +1,4 @@
-"""How much of the openb trace's cluster is used, compared with the published policy and a plain one in the same run."""
+"""Share of the openb trace's cluster that is used, compared with the published policy and a plain one in the same run."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ DROPPED_PCT = 8.0
 
 
 def row() -> Row:
-    """For the table of `python -m bench`."""
+    """Return the row for the table of `python -m bench`."""
     ours = _played(DEFAULT)
     fgd, plain = _played("fgd", given=True), _played("most_allocated")
     shares = [ours["gpu_alloc_pct"][pct] for pct in SHOWN_PCT]

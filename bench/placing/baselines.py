@@ -1,6 +1,6 @@
-"""What placement costs at least: three bare ways to choose a node by best fit, which record nothing and constrain nothing.
+"""Least cost of a placement: three bare ways to choose a node by best fit, which record nothing and constrain nothing.
 
-They run in turn with the measured placements, a few choices after each batch of it: a machine that is slow for a while is slow
+They run in turn with what they are compared with, a few choices after each batch of it: a machine that is slow for a while is slow
 for both, so that their ratio says more than either figure.
 """
 
@@ -47,7 +47,7 @@ class Measuring:
 
 
 class _Timed:
-    """One way, so many choices at a time, and how long they took."""
+    """Timed way to choose: so many choices at a time, and their duration."""
 
     def __init__(self, way: Callable[[list[int]], None], count: int) -> None:
         self._way, self._count = way, count
@@ -84,7 +84,7 @@ def _scan(free: list[int]) -> Callable[[list[int]], None]:
 
 
 def _score(free: list[int]) -> Callable[[list[int]], None]:
-    """One comparison over a column."""
+    """Compare over one column."""
     column = np.array(free, np.int64)
 
     def choose(wanted: list[int]) -> None:

@@ -48,7 +48,7 @@ class Cluster:
             self.fold("placer", [joined(at, mixed=mixed) for at in range(first, min(first + 500, nodes))])
 
     def fold(self, writer: str, events: list[ev.Event]) -> None:
-        """One commit, as the log would bring it."""
+        """Fold one commit, as the log would bring it."""
         self.sequence += 1
         self.core.evolve(
             self.sequence,
@@ -69,7 +69,7 @@ class Cluster:
         self.fold("queue", events)
 
     def decide(self) -> tuple[int, int, float]:
-        """One decision of the core: units placed, offers refused, seconds of CPU."""
+        """Make one decision of the core: units placed, offers refused, seconds of CPU."""
         began = time.process_time()
         decision = self.core.decide([], NOW_NS)
         took = time.process_time() - began
@@ -109,7 +109,7 @@ class Cluster:
         self.fold("placer", events)
 
     def withdraw(self) -> None:
-        """What found no place goes back, as a queue's window does; the placer says so."""
+        """Withdraw the offers that found no place, as a queue's window does; the placer reports them."""
         events: list[ev.Event] = []
         events += [ev.OfferWithdrawn(cause="c", job=job, attempt=1, reason="order") for job in self.core.state.offers]
         self.fold("queue", events)
@@ -118,7 +118,7 @@ class Cluster:
 
 
 def joined(at: int, *, mixed: bool) -> ev.NodeJoined:
-    """One node; in the mixed cluster of one of three models."""
+    """Join one node; in the mixed cluster of one of three models."""
     model = MODELS[at % 3 if mixed else 0]
     memory = 40_960 if "40GB" in model else 81_920
     gpus = tuple(
@@ -140,7 +140,7 @@ def joined(at: int, *, mixed: bool) -> ev.NodeJoined:
 
 
 def whole(chance: random.Random) -> Iterator[Request]:
-    """1, 2, 4 and 8 GPUs, and 5 % gangs of 4 to 16 whole nodes."""
+    """Requests for 1, 2, 4 and 8 GPUs, and 5 % gangs of 4 to 16 whole nodes."""
     known: dict[tuple[int, int], Request] = {}
     while True:
         gang = chance.random() < 0.05

@@ -4,7 +4,7 @@ A decision is one unit that got its place, or one offer that was refused; its ev
 recorded (GPUs, score, reasons), and tried on the state, as a live placer does. What ends, and what the log folds, is outside
 the measure. Each rate is the median of several processes. CPU time of one thread, with garbage collected as rarely as a service does.
 
-The goals were set with a naive scan of 17,000/s on one machine. Here a scan runs in turn with the decisions: a goal is met by its
+The goals were set against a naive scan of 17,000/s on one machine. Here a scan runs in turn with the decisions: a goal is met by its
 absolute figure, or by the same multiple of the scans of the same run, and the row says by which.
 """
 
@@ -39,7 +39,7 @@ class Rate(NamedTuple):
     placed: int  # units
     refused: int
     took_s: float
-    beside: Baselines
+    baselines: Baselines
 
     @property
     def per_s(self) -> float:
@@ -49,7 +49,7 @@ class Rate(NamedTuple):
     @property
     def scans(self) -> float:
         """The same as a multiple of the naive scans of the same run."""
-        return self.per_s / self.beside.scan
+        return self.per_s / self.baselines.scan
 
 
 class Goal(NamedTuple):
@@ -59,16 +59,16 @@ class Goal(NamedTuple):
 
     @property
     def scans(self) -> float:
-        """As a multiple of that machine's naive scans."""
+        """Return the rate as a multiple of that machine's naive scans."""
         return self.per_s / SCANS_OF_GOALS
 
     @property
     def text(self) -> str:
-        """As a row says it."""
+        """Text of the goal in a row."""
         return f"≥ {self.per_s:,}/s, or {self.scans:.2f} naive scans of the same run"
 
     def met_by(self, rate: Rate) -> list[str]:
-        """By which of the two it is met."""
+        """Return which of the two goals is met."""
         absolute, multiple = rate.per_s >= self.per_s, rate.scans >= self.scans
         return ["the absolute figure"] * absolute + ["the multiple of naive scans"] * multiple
 
@@ -79,7 +79,7 @@ def measure(
     """The rate on a cluster of so many nodes, once it is full and the work is known."""
     thresholds = gc.get_threshold()
     collect_rarely()
-    cluster, beside = Cluster(nodes, mixed=mixed, per_gpu=per_gpu), Measuring(SIZES[1])
+    cluster, baselines = Cluster(nodes, mixed=mixed, per_gpu=per_gpu), Measuring(SIZES[1])
     gc.collect()
     gc.freeze()
     placed = refused = offered = 0
@@ -89,7 +89,7 @@ def measure(
         cluster.offer(BATCH)
         if begun:
             offered += BATCH
-            beside.turn()
+            baselines.turn()
         while True:
             more, no, each = cluster.decide()
             if begun:
@@ -102,12 +102,12 @@ def measure(
         begun = begun or (cluster.jobs >= warm and cluster.used >= 0.8 * cluster.capacity)
     gc.unfreeze()
     gc.set_threshold(*thresholds)
-    return Rate(nodes, placed, refused, took, beside.found)
+    return Rate(nodes, placed, refused, took, baselines.found)
 
 
 def measured(nodes: int, *, mixed: bool, per_gpu: tuple[tuple[int, int], ...] = PER_GPU) -> Rate:
     """The median of RUNS, each in a process of its own, as a placer is one: what other rows have left in memory would slow it
-    down, and processes differ by some percent by the layout of their memory."""
+    down, and processes differ by some percent in their layout of memory."""
     found: list[Rate] = []
     for _ in range(RUNS):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
@@ -130,14 +130,14 @@ def _sizes() -> str:
 
 
 def _row(what: str, goal: Goal, rate: Rate, more: str = "") -> table.Row:
-    met, beside = goal.met_by(rate), rate.beside
+    met, baselines = goal.met_by(rate), rate.baselines
     return table.Row(
         f"placement, {what}, 1,750 nodes x 8 GPUs, 80-95 % full (per second of CPU)",
         f"{rate.per_s:,.0f}/s, {rate.scans:.2f} naive scans",
         goal.text,
         bool(met),
-        f"met by {' and '.join(met) or 'neither'}; in turn with it: naive scan {beside.scan:,.0f}/s ({SCANS_OF_GOALS:,}/s where goals were set), "
-        f"bare NumPy score {beside.score:,.0f}/s, bare bucket index {beside.buckets:,.0f}/s; "
+        f"met by {' and '.join(met) or 'neither'}; in turn with it: naive scan {baselines.scan:,.0f}/s ({SCANS_OF_GOALS:,}/s where goals were set), "
+        f"bare NumPy score {baselines.score:,.0f}/s, bare bucket index {baselines.buckets:,.0f}/s; "
         f"{rate.refused:,} of {rate.placed + rate.refused:,} refused{more}",
     )
 

@@ -1,4 +1,4 @@
-"""How many bytes a GPU sample of 15 metrics takes on disk once its day is over.
+"""Bytes of a GPU sample of 15 metrics on disk once its day is over.
 
     python -m bench.telemetry.disk [--gpus 16]
 
@@ -25,7 +25,7 @@ START_NS = 20_777 * DAY_NS
 
 
 class OnDisk(NamedTuple):
-    """What was measured; bytes are per sample."""
+    """Measured values; bytes are per sample."""
 
     samples: int
     parquet_bytes: float
@@ -37,7 +37,7 @@ class OnDisk(NamedTuple):
 
 
 def measure(gpus: int) -> OnDisk:
-    """In a directory of its own."""
+    """Measure in a directory of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         warehouse = Warehouse(directory)
@@ -69,7 +69,7 @@ def measure(gpus: int) -> OnDisk:
 
 def _insert(warehouse: Warehouse, number: int) -> None:
     """A day of one GPU; its node's clock is some milliseconds off each second."""
-    told, runs = gpu_day(number)
+    columns, runs = gpu_day(number)
     jitter = np.random.default_rng(number // 8).integers(0, 4, SECONDS)
     times = START_NS // 10**6 + np.arange(SECONDS) * 1000 + jitter
     columns = {
@@ -78,7 +78,7 @@ def _insert(warehouse: Warehouse, number: int) -> None:
             ("node", f"n{number // 8:04d}"), ("incarnation", f"{number // 8:024x}"), ("uuid", f"GPU-{number:08x}-4a2b-11ee-8c99-0242ac120002"),
             ("parent", ""),
         )},
-        "run": np.array(runs, dtype=np.object_), "simulated": np.full(SECONDS, fill_value=True), **told,
+        "run": np.array(runs, dtype=np.object_), "simulated": np.full(SECONDS, fill_value=True), **columns,
     }  # fmt: skip
     warehouse.measured.insert_arrays("samples", columns)
 

@@ -1,4 +1,4 @@
-"""What 14,000 GPUs, sampled each second, cost the telemetry service, and how long a sample takes into the warehouse.
+"""Cost of 14,000 GPUs, sampled each second, for the telemetry service, and the delay of a sample until it is in the warehouse.
 
     python -m bench.telemetry.ingest [--nodes 1750] [--seconds 60]
 
@@ -32,7 +32,7 @@ STARTED_S = 120.0
 
 
 class Taken(NamedTuple):
-    """What was measured."""
+    """Measured values."""
 
     rows_per_second: float
     #: CPU seconds of telemetry per second of samples at the full rate.
@@ -48,7 +48,7 @@ class Taken(NamedTuple):
 
 
 async def measure(nodes: int, seconds: int) -> Taken:
-    """On a stack of its own."""
+    """Measure on a stack of its own."""
     with Stack() as stack:
         bus = await stack.bus()
         stack.service("telemetry")

@@ -1,4 +1,4 @@
-"""What GPUs do in a day, drawn from a seed: idle ones, training on plateaus, spiky inference. Second by second, 15 metrics.
+"""Model of a day of GPUs, drawn from a seed: idle ones, training on plateaus, spiky inference. Second by second, 15 metrics.
 
 A model, no recording: shapes and noise are chosen after what such jobs are known to show. Power, energy and traffic have the full noise
 of their units (milliwatts, millijoules, bytes), which is what costs room; a model that rounded them would flatter.

@@ -23,7 +23,7 @@ async def taking_in() -> Row:
 
 
 def on_disk() -> Row:
-    """Of a day by the model."""
+    """Return the row of a day by the model."""
     found = disk.measure(16)
     return Row(
         "bytes on disk per GPU sample of 15 metrics, once its day is in Parquet (a day of 16 GPUs by the seeded model)",
@@ -35,5 +35,5 @@ def on_disk() -> Row:
 
 
 async def all_rows() -> list[Row]:
-    """Both."""
+    """Return both rows."""
     return [await taking_in(), await asyncio.to_thread(on_disk)]

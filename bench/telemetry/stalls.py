@@ -1,4 +1,4 @@
-"""How long one second's samples of 14,000 GPUs are held up at most while the warehouse takes its write-ahead log in.
+"""Longest delay of one second's samples of 14,000 GPUs while the warehouse takes its write-ahead log in.
 
     python -m bench.telemetry.stalls [--nodes 1750] [--seconds 60]
 
@@ -41,7 +41,8 @@ def measure(nodes: int, seconds: int) -> dict[str, Held]:
 def _intakes(nodes: int, seconds: int) -> list[SampleIntake]:
     days = [[gpu_day(pattern * GPUS + gpu) for gpu in range(GPUS)] for pattern in range(PATTERNS)]
     patterns = [
-        (np.array([[told[name] for told, _ in gpus] for name in METRICS]), [runs for _, runs in gpus]) for gpus in days
+        (np.array([[measured[name] for measured, _ in gpus] for name in METRICS]), [runs for _, runs in gpus])
+        for gpus in days
     ]
     telling, book, found = [Node(number, patterns) for number in range(nodes)], SampleBook({}), list[SampleIntake]()
     for _ in range(seconds):
@@ -73,10 +74,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1750)
     parser.add_argument("--seconds", type=int, default=60)
-    asked = parser.parse_args()
-    for way, held in measure(asked.nodes, asked.seconds).items():
+    options = parser.parse_args()
+    for way, held in measure(options.nodes, options.seconds).items():
         print(
-            json.dumps({"way": way, "gpus": asked.nodes * GPUS, "seconds": asked.seconds, **held._asdict()}), flush=True
+            json.dumps({"way": way, "gpus": options.nodes * GPUS, "seconds": options.seconds, **held._asdict()}),
+            flush=True,
         )
 
 

@@ -1,6 +1,6 @@
-"""Published examples of choosing GPUs inside a node: the shape of their tables, and what our code says to each case.
+"""Published examples of choosing GPUs inside a node: the shape of their tables, and the answers of our code.
 
-A table function raises ValueError when a case makes no sense. What a case says besides its fields is passed over.
+A table function raises ValueError when a case makes no sense. Other keys of a case are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def descriptions(path: Path = NODES) -> Mapping[str, NodeTopology]:
 
 
 def description_of(node: Node) -> NodeTopology:
-    """The node as an agent would describe it, as far as it is known."""
+    """The node as an agent would describe it, where that is known."""
     cpus = dict(zip(node.numa, node.cpu_affinity or ("",) * node.gpus, strict=True))
     return NodeTopology(
         numa=node.numa,

@@ -43,7 +43,7 @@ TABLES: dict[str, Callable[[Any], Iterator[Case]]] = {
 
 
 def read(path: Path) -> Document:
-    """A file; text next to its tables is skipped. Raises OSError, and ValueError with the field that is wrong."""
+    """A file; texts next to its tables are ignored. Raises OSError, and ValueError with the field that is wrong."""
     data = path.read_bytes()
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])

@@ -1,6 +1,6 @@
-"""Published examples of fair shares: the shape of their tables, and what our code says to each case.
+"""Published examples of fair shares: the shape of their tables, and the answers of our code.
 
-A table function raises ValueError when a case makes no sense. What a case says besides its fields is passed over.
+A table function raises ValueError when a case makes no sense. Other keys of a case are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ type Amounts = dict[str, Whole]
 
 
 class Case(NamedTuple):
-    """One example: what its source expects, and what our code gives."""
+    """Example: what its source expects, and what our code gives."""
 
     name: str
     expect: Any
@@ -79,7 +79,7 @@ class HdrfCase(msgspec.Struct, frozen=True):
 
 
 def fill(capacity: Mapping[str, int], weights: Mapping[str, int], demands: Mapping[str, Demand]) -> dict[str, int]:
-    """Give tasks one by one to the leaf whose turn it is, until none fits: {leaf: tasks given}.
+    """Give tasks one by one to the leaf whose turn it is, until no task fits: {leaf: tasks given}.
 
     Raises ValueError when a leaf is none, or its demand is of something that is not there or has no end.
     """

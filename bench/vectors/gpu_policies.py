@@ -85,7 +85,7 @@ class _Partitions:
         return best
 
     def _place(self, part: int) -> tuple[int, ...]:
-        """What the order of sets goes by: the members, then the blanks."""
+        """Return the key of the order of sets: the members, then the blanks."""
         members = members_of(part)
         return (*members, *[self._shape.gpus] * (self._size - len(members)))
 

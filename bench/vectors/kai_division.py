@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """One queue among its siblings; amounts in whole GPUs."""
+    """Queue among its siblings; amounts in whole GPUs."""
 
     name: str
     deserved: int
@@ -34,7 +34,7 @@ def divide(total: int, claims: Sequence[Claim]) -> dict[str, int]:
 
 
 def _round(left: int, asking: Sequence[Claim], given: dict[str, int]) -> int:
-    """One round by weight, rounded down; when that gives no queue a whole GPU, the largest remainders get one each."""
+    """Give one round by weight, rounded down; when that gives no queue a whole GPU, the largest remainders get one each."""
     weights = sum(claim.weight for claim in asking)
     spent = 0
     for claim in asking:

@@ -25,7 +25,7 @@ class Borrowed(NamedTuple):
 def dominant_share(
     nominal: Mapping[str, Quota], usage: Mapping[str, Quota], lendable: Quota, weight: int, pending: Mapping[str, Quota]
 ) -> Borrowed:
-    """Of one queue; quotas as {flavor: {resource: amount}}, lendable as {resource: amount}. Equal ratios: first name."""
+    """Return the share of one queue; quotas as {flavor: {resource: amount}}, lendable as {resource: amount}. Equal ratios: first name."""
     borrowed: dict[str, int] = {}
     for flavor in nominal.keys() | usage.keys() | pending.keys():
         used, wanted, own = usage.get(flavor, {}), pending.get(flavor, {}), nominal.get(flavor, {})

@@ -1,7 +1,7 @@
 """Streams of requests for MIG instances on one empty GPU: the shape of their table, and what our layout choice grants.
 
 The requests wait in their order, as they do in a queue, and the GPU is cut for them as the placer cuts it (plan_for): each is
-granted if an instance for it can be next to those granted before it. No instance is moved, and nothing leaves.
+granted if an instance for it fits next to those granted before it. No instance is moved, and nothing leaves.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class StreamCase(msgspec.Struct, frozen=True):
 
 
 def model_of(gpu: str) -> Model:
-    """Raises ValueError for a GPU without known MIG layouts."""
+    """Return the GPU's model. Raises ValueError if its layouts are not known."""
     found = BY_NAME.get(gpu) or find_model(gpu)
     if not isinstance(found, Model):
         raise ValueError(f"{found.reason}; expected one of {', '.join(BY_NAME)}")
@@ -33,7 +33,7 @@ def model_of(gpu: str) -> Model:
 
 
 def granted(model: Model, requests: list[str]) -> tuple[list[bool], Layout]:
-    """Which of the requests an empty GPU grants, and how it is then cut. A plan looks WAITING_MAX requests ahead."""
+    """Return which of the requests an empty GPU grants, and how it is then cut. A plan looks WAITING_MAX requests ahead."""
     layout, answers = Layout(), list[bool]()
     while len(answers) < len(requests):
         waiting = requests[len(answers) : len(answers) + WAITING_MAX]

@@ -82,13 +82,13 @@ def accounts_block(users: Sequence[User]) -> str:
             "jetstream": "enabled",
             "users": [_entry(user, key) for user in ordered if user.kind == "service" for key in user.keys],
             "exports": [{each.kind: each.subject} for each in permissions.crossings(EVERY_NODE)],
-            "imports": [_import(account_of(node), "service", permissions.asked_of(node.name)) for node in nodes],
+            "imports": [_import(account_of(node), "service", permissions.request_subject(node.name)) for node in nodes],
         }
     }
     for node in nodes:
         accounts[account_of(node)] = {
             "users": [_entry(node, key) for key in node.keys],
-            "exports": [{"service": permissions.asked_of(node.name)}],
+            "exports": [{"service": permissions.request_subject(node.name)}],
             "imports": [_import(SERVICES_ACCOUNT, *crossing) for crossing in permissions.crossings(node.name)],
         }
     # The server's language takes JSON, apart from the outermost braces.

@@ -96,19 +96,19 @@ class CommandSource:
 
     async def _until_whole(self, inspector: Inspector) -> None:
         """Return once no command is lost. Raises CommandsLost, unless this source waits."""
-        again, told = True, False
+        again, is_logged = True, False
         while True:
             try:
                 await inspector.require(again=again)
-                if told:
+                if is_logged:
                     log.info("commands are read again", service=self.service)
                 return
             except CommandsLost as error:
                 if not self._waits:
                     raise
-                if not told:
+                if not is_logged:
                     log.critical("commands lost, none are read", service=self.service, reason=str(error))
-                again, told = False, True
+                again, is_logged = False, True
             except (Unavailable, OutcomeUnknown):
                 pass
             await asyncio.sleep(AGAIN_S)

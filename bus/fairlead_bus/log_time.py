@@ -54,7 +54,7 @@ class SteadyClock:
     def __init__(self, wall: Callable[[], int], boot: Callable[[], int] = boottime_ns) -> None:
         self._wall, self._boot = wall, boot
         self._now = 0
-        self._asked_ns = 0
+        self._read_ns = 0
         #: Wall clock minus boot's clock, as of the last step or the last time that they agreed.
         self._apart_ns = 0
         self._lag_ns = 0
@@ -66,9 +66,9 @@ class SteadyClock:
         """Log time: never below an earlier answer."""
         boot_ns, wall_ns = self._boot(), self._wall()
         if not self._now:
-            self._now, self._asked_ns, self._apart_ns = wall_ns, boot_ns, wall_ns - boot_ns
+            self._now, self._read_ns, self._apart_ns = wall_ns, boot_ns, wall_ns - boot_ns
             return wall_ns
-        passed_ns, self._asked_ns = max(0, boot_ns - self._asked_ns), boot_ns
+        passed_ns, self._read_ns = max(0, boot_ns - self._read_ns), boot_ns
         self._now += passed_ns
         lag_ns = wall_ns - self._now
         if lag_ns:
@@ -155,7 +155,7 @@ class OtherClocks:
 
         `ask_nodes`: compare with the nodes even where the server agrees. An unavailable server counts as agreeing.
         """
-        asked_ns = self._wall()
+        before_ns = self._wall()
         try:
             times = await self._bus.times(subjects.LOG)
         except Unavailable:
@@ -163,7 +163,7 @@ class OtherClocks:
         if not times.now_ns:  # a server that does not state its time
             return ""
         # The answer may have been under way for long, and the clock may have been set meanwhile.
-        server_ns = times.now_ns - min((asked_ns, self._wall()), key=lambda own_ns: abs(times.now_ns - own_ns))
+        server_ns = times.now_ns - min((before_ns, self._wall()), key=lambda own_ns: abs(times.now_ns - own_ns))
         if abs(server_ns) <= self._skew_ns and not ask_nodes:
             return ""
         return disagreement(server_ns, await self._nodes(), self._skew_ns)

@@ -43,7 +43,7 @@ def crossings(node: str) -> tuple[Crossing, ...]:
     )
 
 
-def asked_of(node: str) -> str:
+def request_subject(node: str) -> str:
     """Return the subject on which services send requests to a node."""
     return subjects.rpc_node(node, "*")
 
@@ -59,9 +59,9 @@ class Permissions(NamedTuple):
 
 def of_node(node: str) -> Permissions:
     """An agent's: what crosses for its own node, and answers to what it is asked."""
-    told = tuple(each.subject for each in crossings(node) if each.kind == "service")
-    heard = tuple(each.subject for each in crossings(node) if each.kind == "stream")
-    return Permissions(told, (*heard, asked_of(node)), answers=True)
+    publish = tuple(each.subject for each in crossings(node) if each.kind == "service")
+    streams = tuple(each.subject for each in crossings(node) if each.kind == "stream")
+    return Permissions(publish, (*streams, request_subject(node)), answers=True)
 
 
 def _info(*streams: str) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ SERVICES: dict[str, Permissions] = {
             subjects.rpc("*", ALIVE),
             f"$JS.API.STREAM.MSG.GET.KV_{subjects.LEASE}",
             subjects.rpc("telemetry", "*"),
-            asked_of(EVERY_NODE),
+            request_subject(EVERY_NODE),
         ),
         (subjects.BEATS,),  # to show which nodes are silent
     ),

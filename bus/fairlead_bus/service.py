@@ -192,11 +192,11 @@ class Service[C: Core]:
         """Newest snapshot, then the tail up to what the log held when we began. The lease is kept meanwhile: a standby would
         take it and begin the same."""
         self._spawn(self._keep_lease, "lease")
-        kept = await self._snapshots.load()
+        loaded = await self._snapshots.load()
         # Asked afterwards: a leader that is on its way out may have committed and stored a snapshot meanwhile.
         state = await retry_until_available(lambda: self.bus.state(subjects.LOG))
-        snapshots.check(kept, log_id=await retry_until_available(lambda: identity(self.bus)), last=state.last)
-        for found in kept:
+        snapshots.check(loaded, log_id=await retry_until_available(lambda: identity(self.bus)), last=state.last)
+        for found in loaded:
             if await self._start_from(found):
                 break
         self._spawn(self._read, "read")

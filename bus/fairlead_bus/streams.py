@@ -74,7 +74,7 @@ def log_cap(env: Mapping[str, str]) -> int:
     )
 
 
-def copies_asked(env: Mapping[str, str]) -> int | None:
+def requested_copies(env: Mapping[str, str]) -> int | None:
     """FAIRLEAD_NATS_REPLICAS; None where it is not set: such a process leaves the copies as they are. Raises BadSetting."""
     if not env.get("FAIRLEAD_NATS_REPLICAS"):
         return None
@@ -88,9 +88,9 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
     without the variable too, and the default would undo the operator's choice.
     """
     cap = log_bytes_max or log_cap(os.environ)
-    told = bool(log_bytes_max or os.environ.get("FAIRLEAD_LOG_MAX_BYTES"))
+    is_explicit = bool(log_bytes_max or os.environ.get("FAIRLEAD_LOG_MAX_BYTES"))
     return (
-        StreamSpec(subjects.LOG, (subjects.LOG_ALL,), cap, refuse_when_full=True, sealed=True, resize=told),
+        StreamSpec(subjects.LOG, (subjects.LOG_ALL,), cap, refuse_when_full=True, sealed=True, resize=is_explicit),
         StreamSpec(subjects.CMD, (subjects.CMD_ALL,), 1024 * MIB, refuse_when_full=True, age_max_s=WEEK_S),
         # Passes through on its way to the warehouse.
         StreamSpec(

@@ -221,9 +221,9 @@ class Client(Transport):
         """Give the node no new work and, after `deadline` (a duration), move what runs there."""
         return self._verb("nodes", node, "drain", {k: v for k, v in (("reason", reason), ("deadline", deadline)) if v})
 
-    def ask_node(self, node: str, verb: str, **wish: str) -> dict[str, Any]:
+    def ask_node(self, node: str, verb: str, **fields: str) -> dict[str, Any]:
         """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `declare-dead`, `remove`, `restore` (with `gpu`) a node."""
-        return self._verb("nodes", node, verb, {name: value for name, value in wish.items() if value})
+        return self._verb("nodes", node, verb, {name: value for name, value in fields.items() if value})
 
     def rollouts(self) -> Page[Rollout]:
         """Rollouts under way, and the last that ended."""
@@ -233,21 +233,21 @@ class Client(Transport):
         """Return one rollout. Raises NotFound."""
         return decode(self._get(f"/v1/rollouts/{name}").content, Rollout)
 
-    def start_rollout(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Begin a rollout; `wish` as the API takes it."""
-        return decode(self._post("/v1/rollouts", wish).content, dict[str, Any])
+    def start_rollout(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        """Begin a rollout; `rollout` as the API takes it."""
+        return decode(self._post("/v1/rollouts", rollout).content, dict[str, Any])
 
-    def ask_rollout(self, name: str, verb: str, **wish: str) -> dict[str, Any]:
+    def ask_rollout(self, name: str, verb: str, **fields: str) -> dict[str, Any]:
         """`pause`, `resume`, `cancel` a rollout, or say that one `node` is `done`."""
-        return self._verb("rollouts", name, verb, {field: value for field, value in wish.items() if value})
+        return self._verb("rollouts", name, verb, {field: value for field, value in fields.items() if value})
 
     def windows(self) -> Page[Maintenance]:
         """Maintenance windows that are not over."""
         return self._pages("/v1/maintenance", {}, Maintenance, 0)
 
-    def schedule(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Schedule a maintenance window; `wish` as the API takes it."""
-        return decode(self._post("/v1/maintenance", wish).content, dict[str, Any])
+    def schedule(self, window: dict[str, Any]) -> dict[str, Any]:
+        """Schedule a maintenance window; `window` as the API takes it."""
+        return decode(self._post("/v1/maintenance", window).content, dict[str, Any])
 
     def cancel_window(self, name: str) -> dict[str, Any]:
         """Forget a maintenance window."""
@@ -377,8 +377,8 @@ class Client(Transport):
         return answer.content, {word: answer.headers.get(head, "") for word, head in heads.items()}
 
     def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> httpx.Response:
-        wish = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
-        return self._send("POST", "/v1/sql", json=wish, params={"format": form}, timeout=SQL_TIMEOUT_S)
+        body = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
+        return self._send("POST", "/v1/sql", json=body, params={"format": form}, timeout=SQL_TIMEOUT_S)
 
     def usage(self, month: str = "", by: str = "user") -> UsageStatement:
         """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.queries.telemetry.BYS`."""

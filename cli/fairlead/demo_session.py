@@ -51,7 +51,7 @@ class StoryPart(NamedTuple):
     nodes: int = 1
     #: Code of the refusal, where it must not even enter.
     refused: str = ""
-    told: str = ""
+    summary: str = ""
     #: What its `why` must say at the end; "" for anything.
     why: str = ""
 
@@ -66,7 +66,7 @@ STORY: tuple[StoryPart, ...] = (
         "notebook",
         _job("notebook", "research/vision", 2, _LONG, kind="session"),
         "cancelled",
-        told="a session; its owner ends it",
+        summary="a session; its owner ends it",
     ),
     StoryPart(
         "train",
@@ -74,7 +74,7 @@ STORY: tuple[StoryPart, ...] = (
         "succeeded",
         0,
         nodes=2,
-        told="a gang: 2 nodes x 8 GPUs, all or nothing",
+        summary="a gang: 2 nodes x 8 GPUs, all or nothing",
     ),
     StoryPart(
         "eval",
@@ -82,17 +82,21 @@ STORY: tuple[StoryPart, ...] = (
         "succeeded",
         0,
         waits="maximum",
-        told="over its queue's maximum until the notebook ends",
+        summary="over its queue's maximum until the notebook ends",
     ),
     StoryPart(
-        "sweep", _job("sweep", "research/llm", 1, ["sleep", "1"], array=8), "succeeded", nodes=0, told="an array of 8"
+        "sweep",
+        _job("sweep", "research/llm", 1, ["sleep", "1"], array=8),
+        "succeeded",
+        nodes=0,
+        summary="an array of 8",
     ),
     StoryPart(
         "broken",
         _job("broken", "research/llm", 1, ["sh", "-c", "echo no data >&2; exit 3"]),
         "failed",
         3,
-        told="its own exit code 3",
+        summary="its own exit code 3",
     ),
     StoryPart(
         "huge",
@@ -100,7 +104,7 @@ STORY: tuple[StoryPart, ...] = (
         "cancelled",
         waits="larger_than_cluster",
         nodes=0,
-        told="more than the cluster has: waits for nodes",
+        summary="more than the cluster has: waits for nodes",
     ),
     StoryPart(
         "wide",
@@ -108,9 +112,9 @@ STORY: tuple[StoryPart, ...] = (
         "",
         nodes=0,
         refused="larger_than_any_node",
-        told="more GPUs per node than any node has",
+        summary="more GPUs per node than any node has",
     ),
-    StoryPart("oops", _job("oops", "research/llm", 1, _LONG), "cancelled", told="started by mistake, cancelled"),
+    StoryPart("oops", _job("oops", "research/llm", 1, _LONG), "cancelled", summary="started by mistake, cancelled"),
 )
 #: The session says of its simulated GPUs that they do nothing, one line each, and stays open.
 _LEFT_OPEN = 'for gpu in $(echo "$FAIRLEAD_GPUS" | tr , " "); do echo "$gpu 4000 0%"; done > "$FAIRLEAD_SIMULATED_GPUS/$$"; exec sleep 3600'
@@ -118,7 +122,7 @@ EXPLORE = StoryPart(
     "explore",
     _job("explore", "research/llm", 2, ["sh", "-c", _LEFT_OPEN], kind="session"),
     "failed",
-    told="a session left open: idle, extended once, reclaimed",
+    summary="a session left open: idle, extended once, reclaimed",
     why="idle under the utilization policy of global (GPU at most 0 % of 5 %",
 )
 FINETUNE = StoryPart(
@@ -126,7 +130,7 @@ FINETUNE = StoryPart(
     _job("finetune", "research/llm", 8, _LONG, nodes=NODES),
     "cancelled",
     nodes=NODES,
-    told="needs every GPU: gets those left idle, too",
+    summary="needs every GPU: gets those left idle, too",
     why="gave back: idle under the utilization policy of global",
 )
 
@@ -144,29 +148,29 @@ class PartResult(NamedTuple):
     why: str = ""
 
 
-def differences(told: Mapping[str, PartResult], elements: Mapping[str, Job]) -> list[str]:
+def differences(results: Mapping[str, PartResult], elements: Mapping[str, Job]) -> list[str]:
     """Everything that is not as the story has it, one line each; empty: all as expected.
 
     `elements` are the array's elements by id.
     """
     found: list[str] = []
     for part in (*STORY, EXPLORE, FINETUNE):
-        if part.key not in told:
+        if part.key not in results:
             found.append(f"{part.key}: nothing became of it")
             continue
-        found += [f"{part.key}: {what}" for what in _part_differences(told[part.key])]
+        found += [f"{part.key}: {what}" for what in _part_differences(results[part.key])]
     ended = sorted(job.state for job in elements.values())
     _expect(found, "sweep: its elements", ["succeeded"] * 8, ended)
     return found
 
 
-def _part_differences(told: PartResult) -> list[str]:
-    part, job, found = told.part, told.job, list[str]()
-    _expect(found, "refusal", part.refused, told.refusal[0])
+def _part_differences(result: PartResult) -> list[str]:
+    part, job, found = result.part, result.job, list[str]()
+    _expect(found, "refusal", part.refused, result.refusal[0])
     if part.waits:
-        _expect(found, "reason while it waited", part.waits, told.waited[0])
-    if part.why and part.why not in told.why:
-        found.append(f"why: expected {part.why!r} in {told.why!r}")
+        _expect(found, "reason while it waited", part.waits, result.waited[0])
+    if part.why and part.why not in result.why:
+        found.append(f"why: expected {part.why!r} in {result.why!r}")
     if part.refused or job is None:
         if job is None and not part.refused:
             found.append("was not submitted")
@@ -188,16 +192,20 @@ def _expect(found: list[str], what: str, expected: object, real: object) -> None
         found.append(f"{what}: expected {expected!r}, found {real!r}")
 
 
-def outcome(told: PartResult) -> str:
+def outcome(result: PartResult) -> str:
     """Return the text of one cell of the final table."""
-    if told.refusal[0]:
+    if result.refusal[0]:
         return "refused"
-    if told.job is None:
+    if result.job is None:
         return "-"
-    if told.job.state == "failed" and told.job.reason is not None and told.job.reason.detail.get("reason") == "idle":
+    if (
+        result.job.state == "failed"
+        and result.job.reason is not None
+        and result.job.reason.detail.get("reason") == "idle"
+    ):
         return "failed (idle)"
-    ended = f" (exit {told.job.exit_code})" if told.job.exit_code and told.job.state == "failed" else ""
-    return told.job.state + ended
+    ended = f" (exit {result.job.exit_code})" if result.job.exit_code and result.job.state == "failed" else ""
+    return result.job.state + ended
 
 
 type Say = Callable[[str, str], None]
@@ -252,9 +260,9 @@ class IdleScene:
         self._submit(FINETUNE)
         self._until("finetune runs", lambda: self._job(FINETUNE).state == "running")
         self._until("explore has ended", lambda: self._job(EXPLORE).state == "failed")
-        told = {part.key: self._why(part) for part in (FINETUNE, EXPLORE)}
+        reasons = {part.key: self._why(part) for part in (FINETUNE, EXPLORE)}
         self._client.cancel(self._job(FINETUNE).id)
-        return told
+        return reasons
 
     def _idle(self, what: str, wanted: Callable[[IdleStatus], bool]) -> Job:
         """The session as soon as a policy says so of it."""
@@ -270,14 +278,14 @@ class IdleScene:
 
     def _tell(self, job: Job) -> None:
         assert job.idle is not None
-        told = columns.standing(job.idle, time.time_ns())
-        self._say("idle", f"job {job.id} {job.name}: {told} ({job.idle.words})")
+        status = columns.standing(job.idle, time.time_ns())
+        self._say("idle", f"job {job.id} {job.name}: {status} ({job.idle.words})")
 
     def _why(self, part: StoryPart) -> str:
         job = self._job(part)
-        told = str(self._client.why(job.id)["reason"]["message"])
-        self._say("why", f"job {job.id} {job.name}: {told}")
-        return told
+        message = str(self._client.why(job.id)["reason"]["message"])
+        self._say("why", f"job {job.id} {job.name}: {message}")
+        return message
 
 
 #: Each step must be done in this time; a step that is not is the demo's failure, and it says which.
@@ -320,8 +328,8 @@ class DemoPlayer:
         self._until("all have ended", lambda: all(self._state(key) in END_STATES for key in self._ids))
         whys = IdleScene(self._client, self._say, self._job, self._submit, self._until).play()
         self._until("finetune has ended", lambda: self._state(FINETUNE.key) in END_STATES)
-        told = {part.key: self._told(part) for part in (*STORY, EXPLORE, FINETUNE)}
-        return {key: one._replace(why=whys.get(key, "")) for key, one in told.items()}
+        results = {part.key: self._result(part) for part in (*STORY, EXPLORE, FINETUNE)}
+        return {key: one._replace(why=whys.get(key, "")) for key, one in results.items()}
 
     def elements(self) -> dict[str, Job]:
         """The array's elements."""
@@ -343,7 +351,7 @@ class DemoPlayer:
         if not result.id:
             raise FairleadError(f"{part.spec['name']}: the queue service did not answer")
         self._ids[part.key] = result.id
-        self._say(f"job {result.id}", f"{part.spec['name']:<10} {size(part.spec):<11} {part.told}")
+        self._say(f"job {result.id}", f"{part.spec['name']:<10} {size(part.spec):<11} {part.summary}")
 
     def _catch_why(self, part: StoryPart) -> None:
         """Ask why it waits, while it waits: the answer is the placer's or the queue's own, so it takes a moment."""
@@ -379,7 +387,7 @@ class DemoPlayer:
                 raise WaitTimedOut(f'"{what}" did not come true within {STEP_S:g} s; jobs: {states}')
             time.sleep(LOOK_S)
 
-    def _told(self, part: StoryPart) -> PartResult:
+    def _result(self, part: StoryPart) -> PartResult:
         job = self._client.job(self._ids[part.key]) if part.key in self._ids else None
         return PartResult(part, job, self._refusals.get(part.key, ("", "")), self._waited.get(part.key, ("", "")))
 
@@ -394,12 +402,12 @@ def size(spec: dict[str, Any]) -> str:
 def play(client: Client, say: Say) -> tuple[dict[str, PartResult], list[str], str]:
     """Play the morning: (what became of each part, what is not as it must be, the gang's output)."""
     morning = DemoPlayer(client, say)
-    told = morning.play()
+    results = morning.play()
     output = morning.output_of("train")
-    wrong = differences(told, morning.elements())
+    wrong = differences(results, morning.elements())
     ranks = [f"rank {rank} of 2" for rank in range(2)]
     wrong += [f"train: its output lacks {rank!r}" for rank in ranks if rank not in output]
-    return told, wrong, output
+    return results, wrong, output
 
 
 __all__ = ["NODES", "DemoPlayer", "play", "size"]

@@ -96,19 +96,19 @@ async def compare_snapshots(bus: Bus, commits: list[PlacedCommit]) -> list[Compa
     whole: FoldedCluster | None = None
     found: list[Comparison] = []
     for writer in CORES:
-        kept = next((one for one in await snapshots.stored(bus, writer) if one.is_of(log_id)), None)
-        if kept is None:
+        snapshot = next((one for one in await snapshots.stored(bus, writer) if one.is_of(log_id)), None)
+        if snapshot is None:
             continue
-        if kept.schema != CORES[writer].schema:
-            found.append(_of_another_version(f"{writer} snapshot", kept.sequence, kept.schema))
+        if snapshot.schema != CORES[writer].schema:
+            found.append(_of_another_version(f"{writer} snapshot", snapshot.sequence, snapshot.schema))
             continue
-        if kept.sequence > last:
-            found.append(Comparison(f"{writer} snapshot", kept.sequence, "", "", f"is beyond the log's end {last}"))
+        if snapshot.sequence > last:
+            found.append(Comparison(f"{writer} snapshot", snapshot.sequence, "", "", f"is beyond the log's end {last}"))
             continue
         whole = whole or fold_to(commits)
-        core = fold_from(writer, kept.state, kept.sequence, commits, last)
+        core = fold_from(writer, snapshot.state, snapshot.sequence, commits, last)
         folded = state_hash(core.snapshot())
-        found.append(Comparison(f"{writer} snapshot", kept.sequence, whole.state_hashes()[writer], folded))
+        found.append(Comparison(f"{writer} snapshot", snapshot.sequence, whole.state_hashes()[writer], folded))
     return found
 
 

@@ -20,7 +20,7 @@ from fairlead_schemas.units.timestamps import HOUR_NS, calendar_period, midnight
 #: milli-GPU times ns of one GPU-hour.
 _GPU_HOUR = 1000 * HOUR_NS
 #: Maximum number of differences that are reported.
-TOLD_MAX = 20
+DIFFERENCES_MAX = 20
 
 type Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ class Happening(NamedTuple):
 
 
 #: {(type, the job, node, queue or pool that it is about): events in order}; under "" all of a type.
-type Told = dict[tuple[str, str], list[Happening]]
+type EventIndex = dict[tuple[str, str], list[Happening]]
 
 
 class Book(NamedTuple):
@@ -63,7 +63,7 @@ class Book(NamedTuple):
 
 def read(lines: Iterable[bytes], upto: int | None = None) -> Book:
     """Every interval of GPU time in a log, as of a sequence (None: its end)."""
-    told: Told = {}
+    index: EventIndex = {}
     clock = sequence = place = 0
     for line in lines:
         row = _decoded(line, sequence)
@@ -76,8 +76,10 @@ def read(lines: Iterable[bytes], upto: int | None = None) -> Book:
             place += 1
             about = next((event[word] for word in ("job", "node", "path", "pool") if word in event), "")
             for key in {about, ""}:
-                told.setdefault((event["type"], key), []).append(Happening(place, clock, event))
-    intervals = [interval for placed in told.get(("JobPlaced", ""), []) for interval in _intervals(placed, told, clock)]
+                index.setdefault((event["type"], key), []).append(Happening(place, clock, event))
+    intervals = [
+        interval for placed in index.get(("JobPlaced", ""), []) for interval in _intervals(placed, index, clock)
+    ]
     return Book(intervals, sequence, clock)
 
 
@@ -88,46 +90,46 @@ def _decoded(line: bytes, after: int) -> Json:
         raise NotCounted(f"the line after sequence {after} is no JSON: {error}") from None
 
 
-def _intervals(placed: Happening, told: Told, now: int) -> Iterable[Interval]:
+def _intervals(placed: Happening, index: EventIndex, now: int) -> Iterable[Interval]:
     event = placed.event
     job, attempt = event["job"], event["attempt"]
-    birth = _of(told, "JobSubmitted", job.split("_")[0])[0]
-    queue = _queue(birth, placed.place, told)
-    pool = _pool(queue, placed.place, told)
-    ends = [each.at for each in _of(told, "RunEnded", job, attempt=attempt)]
-    units = _units(birth.event["request"], sum(part.get("tasks", 1) for part in event["parts"]))
+    submission = _of(index, "JobSubmitted", job.split("_")[0])[0]
+    queue = _queue(submission, placed.place, index)
+    pool = _pool(queue, placed.place, index)
+    ends = [each.at for each in _of(index, "RunEnded", job, attempt=attempt)]
+    units = _units(submission.event["request"], sum(part.get("tasks", 1) for part in event["parts"]))
     for rank, part in enumerate(event["parts"]):
         tasks = part.get("tasks", 1)
         charged, units = sum(units[:tasks]), units[tasks:]
         held = part.get("gpu_milli", 1000) * len(part.get("gpus", ()))
         if not charged and not held:
             continue
-        label, model = _model(part, placed.place, told)
+        label, model = _model(part, placed.place, index)
         words = {
-            "user": birth.event["user"],
-            "project": birth.event.get("project", ""),
+            "user": submission.event["user"],
+            "project": submission.event.get("project", ""),
             "queue": queue,
             "pool": pool,
             "job": job,
             "attempt": f"{job}.{attempt}",
             "model": model,
         }
-        backs = _backs(told, job, attempt, rank, part["node"])
+        backs = _backs(index, job, attempt, rank, part["node"])
         yield Interval(
             words,
             charged,
             held,
-            _weight(pool, label, placed.place, told),
+            _weight(pool, label, placed.place, index),
             placed.at,
             min(ends, default=now),
             min(backs, default=now),
         )
 
 
-def _of(told: Told, kind: str, about: str, **fields: object) -> list[Happening]:
+def _of(index: EventIndex, kind: str, about: str, **fields: object) -> list[Happening]:
     """The events of a kind that say this."""
-    found = told.get((kind, about), [])
-    return [each for each in found if all(each.event.get(name) == said for name, said in fields.items())]
+    found = index.get((kind, about), [])
+    return [each for each in found if all(each.event.get(name) == value for name, value in fields.items())]
 
 
 def _units(request: Json, got: int) -> list[int]:
@@ -138,15 +140,15 @@ def _units(request: Json, got: int) -> list[int]:
     return [milli for kind in kinds for milli in kind]
 
 
-def _queue(birth: Happening, until: int, told: Told) -> str:
+def _queue(submission: Happening, until: int, index: EventIndex) -> str:
     """Return the job's queue at a place in the log: as submitted, moved by people, or moved with all others of a removed
     queue.
     """
-    changes = _of(told, "JobMoved", birth.event["job"]) + _of(told, "QueueRemoved", "")
-    queue = str(birth.event["queue"])
+    changes = _of(index, "JobMoved", submission.event["job"]) + _of(index, "QueueRemoved", "")
+    queue = str(submission.event["queue"])
     for each in sorted(changes, key=lambda each: each.place):
         event = each.event
-        if not birth.place < each.place < until:
+        if not submission.place < each.place < until:
             continue
         if event["type"] == "JobMoved":
             queue = event["queue"]
@@ -161,31 +163,31 @@ def _newest(found: Iterable[Happening], until: int) -> Json:
     return max(earlier, key=lambda each: each.place).event if earlier else {}
 
 
-def _pool(queue: str, until: int, told: Told) -> str:
+def _pool(queue: str, until: int, index: EventIndex) -> str:
     top = queue.split("/", maxsplit=1)[0]
-    set_ = _newest(_of(told, "QueueConfigured", top) + _of(told, "QueueRemoved", top), until)
+    set_ = _newest(_of(index, "QueueConfigured", top) + _of(index, "QueueRemoved", top), until)
     return (set_.get("settings") or {}).get("pool") or "default"
 
 
-def _weight(pool: str, label: str, until: int, told: Told) -> int:
-    set_ = _newest(_of(told, "PoolConfigured", pool) + _of(told, "PoolRemoved", pool), until)
+def _weight(pool: str, label: str, until: int, index: EventIndex) -> int:
+    set_ = _newest(_of(index, "PoolConfigured", pool) + _of(index, "PoolRemoved", pool), until)
     return (set_.get("settings") or {}).get("prices", {}).get(label, 1000)
 
 
-def _model(part: Json, until: int, told: Told) -> tuple[str, str]:
+def _model(part: Json, until: int, index: EventIndex) -> tuple[str, str]:
     """(the node's label, the model that it or its GPUs say)."""
     node = part["node"]
-    inventory = _newest(_of(told, "NodeJoined", node) + _of(told, "NodeChanged", node), until)["inventory"]
+    inventory = _newest(_of(index, "NodeJoined", node) + _of(index, "NodeChanged", node), until)["inventory"]
     label = inventory.get("labels", {}).get("nvidia.com/gpu.product", "")
     models = {gpu["uuid"]: gpu["model"] for gpu in inventory.get("gpus", ())}
     return label, label or next((models.get(uuid, "") for uuid in part.get("gpus", ())), "")
 
 
-def _backs(told: Told, job: str, attempt: int, rank: int, node: str) -> list[int]:
+def _backs(index: EventIndex, job: str, attempt: int, rank: int, node: str) -> list[int]:
     """Every moment at which the log says that this part is free."""
-    ended = [each for each in _of(told, "RunEnded", job, attempt=attempt) if node in each.event.get("released", ())]
-    early = _of(told, "RankEnded", job, attempt=attempt, rank=rank, released=True)
-    return [each.at for each in ended + early + _of(told, "AllocationReleased", job, attempt=attempt, node=node)]
+    ended = [each for each in _of(index, "RunEnded", job, attempt=attempt) if node in each.event.get("released", ())]
+    early = _of(index, "RankEnded", job, attempt=attempt, rank=rank, released=True)
+    return [each.at for each in ended + early + _of(index, "AllocationReleased", job, attempt=attempt, node=node)]
 
 
 # ------------------------------------------------------------------------------------------ bills
@@ -193,7 +195,7 @@ def _backs(told: Told, job: str, attempt: int, rank: int, node: str) -> list[int
 #: (key, model, from when on the price holds or the month begins)
 type Key = tuple[str, str, int]
 #: What a line says, by the names of the API.
-SAID = ("runs", "charged", "held", "weighted", "per_gpu_hour", "currency", "amount")
+COMPARED = ("runs", "charged", "held", "weighted", "per_gpu_hour", "currency", "amount")
 
 
 def bill(book: Book, month: str, by: str, prices: str) -> dict[Key, dict[str, Any]]:
@@ -248,33 +250,33 @@ def _cost(charged: int, per_hour: str) -> str:
 
 
 def differences(statement: Json, book: Book, prices: str) -> list[str]:
-    """Return the differences between a statement (as the API writes it) and the log; sentences, at most `TOLD_MAX`."""
-    told: list[str] = []
+    """Return the differences between a statement (as the API writes it) and the log; sentences, at most `DIFFERENCES_MAX`."""
+    reported: list[str] = []
     if statement["as_of_ns"] != book.at or statement["sequence"] != book.sequence:
-        told.append(f"the log was read up to {book.sequence}, the statement up to {statement['sequence']}")
+        reported.append(f"the log was read up to {book.sequence}, the statement up to {statement['sequence']}")
     wanted = bill(book, statement["month"], statement["by"], prices)
     found: dict[Key, Json] = {}
     for line in statement["lines"]:
         key = (line["key"], line["model"], line["from_ns"])
         if key in found:
-            told.append(f"{_named(key)}: is there twice")
+            reported.append(f"{_named(key)}: is there twice")
         found[key] = line
     for key in sorted(wanted.keys() | found.keys()):
         if key not in found or key not in wanted:
-            told.append(f"{_named(key)}: is only in the {'statement' if key in found else 'log'}")
+            reported.append(f"{_named(key)}: is only in the {'statement' if key in found else 'log'}")
             continue
-        for name in SAID:
+        for name in COMPARED:
             says, is_ = found[key][name], wanted[key][name]
             if says != is_:
-                told.append(f"{_named(key)}: {name} is {is_} by the log, {says} by the statement")
+                reported.append(f"{_named(key)}: {name} is {is_} by the log, {says} by the statement")
     totals: dict[str, Decimal] = {}
     for line in wanted.values():
         if line["amount"] is not None:
             totals[line["currency"]] = totals.get(line["currency"], Decimal(0)) + Decimal(line["amount"])
     sums = {currency: str(total) for currency, total in totals.items()}
     if sums != statement["totals"]:
-        told.append(f"totals are {sums} by the log, {statement['totals']} by the statement")
-    return told[:TOLD_MAX]
+        reported.append(f"totals are {sums} by the log, {statement['totals']} by the statement")
+    return reported[:DIFFERENCES_MAX]
 
 
 def _named(key: Key) -> str:

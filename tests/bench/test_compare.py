@@ -5,7 +5,7 @@ import pytest
 from bench.compare import Figure, figures, table
 
 OUTPUT = """2 cores
-  ok   submits by the list of 1,000: 21,421 jobs/s (goal ≥ 30,000/s; as above) [CPU 1,070 µs a job: gateway 1,000, nats 70]
+  ok   submits in lists of 1,000: 21,421 jobs/s (goal ≥ 30,000/s; as above) [CPU 1,070 µs a job: gateway 1,000, nats 70]
   MISS idle cluster, HTTP request → process running: p50 6.7 ms, p99 16.4 ms (goal p50 ≤ 10 ms; awaited appends: 1.9 ms)
   ok   memory of a waiting job: 689 B (goal < 1,536 B; the whole process: 124 MiB)
   ok   placement, whole GPUs: 32,793/s, 3.34 naive scans (goal ≥ 50,000/s, or 2.94 naive scans of the same run; met)
@@ -16,8 +16,8 @@ OUTPUT = """2 cores
 def test_the_first_figure_of_each_row_is_read() -> None:
     """With its direction: a rate is better when it is more, time and memory when they are less."""
     assert figures(OUTPUT) == {
-        "submits by the list of 1,000": Figure(21421, True),
-        "submits by the list of 1,000: CPU µs a job": Figure(1070, False),
+        "submits in lists of 1,000": Figure(21421, True),
+        "submits in lists of 1,000: CPU µs a job": Figure(1070, False),
         "idle cluster, HTTP request → process running": Figure(6.7, False),
         "memory of a waiting job": Figure(689, False),
         "placement, whole GPUs": Figure(3.34, True),

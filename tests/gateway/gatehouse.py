@@ -11,7 +11,7 @@ import msgspec
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
 from fairlead_bus.service import Service
-from fairlead_gateway.monitoring.probes import NOBODY
+from fairlead_gateway.monitoring.probes import PROBE_USER
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
@@ -102,5 +102,5 @@ class Gatehouse:
 
     def commands_stored(self) -> int:
         """Command messages in CMD, without the probes of readiness."""
-        probe = subjects.cmd(NOBODY)
+        probe = subjects.cmd(PROBE_USER)
         return sum(each.subject != probe for each in self.hub.streams[subjects.CMD].messages)

@@ -182,7 +182,7 @@ def sources(parts: Iterable[str] = PARTS) -> list[Path]:
 
 
 @cache
-def docstrings(parts: tuple[str, ...] = PARTS) -> list[Docstring]:
+def docstrings(parts: tuple[str, ...] = (*PARTS, "bench")) -> list[Docstring]:
     """Return every docstring of these parts, in order."""
     found: list[Docstring] = []
     for path in sources(parts):

@@ -78,12 +78,12 @@ class Scene:
 
     def go(self, minutes: float, every_s: int = 5) -> list[ev.TelemetryEvent]:
         """Time goes by, nodes say how they are; what was said meanwhile."""
-        before, until = len(self.cell.said), self.cell.now_ns + int(minutes * MINUTE)
+        before, until = len(self.cell.published), self.cell.now_ns + int(minutes * MINUTE)
         while self.cell.now_ns < until:
             self.cell.advance(min(until, self.cell.now_ns + every_s * SECOND))
             for job in sorted(self.placed):
                 self.measure(job, every_s)
-        return [event for _, event in self.cell.said[before:]]
+        return [event for _, event in self.cell.published[before:]]
 
     def measure(self, job: str, passed_s: int) -> None:
         """Every node of the job says how it is."""

@@ -163,7 +163,7 @@ CONNECT_S = 20.0
 DENIALS_MAX = 5
 #: Maximum number of refused subjects that are reported.
 REFUSALS_MAX = 100
-NOBODY_LISTENS = "503"
+NO_RESPONDERS = "503"
 NO_SUCH_MESSAGE = "404"
 SEND_ERRORS = (
     nats.errors.OutboundBufferLimitError,
@@ -201,7 +201,7 @@ class Link:
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
         #: {token of a question that waits: its subject}, where there is a key that may not allow it.
-        self._asked: dict[str, str] = {}
+        self._subjects: dict[str, str] = {}
 
     async def open(self) -> None:
         """Connect. Raises Unavailable when no server answers."""
@@ -296,16 +296,16 @@ class Link:
 
     def _refused(self, text: str) -> None:
         """The server names the subject, the library in lower case: no need to wait for an answer on it."""
-        for token, asked in list(self._asked.items()):
+        for token, subject in list(self._subjects.items()):
             answer = self._waiting.get(token)
-            if f'"{asked.lower()}"' in text and answer is not None and not answer.done():
-                answer.set_exception(NotAllowed(f"this client's bus key does not allow {asked}"))
+            if f'"{subject.lower()}"' in text and answer is not None and not answer.done():
+                answer.set_exception(NotAllowed(f"this client's bus key does not allow {subject}"))
 
     def _answered(self, subject: str, payload: bytes, reply: str, status: str) -> None:
         answer = self._waiting.pop(subject.rpartition(".")[2], None)
         if answer is None or answer.done():
             return
-        if status == NOBODY_LISTENS:
+        if status == NO_RESPONDERS:
             answer.set_exception(Unavailable("no listener on that subject"))
         elif status == NO_SUCH_MESSAGE:
             answer.set_exception(NoSuchMessage("there is no message"))
@@ -337,7 +337,7 @@ class Link:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
         if self.key is not None:
-            self._asked[token] = subject
+            self._subjects[token] = subject
         try:
             await self.send(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
             async with asyncio.timeout(timeout_s):
@@ -346,7 +346,7 @@ class Link:
             raise OutcomeUnknown(f"no answer on {subject} within {timeout_s:g} s") from None
         finally:
             self._waiting.pop(token, None)
-            self._asked.pop(token, None)
+            self._subjects.pop(token, None)
 
     async def read(self, subject: str, payload: bytes = b"") -> bytes:
         """Request like `ask`, for calls that change nothing: an unknown outcome is raised as Unavailable."""

@@ -65,7 +65,7 @@ class RequiredStream(NamedTuple):
 
 def required_streams() -> tuple[RequiredStream, ...]:
     """All streams, the object stores last. Raises BadSetting."""
-    copies = streams.copies_asked(os.environ)
+    copies = streams.requested_copies(os.environ)
     return tuple(each._replace(copies=copies) for each in _required_streams())
 
 
@@ -303,13 +303,13 @@ async def copies_behind(link: Link) -> dict[str, str]:
 
 async def wait_for_streams(link: Link) -> None:
     """Wait until the log's stream exists. Raises ServerUnfit for an answer that is no reason to wait, and Unavailable."""
-    told = False
+    is_logged = False
     while (info := await _api(link, f"$JS.API.STREAM.INFO.{subjects.LOG}")).error is not None:
         if info.error.code != 404:
             raise ServerUnfit(f"stream {subjects.LOG}: {info.error.description}")
-        if not told:
+        if not is_logged:
             log.warning("there are no streams yet: waiting for `python -m fairlead_bus` with the key of `streams`")
-            told = True
+            is_logged = True
         await asyncio.sleep(STREAMS_POLL_S)
 
 

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from fairlead_bus.nats.link import ANSWER_S, NOBODY_LISTENS, ApiError, Link
+from fairlead_bus.nats.link import ANSWER_S, NO_RESPONDERS, ApiError, Link
 from fairlead_bus.port import LogDamaged, OutcomeUnknown, Stored, Unavailable
 from fairlead_schemas.units.timestamps import SECOND_NS
 
@@ -72,13 +72,13 @@ class ConsumerWatch:
     def __init__(self) -> None:
         #: Set for each message and heartbeat, and when the first request is sent. A plain attribute: a call for each message
         #: of the log is worth avoiding.
-        self.heard_at = 0.0
+        self.received_at = 0.0
         self._doubted = False
 
     def look(self, now: float, *, expecting: bool) -> tuple[bool, float]:
         """(True where the consumer counts as lost, seconds until the next look). `expecting`: requests are open; without
         one the server sends no heartbeats."""
-        silent_s = now - self.heard_at
+        silent_s = now - self.received_at
         if not expecting or silent_s < SILENCE_S:
             self._doubted = False
             return False, max(SILENCE_S - silent_s, GRACE_S)
@@ -200,14 +200,14 @@ class NatsTail:
                 reply = f"{self._inbox}.{next(self._request_numbers)}"
                 if not self._requests:
                     self._left = REQUEST_MESSAGES
-                    self._silence.heard_at = self._loop.time()
+                    self._silence.received_at = self._loop.time()
                 self._requests.append(reply)
                 await self.link.send(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}", _PULL, reply=reply)
         except Unavailable:
             self._break()
 
     def _received(self, subject: str, payload: bytes, reply: str, status: str) -> None:
-        self._silence.heard_at = self._loop.time()
+        self._silence.received_at = self._loop.time()
         if not reply:
             self._ended(subject, status)
             return
@@ -239,7 +239,7 @@ class NatsTail:
             return
         if request in self._requests:
             self._done(request)
-        if status == NOBODY_LISTENS:
+        if status == NO_RESPONDERS:
             self._break()
         self._arrived.set()  # `next` asks for more
 

@@ -219,7 +219,7 @@ def verify_with(
         document = found._asdict() | {"found": [one._asdict() for one in found.found]}
         terminal.write(terminal.document(document, output))
     else:
-        terminal.write(_told(found))
+        terminal.write(_summary(found))
         for one in found.found:
             where = f"{one.where}, sequence {one.sequence}" if one.sequence else one.where
             terminal.write(f"DAMAGED: {where}: {one.what}\n")
@@ -231,7 +231,7 @@ def verify_with(
         raise typer.Exit(1)
 
 
-def _told(report: "ArchiveReport") -> str:
+def _summary(report: "ArchiveReport") -> str:
     """Return one line with the data that was read and the extent that signatures cover."""
     parts = [
         f"the log up to {report.log}" if report.log >= 0 else "no log (none was found; name one with --data or --nats)",

@@ -45,7 +45,7 @@ def init(directory: Directory = DIRECTORY, pid_file: Pid = None) -> None:
     Each service reads its own file: FAIRLEAD_NATS_NKEY_FILE=/etc/fairlead/bus/queue.nk. The server includes
     /etc/fairlead/bus/accounts.conf.
     """
-    with _told():
+    with _readable_errors():
         users = bus_users.load(directory)
         for name in SERVICES:
             path = directory / f"{name}.nk"
@@ -88,7 +88,7 @@ def add(
             hint=f"fairlead credentials add {name} --out {name}.nk",
         )
     kind = _kind(service)
-    with _told():
+    with _readable_errors():
         if out is not None:
             _make(directory, kind, name, out)
         else:
@@ -103,7 +103,7 @@ def retire(name: Name, directory: Directory = DIRECTORY, service: Service = Fals
 
     fairlead credentials retire n7
     """
-    with _told():
+    with _readable_errors():
         _change(directory, lambda users: bus_users.with_newest_only(users, _kind(service), name))
     terminal.note(f"kept   the newest key of {_kind(service)} {name} alone")
     _tell(pid_file, directory)
@@ -115,7 +115,7 @@ def revoke(name: Name, directory: Directory = DIRECTORY, service: Service = Fals
 
     fairlead credentials revoke n7
     """
-    with _told():
+    with _readable_errors():
         _change(directory, lambda users: bus_users.without(users, _kind(service), name))
     terminal.note(f"gone   {_kind(service)} {name}")
     _tell(pid_file, directory)
@@ -127,7 +127,7 @@ def list_users(directory: Directory = DIRECTORY, output: Output = Format.table) 
 
     fairlead credentials list
     """
-    with _told():
+    with _readable_errors():
         users = bus_users.load(directory)
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(users, output))
@@ -162,7 +162,7 @@ def _change(directory: Path, how: Callable[[list[User]], list[User]]) -> None:
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _readable_errors() -> Generator[None]:
     """Errors of the list and of keys in the command's own words."""
     try:
         yield

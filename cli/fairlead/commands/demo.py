@@ -69,7 +69,7 @@ def _run(stack: Stack, output: Format) -> list[str]:
     try:
         stack.up()
         with Client(stack.url, user="demo") as client:
-            told, wrong, gang_output = play(client, say_it)
+            results, wrong, gang_output = play(client, say_it)
         verdict = verify_url(stack.nats_url)
     except FairleadError as error:
         return [str(error)]
@@ -79,7 +79,7 @@ def _run(stack: Stack, output: Format) -> list[str]:
     if not verdict.ok:
         wrong.append(f"audit verify: sequence {verdict.first_bad}: {verdict.what}")
     _print(
-        told,
+        results,
         gang_output,
         output,
         f"{verdict.commits} commits, {verdict.events} events, every hash and every move checked" if verdict.ok else "",
@@ -90,16 +90,16 @@ def _run(stack: Stack, output: Format) -> list[str]:
 def _end_jobs(stack: Stack) -> None:
     """A demo that was broken off must not leave its jobs' processes behind, which a stack's end spares."""
     with contextlib.suppress(FairleadError), Client(stack.url, user="demo") as client:
-        left = [job.id for job in client.jobs(state=OPEN_STATES).items] if client.ready() else []
-        for job_id in left:
+        open_jobs = [job.id for job in client.jobs(state=OPEN_STATES).items] if client.ready() else []
+        for job_id in open_jobs:
             with contextlib.suppress(FairleadError):
                 client.cancel(job_id)
-        client.wait(left, timeout_s=END_S)
+        client.wait(open_jobs, timeout_s=END_S)
 
 
-def _print(told: dict[str, PartResult], gang_output: str, output: Format, audit: str) -> None:
+def _print(results: dict[str, PartResult], gang_output: str, output: Format, audit: str) -> None:
     if output is not Format.table:
-        terminal.write(terminal.document([_document(one) for one in told.values()], output))
+        terminal.write(terminal.document([_document(one) for one in results.values()], output))
         return
     columns = [
         TableColumn(head, lambda row: row) for head in ("JOB", "NAME", "SIZE", "QUEUE", "OUTCOME", "WHERE", "WHAT")
@@ -112,12 +112,12 @@ def _print(told: dict[str, PartResult], gang_output: str, output: Format, audit:
             one.part.spec["queue"],
             demo_session.outcome(one),
             ",".join(one.job.nodes) if one.job else "",
-            one.part.told,
+            one.part.summary,
         ]
-        for one in told.values()
+        for one in results.values()
     ]
     terminal.write("\n" + terminal.table(rows, columns) + "\n")
-    for one in told.values():
+    for one in results.values():
         if one.waited[1] and one.job:
             terminal.write(f"why       job {one.job.id} {one.part.spec['name']} waited: {one.waited[1]}\n")
         if one.why and one.job:

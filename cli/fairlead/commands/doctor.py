@@ -195,8 +195,8 @@ def _driver() -> DoctorFinding:
         )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        told = (done.stdout + done.stderr).strip().splitlines()
-        found = told[0][:120] if told else f"nvidia-smi printed nothing (exit code {done.returncode})"
+        printed = (done.stdout + done.stderr).strip().splitlines()
+        found = printed[0][:120] if printed else f"nvidia-smi printed nothing (exit code {done.returncode})"
         return DoctorFinding("nvidia driver", "note", found, "reload the driver or reboot")
     return DoctorFinding("nvidia driver", "ok", f"{len(lines)} GPUs: {lines[0]}")
 

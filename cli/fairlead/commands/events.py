@@ -48,8 +48,8 @@ def event_fields(data: dict[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in data.items():
         if name not in _LONG:
-            key, told = _field(name, value, data)
-            shown[key] = told
+            key, text = _field(name, value, data)
+            shown[key] = text
     if data.get("type") == "JobOffered":
         shown.pop("rank", None)  # a number that only compares; a gang's rank is another thing
     if isinstance(parts := data.get("parts"), list):

@@ -158,13 +158,13 @@ def _times(job: Job) -> list[tuple[str, str]]:
     """Return the job's time used and left, slice, deadline, dependencies, yields, and saved and lost work as (label, text)
     pairs.
     """
-    left = "" if job.left_seconds is None else f", {_seconds(job.left_seconds)} left"
+    remaining = "" if job.left_seconds is None else f", {_seconds(job.left_seconds)} left"
     shown = bool(job.preempted or job.left_seconds is not None) and job.array is None
     missed = " (missed)" if job.deadline_missed else ""
     last = job.preempted_for or {}
     by_rule = f", last to job {last.get('job')} ({last.get('rule', '').replace('_', ' ')})" if last.get("job") else ""
     return [
-        ("time used", f"{_seconds(job.used_seconds)}{left}" if shown else ""),
+        ("time used", f"{_seconds(job.used_seconds)}{remaining}" if shown else ""),
         ("slice", _seconds(job.slice_seconds) if job.slice_seconds else ""),
         ("deadline", f"{job.deadline}{missed}" if job.deadline else ""),
         ("after", ", ".join(f"job {one['job']} {one['state']}" for one in job.after)),
@@ -176,8 +176,8 @@ def _times(job: Job) -> list[tuple[str, str]]:
 
 def _idle(job: Job) -> list[tuple[str, str]]:
     """Return since when the job is idle, the consequence, the evidence, and the end of its extension as (label, text) pairs."""
-    told = "" if job.idle is None else columns.standing(job.idle, time.time_ns())
-    words = f"{told.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else told
+    status = "" if job.idle is None else columns.standing(job.idle, time.time_ns())
+    words = f"{status.removeprefix('idle ')}: {job.idle.words}" if job.idle is not None and job.idle.words else status
     return [("idle", words), ("extended", f"until {job.extended_until}" if job.extended_until else "")]
 
 

@@ -52,7 +52,7 @@ def _list(
         terminal.write(terminal.page(page, shown, lambda each: f"{kind}/{each.name}", output, empty=empty))
 
 
-def _wish(**fields: Any) -> dict[str, Any]:
+def _given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
@@ -109,7 +109,7 @@ def start(
     A node is done when it has the wanted labels; without --want when it comes back under another boot, or when
     `fairlead rollout done` says so. Nodes with long runs have their turn last.
     """
-    wish = _wish(
+    body = _given(
         name=name,
         nodes=node,
         selector=_labels(selector),
@@ -121,7 +121,7 @@ def start(
         reason=reason,
     )
     with connect() as client:
-        _done(client.start_rollout({**wish, "budgetGpus": budget}), f"rollout/{name}", "started", output)
+        _done(client.start_rollout({**body, "budgetGpus": budget}), f"rollout/{name}", "started", output)
 
 
 @rollout.command()
@@ -214,7 +214,7 @@ def schedule(
 
     fairlead maintenance schedule cooling --node sim-1 --starts 2026-01-31T08:00:00Z --for 4h --notice 12h
     """
-    wish = _wish(
+    body = _given(
         name=name,
         starts=starts,
         ends=ends,
@@ -225,7 +225,7 @@ def schedule(
         reason=reason,
     )
     with connect() as client:
-        _done(client.schedule(wish), f"maintenance/{name}", "scheduled", output)
+        _done(client.schedule(body), f"maintenance/{name}", "scheduled", output)
 
 
 @maintenance.command("cancel")

@@ -75,10 +75,10 @@ def sql(
         raise InputRefused("Arrow is no text for a terminal", hint='fairlead sql -o arrow "FROM jobs" > jobs.arrows')
     timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
     with connect() as client:
-        said = _print(client, query, output, limit, timeout_s)
-    if cut := said.get("cut"):
+        fields = _print(client, query, output, limit, timeout_s)
+    if cut := fields.get("cut"):
         terminal.note(f"not all rows: {cut}")
-    if missing := said.get("left_out"):
+    if missing := fields.get("left_out"):
         terminal.note(f"left out: {missing}")
 
 
@@ -87,10 +87,10 @@ def _print(client: Client, query: str, output: SqlOutput, limit: int | None, tim
     match output:
         case SqlOutput.csv | SqlOutput.arrow:
             form = "csv" if output is SqlOutput.csv else "arrow"
-            body, said = client.sql_bytes(query, form, limit=limit, timeout_s=timeout_s)
+            body, fields = client.sql_bytes(query, form, limit=limit, timeout_s=timeout_s)
             sys.stdout.buffer.write(body)
             sys.stdout.buffer.flush()
-            return said
+            return fields
         case SqlOutput.json | SqlOutput.yaml:
             answer = client.sql(query, limit=limit, timeout_s=timeout_s)
             terminal.write(terminal.document(answer, Format(output.value)))

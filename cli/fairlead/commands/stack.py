@@ -264,7 +264,7 @@ def _end_jobs(url: str) -> _Ending:
     nothing is left, for what was submitted meanwhile.
     """
     began = time.monotonic()
-    deadline, is_told = began + JOBS_END_S, False
+    deadline, is_noted = began + JOBS_END_S, False
     seen: set[str] = set()
     refused: dict[str, str] = {}
     left: list[Job] | None = None
@@ -297,8 +297,8 @@ def _end_jobs(url: str) -> _Ending:
             lasted = time.monotonic() - began
             if left is not None and lasted >= TELL_S:
                 on_silent = _on_silent_nodes(client, going)
-                if not is_told:
-                    is_told = True
+                if not is_noted:
+                    is_noted = True
                     terminal.note(f"down: waiting for {_ids(going)} to end{_where(on_silent)}")
                 if len(on_silent) == len(going) and lasted >= SILENT_S:
                     words = f"no agent is there to end them{_where(on_silent)}; `fairlead doctor` has the reason"

@@ -145,8 +145,8 @@ def print_dry_run(client: Client, jobs: list[dict[str, Any]], specs: list[JobSpe
 def _file_only(spec: JobSpec, user: str, why_not: str) -> DryRun:
     """Return a dry run's result without the cluster, from the file alone."""
     command = encode_commands([resolve(spec, command_id="", user=user)])[1:-1]
-    told = f"checked: file only; the cluster could not be asked ({why_not})"
-    return DryRun(checked="file", message=told, command=msgspec.Raw(command), sequence=0)
+    message = f"checked: file only; the cluster could not be asked ({why_not})"
+    return DryRun(checked="file", message=message, command=msgspec.Raw(command), sequence=0)
 
 
 def send(
@@ -203,9 +203,11 @@ def _wait(client: Client, ids: list[str], timeout: str) -> int:
     ended = client.wait(ids, timeout_s=timeout_s)
     for job in ended:
         if job.state != "succeeded":
-            told = job.reason.message if job.reason else job.state
+            message = job.reason.message if job.reason else job.state
             terminal.note(
-                f"job {job.id} {told}" if job.state != "failed" else f"job {job.id} {told}; see: fairlead logs {job.id}"
+                f"job {job.id} {message}"
+                if job.state != "failed"
+                else f"job {job.id} {message}; see: fairlead logs {job.id}"
             )
     return exit_code(ended)
 
@@ -244,10 +246,10 @@ class AfterDashes(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
-        left = super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
         words = ctx.params.get("words") or []
         ctx.meta["fairlead.dashes"] = len(given) > len(words) and given[len(given) - len(words) - 1] == "--"
-        return left
+        return rest
 
 
 def submit(

@@ -28,20 +28,20 @@ PART = "*"
 def table_columns(uses: Mapping[str, JobUse]) -> list[TableColumn]:
     """Return the columns of `fairlead top`: a job's row with its measurements."""
 
-    def told(words: Callable[[JobUse], str]) -> Callable[[Job], str]:
+    def measured_text(words: Callable[[JobUse], str]) -> Callable[[Job], str]:
         def text(job: Job) -> str:
             use = uses.get(job.id)
-            said = words(use) if use is not None and use.measured else UNKNOWN
-            return said if use is None or said == UNKNOWN or use.measured == use.gpus else f"{said}{PART}"
+            value = words(use) if use is not None and use.measured else UNKNOWN
+            return value if use is None or value == UNKNOWN or use.measured == use.gpus else f"{value}{PART}"
 
         return text
 
     known = {column.head: column for column in columns.JOBS if not column.wide}
     return [
         *(known[head] for head in ("ID", "NAME", "QUEUE", "USER", "STATE", "GPUS")),
-        TableColumn("GPU%", told(utilization), right=True),
-        TableColumn("GPU-MEM", told(memory), right=True),
-        TableColumn("POWER", told(power), right=True),
+        TableColumn("GPU%", measured_text(utilization), right=True),
+        TableColumn("GPU-MEM", measured_text(memory), right=True),
+        TableColumn("POWER", measured_text(power), right=True),
         *(known[head] for head in ("TIME", "NODES", "WHY")),
     ]
 
@@ -70,10 +70,12 @@ def power(use: JobUse) -> str:
 def use_remarks(jobs: Sequence[Job], uses: Mapping[str, JobUse]) -> list[str]:
     """Return remarks for below the table: jobs with some of their GPUs unmeasured, and simulated measurements."""
     partly = [use for job in jobs if (use := uses.get(job.id)) is not None and 0 < use.measured < use.gpus]
-    said = [f"{PART} of job {use.job} only {use.measured} of {use.gpus} GPUs were measured recently" for use in partly]
+    remarks = [
+        f"{PART} of job {use.job} only {use.measured} of {use.gpus} GPUs were measured recently" for use in partly
+    ]
     if any(use.simulated for use in uses.values()):
-        said.append("GPU%, GPU-MEM and POWER of simulated GPUs are played")
-    return said
+        remarks.append("GPU%, GPU-MEM and POWER of simulated GPUs are played")
+    return remarks
 
 
 JOBS_SHOWN = 30
@@ -155,7 +157,7 @@ def look(client: Client, sort: Sort = Sort.new) -> str:
     shape = table_columns(uses)
     table = terminal.table([[c.text(job) for c in shape] for job in shown], shape)
     more = f"… and {len(page.items) - JOBS_SHOWN} more\n" if len(page.items) > JOBS_SHOWN else ""
-    return f"{head}\n{bars}\n{table if shown else 'no open jobs'}\n{more}{''.join(f'{said}\n' for said in remarks)}"
+    return f"{head}\n{bars}\n{table if shown else 'no open jobs'}\n{more}{''.join(f'{remark}\n' for remark in remarks)}"
 
 
 def _measured(client: Client, jobs: list[Job]) -> tuple[dict[str, JobUse], list[str]]:

@@ -82,25 +82,25 @@ def _row(line: UsageLine, estimated: float | None) -> list[str]:
 
 def _remarks(statement: UsageStatement) -> Sequence[str]:
     totals = ", ".join(f"{amount} {currency}" for currency, amount in statement.totals.items())
-    told = [f"total of {statement.month}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")]
+    remarks = [f"total of {statement.month}: {statement.gpu_hours:.3f} GPU-hours" + (f", {totals}" if totals else "")]
     late = (statement.held - statement.charged) / GPU_HOUR_MILLI_NS
     if late >= 0.001:
-        told.append(f"not charged: {late:.3f} GPU-hours between the ends of runs and their devices' return")
+        remarks.append(f"not charged: {late:.3f} GPU-hours between the ends of runs and their devices' return")
     if statement.measured and statement.used is not None and statement.held:
         share, use = 100 * statement.measured / statement.held, 100 * statement.used / statement.measured
-        told.append(
+        remarks.append(
             f"measured: {share:.1f} % of the GPU time that was held has samples, and of that {use:.1f} % was used"
         )
     elif statement.measured == 0:
-        told.append("measured: there are no samples of it")
+        remarks.append("measured: there are no samples of it")
     if statement.unpriced:
-        told.append(f"no price for: {', '.join(model or '(no model)' for model in statement.unpriced)}")
+        remarks.append(f"no price for: {', '.join(model or '(no model)' for model in statement.unpriced)}")
     if statement.estimate is not None:
-        told.append(_estimate(statement.estimate))
+        remarks.append(_estimate(statement.estimate))
     final = (
         "final" if statement.is_final else f"as of {utc_text(statement.as_of_ns)} UTC; what runs is counted up to there"
     )
-    return [*told, f"{final} (log sequence {statement.sequence})"]
+    return [*remarks, f"{final} (log sequence {statement.sequence})"]
 
 
 def _estimate(estimate: UsageEstimate) -> str:
@@ -187,16 +187,16 @@ def audit_usage(
     """
     from fairlead_replay import recount
 
-    told = _statement(statement)
+    claimed = _statement(statement)
     table = _read(prices) if prices is not None else ""
-    book = _book(told.sequence, (data or state.default_data()).absolute(), nats)
-    found = recount.differences(msgspec.to_builtins(told), book, table)
+    book = _book(claimed.sequence, (data or state.default_data()).absolute(), nats)
+    found = recount.differences(msgspec.to_builtins(claimed), book, table)
     for difference in found:
         terminal.write(f"DIFFERS: {difference}\n")
     if found:
         raise typer.Exit(1)
     terminal.write(
-        f"equal: {len(told.lines)} lines, {told.gpu_hours:.3f} GPU-hours of {told.month}, counted again from "
+        f"equal: {len(claimed.lines)} lines, {claimed.gpu_hours:.3f} GPU-hours of {claimed.month}, counted again from "
         f"{len(book.intervals)} placements up to sequence {book.sequence}\n"
     )
 

@@ -122,8 +122,8 @@ def read_yaml(text: str, name: str) -> list[Any]:
 def _what_is_wrong(error: Exception) -> str:
     """Return one line with the fault and its place in the text. YAML's excerpt is left out: it needs lines of its own."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark is not None:
-        told = f"{error.context}: {error.problem}" if error.context else error.problem
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {told}"
+        problem = f"{error.context}: {error.problem}" if error.context else error.problem
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {problem}"
     return " ".join(str(error).replace('in "<unicode string>", ', "").split()) or "nested too deeply"
 
 

@@ -26,7 +26,7 @@ class SbatchShape:
     def __init__(self) -> None:
         self.nodes = 1
         #: "4" or "2-8", as it was asked for.
-        self.nodes_asked = ""
+        self.nodes_requested = ""
         self.tasks = 0  # in all
         self.tasks_per_node = 0
         self.cpus_per_task = 1
@@ -42,7 +42,7 @@ class SbatchShape:
     @property
     def counts_nodes(self) -> bool:
         """True if an option other than tasks sets the amount per node."""
-        return bool(self.nodes_asked or self.tasks_per_node or self.gpus or self.gpus_per_node or self.memory)
+        return bool(self.nodes_requested or self.tasks_per_node or self.gpus or self.gpus_per_node or self.memory)
 
 
 def size(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
@@ -56,16 +56,16 @@ def size(shape: SbatchShape, job: dict[str, Any], notes: list[str]) -> None:
     cpus = tasks * shape.cpus_per_task
     gpus = shape.gpus_per_node or shape.gpus_per_task * tasks
     if shape.gpus and not gpus:
-        if "-" in shape.nodes_asked:
+        if "-" in shape.nodes_requested:
             raise InputRefused(
-                f"--gpus: expected one number of --nodes with it, found {shape.nodes_asked}; use --gpus-per-node"
+                f"--gpus: expected one number of --nodes with it, found {shape.nodes_requested}; use --gpus-per-node"
             )
         if shape.gpus % shape.nodes:
             raise InputRefused(f"--gpus: expected a multiple of --nodes ({shape.nodes}), found {shape.gpus}")
         gpus = shape.gpus // shape.nodes
     _amounts(shape, job, gpus, cpus)
-    if "-" in shape.nodes_asked:
-        job["nodes"] = shape.nodes_asked
+    if "-" in shape.nodes_requested:
+        job["nodes"] = shape.nodes_requested
     elif shape.nodes > 1:
         job["nodes"] = shape.nodes
     if tasks > 1:
@@ -189,7 +189,7 @@ def _nodes(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> Non
     shape.nodes = _whole(least)
     if dash and _whole(most) < shape.nodes:
         raise ValueError('expected a number, or a range such as "2-8"')
-    shape.nodes_asked = value if dash and int(most) > shape.nodes else least
+    shape.nodes_requested = value if dash and int(most) > shape.nodes else least
 
 
 def _gpus(attribute: str) -> "Callable[[str, Fields, SbatchShape, list[str]], None]":
@@ -285,9 +285,9 @@ def _signal(value: str, job: Fields, shape: SbatchShape, notes: list[str]) -> No
     script is signalled, and a note states that.
     """
     words, _, seconds = value.partition("@")
-    told, colon, name = words.rpartition(":")
+    target, colon, name = words.rpartition(":")
     signal = SLURM_SIGNALS.get(name.upper().removeprefix("SIG"))
-    if signal is None or told.upper() not in ("", "B") or words.startswith(":"):
+    if signal is None or target.upper() not in ("", "B") or words.startswith(":"):
         raise ValueError('expected a signal and seconds such as "B:USR1@120"')
     length = f"{_whole(seconds or '60')}s"
     if signal == "SIGTERM":

@@ -196,16 +196,16 @@ def each_on_its_line(nodes: Sequence[MapNode], groups: OwnerGroups, width: int) 
 
 
 def _note(node: MapNode) -> str:
-    said = [node.state] if node.state != "ready" else []
+    notes = [node.state] if node.state != "ready" else []
     if node.silent_seconds:
-        said.append(f"for {node.silent_seconds} s")
-    said += [f"taint {harmless(taint)}" for taint in node.taints]
+        notes.append(f"for {node.silent_seconds} s")
+    notes += [f"taint {harmless(taint)}" for taint in node.taints]
     if node.reserved_for:
         since = f" from about {node.reserved_from}" if node.reserved_from else ""
-        said.append(f"kept for job {node.reserved_for}{since}")
+        notes.append(f"kept for job {node.reserved_for}{since}")
     if not node.gpus:
-        said.append("no GPUs")
-    return f"{', '.join(said)}{f': {harmless(node.reason)}' if node.reason else ''}"
+        notes.append("no GPUs")
+    return f"{', '.join(notes)}{f': {harmless(node.reason)}' if node.reason else ''}"
 
 
 def side_by_side(nodes: Sequence[MapNode], groups: OwnerGroups, width: int) -> Iterator[Line]:

@@ -20,9 +20,9 @@ from fairlead_schemas.wire.resources import Request
 def standing(idle: IdleStatus, now_ns: int) -> str:
     """ "idle 14m, will be reclaimed in 6m"."""
     since = _span((now_ns - parse_rfc3339(idle.since)) / SECOND_NS)
-    told = f"runs for {since}" if idle.rule == "lifetime" else f"idle {since}"
+    text = f"runs for {since}" if idle.rule == "lifetime" else f"idle {since}"
     then = countdown(idle, now_ns)
-    return f"{told}, {then}" if then else told
+    return f"{text}, {then}" if then else text
 
 
 def countdown(idle: IdleStatus, now_ns: int) -> str:
@@ -152,7 +152,7 @@ def ended_how(job: Job) -> str:
     return f"exit {job.exit_code}" if job.exit_code is not None else ""
 
 
-def asked(job: Job) -> Request:
+def job_request(job: Job) -> Request:
     """Return the request of the job file; an empty request if the file cannot be read."""
     try:
         return request_of(decode_job(bytes(job.spec)), ErrorCollector())
@@ -164,7 +164,7 @@ def gpu_count(job: Job) -> str:
     """GPUs held, or asked for while none are held: `2x8` for a gang."""
     if held := sum(len(uuids) for uuids in job.gpus.values()):
         return str(held)
-    request = asked(job)
+    request = job_request(job)
     kinds = [
         f"{kind.nodes}x{_each(kind)}" if kind.nodes > 1 else _each(kind) for kind in request.kinds if _each(kind) != "0"
     ]
@@ -257,7 +257,7 @@ def _slurm_where(job: Job) -> str:
 SQUEUE = (
     TableColumn("JOBID", lambda j: j.id, right=True), TableColumn("PARTITION", lambda j: j.queue), TableColumn("NAME", lambda j: j.name),
     TableColumn("USER", lambda j: j.user), TableColumn("ST", lambda j: SLURM_STATES[j.state]), TableColumn("TIME", elapsed, right=True),
-    TableColumn("NODES", lambda j: str(asked(j).units), right=True), TableColumn("NODELIST(REASON)", _slurm_where),
+    TableColumn("NODES", lambda j: str(job_request(j).units), right=True), TableColumn("NODELIST(REASON)", _slurm_where),
 )  # fmt: skip
 
 SINFO = (
@@ -271,7 +271,7 @@ SINFO = (
 
 SACCT = (
     TableColumn("JobID", lambda j: j.id), TableColumn("JobName", lambda j: j.name), TableColumn("Partition", lambda j: j.queue),
-    TableColumn("Account", lambda j: j.project), TableColumn("AllocTRES", lambda j: f"gres/gpu={format_milli(asked(j).gpu_milli_total)}"),
+    TableColumn("Account", lambda j: j.project), TableColumn("AllocTRES", lambda j: f"gres/gpu={format_milli(job_request(j).gpu_milli_total)}"),
     TableColumn("State", lambda j: SLURM_STATE_WORDS[SLURM_STATES[j.state]]),
     TableColumn("ExitCode", lambda j: f"{j.exit_code or 0}:{j.signal or 0}", right=True),
 )  # fmt: skip

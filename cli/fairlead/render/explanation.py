@@ -39,8 +39,8 @@ def attempt(ended: Attempt) -> str:
     code = ended.gpu_fault or ("" if ended.exit_code is None else f"exit {ended.exit_code}")
     code = code or ("" if ended.signal is None else f"signal {ended.signal}")
     when = f"{ended.started_at} to {ended.ended_at}" if ended.started_at else f"never began, {ended.ended_at or ''}"
-    said = f": {ended.message}" if ended.message else ""
-    return f"attempt {ended.attempt} on {', '.join(ended.nodes)}, {when}: {ended.reason}{f' ({code})' if code else ''}{said}"
+    message = f": {ended.message}" if ended.message else ""
+    return f"attempt {ended.attempt} on {', '.join(ended.nodes)}, {when}: {ended.reason}{f' ({code})' if code else ''}{message}"
 
 
 def lines(label: str, texts: list[str]) -> list[tuple[str, str]]:
@@ -51,7 +51,7 @@ def lines(label: str, texts: list[str]) -> list[tuple[str, str]]:
 def evidence(detail: dict[str, int | str]) -> list[str]:
     """Numbers with what they count: {"resource": "gpu", "held_gpu_milli": 6000} is "held 6 GPUs"."""
     resource = str(detail.get("resource", ""))
-    amounts = {name: told for name, value in detail.items() if (told := _amount(name, value, resource))}
+    amounts = {name: text for name, value in detail.items() if (text := _amount(name, value, resource))}
     found: list[str] = []
     for name, value in detail.items():
         if name in amounts:

@@ -135,9 +135,9 @@ def _harmless(text: str) -> str:
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
     """Return one object as `label  value` lines; empty values are left out, and each value takes one line at most."""
-    kept = [(label, _harmless(value)) for label, value in pairs if value]
-    width = max((len(label) for label, _ in kept), default=0)
-    return "".join(f"{label.ljust(width)}  {value}\n" for label, value in kept)
+    shown = [(label, _harmless(value)) for label, value in pairs if value]
+    width = max((len(label) for label, _ in shown), default=0)
+    return "".join(f"{label.ljust(width)}  {value}\n" for label, value in shown)
 
 
 def write(text: str, stream: TextIO | None = None) -> None:

@@ -57,9 +57,9 @@ def take(data: Path, command: str) -> Lock:
     except BlockingIOError as error:
         os.close(descriptor)
         raise _taken(data) from error
-    left = _holder(data)
-    if left is not None and left.server is not None and state.lives(left.server):
-        server = left.server
+    holder = _holder(data)
+    if holder is not None and holder.server is not None and state.lives(holder.server):
+        server = holder.server
         end_pid(server.pid, lambda: state.lives(server))
     lock = Lock(command, descriptor)
     lock.name(None)

@@ -145,27 +145,27 @@ class Archiver:
 
     async def _follow_tail(self, tail: Tail) -> None:
         loop = asyncio.get_running_loop()
-        asked = asyncio.ensure_future(self._stopping.wait())
+        stop = asyncio.ensure_future(self._stopping.wait())
         # Kept from turn to turn: a read that is cut off may have taken commits with it.
         reading = asyncio.ensure_future(tail.next())
         try:
-            while not asked.done():
+            while not stop.done():
                 wait_s = None if self._due is None else max(0.0, self._due - loop.time())
-                await asyncio.wait((asked, reading), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((stop, reading), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
                 if reading.done():
                     await self._take(await reading)
                     reading = asyncio.ensure_future(tail.next())
                 if self._due is not None and loop.time() >= self._due:
                     await self._sign()
         finally:
-            asked.cancel()
+            stop.cancel()
             reading.cancel()
 
     async def _take(self, found: list[Stored]) -> None:
         """Commits that were read; none is taken up before those in front of it are on the disk."""
         while found:
-            before, left = self._store.events, self._checkpoint_events - self._unsigned
-            taken = await asyncio.to_thread(self._store.add, found, events_max=left)
+            before, remaining = self._store.events, self._checkpoint_events - self._unsigned
+            taken = await asyncio.to_thread(self._store.add, found, events_max=remaining)
             found = found[taken:]
             self._unsigned += self._store.events - before
             if self._due is None:

@@ -35,8 +35,8 @@ class KeptStates:
     sequence.
     """
 
-    def __init__(self, kept: list[tuple[str, Snapshot]]) -> None:
-        self._kept = kept
+    def __init__(self, stored: list[tuple[str, Snapshot]]) -> None:
+        self._kept = stored
         self._cluster = FoldedCluster()
         self._found: list[Disagreement] = []
         self._broken = False
@@ -48,42 +48,44 @@ class KeptStates:
         log_id = await identity(bus)
         return cls(
             [
-                (writer, kept)
+                (writer, snapshot)
                 for writer, core in CORES.items()
-                for kept in await snapshots.load_all(bus, writer, log_id=log_id, schema=core.schema)
+                for snapshot in await snapshots.load_all(bus, writer, log_id=log_id, schema=core.schema)
             ]
         )
 
     def take(self, sequence: int, payload: bytes) -> None:
         """The next commit of the log."""
-        if self._broken or sequence > max((kept.sequence for _, kept in self._kept), default=0):
+        if self._broken or sequence > max((snapshot.sequence for _, snapshot in self._kept), default=0):
             return
         try:
             self._cluster.evolve(sequence, decode_commit(payload))
         except Exception:  # noqa: BLE001 -- a log that is not whole may break a fold in any way, and its own check says how
             self._broken = True
             return
-        for writer, kept in self._kept:
-            if kept.sequence == sequence:
-                self._check(writer, kept)
+        for writer, snapshot in self._kept:
+            if snapshot.sequence == sequence:
+                self._check(writer, snapshot)
 
     def end(self) -> list[Disagreement]:
         """Return the disagreements found, including states beyond the log's end."""
-        for writer, kept in self._kept:
-            if kept.sequence > self._cluster.sequence and not self._broken:
-                what = f"{writer}'s state is of sequence {kept.sequence}, beyond the log's end: the log was cut or set back"
-                self._found.append(Disagreement("snapshot", kept.sequence, what))
+        for writer, snapshot in self._kept:
+            if snapshot.sequence > self._cluster.sequence and not self._broken:
+                what = f"{writer}'s state is of sequence {snapshot.sequence}, beyond the log's end: the log was cut or set back"
+                self._found.append(Disagreement("snapshot", snapshot.sequence, what))
         return self._found
 
-    def _check(self, writer: str, kept: Snapshot) -> None:
+    def _check(self, writer: str, snapshot: Snapshot) -> None:
         self.checked += 1
         try:
-            found = state_hash(CORES[writer].restore(kept.state).snapshot())
+            found = state_hash(CORES[writer].restore(snapshot.state).snapshot())
         except Exception:  # noqa: BLE001 -- bytes that somebody else wrote; whatever they break, they are no state
             found = ""
         if found != self._cluster.state_hashes()[writer]:
-            what = f"{writer}'s state that is kept for sequence {kept.sequence} is not what the log amounts to there"
-            self._found.append(Disagreement("snapshot", kept.sequence, what))
+            what = (
+                f"{writer}'s state that is kept for sequence {snapshot.sequence} is not what the log amounts to there"
+            )
+            self._found.append(Disagreement("snapshot", snapshot.sequence, what))
 
 
 class ArchiveReport(NamedTuple):
@@ -139,14 +141,14 @@ def verify_with_export(
 ) -> ArchiveReport:
     """`verify_archive`, and an exported log in the place of the one on the bus. Raises NoArchive, ExportError."""
     notes, archive = _read_archive(directory, key, known)
-    told = LogCopy("log", notes.marks, archive)
+    log_copy = LogCopy("log", notes.marks, archive)
     try:
         for stored in read_export(export):
-            told.take(stored)
+            log_copy.take(stored)
     except ExportError as error:
-        told.damaged(told.size + 1, str(error))
-    told.end()
-    return _report(directory, key, notes, archive, told, [])
+        log_copy.damaged(log_copy.size + 1, str(error))
+    log_copy.end()
+    return _report(directory, key, notes, archive, log_copy, [])
 
 
 def _read_archive(directory: Path, key: Verifier | None, known: tuple[Path, ...]) -> tuple[_Notes, LogCopy]:

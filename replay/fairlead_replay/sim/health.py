@@ -79,8 +79,8 @@ def changes(machine: SimMachine, reported: Mapping[tuple[str, str], str]) -> lis
     ills = {key for key in machine.ills if key[1] != UNFIT}
     for gpu in [each.uuid for each in machine.inventory.gpus]:
         now = max((code for of, code in ills if of == gpu), default="")
-        said = next((code for of, code in reported if of == gpu), "")
-        if now != said:
+        before = next((code for of, code in reported if of == gpu), "")
+        if now != before:
             seen.append(HealthSeen(n=0, gpu=gpu, code=now, evidence="simulated"))
     of_node = {key for key in ills if not key[0]}
     seen += [HealthSeen(n=0, gpu="", code=code, evidence="simulated") for _, code in sorted(of_node - reported.keys())]

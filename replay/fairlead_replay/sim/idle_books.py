@@ -52,11 +52,11 @@ class IdleBooks:
 
     def _in_part(self, commit: Commit) -> str:
         """Return an error if the commit carries out a policy command only in part, "" otherwise."""
-        told: dict[str, dict[str, tuple[IdlePolicy, ...]]] = {}
+        applied: dict[str, dict[str, tuple[IdlePolicy, ...]]] = {}
         for event in commit.events:
             if isinstance(event, ev.IdlePoliciesSet):
-                told.setdefault(event.cause, {})[event.scope] = event.policies
-        for cause, policies in told.items():
+                applied.setdefault(event.cause, {})[event.scope] = event.policies
+        for cause, policies in applied.items():
             wanted = (self.wanted or {}).get(cause, {})
             if policies != wanted:
                 return f"IdlePoliciesSet: {cause} sets {sorted(wanted)}, and was carried out for {sorted(policies)}"

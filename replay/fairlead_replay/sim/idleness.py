@@ -37,7 +37,7 @@ class IdlePlan(NamedTuple):
     #: (second, settings that a person makes then, all or none)
     settings: list[tuple[float, Policies]]
     #: Seconds at which a person extends a run.
-    wishes: list[float]
+    extensions: list[float]
     loss: float
 
 
@@ -48,8 +48,8 @@ def plan(seed: int, until_s: float) -> IdlePlan | None:
         return None
     settings = [(rng.uniform(0.1, 3.0), {"global": _policies(rng)})]
     settings += [(rng.uniform(1.0, until_s), _change(rng)) for _ in range(rng.choice((0, 1, 3)))]
-    wishes = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 12, 24))))
-    return IdlePlan(sorted(settings, key=lambda each: each[0]), wishes, rng.choice((0.0, 0.1, 0.4)))
+    extensions = sorted(rng.uniform(5.0, until_s) for _ in range(rng.choice((0, 12, 24))))
+    return IdlePlan(sorted(settings, key=lambda each: each[0]), extensions, rng.choice((0.0, 0.1, 0.4)))
 
 
 def _change(rng: Random) -> Policies:
@@ -114,30 +114,30 @@ class Idleness:
 
     async def _people(self, people: People, observer: Observer) -> None:
         loop = asyncio.get_running_loop()
-        settings, wishes = list(self.planned.settings), list(self.planned.wishes)
-        while (settings or wishes) and not self.context.faults.quiet:
-            next_s = min([each[0] for each in settings[:1]] + wishes[:1])
+        settings, extensions = list(self.planned.settings), list(self.planned.extensions)
+        while (settings or extensions) and not self.context.faults.quiet:
+            next_s = min([each[0] for each in settings[:1]] + extensions[:1])
             await asyncio.sleep(max(0.0, next_s - loop.time()))
             if self.context.faults.quiet:
                 return
             if settings and settings[0][0] <= next_s:
                 await self._set(people, settings.pop(0)[1])
             else:
-                wishes.pop(0)
+                extensions.pop(0)
                 await self._extend(people, observer)
 
     async def _extend(self, people: People, observer: Observer) -> None:
         """Extend a run: mostly one that was notified, by its owner; now and then any run, by any user, or a job that does
         not exist.
         """
-        told = [
+        notified = [
             key[0][0]
             for key, found in observer.idle.open.items()
             if found.event.reclaim_at_ns and key[0] not in observer.idle.ended
         ]
         runs = [job for job, state in observer.lives.states.items() if state == "running"]
-        job = self.rng.choice(told or runs or ["999999"]) if self.rng.random() < 0.9 else "999999"
-        owner = observer.books.asked(job)[1] if job != "999999" and self.rng.random() < 0.8 else "a"
+        job = self.rng.choice(notified or runs or ["999999"]) if self.rng.random() < 0.9 else "999999"
+        owner = observer.books.job_request(job)[1] if job != "999999" and self.rng.random() < 0.8 else "a"
         extension = ExtendJob(id=self._id(), user=owner, job=job, for_ns=self.rng.choice((0, 4)) * SECOND_NS)
         await people.send("telemetry", [extension])
 

@@ -81,7 +81,7 @@ class Books:
                 self.pools[event.node] = event.inventory.labels.get(POOL_LABEL, DEFAULT_POOL)
             case JobPlaced():
                 self.placed.add((event.job, event.attempt))
-                wrong = whole(event, self.asked(event.job)[2], self.pools)
+                wrong = whole(event, self.job_request(event.job)[2], self.pools)
                 if event.job in self.charged and not wrong:
                     queue, user, request = self.charged[event.job]
                     self.charged[event.job] = (queue, user, held(request, event))
@@ -97,13 +97,13 @@ class Books:
             if queue == path:
                 self.requests[job] = (to, user, request)
 
-    def asked(self, job: str) -> tuple[str, str, Request]:
+    def job_request(self, job: str) -> tuple[str, str, Request]:
         """(queue, user, request) of a job or an array's element."""
         return self.requests[array_of(job) or job]
 
     def exceeds(self, job: str) -> bool:
         """Return True if the job alone exceeds any limit above it."""
-        queue, user, request = self.asked(job)
+        queue, user, request = self.job_request(job)
         needs = {"gpu": request.gpu_milli_total, "cpu": request.cpu_milli_total}
         path, limits = queue, [self.settings[queue].users.get(user, self.settings[queue].users.get("*", {}))]
         while path:
@@ -114,7 +114,7 @@ class Books:
     def _charge(self, job: str) -> str:
         """No queue on the way up, and no user, may hold more than the limits say."""
         again = job in self.charged
-        self.charged[job] = queue, user, request = self.asked(job)
+        self.charged[job] = queue, user, request = self.job_request(job)
         if again:  # another rank
             return ""
         # Where a limit was lowered under what runs, a job that needs nothing of that resource may still come.
@@ -165,7 +165,7 @@ class Observer:
         self.limits = limits or LimitBooks()
         self.cluster = FoldedCluster()
         self.books = Books()
-        self.yields = YieldBooks(self.books.settings, self.books.asked, self.books.guaranteed)
+        self.yields = YieldBooks(self.books.settings, self.books.job_request, self.books.guaranteed)
         self.savings = SavingBooks()
         self.audit = Audit()
         self.lives = self.audit.lives
@@ -206,8 +206,8 @@ class Observer:
             raise Violation(f"event {place}: {wrong}")
         if event.cause.startswith("cmd:"):
             name = type(event).__name__
-            told = f"{name} of {event.scope}" if isinstance(event, IdlePoliciesSet) else name
-            self.answers.setdefault(event.cause[4:], []).append(told)
+            name_and_scope = f"{name} of {event.scope}" if isinstance(event, IdlePoliciesSet) else name
+            self.answers.setdefault(event.cause[4:], []).append(name_and_scope)
 
     def compare(self, writer: str, sequence: int, state: bytes) -> None:
         """Compare a service's live state with the fold to exactly its sequence (invariant I7). Raises Violation if they

@@ -73,11 +73,11 @@ def run[T](main: Coroutine[Any, Any, T]) -> T:
         return loop.run_until_complete(main)
     finally:
         try:
-            left = asyncio.all_tasks(loop)
-            for task in left:
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
                 task.cancel()
-            if left:
-                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            if tasks:
+                loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         finally:
             asyncio.set_event_loop(None)
             loop.close()

@@ -116,7 +116,7 @@ class Particular(People):
         rng = self.rng
         small = msgspec.structs.replace(plain, nodes=1, cpu_milli=rng.choice((500, 1000, 2000)), memory_mib=64)
         profile, parts = rng.choice(PROFILES), rng.choice((1, 1, 2))
-        wishes: tuple[dict[str, Any], ...] = (
+        shapes: tuple[dict[str, Any], ...] = (
             {"gpu_milli": rng.choice((250, 400, 500)), "gpu_parts": 1, "gpu_memory_mib": rng.choice((0, 10240))},
             {"gpu_milli": parts * profile_milli(profile), "gpu_parts": parts, "profile": profile, "nodes": rng.choice((1, 1, 2))},
             {"gpu_milli": profile_milli(profile), "gpu_parts": 1, "profile": profile},
@@ -134,7 +134,7 @@ class Particular(People):
             {"gpu_milli": 1000, "nodes": 2, "also": (Request(gpu_milli=500, gpu_parts=1, cpu_milli=500, memory_mib=64),)},
         )  # fmt: skip
         tolerations = (TOLERATION,) if rng.random() < 0.4 else ()
-        return msgspec.structs.replace(small, tolerations=tolerations, **rng.choice(wishes))
+        return msgspec.structs.replace(small, tolerations=tolerations, **rng.choice(shapes))
 
 
 def fits(request: Request, nodes: Sequence[Inventory]) -> bool:

@@ -242,10 +242,10 @@ class Strikes:
                     await self._pause(node.agent, disaster.lasting_s)
             case "lose_snapshot":
                 # What was stored last is gone, as after the restore of an older backup of the objects.
-                kept = self.context.hub.objects[subjects.SNAPSHOT]
-                self._old_snapshots = self._old_snapshots or dict(kept)
-                kept.clear()
-                kept.update(self._old_snapshots)
+                snapshots = self.context.hub.objects[subjects.SNAPSHOT]
+                self._old_snapshots = self._old_snapshots or dict(snapshots)
+                snapshots.clear()
+                snapshots.update(self._old_snapshots)
                 await replica.crash()
                 self.context.later(disaster.lasting_s / 4, replica.start)
             case "clock_jump":

@@ -38,8 +38,8 @@ def whole(event: JobPlaced, request: Request, pools: Mapping[str, str]) -> str:
     others = sum(kind.nodes for kind in request.also)
     got, least = event.units - others, request.nodes_min or request.nodes
     if not least <= got <= request.nodes:
-        asked = f"{request.nodes_min} to {request.nodes}" if request.nodes_min else str(request.nodes)
-        return f"I6: job {event.job} asks for {asked} units, placed with {got}"
+        expected = f"{request.nodes_min} to {request.nodes}" if request.nodes_min else str(request.nodes)
+        return f"I6: job {event.job} asks for {expected} units, placed with {got}"
     if not request.tasks and len(event.parts) != event.units:
         return f"I6: job {event.job} asks for nodes, got parts that share one: {event.parts}"
     for part, kind in zip(event.parts, kinds_of(request, event), strict=True):
@@ -153,7 +153,7 @@ class SavingBooks:
     """Checkpoint settings by job and, for each attempt that has a place, its save reports and whether it was notified."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Checkpoint | None] = {}
+        self.settings: dict[str, Checkpoint | None] = {}
         #: {(job, attempt): commit times of its words}
         self.words: dict[tuple[str, int], list[int]] = {}
         #: Attempts whose end the queue has not answered, and that were asked to yield or leave.
@@ -170,7 +170,7 @@ class SavingBooks:
     def _take(self, event: ev.Event, at_ns: int) -> str:
         match event:
             case ev.JobSubmitted():
-                self.asked[event.job] = event.checkpoint
+                self.settings[event.job] = event.checkpoint
             case ev.JobPlaced():
                 self.words[event.job, event.attempt] = []
             case ev.CheckpointSaved():
@@ -186,7 +186,7 @@ class SavingBooks:
         return ""
 
     def _how(self, job: str) -> Checkpoint | None:
-        return self.asked.get(array_of(job) or job)
+        return self.settings.get(array_of(job) or job)
 
     def _word(self, event: ev.CheckpointSaved, at_ns: int) -> str:
         words = self.words.get((event.job, event.attempt))
@@ -211,7 +211,7 @@ class SavingBooks:
 
 
 #: What a job holds: (queue, user, request).
-type Asked = Callable[[str], tuple[str, str, Request]]
+type JobRequests = Callable[[str], tuple[str, str, Request]]
 
 
 class YieldBooks:
@@ -219,8 +219,10 @@ class YieldBooks:
     protected.
     """
 
-    def __init__(self, settings: dict[str, QueueSettings], asked: Asked, guaranteed: Callable[[str, str], int]) -> None:
-        self.settings, self.asked, self.guaranteed = settings, asked, guaranteed
+    def __init__(
+        self, settings: dict[str, QueueSettings], job_request: JobRequests, guaranteed: Callable[[str, str], int]
+    ) -> None:
+        self.settings, self.job_request, self.guaranteed = settings, job_request, guaranteed
         self.slices: dict[str, int] = {}
         #: {job: when its run began, 0 while it only has its place}
         self.runs: dict[str, int] = {}
@@ -251,7 +253,7 @@ class YieldBooks:
                 self.slices[event.job] = event.slice_ns
             case ev.JobPlaced():
                 self.runs[event.job] = 0
-                self.holds[event.job] = held(self.asked(event.job)[2], event)
+                self.holds[event.job] = held(self.job_request(event.job)[2], event)
                 self.attempts[event.job] = event.attempt
             case ev.RunStarted() if event.job in self.runs:
                 self.runs[event.job] = self.now_ns
@@ -286,11 +288,11 @@ class YieldBooks:
         )
 
     def _request(self, event: ev.PreemptionRequested) -> str:
-        mine, _, request = self.asked(event.job)
+        mine, _, request = self.job_request(event.job)
         needs = amounts(request)
         gone = set(self.leaving)
         for victim in event.victims:
-            theirs, _, _ = self.asked(victim.job)
+            theirs, _, _ = self.job_request(victim.job)
             if victim.rule == "idle":
                 if wrong := self._lies_idle(victim.job, event.job):
                     return wrong
@@ -312,7 +314,7 @@ class YieldBooks:
         return ""
 
     def _held(self, path: str, name: str, gone: set[str]) -> int:
-        queues = {job: self.asked(job)[0] for job in self.runs if job not in gone}
+        queues = {job: self.job_request(job)[0] for job in self.runs if job not in gone}
         return sum(
             amounts(self.holds[job])[name]
             for job, queue in queues.items()

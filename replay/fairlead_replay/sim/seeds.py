@@ -24,14 +24,16 @@ from fairlead_replay.sim.world import COMMANDS, Parts, SeedOutcome, run_seed
 
 def main() -> int:
     """Run the seeds that were asked for."""
-    asked = _arguments()
-    seeds, began = _seeds(asked.seeds), time.monotonic()
+    options = _arguments()
+    seeds, began = _seeds(options.seeds), time.monotonic()
     outcomes: list[SeedOutcome] = []
-    parts = Parts(people=people_of(operators=asked.operators, restless=asked.restless, particular=asked.particular))
-    for outcome in _run(seeds, asked.commands, asked.jobs, parts):
+    parts = Parts(
+        people=people_of(operators=options.operators, restless=options.restless, particular=options.particular)
+    )
+    for outcome in _run(seeds, options.commands, options.jobs, parts):
         outcomes.append(outcome)
-        if asked.verbose or outcome.violation:
-            print(_line(outcome, asked.commands, _people(asked)), flush=True)  # noqa: T201 -- a command
+        if options.verbose or outcome.violation:
+            print(_line(outcome, options.commands, _people(options)), flush=True)  # noqa: T201 -- a command
     failed = [outcome for outcome in outcomes if outcome.violation]
     events, hours = sum(o.events for o in outcomes), sum(o.virtual_s for o in outcomes) / 3600
     print(  # noqa: T201 -- a command
@@ -78,14 +80,14 @@ def _seeds(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _people(asked: argparse.Namespace) -> str:
-    kind = " --operators" if asked.operators else " --restless" if asked.restless else ""
-    return kind + (" --particular" if asked.particular else "")
+def _people(options: argparse.Namespace) -> str:
+    kind = " --operators" if options.operators else " --restless" if options.restless else ""
+    return kind + (" --particular" if options.particular else "")
 
 
 def _idle(outcomes: list[SeedOutcome]) -> str:
-    said = sum((Counter(outcome.idle) for outcome in outcomes), Counter[str]())
-    return ", ".join(f"{count} {name}" for name, count in sorted(said.items())) or "nothing"
+    totals = sum((Counter(outcome.idle) for outcome in outcomes), Counter[str]())
+    return ", ".join(f"{count} {name}" for name, count in sorted(totals.items())) or "nothing"
 
 
 def _line(outcome: SeedOutcome, commands: int, people: str) -> str:

@@ -198,7 +198,7 @@ class World:
         """
         inventories = [node.machine.inventory for node in self.nodes]
         for job in self.observer.lives.waiting_for():
-            _, _, request = self.observer.books.asked(job)
+            _, _, request = self.observer.books.job_request(job)
             pool = [
                 each
                 for each in inventories

@@ -161,9 +161,9 @@ class Agents:
         for source, number in cursors.items():
             if source.startswith(REPORT_CURSOR):
                 node = source[len(REPORT_CURSOR) :]
-                left = [report for report in self._waiting.pop(node) if report.n > number]
-                if left:
-                    self._waiting[node] = left
+                unconfirmed = [report for report in self._waiting.pop(node) if report.n > number]
+                if unconfirmed:
+                    self._waiting[node] = unconfirmed
 
 
 #: Submits in one message.
@@ -246,8 +246,10 @@ class TracePlayer:
         while self._ended < len(self._coming):
             at_ns = self._next_ns()
             if at_ns is None or at_ns > self._happened_ns + IDLE_MAX_NS:
-                left = [life.id for life in self.lives.values() if not life.end]
-                raise TraceStalled(f"nothing will start any more, and {len(left)} jobs have not ended: {left[:10]}")
+                unfinished = [life.id for life in self.lives.values() if not life.end]
+                raise TraceStalled(
+                    f"nothing will start any more, and {len(unfinished)} jobs have not ended: {unfinished[:10]}"
+                )
             self.now_ns = max(self.now_ns, at_ns)
             self._agents.pass_time(self.now_ns)
             self._settle()
@@ -266,7 +268,7 @@ class TracePlayer:
     def _settle(self) -> None:
         """Decide at this moment until neither core has anything to say."""
         for _ in range(ROUNDS_MAX):
-            queue = self.log.decide(self._queue, self._asked(), self.now_ns)
+            queue = self.log.decide(self._queue, self._due_commands(), self.now_ns)
             if queue is not None:
                 self._see(queue)
             placer = self.log.decide(self._placer, self._agents.reports(), self.now_ns)
@@ -297,7 +299,7 @@ class TracePlayer:
 
     # ------------------------------------------------------------------ people
 
-    def _asked(self) -> list[Input]:
+    def _due_commands(self) -> list[Input]:
         """The next message of commands that are due."""
         commands, self._commands = self._commands, []
         while len(commands) < SUBMITS_MAX and self._submitted < len(self._coming):

@@ -28,19 +28,19 @@ from fairlead_telemetry.idle.watch import ActivityWatch
 #: A core that makes more commits than this about one state is wrong.
 COMMITS_MAX = 200
 
-type Heard = Callable[[int, ev.TelemetryEvent], None]
+type EventListener = Callable[[int, ev.TelemetryEvent], None]
 
 
 class VirtualTelemetry:
-    """Telemetry service. `heard` is called with every event that it commits and the time. With `is_careful`, the state
+    """Telemetry service. `on_event` is called with every event that it commits and the time. With `is_careful`, the state
     is checked around every decision.
     """
 
-    def __init__(self, now_ns: int, heard: Heard | None = None, *, is_careful: bool = True) -> None:
+    def __init__(self, now_ns: int, on_event: EventListener | None = None, *, is_careful: bool = True) -> None:
         self.now_ns, self._is_careful = now_ns, is_careful
         self.core, self.watch = IdleCore(), ActivityWatch()
-        self.said: list[tuple[int, ev.TelemetryEvent]] = []
-        self._heard = heard
+        self.published: list[tuple[int, ev.TelemetryEvent]] = []
+        self._on_event = on_event
         self._sequence = self._commands = 0
         self._check_ns = now_ns
 
@@ -66,9 +66,9 @@ class VirtualTelemetry:
     def ask(self, *commands: TelemetryCommand) -> list[ev.TelemetryEvent]:
         """Commands in one message; the events that answer them."""
         self._commands += 1
-        before = len(self.said)
+        before = len(self.published)
         self._decide([Input("CMD", self._commands, list(commands))])
-        return [event for _, event in self.said[before:] if event.cause.startswith("cmd:")]
+        return [event for _, event in self.published[before:] if event.cause.startswith("cmd:")]
 
     def feed(self, batch: SampleBatch) -> None:
         """A node's samples arrive."""
@@ -105,10 +105,10 @@ class VirtualTelemetry:
             assert not self._is_careful or self._restores(), "a snapshot does not restore to itself"
             for event in decision.events:
                 assert isinstance(event, ev.TelemetryEvent)
-                self.said.append((self.now_ns, event))
-                if self._heard is not None:
-                    self._heard(self.now_ns, event)
-        raise AssertionError(f"{COMMITS_MAX} commits at one moment, the last {self.said[-3:]}")
+                self.published.append((self.now_ns, event))
+                if self._on_event is not None:
+                    self._on_event(self.now_ns, event)
+        raise AssertionError(f"{COMMITS_MAX} commits at one moment, the last {self.published[-3:]}")
 
     def _restores(self) -> bool:
         state = self.core.snapshot()

@@ -120,11 +120,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def with_arguments(env: Mapping[str, str], arguments: Any) -> dict[str, str]:
     """The environment with what the command line adds."""
-    said = dict(env)
+    values = dict(env)
     for name, texts in ((LABELS, arguments.label), (TAINTS, arguments.taint)):
         if texts:
-            said[name] = ",".join([said.get(name, ""), *texts])
-    return said
+            values[name] = ",".join([values.get(name, ""), *texts])
+    return values
 
 
 MOUNTS, VOLUMES, SECRETS = "FAIRLEAD_MOUNTS", "FAIRLEAD_VOLUMES", "FAIRLEAD_SECRETS"

@@ -148,7 +148,7 @@ class Gateway:
             conditions=found,
             remedies={each.code: each.hint() for each in found},
             scrub=self.pulse.evidence.scrub,
-            nodes=self.presence.heard(),
+            nodes=self.presence.contacts(),
         )
 
     async def background(self) -> None:

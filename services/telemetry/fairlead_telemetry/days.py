@@ -38,13 +38,13 @@ def main(words: Sequence[str] | None = None) -> int:
     verbs.add_parser("export")
     verbs.add_parser("verify")
     verbs.add_parser("attach").add_argument("files", nargs="+", help="names of files in the folder of days")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
-        if asked.verb == "verify":
-            return verify(asked.directory / FOLDER)
-        warehouse = Warehouse(asked.directory)
+        if options.verb == "verify":
+            return verify(options.directory / FOLDER)
+        warehouse = Warehouse(options.directory)
         try:
-            return export(warehouse) if asked.verb == "export" else attach(warehouse, asked.files)
+            return export(warehouse) if options.verb == "export" else attach(warehouse, options.files)
         finally:
             warehouse.close()
     except WarehouseBusy as busy:

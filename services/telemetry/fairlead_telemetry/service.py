@@ -88,11 +88,11 @@ class Telemetry:
         """Store, answer and decide from an open warehouse until stopped. Raises duckdb.Error where it cannot be read at the start."""
         activity, newest = ActivitySource(self._clock), NewestBatches()
 
-        def heard(batch: SampleColumns) -> None:
+        def feed(batch: SampleColumns) -> None:
             activity.feed(batch)
             newest.feed(batch)
 
-        ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock, on_batch=heard)
+        ingest = Ingest(self._bus, warehouse, kept=self._kept, clock=self._clock, on_batch=feed)
 
         async def copy_to(target: Path) -> None:
             await ingest.ask(warehouse.copy_to, target)
@@ -147,22 +147,22 @@ class Telemetry:
 
     async def _before_stop(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do something unless the service is asked to end meanwhile. Raises what the work raises."""
-        working, asked = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
+        working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 await working
             return working.done()
         finally:
-            await _cancel(working, asked)
+            await _cancel(working, stopping)
 
     async def _until_stopped(self, ingest: Ingest, idle: Service[IdleCore]) -> int:
         """Raises what ingest raises; else the exit code of the part that ended first."""
         storing = asyncio.ensure_future(ingest.run())
         deciding = asyncio.ensure_future(idle.run())
-        asked = asyncio.ensure_future(self._stopping.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait((storing, deciding, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((storing, deciding, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not storing.done():
                 await ingest.flush()  # the next start need not read it again
             if storing.done():
@@ -171,7 +171,7 @@ class Telemetry:
                 await idle.stop()
             return await deciding
         finally:
-            await _cancel(storing, deciding, asked)
+            await _cancel(storing, deciding, stopping)
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:

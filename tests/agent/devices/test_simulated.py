@@ -21,10 +21,12 @@ class Play:
     def __init__(self, directory: Path, text: str = "", suffix: str = "toml") -> None:
         self.now = 1000.0
         self.file = directory / f"play.{suffix}"
-        self.told = directory / "told"
+        self.reports = directory / "told"
         self.writes = 0
         self.write(text)
-        self.devices = SimulatedDevices("n1", "dgx-a100", clock=lambda: self.now, script=self.file, told=self.told)
+        self.devices = SimulatedDevices(
+            "n1", "dgx-a100", clock=lambda: self.now, script=self.file, reports=self.reports
+        )
         self.uuids = [gpu.uuid for gpu in self.devices.gpus()]
 
     def write(self, text: str) -> None:
@@ -86,15 +88,15 @@ def test_facts_of_health_are_so_for_a_while(tmp_path: Path) -> None:
         facts = { ecc_volatile_uncorrectable = 3, remap_pending = true, recovery = "gpu_reset" }
         """,
     )
-    told: list[tuple[object, ...]] = []
+    reports: list[tuple[object, ...]] = []
     for second in (0, 10, 15, 20):
         play.now = 1000.0 + second
         each = play.devices.health()[0]
-        told.append(
+        reports.append(
             (each.slowdowns, each.temperature_c, each.ecc_volatile_uncorrectable, each.remap_pending, each.recovery)
         )
     hot = ("hw_thermal", "power_cap")
-    assert told == [
+    assert reports == [
         ((), 32, 0, False, "none"),
         (hot, 93, 0, False, "none"),
         (hot, 93, 3, True, "gpu_reset"),
@@ -202,14 +204,14 @@ def test_a_script_may_be_json(tmp_path: Path) -> None:
 def test_programs_say_what_they_use_while_they_live(tmp_path: Path) -> None:
     """Of GPUs that are there; what cannot be read says nothing; a dead one's file goes."""
     play = Play(tmp_path)
-    own = play.told / str(os.getpid())
+    own = play.reports / str(os.getpid())
     own.write_text(f"{play.uuids[0]} 700\nGPU-nobody 5\n{play.uuids[1]} many\nhalf")
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    (play.told / str(dead.pid)).write_text(f"{play.uuids[0]} 9")
-    (play.told / "note").write_text("x")
+    (play.reports / str(dead.pid)).write_text(f"{play.uuids[0]} 9")
+    (play.reports / "note").write_text("x")
     assert play.devices.processes() == [GpuProcess(uuid=play.uuids[0], pid=os.getpid(), memory_mib=700)]
-    assert sorted(path.name for path in play.told.iterdir()) == sorted([str(os.getpid()), "gpus.json", "note"])
+    assert sorted(path.name for path in play.reports.iterdir()) == sorted([str(os.getpid()), "gpus.json", "note"])
     assert play.sample()["memory_used_mib"] == 704
     assert play.devices.busy(play.uuids[:1]) == {play.uuids[0]: f"processes on it: {os.getpid()}"}
     assert read_uses(tmp_path / "nothing") == {}
@@ -218,13 +220,13 @@ def test_programs_say_what_they_use_while_they_live(tmp_path: Path) -> None:
 def test_programs_say_how_busy_they_keep_a_gpu(tmp_path: Path) -> None:
     """Instead of what is played for a held one; several come to 100 at most, and power goes with it."""
     play = Play(tmp_path)
-    own = play.told / str(os.getpid())
+    own = play.reports / str(os.getpid())
     own.write_text(f"{play.uuids[0]} 700 3%\n{play.uuids[1]} 700 101x\n")
     assert play.devices.processes() == [
         GpuProcess(uuid=play.uuids[0], pid=os.getpid(), memory_mib=700, utilization_pct=3)
     ]
     assert (play.sample()["utilization_pct"], play.sample()["power_mw"]) == (3, 61_000)
-    (play.told / str(os.getppid())).write_text(f"{play.uuids[0]} 5 99%")
+    (play.reports / str(os.getppid())).write_text(f"{play.uuids[0]} 5 99%")
     assert (play.sample()["utilization_pct"], play.sample()["memory_used_mib"]) == (100, 709)
     own.write_text(f"{play.uuids[0]} 700")
     assert read_uses(own) == {play.uuids[0]: SimulatedUse(700)}

@@ -363,7 +363,7 @@ async def test_a_command_runs_in_the_environment_of_the_program(world: RuntimeWo
     await watch.until(lambda: key("793") in watch.starts)  # it may speak before the runtime has noted it
     script = f'echo "$FAIRLEAD_JOB $WHY"; cat /tmp/{name}; rm /tmp/{name}; exit 3'
     done = await runtime.exec(key("793"), ["sh", "-c", script], 20, {"WHY": "preempted"})
-    assert (done.code, done.said) == (3, "793 preempted\n41")
+    assert (done.code, done.output) == (3, "793 preempted\n41")
     assert watch.exits == {}
 
 

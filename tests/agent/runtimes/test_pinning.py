@@ -49,7 +49,7 @@ def test_simulated_cpus_are_not_pinned_and_this_is_reported() -> None:
 
 def test_an_engine_without_cpusets_pins_nothing() -> None:
     """And says so."""
-    assert pin("0-3", GIB, Host(), simulated=False).said == "not pinned: this engine has no cpusets"
+    assert pin("0-3", GIB, Host(), simulated=False).summary == "not pinned: this engine has no cpusets"
 
 
 def write(sys: Path, name: str, text: str) -> None:

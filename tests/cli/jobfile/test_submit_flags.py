@@ -8,7 +8,7 @@ import pytest
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader
 from fairlead.jobfile.submit_flags import SubmitOptions, jobfile_words, override
-from fairlead.render.columns import asked, gpu_count
+from fairlead.render.columns import gpu_count, job_request
 from fairlead_schemas.http.api import Job
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, job_document
@@ -154,4 +154,4 @@ def test_lists_say_what_a_waiting_job_asks_for(words: dict[str, Any], units: int
     """Of every kind; a file that cannot be read asks for nothing."""
     document = job_document(state="queued", gpus={}, nodes=[], spec={"command": ["true"], **words})
     job = msgspec.json.decode(msgspec.json.encode(document), type=Job)
-    assert (asked(job).units, gpu_count(job)) == (units, gpus)
+    assert (job_request(job).units, gpu_count(job)) == (units, gpus)

@@ -133,13 +133,13 @@ async def test_nodes_from_the_log_count_only_after_a_heartbeat() -> None:
     """A restarted gateway knows all nodes at once and has no heartbeat of them; a lost one is not waited for."""
     world = Listener()
     await world.listen()
-    assert world.presence.heard() == NodesHeard(known=2, heard=0, unheard=["n1", "n2"])
+    assert world.presence.contacts() == NodesHeard(known=2, heard=0, unheard=["n1", "n2"])
     await world.beat("n2")
-    assert world.presence.heard() == NodesHeard(known=2, heard=1, unheard=["n1"])
+    assert world.presence.contacts() == NodesHeard(known=2, heard=1, unheard=["n1"])
     assert world.presence.missing() == []  # n1 may only be late
     world.clock.now += SILENT_AFTER_S
     await world.beat("n2")
     assert world.presence.missing() == ["n1"]
     world.book.write(ev.NodeLost(cause="clock", node="n1", silent_ns=1))
-    assert world.presence.heard() == NodesHeard(known=1, heard=1)
+    assert world.presence.contacts() == NodesHeard(known=1, heard=1)
     assert world.presence.missing() == []

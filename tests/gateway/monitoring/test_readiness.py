@@ -184,7 +184,7 @@ async def test_probes_are_no_commands() -> None:
     async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.pulse.evidence.stored_since(0.0))
         before = [each.subject for each in world.hub.streams[subjects.CMD].messages]
-        assert subjects.cmd(probes.NOBODY) in before
+        assert subjects.cmd(probes.PROBE_USER) in before
         assert world.commands_stored() == 0
         await world.submit()
         assert world.commands_stored() == 1

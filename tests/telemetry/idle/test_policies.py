@@ -22,7 +22,7 @@ def test_a_run_below_its_threshold_becomes_idle_and_is_reclaimed() -> None:
         "always",
     )
     assert START < idle.since_ns <= START + 10 * SECOND
-    said_ns = scene.cell.said[-1][0]
+    said_ns = scene.cell.published[-1][0]
     assert idle.reclaim_at_ns == said_ns + 5 * MINUTE
     [evidence] = idle.evidence
     assert (evidence.signal, evidence.highest, evidence.mean, evidence.threshold) == ("gpu", 0, 0, 50)
@@ -149,7 +149,7 @@ def test_a_dry_run_records_what_it_would_do_and_does_nothing() -> None:
     assert isinstance(idle, ev.JobIdle)
     assert isinstance(foreseen, ev.ReclaimSimulated)
     assert (idle.mode, idle.reclaim_at_ns, foreseen.action) == ("dry_run", 0, "requeue")
-    assert 5 * MINUTE <= scene.cell.said[-1][0] - scene.cell.said[-2][0] <= 5 * MINUTE + 10 * SECOND
+    assert 5 * MINUTE <= scene.cell.published[-1][0] - scene.cell.published[-2][0] <= 5 * MINUTE + 10 * SECOND
     scene.now["1"] = {"gpu": 500}
     assert names(scene.go(1)) == ["JobActive"]
 
@@ -167,7 +167,7 @@ def test_a_reclaim_on_demand_lasts_until_the_run_is_active_again() -> None:
     scene.now["1"] = {}
     assert names(scene.go(20)) == ["JobIdle", "ReclaimRequested"]
     assert names([scene.extend("1")]) == ["JobExtended"]
-    _, active = scene.cell.said[-1]
+    _, active = scene.cell.published[-1]
     assert isinstance(active, ev.JobActive)
     assert active.reason == "extended"
 
@@ -179,7 +179,7 @@ def test_a_shortened_lease_ends_whatever_the_run_does() -> None:
     scene.run("1")
     idle, cut = scene.go(16)
     assert isinstance(cut, ev.LeaseShrunk)
-    assert cut.until_ns == scene.cell.said[-1][0] + 15 * MINUTE
+    assert cut.until_ns == scene.cell.published[-1][0] + 15 * MINUTE
     scene.now["1"] = {"gpu": 900}
     assert scene.go(14) == []
     [asked] = scene.go(2)
@@ -192,7 +192,7 @@ def test_a_shortened_lease_ends_whatever_the_run_does() -> None:
     scene.go(16)
     scene.now["1"] = {"gpu": 900}
     scene.extend("1")
-    assert names([event for _, event in scene.cell.said[-2:]]) == ["JobExtended", "JobActive"]
+    assert names([event for _, event in scene.cell.published[-2:]]) == ["JobExtended", "JobActive"]
     assert scene.go(120) == []
 
 
@@ -205,7 +205,7 @@ def test_a_session_without_a_user_is_idle() -> None:
     for _ in range(10):
         scene.types("1")
         scene.go(30)
-    assert {event.job for _, event in scene.cell.said if isinstance(event, ev.JobIdle)} == {"2"}
+    assert {event.job for _, event in scene.cell.published if isinstance(event, ev.JobIdle)} == {"2"}
     scene.end("2")
     idle, asked = scene.go(60)
     assert isinstance(idle, ev.JobIdle)
@@ -258,7 +258,7 @@ def test_a_lifetime_needs_no_samples() -> None:
     assert isinstance(idle, ev.JobIdle)
     assert isinstance(asked, ev.ReclaimRequested)
     assert (idle.since_ns, idle.evidence, idle.reclaim_at_ns) == (START, (), START + 725 * MINUTE)
-    assert [at_ns for at_ns, _ in scene.cell.said[-2:]] == [START + 720 * MINUTE, START + 725 * MINUTE]
+    assert [at_ns for at_ns, _ in scene.cell.published[-2:]] == [START + 720 * MINUTE, START + 725 * MINUTE]
 
 
 def test_an_earlier_attempt_says_nothing_of_a_later_one() -> None:
@@ -295,5 +295,5 @@ def test_decisions_that_exceed_one_commit_take_several() -> None:
     for number in range(1, 1001):
         scene.run(str(number))
     scene.go(11, every_s=10)
-    said = [event.job for _, event in scene.cell.said if isinstance(event, ev.JobIdle)]
+    said = [event.job for _, event in scene.cell.published if isinstance(event, ev.JobIdle)]
     assert len(said) == len(set(said)) == 1000

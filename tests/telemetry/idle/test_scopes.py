@@ -190,14 +190,18 @@ def test_a_changed_policy_withdraws_the_decisions_of_the_old_one() -> None:
     scene.set("global", SOFT)
     assert scene.go(1) == []
     scene.set("user:ada", policy(after_ns=5 * MINUTE))
-    assert [event.reason for _, event in scene.cell.said if isinstance(event, ev.JobActive)] == ["policy"]
+    assert [event.reason for _, event in scene.cell.published if isinstance(event, ev.JobActive)] == ["policy"]
     [idle] = scene.go(1)
     assert isinstance(idle, ev.JobIdle)
     assert idle.scope == "user:ada"
     scene.set("user:ada")
     scene.set("global")
     scene.go(60)
-    assert names([event for _, event in scene.cell.said[-3:]]) == ["IdlePoliciesSet", "JobActive", "IdlePoliciesSet"]
+    assert names([event for _, event in scene.cell.published[-3:]]) == [
+        "IdlePoliciesSet",
+        "JobActive",
+        "IdlePoliciesSet",
+    ]
 
 
 def test_each_scope_asks_back_by_its_own_rule() -> None:
@@ -211,7 +215,9 @@ def test_each_scope_asks_back_by_its_own_rule() -> None:
     scene.now["2"] = scene.now["3"] = {"gpu": 500}
     scene.go(60)
     asked = [
-        (event.job, event.scope, event.rule) for _, event in scene.cell.said if isinstance(event, ev.ReclaimRequested)
+        (event.job, event.scope, event.rule)
+        for _, event in scene.cell.published
+        if isinstance(event, ev.ReclaimRequested)
     ]
     assert asked == [("1", "global", "utilization"), ("2", "project:llm", "interaction"), ("3", "user:bob", "lifetime")]
 

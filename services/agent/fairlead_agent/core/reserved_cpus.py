@@ -41,21 +41,21 @@ def parse_reserved(text: str) -> Reserved:
 def without_reserved(inventory: Inventory, reserved: Reserved) -> Inventory:
     """The inventory without what is reserved. Raises BadReservation where nothing would be left."""
     nodes = inventory.inside.numa_nodes
-    kept = reserved.of(nodes)
+    reserved_cpus = reserved.of(nodes)
     there = {cpu for node in nodes for cpu in parse_cpus(node.cpus)}
     if there and (missing := reserved.cpus - there):
         raise BadReservation(f"expected CPUs of this node, found {min(missing)}")
-    taken = len(kept) if nodes else reserved.number or len(reserved.cpus)
+    taken = len(reserved_cpus) if nodes else reserved.number or len(reserved.cpus)
     if not taken:
         return inventory
     if taken * 1000 >= inventory.cpu_milli:
         raise BadReservation(f"expected fewer than the {inventory.cpu_milli // 1000} CPUs of this node, found {taken}")
-    left = tuple(msgspec.structs.replace(node, cpus=_without(node.cpus, kept)) for node in nodes)
-    if bare := [now.node for before, now in zip(nodes, left, strict=True) if before.cpus and not now.cpus]:
+    usable = tuple(msgspec.structs.replace(node, cpus=_without(node.cpus, reserved_cpus)) for node in nodes)
+    if bare := [now.node for before, now in zip(nodes, usable, strict=True) if before.cpus and not now.cpus]:
         raise BadReservation(f"expected to leave each NUMA node a CPU, found that node {bare[0]} keeps none")
-    inside = msgspec.structs.replace(inventory.inside, numa_nodes=left) if nodes else inventory.inside
+    inside = msgspec.structs.replace(inventory.inside, numa_nodes=usable) if nodes else inventory.inside
     return msgspec.structs.replace(inventory, cpu_milli=inventory.cpu_milli - taken * 1000, inside=inside)
 
 
-def _without(cpus: str, kept: frozenset[int]) -> str:
-    return list_cpus(tuple(cpu for cpu in parse_cpus(cpus) if cpu not in kept))
+def _without(cpus: str, reserved_cpus: frozenset[int]) -> str:
+    return list_cpus(tuple(cpu for cpu in parse_cpus(cpus) if cpu not in reserved_cpus))

@@ -128,8 +128,8 @@ class RunStop:
         """Stop a run early enough for the placer's deadline, notice and grace together. The delay `late_ns` is taken off both."""
         stopping = self.stopping.get(run.key)
         if stopping is None:
-            told_ns = run.checkpoint.notice_ns if run.checkpoint else 0
-            notice_ns, grace_ns = fenced_times(told_ns, run.grace_ns, self._fence_grace_ns)
+            requested_ns = run.checkpoint.notice_ns if run.checkpoint else 0
+            notice_ns, grace_ns = fenced_times(requested_ns, run.grace_ns, self._fence_grace_ns)
             grace_ns = max(0, grace_ns - max(0, late_ns - notice_ns))
             self.stop(run, "node_lost", "node_lost", max(0, notice_ns - late_ns), grace_ns, now)
             self.stopping[run.key].fenced = True

@@ -93,7 +93,7 @@ def _simulated(machine: Machine) -> Devices:
         machine.profile,
         kept=machine.directory / "simulated-mig.json",
         script=machine.simulation,
-        told=machine.directory / "simulated-gpus",
+        reports=machine.directory / "simulated-gpus",
     )
 
 

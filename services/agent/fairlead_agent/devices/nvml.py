@@ -136,7 +136,7 @@ class NvmlDevices:
         cliques = {nvml_readings.clique(nvml, handle) for handle in self._handles}
         capable = any(nvml_readings.mig(nvml, handle) is not None for handle in self._handles)
         mps = bool(pipe_directory(os.environ))
-        cuda = nvml_readings.asked(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
+        cuda = nvml_readings.value_or(nvml, 0, lambda: int(nvml.nvmlSystemGetCudaDriverVersion_v2()))
         return {
             **gpu_labels(
                 self._gpus,

@@ -16,7 +16,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fairlead_agent.devices.nvml_readings import asked
+from fairlead_agent.devices.nvml_readings import value_or
 from fairlead_agent.devices.port import GpuProcess, Xid
 
 MIB = 2**20
@@ -33,7 +33,7 @@ class Utilizations:
     def take(self, handle: Any, uuid: str) -> dict[int, int]:
         """{pid: percent}, averaged over the samples since the last look; nothing where the driver has none."""
         since = self._seen.get(uuid, 0)
-        samples = asked(
+        samples = value_or(
             self._nvml, [], lambda: list(self._nvml.nvmlDeviceGetProcessUtilization(handle, since))
         )  # none is an error of its own
         fresh = [each for each in samples if int(each.timeStamp) > since]
@@ -50,7 +50,7 @@ def running(nvml: Any, handle: Any) -> dict[int, int | None]:
     NVMLError.
     """
     listed = list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    listed += asked(nvml, [], lambda: list(nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)))
+    listed += value_or(nvml, [], lambda: list(nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)))
     found: dict[int, int | None] = {}
     for each in listed:
         used = getattr(each, "usedGpuMemory", None)
@@ -62,7 +62,7 @@ def running(nvml: Any, handle: Any) -> dict[int, int | None]:
 
 def processes(nvml: Any, handle: Any, uuid: str, utilizations: Utilizations) -> list[GpuProcess]:
     """Return the processes of one GPU or MIG instance, by pid; none for a device that does not answer."""
-    found = asked(nvml, {}, lambda: running(nvml, handle))
+    found = value_or(nvml, {}, lambda: running(nvml, handle))
     parts = utilizations.take(handle, uuid) if found else {}
     return [
         GpuProcess(uuid=uuid, pid=pid, memory_mib=mib, utilization_pct=parts.get(pid))
@@ -105,12 +105,12 @@ class Profiling:
         own UUID, and the number of its GPU instance."""
         first = uuid not in self._pairs
         if first:
-            self._pairs[uuid] = asked(self._nvml, None, lambda: self._open(handle, instance))
+            self._pairs[uuid] = value_or(self._nvml, None, lambda: self._open(handle, instance))
         pair = self._pairs[uuid]
         if pair is None or first:
             return {}
         pair = self._pairs[uuid] = _Pair(newer=pair.older, older=pair.newer)
-        return asked(self._nvml, {}, lambda: self._compared(handle, pair, instance))
+        return value_or(self._nvml, {}, lambda: self._compared(handle, pair, instance))
 
     def _open(self, handle: Any, instance: int | None) -> _Pair | None:
         nvml = self._nvml
@@ -166,16 +166,16 @@ class XidEvents:
         self._nvml = nvml
         # Not asked when one comes: a GPU that fell off the bus does not say its name any more.
         self._uuids = {_address(handle): uuid for handle, uuid in zip(handles, uuids, strict=True)}
-        self._set = asked(nvml, None, lambda: nvml.nvmlEventSetCreate())
+        self._set = value_or(nvml, None, lambda: nvml.nvmlEventSetCreate())
         if self._set is not None:
             for handle in handles:
-                asked(nvml, None, lambda handle=handle: nvml.nvmlDeviceRegisterEvents(handle, _XID, self._set))
+                value_or(nvml, None, lambda handle=handle: nvml.nvmlDeviceRegisterEvents(handle, _XID, self._set))
 
     def take(self) -> list[Xid]:
         """Return the XIDs since the last call, at most XIDS_MAX."""
         found: list[Xid] = []
         while self._set is not None and len(found) < XIDS_MAX:
-            event = asked(self._nvml, None, lambda: self._nvml.nvmlEventSetWait_v2(self._set, 0))
+            event = value_or(self._nvml, None, lambda: self._nvml.nvmlEventSetWait_v2(self._set, 0))
             if event is None:  # by a time-out: there is none
                 break
             uuid = self._uuids.get(_address(event.device), "")

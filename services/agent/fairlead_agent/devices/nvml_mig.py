@@ -30,10 +30,10 @@ def tables(nvml: Any, handle: Any) -> tuple[MigTable, ...]:
     """
     found: list[MigTable] = []
     for number in range(GPU_KINDS):
-        info = nvml_readings.asked(
+        info = nvml_readings.value_or(
             nvml, None, lambda number=number: nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
         )
-        places = nvml_readings.asked(nvml, [], lambda info=info: placements(nvml, handle, info.id)) if info else []
+        places = nvml_readings.value_or(nvml, [], lambda info=info: placements(nvml, handle, info.id)) if info else []
         if info and places:
             profile = nvml_readings.text(info.name).rpartition("MIG ")[2]
             starts = tuple(sorted(int(place.start) for place in places))
@@ -103,7 +103,7 @@ class NvmlCutter:
         """The driver's number for the profile."""
         nvml = self._nvml
         for number in range(GPU_KINDS):
-            info = nvml_readings.asked(
+            info = nvml_readings.value_or(
                 nvml, None, lambda number=number: nvml.nvmlDeviceGetGpuInstanceProfileInfo(self._handle, number)
             )
             if info is not None and nvml_readings.text(info.name).rpartition("MIG ")[2] == profile:
@@ -120,7 +120,7 @@ class NvmlCutter:
         """The compute instance with all slices of the GPU instance."""
         nvml = self._nvml
         for number in range(COMPUTE_KINDS):
-            info = nvml_readings.asked(
+            info = nvml_readings.value_or(
                 nvml, None, lambda number=number: nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(whole, number, 0)
             )
             if info is not None and info.sliceCount == slices:

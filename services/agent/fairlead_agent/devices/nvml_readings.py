@@ -31,7 +31,7 @@ def text(value: "str | bytes") -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def asked[T](nvml: Any, absent: T, call: Callable[[], T]) -> T:
+def value_or[T](nvml: Any, absent: T, call: Callable[[], T]) -> T:
     """Return the call's result, or `absent` if this driver, package or GPU does not support it."""
     try:
         return call()
@@ -41,20 +41,20 @@ def asked[T](nvml: Any, absent: T, call: Callable[[], T]) -> T:
 
 def ecc(nvml: Any, handle: Any) -> Literal["on", "off", ""]:
     """Return the GPU's present ECC state; "" if the GPU has no ECC."""
-    mode = asked(nvml, None, lambda: nvml.nvmlDeviceGetEccMode(handle)[0])
+    mode = value_or(nvml, None, lambda: nvml.nvmlDeviceGetEccMode(handle)[0])
     return "" if mode is None else "on" if mode else "off"
 
 
 def mig(nvml: Any, handle: Any) -> bool | None:
     """Return True if the GPU is in MIG mode now; None if it does not support MIG."""
-    mode = asked(nvml, None, lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+    mode = value_or(nvml, None, lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
     return None if mode is None else bool(mode)
 
 
 def instances(nvml: Any, handle: Any) -> tuple[MigInstance, ...]:
     """The MIG instances on a GPU in MIG mode, by their first memory slice."""
-    count = asked(nvml, 0, lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
-    found = [asked(nvml, None, lambda at=at: _instance(nvml, handle, at)) for at in range(count)]
+    count = value_or(nvml, 0, lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+    found = [value_or(nvml, None, lambda at=at: _instance(nvml, handle, at)) for at in range(count)]
     return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.start, each.uuid)))
 
 
@@ -62,7 +62,7 @@ def _instance(nvml: Any, handle: Any, at: int) -> MigInstance:
     device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, at)
     # "NVIDIA A100-SXM4-80GB MIG 3g.40gb": the name ends with the profile.
     profile = text(nvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2]
-    start = asked(nvml, -1, lambda: _start(nvml, handle, device))
+    start = value_or(nvml, -1, lambda: _start(nvml, handle, device))
     return MigInstance(uuid=text(nvml.nvmlDeviceGetUUID(device)), profile=profile, start=start)
 
 
@@ -85,7 +85,7 @@ def clique(nvml: Any, handle: Any) -> str:
             f"{cluster}.{info.cliqueId}" if info.state == _FABRIC_COMPLETED and not info.status and cluster.int else ""
         )
 
-    return asked(nvml, "", ask)
+    return value_or(nvml, "", ask)
 
 
 #: Errors after which the GPU answers nothing any more: lost, and to be reset.
@@ -138,7 +138,7 @@ def health(nvml: Any, handle: Any, uuid: str) -> GpuHealth:
 
 def _health(nvml: Any, handle: Any, uuid: str) -> GpuHealth:
     def ask[T](call: Callable[[], T]) -> T | None:
-        return _asked(nvml, call)
+        return _value_or_none(nvml, call)
 
     ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     counted = ask(lambda: _fields(nvml, handle)) or {}
@@ -174,7 +174,7 @@ def _health(nvml: Any, handle: Any, uuid: str) -> GpuHealth:
     )
 
 
-def _asked[T](nvml: Any, call: Callable[[], T]) -> T | None:
+def _value_or_none[T](nvml: Any, call: Callable[[], T]) -> T | None:
     try:
         return call()
     except AttributeError:
@@ -229,11 +229,11 @@ def meters(nvml: Any, handle: Any) -> dict[str, int]:
     """{field of a sample: value} of what the GPU says."""
     found: dict[str, int | None] = {
         **memory(nvml, handle),
-        "memory_busy_pct": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).memory)),
-        "memory_clock_mhz": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_MEMORY))),
-        "encoder_pct": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetEncoderUtilization(handle)[0])),
-        "decoder_pct": asked(nvml, None, lambda: int(nvml.nvmlDeviceGetDecoderUtilization(handle)[0])),
-        **asked(nvml, {}, lambda: _meter_fields(nvml, handle)),
+        "memory_busy_pct": value_or(nvml, None, lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).memory)),
+        "memory_clock_mhz": value_or(nvml, None, lambda: int(nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_MEMORY))),
+        "encoder_pct": value_or(nvml, None, lambda: int(nvml.nvmlDeviceGetEncoderUtilization(handle)[0])),
+        "decoder_pct": value_or(nvml, None, lambda: int(nvml.nvmlDeviceGetDecoderUtilization(handle)[0])),
+        **value_or(nvml, {}, lambda: _meter_fields(nvml, handle)),
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -242,7 +242,7 @@ def pcie_traffic(nvml: Any, handle: Any) -> dict[str, int]:
     """Bytes per second each way. The driver counts for 20 ms at each of the two questions."""
     ways = (("pcie_tx_bytes_s", _PCIE_TX), ("pcie_rx_bytes_s", _PCIE_RX))
     found = {
-        name: asked(nvml, None, lambda way=way: int(nvml.nvmlDeviceGetPcieThroughput(handle, way)) * KB)
+        name: value_or(nvml, None, lambda way=way: int(nvml.nvmlDeviceGetPcieThroughput(handle, way)) * KB)
         for name, way in ways
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -260,7 +260,7 @@ def memory(nvml: Any, handle: Any) -> dict[str, int | None]:
     def free() -> dict[str, int | None]:
         return {"memory_free_mib": int(nvml.nvmlDeviceGetMemoryInfo(handle).free) // MIB}
 
-    return asked(nvml, {}, parts) or asked(nvml, {}, free)
+    return value_or(nvml, {}, parts) or value_or(nvml, {}, free)
 
 
 def _meter_fields(nvml: Any, handle: Any) -> dict[str, int]:

@@ -109,7 +109,7 @@ class RecordedDevices:
         #: How long one round is: as far behind the last frame as that is behind the one before.
         self._round_ms = self._times[-1] + (self._times[-1] - self._times[-2] if len(self._times) > 1 else 1000) or 1
         #: Frames whose XIDs were reported, counted over the rounds.
-        self._told = 0
+        self._reported = 0
 
     @classmethod
     def load(cls, path: Path) -> "RecordedDevices":
@@ -156,8 +156,8 @@ class RecordedDevices:
         """Return the XIDs of all frames passed since the last call, at most one round of the recording."""
         passed, frames = self._passed_ms(), self._recording.frames
         due = passed // self._round_ms * len(frames) + bisect_right(self._times, passed % self._round_ms)
-        first = max(self._told, due - len(frames))
-        self._told = due
+        first = max(self._reported, due - len(frames))
+        self._reported = due
         return [each for at in range(first, due) for each in frames[at % len(frames)].xids]
 
     def processes(self) -> list[GpuProcess]:

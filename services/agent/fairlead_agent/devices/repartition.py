@@ -80,8 +80,8 @@ def _verify(cutter: Cutter, order: LayoutOrder) -> None:
     """Verify the new layout by the driver's present state, not by its answers. Raises CutFailed."""
     if cutter.is_on() == (order.mode == "off"):
         raise CutFailed(f"MIG mode is {'still on' if cutter.is_on() else 'not on'}")
-    left = {each.uuid for each in cutter.instances()}
-    stayed = [each for each in order.destroy if each.uuid in left]
+    remaining = {each.uuid for each in cutter.instances()}
+    stayed = [each for each in order.destroy if each.uuid in remaining]
     if stayed:
         raise CutFailed(f"{stayed[0].profile} was destroyed, and is still at {stayed[0].start}")
     there = {(each.profile, each.start) for each in cutter.instances()}

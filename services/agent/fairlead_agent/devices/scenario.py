@@ -69,7 +69,7 @@ class Stage:
         known = self._runs.get(index)
         return Moment(now - self._opened, now - known[1] if known is not None else None)
 
-    def asked_free(self, index: int) -> float:
+    def seconds_since_free_query(self, index: int) -> float:
         """Return the seconds since the first query about whether the GPU is free again. The run counts as ended at that query."""
         now = self._clock()
         return now - self._ends.setdefault(index, now)

@@ -19,7 +19,7 @@ from fairlead_agent.devices.scenario import Stage
 from fairlead_agent.devices.script import BadScript, Moment, healthy, left_behind, lost, measured, running
 from fairlead_agent.devices.simulated_meters import IDLE_MIB, PlayedMeters, instance_samples, shown
 from fairlead_agent.devices.simulated_mig import SimulatedCutter
-from fairlead_agent.devices.simulated_use import Told
+from fairlead_agent.devices.simulated_use import ReportedUse
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample
@@ -39,10 +39,10 @@ class SimulatedDevices:
         kept: Path | None = None,
         *,
         script: Path | None = None,
-        told: Path | None = None,
+        reports: Path | None = None,
     ) -> None:
         """`kept`: a file in which the played GPUs stay cut over restarts of the agent, as real ones do. `script`: what is
-        played. `told`: a directory in which programs say what they use. Raises DevicesUnfit."""
+        played. `reports`: a directory in which programs say what they use. Raises DevicesUnfit."""
         self.profile = profile_named(profile)
         self._clock = clock
         self._kept = kept
@@ -53,7 +53,7 @@ class SimulatedDevices:
         except (OSError, BadScript) as error:
             raise DevicesUnfit(f"FAIRLEAD_SIMULATION: {script} cannot be played: {error}") from error
         self._meters = PlayedMeters()
-        self._told = Told(told, {gpu.uuid: gpu.memory_mib for gpu in self._gpus})
+        self._reported = ReportedUse(reports, {gpu.uuid: gpu.memory_mib for gpu in self._gpus})
         #: Profiles of MIG instances that the played driver refuses to make.
         self.refused: set[str] = set()
 
@@ -71,7 +71,7 @@ class SimulatedDevices:
 
     def environment(self, order: RunOrder, *, contained: bool) -> dict[str, str]:
         """Return the environment with which a run can report its GPU use; empty for a run without GPUs or in a container."""
-        return self._told.environment() if order.gpus and not contained else {}
+        return self._reported.environment() if order.gpus and not contained else {}
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
         """Played numbers, in plausible ranges; no measurement. A lost GPU is left out."""
@@ -79,19 +79,19 @@ class SimulatedDevices:
         self._stage.held({gpu.index: holders.get(gpu.uuid, "") for gpu in self._gpus})
         moments = [self._stage.moment(gpu.index) for gpu in self._gpus]
         used, busy = self._used(), self._busy()
-        told = self._told_by_instance()
+        memory_mib = self._memory_by_instance()
         samples: list[GpuSample] = []
         for gpu, moment in zip(self._gpus, moments, strict=True):
             if not lost(self._stage.script, gpu.index, moment):
                 run = holders.get(gpu.uuid, "")
                 samples.append(self._play(gpu, run, moment, used.get(gpu.uuid, 0), busy.get(gpu.uuid)))
-                samples += instance_samples(gpu, holders, told, round(88 + 8 * self._wave(gpu)))
+                samples += instance_samples(gpu, holders, memory_mib, round(88 + 8 * self._wave(gpu)))
         return samples
 
     def _wave(self, gpu: Gpu) -> float:
         return math.sin(self._clock() / 20 + gpu.index)
 
-    def _told_by_instance(self) -> dict[str, int]:
+    def _memory_by_instance(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for each in self.processes():
             found[each.uuid] = found.get(each.uuid, 0) + (each.memory_mib or 0)
@@ -107,16 +107,16 @@ class SimulatedDevices:
             }
         if used_mib:
             fields["memory_used_mib"] = min(gpu.memory_mib, IDLE_MIB + used_mib)
-        said = measured(self._stage.script, gpu.index, moment)
+        scripted = measured(self._stage.script, gpu.index, moment)
         linked = bool(self._inside.nvlinks) and any(self._inside.nvlinks[gpu.index])
-        fields |= self._meters.of(gpu, fields | said, self._clock(), linked=linked) | said
+        fields |= self._meters.of(gpu, fields | scripted, self._clock(), linked=linked) | scripted
         return GpuSample(uuid=gpu.uuid, parent="", run=run, **fields)
 
     def _busy(self) -> dict[str, int]:
         """{UUID: percent} of GPUs of which a program says how busy it keeps them."""
         busy: dict[str, int] = {}
         of = {each.uuid: gpu.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)}
-        for each in self._told.processes(set(of)):
+        for each in self._reported.processes(set(of)):
             if each.utilization_pct is not None:
                 busy[of[each.uuid]] = min(100, busy.get(of[each.uuid], 0) + each.utilization_pct)
         return busy
@@ -145,7 +145,7 @@ class SimulatedDevices:
     def processes(self) -> list[GpuProcess]:
         """The script's, and those that say themselves what they use."""
         self._stage.look()
-        found = self._told.processes({each.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)})
+        found = self._reported.processes({each.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)})
         gone: set[str] = set()
         for gpu in self._gpus:
             moment = self._stage.moment(gpu.index)
@@ -181,7 +181,7 @@ class SimulatedDevices:
             return f"the GPU does not answer: {why}"
         if pids:
             return "processes on it: " + ", ".join(map(str, pids[:8]))
-        if zombie := left_behind(script, gpu.index, stage.asked_free(gpu.index)):
+        if zombie := left_behind(script, gpu.index, stage.seconds_since_free_query(gpu.index)):
             return f"{zombie} MiB in use without a process (simulated)"
         return ""
 

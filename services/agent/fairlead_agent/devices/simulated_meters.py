@@ -100,10 +100,10 @@ def instance_samples(
     ]
 
 
-def _sample(gpu: Gpu, instance: MigInstance, run: str, told_mib: int, busy_pct: int) -> GpuSample:
+def _sample(gpu: Gpu, instance: MigInstance, run: str, reported_mib: int, busy_pct: int) -> GpuSample:
     found = _GB.search(instance.profile)
     size = int(found[1]) * 1024 if found else 0
-    used = min(size, IDLE_INSTANCE_MIB + told_mib) if told_mib or not run else size * 3 // 5
+    used = min(size, IDLE_INSTANCE_MIB + reported_mib) if reported_mib or not run else size * 3 // 5
     return GpuSample(
         uuid=instance.uuid,
         parent=gpu.uuid,

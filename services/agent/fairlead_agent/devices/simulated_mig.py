@@ -62,8 +62,8 @@ class SimulatedCutter:
             raise CutFailed(f"{profile} at {start}: Insufficient Resources (simulated)")
         self._made += 1
         text = f"{self.gpu.uuid}/{profile}@{start}/{self._number}.{self._made}"
-        made = MigInstance(uuid=_uuid(text), profile=profile, start=start)
-        instances = sorted([*self.gpu.instances, made], key=lambda each: each.start)
+        instance = MigInstance(uuid=_uuid(text), profile=profile, start=start)
+        instances = sorted([*self.gpu.instances, instance], key=lambda each: each.start)
         self.gpu = msgspec.structs.replace(self.gpu, instances=tuple(instances))
 
     def _slices(self, profile: str, start: int) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ BYTES_MAX = 64 * 1024
 _LINE = re.compile(r"(\S+) (\d{1,9})(?: (\d{1,3})%)?\Z", re.ASCII)
 
 
-class Told:
+class ReportedUse:
     """Reported use in one directory; empty without a directory."""
 
     def __init__(self, directory: Path | None, memory_mib: Mapping[str, int]) -> None:
@@ -86,8 +86,8 @@ def read_uses(path: Path) -> dict[str, SimulatedUse]:
         match = _LINE.match(line.strip())
         if match is not None:
             before = found.get(match[1], NOTHING)
-            said = before.utilization_pct if match[3] is None else min(100, int(match[3]))
-            found[match[1]] = SimulatedUse(before.memory_mib + int(match[2]), said)
+            busy_pct = before.utilization_pct if match[3] is None else min(100, int(match[3]))
+            found[match[1]] = SimulatedUse(before.memory_mib + int(match[2]), busy_pct)
     return found
 
 

@@ -304,12 +304,12 @@ def _floor(node: NodeSetup, key: str, version: str, found: str = "") -> Iterator
 def disks(facts: MachineSetup) -> Iterator[Check]:
     """Check the free space of the disks that hold run output and images."""
     for disk in facts.disks:
-        left = f"{disk.path}: {disk.free_bytes / GIB:.1f} of {disk.total_bytes / GIB:.1f} GiB left"
+        space = f"{disk.path}: {disk.free_bytes / GIB:.1f} of {disk.total_bytes / GIB:.1f} GiB left"
         level = _disk_level(disk)
         yield Check(
             "disk",
             level,
-            left,
+            space,
             "" if level == "ok" else f"free some: docker system prune, du -xh {disk.path} | sort -h",
         )
 

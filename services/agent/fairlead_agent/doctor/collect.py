@@ -131,14 +131,14 @@ def engine() -> EngineSetup:
 
 
 def _driver() -> DriverSetup:
-    lines = _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    lines = _output_lines("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     config: bool | None = None
     try:
         read = tomllib.loads(TOOLKIT_CONFIG.read_text())
         config = bool(read.get("accept-nvidia-visible-devices-envvar-when-unprivileged", True))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
         pass
-    toolkit = re.search(r"\d+\.\d+\.\d+", " ".join(_said("nvidia-ctk", "--version") or []))
+    toolkit = re.search(r"\d+\.\d+\.\d+", " ".join(_output_lines("nvidia-ctk", "--version") or []))
     there = [line.strip() for line in lines or [] if re.match(r"\d+\.", line.strip())]
     return DriverSetup(
         version=there[0] if there else "",
@@ -161,7 +161,7 @@ def unlinked(dev: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _said(program: str, *words: str) -> list[str] | None:
+def _output_lines(program: str, *words: str) -> list[str] | None:
     """The lines that a program says; None where there is none."""
     path = shutil.which(program)
     if path is None:
@@ -187,7 +187,7 @@ def _disks(settings: Settings | None) -> tuple[DiskSetup, ...]:
 
 
 def _clock() -> bool | None:
-    lines = _said("timedatectl", "show", "-p", "NTPSynchronized", "--value")
+    lines = _output_lines("timedatectl", "show", "-p", "NTPSynchronized", "--value")
     return {"yes": True, "no": False}.get(lines[0] if lines else "")
 
 

@@ -121,7 +121,7 @@ class GuardReports:
         self._changed_ns, self._files, self._how = changed_ns, {}, {}
         for path in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                said = json.loads(path.read_bytes())
-                self._files[path] = [str(run) for run in said["runs"]]
-                words = f"the guard ended it: its agent had had no lease for {said['silence_s']:g} s"
+                record = json.loads(path.read_bytes())
+                self._files[path] = [str(run) for run in record["runs"]]
+                words = f"the guard ended it: its agent had had no lease for {record['silence_s']:g} s"
                 self._how.update(dict.fromkeys(self._files[path], words))

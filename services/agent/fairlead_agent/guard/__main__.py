@@ -40,12 +40,12 @@ class Guarded:
         if lease is None or kind is None or not self.watch.must_look(boot_id, now):
             return
         acts = self.watch.look(kind.look(lease), now)
-        told = [act.run for act in acts if act.signal == "TERM"]
-        if told:
+        terminated = [act.run for act in acts if act.signal == "TERM"]
+        if terminated:
             silence_s = self.watch.silence_ns(now) / 1e9
-            say(f"no lease for {silence_s:.1f} s: node={lease.node} ends {' '.join(told)}")
+            say(f"no lease for {silence_s:.1f} s: node={lease.node} ends {' '.join(terminated)}")
             try:
-                tell(self.directory, told, silence_s, now)
+                tell(self.directory, terminated, silence_s, now)
             except OSError as error:  # what must end ends, whether or not it can be written down
                 say(f"cannot note it in {self.directory}: {error}")
         for act in acts:

@@ -198,10 +198,12 @@ class Containers:
             containers.setdefault(process.run, []).append(process)
         found: list[Work] = []
         for processes in containers.values():
-            told = [env for env in map(_environment, processes) if b"FAIRLEAD_NODE=" + lease.node.encode() in env]
-            names = [_run_in(env) for env in told]
+            environments = [
+                env for env in map(_environment, processes) if b"FAIRLEAD_NODE=" + lease.node.encode() in env
+            ]
+            names = [_run_in(env) for env in environments]
             if any(names):
-                run, env = next((name, env) for name, env in zip(names, told, strict=True) if name)
+                run, env = next((name, env) for name, env in zip(names, environments, strict=True) if name)
                 self._processes[run] = processes
                 found.append(Work(run, stop_after_in(env)))
         return found

@@ -194,7 +194,7 @@ class HollowFleet:
         self._timer = None
         self._set_timer()
 
-    # ------------------------------------------------------------------ what is said
+    # ------------------------------------------------------------------ reports
 
     def _say(self, node: HollowNode) -> None:
         self._talking.add(node)

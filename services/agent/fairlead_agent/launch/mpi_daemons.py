@@ -160,9 +160,9 @@ class Daemons:
             what, _, rest = text.decode(errors="surrogateescape").partition(" ")
             number, _, value = rest.partition(" ")
             if number.isascii() and number.isdecimal() and int(number) <= ID_MAX:
-                self._said(line, what, int(number), value)
+                self._handle(line, what, int(number), value)
 
-    def _said(self, line: _Line, what: str, number: int, value: str) -> None:
+    def _handle(self, line: _Line, what: str, number: int, value: str) -> None:
         match what:
             case "piece":
                 whole = line.pieces.get(number, "") + value

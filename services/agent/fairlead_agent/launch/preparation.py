@@ -148,7 +148,7 @@ class LaunchPreparation:
             return GangAnswer(refusal=f"rank {order.rank} is not asked this")
         match call:
             case RankReady():
-                return await self._rendezvous.asked(order, call)
+                return await self._rendezvous.answer(order, call)
             case DaemonWanted():
                 return self._daemons.wanted(order, call)
             case DaemonEnded():

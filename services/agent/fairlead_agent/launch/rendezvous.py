@@ -28,7 +28,7 @@ ANSWER_S = 5.0
 AGAIN_S = 0.3
 #: The longest that ranks wait for each other: an image that takes longer is not going to come.
 MEETING_S = 1800.0
-TOLD_EVERY_S = 60.0
+LOGGED_EVERY_S = 60.0
 NAMED_MAX = 5
 
 _log = structlog.get_logger()
@@ -76,9 +76,9 @@ class Rendezvous:
             who = gathering.missing() if gathering is not None else f"not all of {len(order.nodes)} ranks"
             raise Unlaunchable(f"not ready within {self._longest_s:g} s: {who}") from error
 
-    def asked(self, order: RunOrder, call: RankReady) -> Coroutine[Any, Any, GangAnswer]:
+    def answer(self, order: RunOrder, call: RankReady) -> Coroutine[Any, Any, GangAnswer]:
         """Another rank of the run of this order, whose rank 0 is here, is ready."""
-        return self._asked(order, call)
+        return self._answer(order, call)
 
     def over(self, key: RunKey) -> None:
         """The run has ended."""
@@ -103,7 +103,7 @@ class Rendezvous:
         gathering.add(0)
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TOLD_EVERY_S):
+                async with asyncio.timeout(LOGGED_EVERY_S):
                     await gathering.complete.wait()
                 return
             _log.info("a run waits for its other ranks", run=key_of(order).name, missing=gathering.missing())
@@ -118,7 +118,7 @@ class Rendezvous:
                     return
             await asyncio.sleep(AGAIN_S)
 
-    async def _asked(self, order: RunOrder, call: RankReady) -> GangAnswer:
+    async def _answer(self, order: RunOrder, call: RankReady) -> GangAnswer:
         gathering = self._gatherings.setdefault(key_of(order), _Gathering(order))
         gathering.add(call.rank)
         with contextlib.suppress(TimeoutError):

@@ -77,8 +77,8 @@ def keyed(text: str) -> dict[str, int]:
 def blkio(text: str) -> tuple[int, int]:
     """Bytes read and written, of version 1's lines "8:0 Read 4096" over all devices."""
     rows = [line.split() for line in text.splitlines()]
-    told = [(row[1], int(row[2])) for row in rows if len(row) == 3 and row[2].isdecimal()]
-    return sum(n for word, n in told if word == "Read"), sum(n for word, n in told if word == "Write")
+    entries = [(row[1], int(row[2])) for row in rows if len(row) == 3 and row[2].isdecimal()]
+    return sum(n for word, n in entries if word == "Read"), sum(n for word, n in entries if word == "Write")
 
 
 def io_stat(text: str) -> tuple[int, int]:

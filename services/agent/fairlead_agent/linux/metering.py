@@ -34,14 +34,14 @@ class Metering:
         found: list[RunResources] = []
         processes = [] if contained or not programs else _processes()
         for key, pid in programs.items():
-            told = _of_groups(pid) if contained else _of_family(pid, processes)
-            if told:
+            usage = _of_groups(pid) if contained else _of_family(pid, processes)
+            if usage:
                 terminals = _terminals_inside(pid) if contained else _terminals_of(pid, processes)
-                told |= _last_typed(terminals)
-                told["cpu_ms"] = max(told.get("cpu_ms", 0), self._cpu_ms.get(key, 0))
-                found.append(RunResources(run=_name(key), rank=key.rank, **told, **_network(pid)))
-        told = {(each.run, each.rank): each.cpu_ms for each in found}
-        self._cpu_ms = {key: told.get((_name(key), key.rank), self._cpu_ms.get(key, 0)) for key in programs}
+                usage |= _last_typed(terminals)
+                usage["cpu_ms"] = max(usage.get("cpu_ms", 0), self._cpu_ms.get(key, 0))
+                found.append(RunResources(run=_name(key), rank=key.rank, **usage, **_network(pid)))
+        cpu_ms = {(each.run, each.rank): each.cpu_ms for each in found}
+        self._cpu_ms = {key: cpu_ms.get((_name(key), key.rank), self._cpu_ms.get(key, 0)) for key in programs}
         return found
 
 
@@ -65,15 +65,15 @@ def _of_family(pid: int, processes: list[counters.Process]) -> dict[str, int]:
     family = counters.family(pid, processes)
     if not family:
         return {}
-    told = {
+    usage = {
         "cpu_ms": sum(each.ticks for each in family) * _TICK_MS,
         "memory_mib": sum(each.pages for each in family) * _PAGE // MIB,
     }
     disk = [counters.keyed(_text(f"/proc/{each.pid}/io")) for each in family]
     if all(disk):
-        told["disk_read_bytes"] = sum(each["read_bytes"] for each in disk)
-        told["disk_written_bytes"] = sum(each["write_bytes"] for each in disk)
-    return told
+        usage["disk_read_bytes"] = sum(each["read_bytes"] for each in disk)
+        usage["disk_written_bytes"] = sum(each["write_bytes"] for each in disk)
+    return usage
 
 
 def _of_groups(pid: int) -> dict[str, int]:
@@ -88,10 +88,10 @@ def _of_version_1(read: Callable[[str, str], str]) -> dict[str, int]:
     if not cpu.isdecimal() or not used.isdecimal():
         return {}
     cache = counters.keyed(read("memory", "memory.stat")).get("total_inactive_file", 0)
-    told = {"cpu_ms": int(cpu) // NS_PER_MS, "memory_mib": max(0, int(used) - cache) // MIB}
+    usage = {"cpu_ms": int(cpu) // NS_PER_MS, "memory_mib": max(0, int(used) - cache) // MIB}
     if disk := read("blkio", "blkio.throttle.io_service_bytes"):
-        told["disk_read_bytes"], told["disk_written_bytes"] = counters.blkio(disk)
-    return told
+        usage["disk_read_bytes"], usage["disk_written_bytes"] = counters.blkio(disk)
+    return usage
 
 
 def _of_version_2(group: str) -> dict[str, int]:
@@ -99,10 +99,10 @@ def _of_version_2(group: str) -> dict[str, int]:
     if "usage_usec" not in cpu or not used.isdecimal():
         return {}
     cache = counters.keyed(_text(f"{group}/memory.stat")).get("inactive_file", 0)
-    told = {"cpu_ms": cpu["usage_usec"] // US_PER_MS, "memory_mib": max(0, int(used) - cache) // MIB}
+    usage = {"cpu_ms": cpu["usage_usec"] // US_PER_MS, "memory_mib": max(0, int(used) - cache) // MIB}
     if Path(f"{group}/io.stat").exists():
-        told["disk_read_bytes"], told["disk_written_bytes"] = counters.io_stat(_text(f"{group}/io.stat"))
-    return told
+        usage["disk_read_bytes"], usage["disk_written_bytes"] = counters.io_stat(_text(f"{group}/io.stat"))
+    return usage
 
 
 def _terminals_inside(pid: int) -> list[str]:

@@ -155,9 +155,9 @@ def _make(at: int, name: str, mode: int) -> None:
     try:
         os.mkdir(name, 0o700, dir_fd=at)
         if mode != 0o700:
-            made = _open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, at)
-            os.fchmod(made, mode)
-            os.close(made)
+            descriptor = _open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, at)
+            os.fchmod(descriptor, mode)
+            os.close(descriptor)
     except FileExistsError:
         pass
     except (OSError, UnicodeEncodeError) as error:

@@ -35,7 +35,7 @@ class Pinning(NamedTuple):
 
     cpus: str
     mems: str
-    said: str
+    summary: str
     #: The order's CPUs are those of a played machine.
     played: bool = False
 

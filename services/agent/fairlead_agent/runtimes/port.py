@@ -13,7 +13,7 @@ from fairlead_agent.core.runs import Found, RunKey
 from fairlead_agent.launch.plan import Launch
 
 #: Of what a command has printed, the end.
-SAID_BYTES_MAX = 1000
+OUTPUT_BYTES_MAX = 1000
 
 
 class Executed(NamedTuple):
@@ -21,7 +21,7 @@ class Executed(NamedTuple):
 
     #: None: it could not be run, took too long, or was killed.
     code: int | None
-    said: str = ""
+    output: str = ""
 
 
 class Runtime(Protocol):

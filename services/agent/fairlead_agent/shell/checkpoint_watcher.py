@@ -73,7 +73,9 @@ class CheckpointWatcher:
         more = {"FAIRLEAD_STOP_REASON": notice.reason}
         done = await self._runtime.exec(key, list(notice.checkpoint.command), left_s, more)
         if done.code != 0:
-            _log.warning("a checkpoint command has failed", job=key.job, rank=key.rank, code=done.code, said=done.said)
+            _log.warning(
+                "a checkpoint command has failed", job=key.job, rank=key.rank, code=done.code, output=done.output
+            )
         path = self._files.get(key)
         if done.code == 0 and path is not None and (mark := read_mark(path)) is not None:
             self._emit(CheckpointMarked(key, mark))  # its own mark is better evidence than an exit code

@@ -234,7 +234,7 @@ class RunEnder:
 
     def _ended(self, key: RunKey, exit: Exit, *, clean: bool) -> None:
         exit = self._monitor.ended(key, exit)
-        if self._monitor.wants_check(key, exit, asked=key in self._core.stopping):
+        if self._monitor.wants_check(key, exit, requested=key in self._core.stopping):
             clean = self._check(key) and clean
         self._emit(RunFinished(key, exit, clean))
 

@@ -69,7 +69,7 @@ class Upkeep:
         self._directory = str(settings.directory)
         self._journal, self._output, self._checkpoints = journal, output, checkpoints
         self._runtime = runtime
-        self._told_full = False
+        self._warned_full = False
 
     async def run(self) -> None:
         """Do the upkeep without end."""
@@ -89,9 +89,9 @@ class Upkeep:
         reserve = self._journal.reserve
         if reserve.short and reserve.take():
             _log.warning("the disk has room again", directory=self._directory)
-        elif reserve.short and not self._told_full:
+        elif reserve.short and not self._warned_full:
             _log.critical("the disk is full; nothing is started", directory=self._directory)
-        self._told_full = reserve.short
+        self._warned_full = reserve.short
 
 
 class Tasks:

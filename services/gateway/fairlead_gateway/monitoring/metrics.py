@@ -206,7 +206,7 @@ def _idle(views: Views) -> Iterator[Metric]:
     for row in (row for job in views.idle.idle if (row := views.jobs.rows.get(job)) is not None):
         seen = decisive(row)
         if seen is not None:
-            label = (row.queue, seen.mode, "asked" if seen.asked_ns else "told")
+            label = (row.queue, seen.mode, "asked" if seen.reclaim_requested_ns else "told")
             jobs[label] += 1
             milli[label] += row.holds.gpu_milli_total
     labels = ["queue", "mode", "state"]

@@ -33,7 +33,7 @@ ANSWER_S = 2.0
 #: Without a command stored for so long, an empty one is: an idle gateway must notice a server that refuses.
 IDLE_S = 10.0
 #: No service reads the commands of this name.
-NOBODY = "probe"
+PROBE_USER = "probe"
 
 
 class ServiceProbes:
@@ -90,7 +90,7 @@ class ServiceProbes:
             return
         seen = self._watch.seen
         try:
-            sequence = await self._bus.append(subjects.CMD, subjects.cmd(NOBODY), b"[]")
+            sequence = await self._bus.append(subjects.CMD, subjects.cmd(PROBE_USER), b"[]")
             self._watch.stored(sequence, seen)
         except BusError as error:
             self.appended(error)
@@ -114,7 +114,7 @@ class NodePresence:
         self._is_connected = is_connected
         self.monotonic = time.monotonic
         #: {node: (time of its last heartbeat, time between it and the one before)}
-        self._heard: dict[str, tuple[float, float]] = {}
+        self._beats: dict[str, tuple[float, float]] = {}
         #: Since when beats would have been received.
         self._listening_since: float | None = None
 
@@ -129,34 +129,34 @@ class NodePresence:
 
         Where no beat of any node has arrived, the fault is this gateway's: it may lack the permission.
         """
-        if self._listening_since is None or not self._heard or not self._is_connected():
+        if self._listening_since is None or not self._beats or not self._is_connected():
             return 0
-        heard_at, interval = self._heard.get(node, (self._listening_since, 0.0))
-        silence = self.monotonic() - heard_at
+        beat_at, interval = self._beats.get(node, (self._listening_since, 0.0))
+        silence = self.monotonic() - beat_at
         return int(silence) if silence >= max(SILENT_AFTER_S, SILENT_AFTER_BEATS * interval) else 0
 
-    def heard(self) -> NodesHeard:
+    def contacts(self) -> NodesHeard:
         """Return which of the nodes that are not lost have sent beats, and not fallen silent since."""
         known = [name for name, row in self._nodes.items() if not row.lost]
-        unheard = sorted(name for name in known if name not in self._heard or self.silent_s(name))
+        unheard = sorted(name for name in known if name not in self._beats or self.silent_s(name))
         return NodesHeard(known=len(known), heard=len(known) - len(unheard), unheard=unheard[:UNHEARD_MAX])
 
     def missing(self) -> list[str]:
         """Return the unheard nodes once there was time to hear them."""
         listening = self._listening_since
-        if listening is None or not self._heard or not self._is_connected():
+        if listening is None or not self._beats or not self._is_connected():
             return []
         if self.monotonic() - listening < SILENT_AFTER_S:
             return []
-        return self.heard().unheard
+        return self.contacts().unheard
 
     def _restart(self) -> None:
-        self._heard.clear()
+        self._beats.clear()
         self._listening_since = self.monotonic()
 
     def _on_beat(self, message: Message) -> None:
         name = subjects.node_of(message.subject)
         if name in self._nodes:
             now = self.monotonic()
-            before, _ = self._heard.get(name, (now, 0.0))
-            self._heard[name] = now, now - before
+            before, _ = self._beats.get(name, (now, 0.0))
+            self._beats[name] = now, now - before

@@ -38,10 +38,10 @@ class ExplainerClient:
         deadline = loop.time() + self._wait_s
         answer = ExplainerAnswer(error=EXPLAINER_AWAY, message="the explainer does not answer")
         while (left_s := deadline - loop.time()) > 0:
-            asked = await self._once(question, left_s)
+            newest = await self._once(question, left_s)
             # No answer in the remaining time says less than an earlier `busy`, so the earlier answer is kept.
-            answer = asked if asked.error != EXPLAINER_AWAY or answer.error == EXPLAINER_AWAY else answer
-            if asked.error != "busy":
+            answer = newest if newest.error != EXPLAINER_AWAY or answer.error == EXPLAINER_AWAY else answer
+            if newest.error != "busy":
                 break
             await asyncio.sleep(min(AGAIN_S, left_s))
         return answer

@@ -109,8 +109,8 @@ class IdleView:
             other.idle_from = (*other.idle_from, e.job)
 
     def _taken_back(self, row: JobRow) -> None:
-        asked = decisive(row)
-        row.reclaimed = asked if asked is not None and asked.asked_ns else None
+        status = decisive(row)
+        row.reclaimed = status if status is not None and status.reclaim_requested_ns else None
 
     def _run_ended(self, e: ev.RunEnded, _seq: int, at_ns: int) -> None:
         row = self._jobs.rows.get(e.job)
@@ -171,4 +171,8 @@ def decisive(row: JobRow) -> IdleReport | None:
 
 
 def _urgency(seen: IdleReport) -> tuple[bool, bool, int]:
-    return not seen.asked_ns, seen.mode == "on_demand" and bool(seen.asked_ns), seen.reclaim_at_ns or 1 << 62
+    return (
+        not seen.reclaim_requested_ns,
+        seen.mode == "on_demand" and bool(seen.reclaim_requested_ns),
+        seen.reclaim_at_ns or 1 << 62,
+    )

@@ -64,7 +64,7 @@ def _standing(seen: IdleReport, row: JobRow) -> api.IdleStatus:
         mode=seen.mode,
         since=rfc3339(seen.since_ns),
         reclaim_at=rfc3339_or_none(seen.reclaim_at_ns),
-        asked=bool(seen.asked_ns),
+        asked=bool(seen.reclaim_requested_ns),
         words=words(seen),
         evidence=list(seen.evidence),
         extended_until=rfc3339_or_none(row.extended_until_ns),

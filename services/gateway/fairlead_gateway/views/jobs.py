@@ -17,7 +17,7 @@ from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON, next_state
 
 
 class JobsView:
-    """Rows by job id, in order of birth. `jobs.py` folds events on nodes, `waiting.py` the reasons that jobs wait."""
+    """Rows by job id, in order of submission. `jobs.py` folds events on nodes, `waiting.py` the reasons that jobs wait."""
 
     def __init__(self, queues: QueuesView) -> None:
         self.rows: dict[str, JobRow] = {}
@@ -59,7 +59,7 @@ class JobsView:
             return True
         return one.state not in ("ended", "failed" if row.state == "cancelled" else row.state)
 
-    # ------------------------------------------------------------------ birth and retirement
+    # ------------------------------------------------------------------ submission and retirement
 
     def _submitted(self, e: ev.JobSubmitted, seq: int, at_ns: int) -> None:
         self.born += 1

@@ -76,7 +76,7 @@ class NodesView:
     def _lost(self, e: ev.NodeLost, seq: int, at_ns: int) -> None:
         row = self.rows[e.node]
         row.lost, row.changed_seq = True, seq
-        row.heard_ns, row.dead = max(0, at_ns - e.silent_ns), False
+        row.last_contact_ns, row.dead = max(0, at_ns - e.silent_ns), False
 
     def _declared_dead(self, e: ev.NodeDeclaredDead, seq: int, _at_ns: int) -> None:
         row = self.rows[e.node]

@@ -53,7 +53,7 @@ class StarvationRow(msgspec.Struct, omit_defaults=True):
     attempt: int
     #: Runs that may be asked to yield for it, and those that were.
     named: int = 0
-    asked: tuple[str, ...] = ()
+    victims: tuple[str, ...] = ()
     #: Nodes by the reason why each could not take part even then, if for that reason no run was asked to yield.
     declined: dict[str, int] = {}
     #: It has waited so long that what it needs is kept for it as it comes free: on these nodes, where there are any.
@@ -81,7 +81,7 @@ class IdleReport(msgspec.Struct, frozen=True, omit_defaults=True):
     #: 0: nothing follows.
     reclaim_at_ns: int
     #: Time at which it was asked back (on demand, where the mode says so); 0: it was only reported.
-    asked_ns: int
+    reclaim_requested_ns: int
     evidence: tuple[IdleEvidence, ...]
 
 
@@ -223,8 +223,8 @@ class JobRow(msgspec.Struct, gc=False, omit_defaults=True):
     @property
     def has_yielded(self) -> bool:
         """True if the job waits because the attempt before this one has yielded to another job."""
-        asked = self.yielding is not None and self.yielding.attempt == self.attempt - 1
-        return self.reason == "preempted" or (self.reason == "idle" and asked)
+        is_same_attempt = self.yielding is not None and self.yielding.attempt == self.attempt - 1
+        return self.reason == "preempted" or (self.reason == "idle" and is_same_attempt)
 
     @property
     def holds(self) -> Request:
@@ -311,7 +311,7 @@ class NodeRow(msgspec.Struct, gc=False, omit_defaults=True):
     drained: bool = False
     lost: bool = False
     #: For a lost node: time of its last heartbeat (Unix ns), and True if a person stated that nothing runs there.
-    heard_ns: int = 0
+    last_contact_ns: int = 0
     dead: bool = False
     quarantined: bool = False
     suspect: bool = False

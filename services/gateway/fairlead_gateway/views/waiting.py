@@ -34,8 +34,8 @@ class WaitingView:
         self.handlers = {
             ev.JobDeferred: self._deferred,
             ev.JobOffered: self._offered,
-            ev.JobHeld: self._not_as_said,
-            ev.JobRequeued: self._not_as_said,
+            ev.JobHeld: self._clear_deferral,
+            ev.JobRequeued: self._clear_deferral,
             ev.JobUnplaceable: self._unplaceable,
             ev.JobPlaced: self._placed,
             ev.ReservationRequested: self._reservation_requested,
@@ -86,7 +86,7 @@ class WaitingView:
             for one in _classes(row):
                 self.deferrals.pop(one, None)
 
-    def _not_as_said(self, e: ev.JobHeld | ev.JobRequeued, _seq: int, _at_ns: int) -> None:
+    def _clear_deferral(self, e: ev.JobHeld | ev.JobRequeued, _seq: int, _at_ns: int) -> None:
         self._jobs.rows[e.job].deferral = None
 
     def _unplaceable(self, e: ev.JobUnplaceable, seq: int, at_ns: int) -> None:
@@ -175,7 +175,7 @@ class WaitingView:
         row, other = self._jobs.rows[e.job], self._jobs.rows.get(e.beneficiary)
         if other is not None:
             room = self._room(e.beneficiary, other.attempt)
-            room.named, room.asked = 0, (*room.asked, e.job)
+            room.named, room.victims = 0, (*room.victims, e.job)
         resource = "gpu" if row.request.gpu_milli_total else "cpu"
         queue, over = self.over(row.queue, other.queue if other is not None else "", resource)
         row.yielding = PreemptionRow(
@@ -202,7 +202,7 @@ class WaitingView:
             return
         other = self._jobs.rows.get(row.yielding.beneficiary)
         if other is not None and other.room is not None:
-            other.room.asked = tuple(job for job in other.room.asked if job != e.job)
+            other.room.victims = tuple(job for job in other.room.victims if job != e.job)
 
     def _stop_requested(self, e: ev.JobStopRequested, seq: int, _at_ns: int) -> None:
         """Record that a queue takes back what it holds over its maximum: the run yields to no particular job."""

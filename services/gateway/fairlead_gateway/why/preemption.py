@@ -57,7 +57,7 @@ def _then(seen: IdleReport) -> str:
         return "its owner is notified, and nothing follows"
     at = rfc3339(seen.reclaim_at_ns)
     if seen.mode == "on_demand":
-        when = "from now on" if seen.asked_ns else f"from {at} on"
+        when = "from now on" if seen.reclaim_requested_ns else f"from {at} on"
         return f"{when} it is reclaimed once a job waits for what it holds: then {_THEN[seen.action]}"
     return f"at {at} {_THEN[seen.action]}, unless it is used or extended before"
 

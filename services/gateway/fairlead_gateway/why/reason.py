@@ -90,7 +90,7 @@ def _silent_node(views: Views, row: JobRow) -> Reason | None:
     for node in (views.nodes.rows.get(part.node) for part in row.parts):
         if node is not None and node.lost and not node.dead and run in node.held:
             follows, then = _what_follows(views, row, node)
-            since, strict = rfc3339(node.heard_ns), int(row.on_partition.strict)
+            since, strict = rfc3339(node.last_contact_ns), int(row.on_partition.strict)
             return Reason(
                 code="node_silent",
                 message=f"its node {node.id} is silent since {since}; {follows}",
@@ -109,7 +109,7 @@ def _what_follows(views: Views, row: JobRow, node: NodeRow) -> tuple[str, str]:
         strict = "strict: it is not started elsewhere before its node or an admin confirms that it has ended there"
         return strict, f"fairlead declare-dead {node.id}, once you have seen that nothing runs there"
     if policy.replace_after_ns:
-        return f"it is started elsewhere at {rfc3339(node.heard_ns + policy.replace_after_ns)} at the earliest", "wait"
+        return f"it is started elsewhere at {rfc3339(node.last_contact_ns + policy.replace_after_ns)} at the earliest", "wait"
     return "it is about to be started elsewhere", "wait"
 
 

@@ -10,17 +10,17 @@ WITH {FRESH}, life AS (
     arg_max(type, place) FILTER (type IN ('NodeJoined', 'NodeLost', 'NodeReturned', 'NodeRemoved')) AS presence,
     arg_max(type, place) FILTER (type IN ('NodeCordoned', 'NodeUncordoned', 'NodeDraining', 'NodeDrained', 'NodeRemoved')) AS wish,
     arg_max(type, place) FILTER (type IN ('NodeQuarantined', 'NodeUnquarantined', 'NodeRemoved')) AS quarantine,
-    arg_max(body, place) FILTER (type IN ('NodeJoined', 'NodeChanged')) AS told
+    arg_max(body, place) FILTER (type IN ('NodeJoined', 'NodeChanged')) AS description
   FROM fresh WHERE node IS NOT NULL AND type LIKE 'Node%' GROUP BY node)
 SELECT node, joined_at, times_lost, presence, wish, quarantine,
-  CASE WHEN told IS NOT NULL THEN coalesce(told->>'$.inventory.gpus[0].model', '') END,
-  CASE WHEN told IS NOT NULL THEN coalesce(json_array_length(told, '$.inventory.gpus'), 0)::INTEGER END,
-  CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.cpu_milli')::BIGINT, 0) END,
-  CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.memory_mib')::BIGINT, 0) END,
-  CASE WHEN told IS NOT NULL THEN coalesce(told->>'$.inventory.runtime', 'process') END,
-  CASE WHEN told IS NOT NULL THEN coalesce((told->>'$.inventory.simulated')::BOOLEAN, false) END, sequence,
-  CASE WHEN told IS NOT NULL THEN coalesce(told->'$.inventory.gpus', '[]'::JSON) END,
-  CASE WHEN told IS NOT NULL THEN coalesce(told->'$.inventory.taints', '[]'::JSON) END
+  CASE WHEN description IS NOT NULL THEN coalesce(description->>'$.inventory.gpus[0].model', '') END,
+  CASE WHEN description IS NOT NULL THEN coalesce(json_array_length(description, '$.inventory.gpus'), 0)::INTEGER END,
+  CASE WHEN description IS NOT NULL THEN coalesce((description->>'$.inventory.cpu_milli')::BIGINT, 0) END,
+  CASE WHEN description IS NOT NULL THEN coalesce((description->>'$.inventory.memory_mib')::BIGINT, 0) END,
+  CASE WHEN description IS NOT NULL THEN coalesce(description->>'$.inventory.runtime', 'process') END,
+  CASE WHEN description IS NOT NULL THEN coalesce((description->>'$.inventory.simulated')::BOOLEAN, false) END, sequence,
+  CASE WHEN description IS NOT NULL THEN coalesce(description->'$.inventory.gpus', '[]'::JSON) END,
+  CASE WHEN description IS NOT NULL THEN coalesce(description->'$.inventory.taints', '[]'::JSON) END
 FROM life
 ON CONFLICT (node) DO UPDATE SET
   joined_at = coalesce(joined_at, excluded.joined_at), times_lost = times_lost + excluded.times_lost,

@@ -91,15 +91,15 @@ RUN_STEPS = (
 )
 
 
-_SAID = f"""
+_REPORTED_IDLE = f"""
 INSERT INTO fold.idle
-WITH {FRESH}, said AS (
+WITH {FRESH}, reported AS (
   SELECT job, attempt, place, at_ns, sequence, body, from_json(body, '{{"scope": "VARCHAR", "rule": "VARCHAR", "action": "VARCHAR",
     "mode": "VARCHAR", "since_ns": "BIGINT", "reclaim_at_ns": "BIGINT"}}') AS b
   FROM fresh WHERE type = 'JobIdle')
 SELECT place, job, attempt, b.rule, b.scope, b.action, b.mode, b.since_ns, at_ns, b.reclaim_at_ns, body->'evidence',
   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sequence
-FROM said"""
+FROM reported"""
 
 
 def _go_on(type_: str, columns: str) -> str:
@@ -129,7 +129,7 @@ SELECT job, attempt, at_ns, (body->>'until_ns')::BIGINT, (body->>'count')::INTEG
 FROM fresh WHERE type = 'JobExtended'"""
 
 IDLE_STEPS = (
-    FoldStatement(("JobIdle",), _SAID),
+    FoldStatement(("JobIdle",), _REPORTED_IDLE),
     FoldStatement(("ReclaimSimulated",), _FORESEEN),
     FoldStatement(("LeaseShrunk",), _SHRUNK),
     FoldStatement(("ReclaimRequested",), _REQUESTED),

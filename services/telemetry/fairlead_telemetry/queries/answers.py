@@ -44,7 +44,7 @@ from fairlead_telemetry.warehouse.warehouse import Warehouse
 #: Events of a job lie between its first and its newest; DuckDB skips all others by their sequence.
 _ROW = "SELECT first_sequence, sequence, queue FROM fold.jobs WHERE job = ?"
 _EVENTS = "SELECT sequence, idx, at_ns, body FROM events WHERE sequence BETWEEN ? AND ? AND job = ?"
-_BIRTH = f"{_EVENTS} AND type = 'JobSubmitted'"
+_SUBMISSION = f"{_EVENTS} AND type = 'JobSubmitted'"
 _STATE = "SELECT state FROM jobs WHERE id = ?"
 _ELEMENTS = "SELECT state, count(*) FROM jobs WHERE starts_with(id, ?) GROUP BY state"
 _FIRST_START = "SELECT min(at_ns) FROM events WHERE sequence >= ? AND type = 'RunStarted' AND starts_with(job, ?)"
@@ -57,13 +57,13 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
         return None
     first, newest, queue = row[0]
     happened = _happened(warehouse, _EVENTS, [first, newest, job])
-    born = _birth(warehouse, job, happened)
+    born = _submission(warehouse, job, happened)
     if not happened or born is None:
         return None
-    birth = born.event
-    assert isinstance(birth, ev.JobSubmitted)
-    is_array = birth.array is not None and array_of(job) is None
-    elements = _elements(warehouse, job, birth) if is_array else None
+    submission = born.event
+    assert isinstance(submission, ev.JobSubmitted)
+    is_array = submission.array is not None and array_of(job) is None
+    elements = _elements(warehouse, job, submission) if is_array else None
     document = fold_job(job, born, happened, elements, now_ns=warehouse.cursor.at_ns)
     document.sequence = warehouse.cursor.sequence
     document.queue = queue  # what became of it, other events say
@@ -78,11 +78,11 @@ def find_job(warehouse: Warehouse, job: str) -> api.Job | None:
     return document
 
 
-def _birth(warehouse: Warehouse, job: str, happened: Sequence[LoggedEvent]) -> LoggedEvent | None:
+def _submission(warehouse: Warehouse, job: str, happened: Sequence[LoggedEvent]) -> LoggedEvent | None:
     """The JobSubmitted of a job, of an element its array's."""
     if (array := array_of(job)) is not None:
         row = warehouse.rows(_ROW, [array])
-        happened = _happened(warehouse, _BIRTH, [*row[0][:2], array]) if row else ()
+        happened = _happened(warehouse, _SUBMISSION, [*row[0][:2], array]) if row else ()
     return next((one for one in happened if isinstance(one.event, ev.JobSubmitted)), None)
 
 
@@ -93,10 +93,10 @@ def _happened(warehouse: Warehouse, query: str, parameters: Sequence[object]) ->
     return [one for one in found if not isinstance(one.event, ev.CommandRepeated)]
 
 
-def _elements(warehouse: Warehouse, job: str, birth: ev.JobSubmitted) -> dict[str, int]:
-    assert birth.array is not None
+def _elements(warehouse: Warehouse, job: str, submission: ev.JobSubmitted) -> dict[str, int]:
+    assert submission.array is not None
     counts = dict(warehouse.rows(_ELEMENTS, [f"{job}_"]))
-    waiting = birth.array[1] - birth.array[0] + 1 - sum(counts.values())
+    waiting = submission.array[1] - submission.array[0] + 1 - sum(counts.values())
     return {"waiting": waiting} | counts if waiting else counts
 
 

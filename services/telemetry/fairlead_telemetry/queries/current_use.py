@@ -96,8 +96,8 @@ def _of_part(part: HeldDevices, batch: SampleBatch) -> list[MeasuredGpu]:
         return [_whole(batch.at_ns, sample) for sample in (*own, *whole)]
     uses = {use.uuid: use for use in batch.uses if use.run == run}
     # 0 is also what a driver says that does not know; where it knows of one process, it knows of all on that GPU.
-    told = {use.uuid for use in batch.uses if use.utilization_pct}
-    shares = [_share(batch.at_ns, uses.get(sample.uuid), sample.uuid in told) for sample in whole]
+    reported = {use.uuid for use in batch.uses if use.utilization_pct}
+    shares = [_share(batch.at_ns, uses.get(sample.uuid), sample.uuid in reported) for sample in whole]
     return [*(_whole(batch.at_ns, sample) for sample in own), *shares]
 
 
@@ -106,13 +106,13 @@ def _whole(at_ns: int, sample: GpuSample) -> MeasuredGpu:
     return MeasuredGpu(at_ns, sample.utilization_pct, sample.memory_used_mib, sample.power_mw)
 
 
-def _share(at_ns: int, use: RunUse | None, is_told: bool) -> MeasuredGpu:
+def _share(at_ns: int, use: RunUse | None, is_reported: bool) -> MeasuredGpu:
     """Return the measurements of a run on a shared GPU: only the driver's values for the run's own processes. Power drawn by the
     GPU belongs to no single run.
     """
     if use is None:
         return MeasuredGpu(at_ns, None, None, None)
-    return MeasuredGpu(at_ns, use.utilization_pct if is_told else None, use.memory_mib, None)
+    return MeasuredGpu(at_ns, use.utilization_pct if is_reported else None, use.memory_mib, None)
 
 
 def _known(values: Sequence[int | None]) -> list[int]:
@@ -138,11 +138,11 @@ class CurrentUseQueries:
     async def ask(self, request: bytes) -> bytes:
         """Return the known use of the requested jobs' GPUs, or {"error": …}."""
         try:
-            wish = msgspec.json.decode(request, type=JobUseRequest)
+            query = msgspec.json.decode(request, type=JobUseRequest)
         except msgspec.MsgspecError as error:
-            told = {"code": "bad_request", "message": str(error), "hint": 'send {"caller": {…}, "jobs": ["812"]}'}
-            return msgspec.json.encode({"error": told})
-        held = await self._ingest.ask(held_by, self._warehouse, wish.caller, wish.jobs)
+            problem = {"code": "bad_request", "message": str(error), "hint": 'send {"caller": {…}, "jobs": ["812"]}'}
+            return msgspec.json.encode({"error": problem})
+        held = await self._ingest.ask(held_by, self._warehouse, query.caller, query.jobs)
         uses = self._newest.uses(held, self._clock())
         return msgspec.json.encode(JobUses(sequence=self._ingest.cursor.sequence, items=uses))
 

@@ -34,18 +34,18 @@ def fold_job(
     `submitted` is its JobSubmitted (an element's is its array's; for any other job it also is the first of
     `happened`). `array`: {state: elements} for an array. Raises KeyError on a move that is not legal.
     """
-    birth = submitted.event
-    assert isinstance(birth, ev.JobSubmitted)
+    submission = submitted.event
+    assert isinstance(submission, ev.JobSubmitted)
     document = api.Job(
         id=job,
-        name=birth.name,
-        kind=birth.kind,
-        queue=birth.queue,
-        user=birth.user,
-        project=birth.project,
+        name=submission.name,
+        kind=submission.kind,
+        queue=submission.queue,
+        user=submission.user,
+        project=submission.project,
         state="",
         attempt=1,
-        priority=birth.priority,
+        priority=submission.priority,
         reason=None,
         nodes=[],
         gpus={},
@@ -54,11 +54,11 @@ def fold_job(
         started_at=None,
         ended_at=None,
         sequence=submitted.sequence,
-        spec=birth.spec,
-        array=array if array_of(job) is None and birth.array is not None else None,
-        deadline=rfc3339_or_none(birth.deadline_ns),
-        slice_seconds=birth.slice_ns // SECOND_NS if birth.slice_ns else None,
-        after=[{"job": one.job, "state": one.state} for one in birth.after] if array_of(job) is None else [],
+        spec=submission.spec,
+        array=array if array_of(job) is None and submission.array is not None else None,
+        deadline=rfc3339_or_none(submission.deadline_ns),
+        slice_seconds=submission.slice_ns // SECOND_NS if submission.slice_ns else None,
+        after=[{"job": one.job, "state": one.state} for one in submission.after] if array_of(job) is None else [],
     )
     for one in happened:
         _apply(document, one)
@@ -66,7 +66,7 @@ def fold_job(
     document.attempts = ended_attempts(happened)
     used_ns = run_time(happened, now_ns)
     document.used_seconds = used_ns // SECOND_NS
-    document.left_seconds = max(0, birth.total_ns - used_ns) // SECOND_NS if birth.total_ns else None
+    document.left_seconds = max(0, submission.total_ns - used_ns) // SECOND_NS if submission.total_ns else None
     return document
 
 
@@ -130,17 +130,17 @@ def ended_attempts(happened: Sequence[LoggedEvent]) -> list[api.Attempt]:
 def _attempt(
     placed: ev.JobPlaced, started: str | None, ended: str | None, how: ev.RunEnded | None, reason: str
 ) -> api.Attempt:
-    told = how or ev.RunEnded(cause="", job=placed.job, attempt=placed.attempt, outcome="exited")
+    end = how or ev.RunEnded(cause="", job=placed.job, attempt=placed.attempt, outcome="exited")
     return api.Attempt(
         attempt=placed.attempt,
         nodes=[part.node for part in placed.parts],
         started_at=started,
         ended_at=ended,
         reason=reason,
-        exit_code=told.exit_code,
-        signal=told.signal,
-        gpu_fault=told.gpu_fault,
-        message=told.message[: api.ATTEMPT_MESSAGE_CHARS_MAX],
+        exit_code=end.exit_code,
+        signal=end.signal,
+        gpu_fault=end.gpu_fault,
+        message=end.message[: api.ATTEMPT_MESSAGE_CHARS_MAX],
     )
 
 
@@ -196,8 +196,8 @@ def _end(job: api.Job, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, 
             detail |= {
                 name: n for name, n in (("exit_code", event.exit_code), ("signal", event.signal)) if n is not None
             }
-            told = f": {job.message}" if job.message else ""
-            job.reason = api.Reason(code="failed", message=f"{_failure(event)} at {at}{told}", detail=detail)
+            message = f": {job.message}" if job.message else ""
+            job.reason = api.Reason(code="failed", message=f"{_failure(event)} at {at}{message}", detail=detail)
         case ev.JobCancelled():
             by = f" by {event.by}" if event.by else ""
             job.reason = api.Reason(

@@ -62,33 +62,33 @@ class JobMetricsQueries:
     async def ask(self, request: bytes) -> bytes:
         """Return one picture, or {"error": …}."""
         try:
-            wish = msgspec.json.decode(request, type=JobMetricsRequest)
+            query = msgspec.json.decode(request, type=JobMetricsRequest)
         except msgspec.MsgspecError as error:
             return _error("bad_request", str(error), 'send {"caller": {…}, "job": "812"}')
         try:
-            picture = await self._ingest.ask(job_metrics_of, self._warehouse, wish, self._clock())
+            picture = await self._ingest.ask(job_metrics_of, self._warehouse, query, self._clock())
         except BadSpan as error:
             return _error("bad_request", str(error), "leave it out, and one that suits is taken")
         if picture is None:
-            return _error("not_found", f"no job {wish.job[:80]!r} that held GPUs", "fairlead jobs lists jobs")
+            return _error("not_found", f"no job {query.job[:80]!r} that held GPUs", "fairlead jobs lists jobs")
         return msgspec.json.encode(picture)
 
 
-def job_metrics_of(warehouse: Warehouse, wish: JobMetricsRequest, now_ns: int) -> JobMetrics | None:
+def job_metrics_of(warehouse: Warehouse, query: JobMetricsRequest, now_ns: int) -> JobMetrics | None:
     """The job's picture; None where it never held a GPU, or the caller may not see it. Raises BadSpan."""
-    if not _sees(warehouse, wish.caller, wish.job):
+    if not _sees(warehouse, query.caller, query.job):
         return None
-    held = warehouse.rows(_HELD, [wish.job, wish.attempt])
+    held = warehouse.rows(_HELD, [query.job, query.attempt])
     gpus = [(node, uuid) for _, node, uuids, _, _ in held for uuid in uuids]
     if not gpus:
         return None
     attempt, back = held[0][0], [released_ns for *_, released_ns in held]
     back_ns = now_ns if None in back else max(back)
-    steps = steps_of(wish, min(placed_ns for *_, placed_ns, _ in held), back_ns, len(gpus))
-    cells = _cells(warehouse, f"{wish.job}.{attempt}", steps)
+    steps = steps_of(query, min(placed_ns for *_, placed_ns, _ in held), back_ns, len(gpus))
+    cells = _cells(warehouse, f"{query.job}.{attempt}", steps)
     found = series(gpus, steps, (MetricCell(*row[:-1]) for row in cells))
     return JobMetrics(
-        job=wish.job,
+        job=query.job,
         attempt=attempt,
         sequence=warehouse.cursor.sequence,
         from_ns=steps.from_ns,

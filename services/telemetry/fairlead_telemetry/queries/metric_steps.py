@@ -1,6 +1,6 @@
 """Steps of a job's picture, and its lists from the steps' rows. Pure.
 
-`steps_of(wish, held, gpus, now_ns)`   the observed span, cut into steps
+`steps_of(query, held, gpus, now_ns)`   the observed span, cut into steps
 `series(gpus, span, rows)`             one list per GPU and measure
 """
 
@@ -50,20 +50,20 @@ class BadSpan(ValueError):
     """The steps that were asked for cannot be; the message names the field, what was expected and found."""
 
 
-def steps_of(wish: JobMetricsRequest, placed_ns: int, back_ns: int, gpus: int) -> Steps:
+def steps_of(query: JobMetricsRequest, placed_ns: int, back_ns: int, gpus: int) -> Steps:
     """The steps for a run that had `gpus` GPUs from `placed_ns` until `back_ns`. Raises BadSpan."""
     if gpus > GPUS_MAX:
         raise BadSpan(f"job: it has {gpus} GPUs, and a picture shows {GPUS_MAX} at most: ask samples_1m in SQL")
-    begin_ns, end_ns = wish.from_ns or placed_ns, wish.to_ns or max(back_ns, placed_ns + SECOND_NS)
+    begin_ns, end_ns = query.from_ns or placed_ns, query.to_ns or max(back_ns, placed_ns + SECOND_NS)
     if end_ns <= begin_ns:
         raise BadSpan("to: expected a time after from, and from before the run's end")
     seconds = -(-(end_ns - begin_ns) // SECOND_NS)
-    step_s = wish.step_s or _nice(seconds, gpus)
+    step_s = query.step_s or _nice(seconds, gpus)
     source = _source(step_s)
     unit_ns = {"samples": 1, "minutes": MINUTE_S, "hours": HOUR_S}[source] * SECOND_NS
     from_ns = begin_ns // unit_ns * unit_ns
     count = -(-(end_ns - from_ns) // (step_s * SECOND_NS))
-    if wish.step_s and count * gpus > CELLS_MAX:
+    if query.step_s and count * gpus > CELLS_MAX:
         least = _nice(seconds, gpus, CELLS_MAX // max(1, gpus))
         raise BadSpan(
             f"step: {count} steps of {gpus} GPUs are too many for one answer, expected {least} seconds or more"

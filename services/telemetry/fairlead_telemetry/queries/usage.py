@@ -75,12 +75,12 @@ class UsageQueries:
         try:
             return await self._answer(request)
         except UsageRefused as refused:
-            told = {"code": refused.code, "message": str(refused), "hint": refused.hint}
-            return msgspec.json.encode({"error": told})
+            problem = {"code": refused.code, "message": str(refused), "hint": refused.hint}
+            return msgspec.json.encode({"error": problem})
 
     async def _answer(self, request: bytes) -> bytes:
         try:
-            asked = msgspec.json.decode(request or b"{}", type=UsageRequest)
+            query = msgspec.json.decode(request or b"{}", type=UsageRequest)
         except msgspec.MsgspecError as error:
             raise UsageRefused("bad_request", str(error), f"by is one of {', '.join(BYS)}") from None
         try:
@@ -94,18 +94,18 @@ class UsageQueries:
                 await self._ingest.flush()
                 await self._catch_up()
         except TimeoutError:
-            told = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.sequence}"
-            raise UsageRefused("busy", told, "try again") from None
+            message = f"usage has been read up to log sequence {self._usage.sequence} of {self._ingest.sequence}"
+            raise UsageRefused("busy", message, "try again") from None
         now_ns = self._usage.now_ns(self._clock())
-        month = month_named(asked.month) if asked.month else month_at(now_ns)
+        month = month_named(query.month) if query.month else month_at(now_ns)
         if month is None:
-            told = f"month: expected a month such as 2026-11, found {asked.month[:40]!r}"
-            raise UsageRefused("bad_request", told, "fairlead usage --statement 2026-11")
-        statement = await self._ingest.on_thread(self._usage.statement, month, asked.by, prices, now_ns)
+            message = f"month: expected a month such as 2026-11, found {query.month[:40]!r}"
+            raise UsageRefused("bad_request", message, "fairlead usage --statement 2026-11")
+        statement = await self._ingest.on_thread(self._usage.statement, month, query.by, prices, now_ns)
         answer = msgspec.json.encode(statement)
         if len(answer) > ANSWER_BYTES_MAX:
-            told = f"{len(statement.lines)} lines are too many for one answer"
-            raise UsageRefused("too_many", told, "ask by queue or user, or fairlead sql over the table gpu_usage")
+            message = f"{len(statement.lines)} lines are too many for one answer"
+            raise UsageRefused("too_many", message, "ask by queue or user, or fairlead sql over the table gpu_usage")
         return answer
 
     async def _catch_up(self) -> None:

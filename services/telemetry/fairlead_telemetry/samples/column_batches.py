@@ -34,9 +34,9 @@ def column_arrays(batches: Iterable[SampleColumns], kind: str) -> Arrays:
         columns = getattr(batch, field)
         if columns is None:
             continue
-        told = msgspec.structs.astuple(columns)
-        rows = len(told[0])
-        for values, column in zip(joined, told, strict=True):
+        fields = msgspec.structs.astuple(columns)
+        rows = len(fields[0])
+        for values, column in zip(joined, fields, strict=True):
             values.extend(column if type(column) is list else [column] * rows)
         nodes += [batch.node] * rows
         incarnations += [batch.incarnation] * rows

@@ -106,8 +106,8 @@ class SampleBook:
 
     def take(self) -> SampleIntake:
         """Everything new since the last call."""
-        told = dict(self._refusals) if self._refused_since else {}
-        taken, self._intake = self._intake._replace(minutes=self._minutes, refusals=told), SampleIntake([], [], {})
+        refusals = dict(self._refusals) if self._refused_since else {}
+        taken, self._intake = self._intake._replace(minutes=self._minutes, refusals=refusals), SampleIntake([], [], {})
         self._minutes, self._refused_since = set(), False
         return taken
 

@@ -67,16 +67,16 @@ def _rows(result: duckdb.DuckDBPyConnection, limit: int) -> Iterator[Row]:
 
 def _within(rows: Iterator[Row], spelled: Callable[[Row], bytes], limit: int, size: int) -> tuple[list[bytes], str]:
     """Rows that keep both bounds, and which bound has cut them."""
-    told: list[bytes] = []
+    lines: list[bytes] = []
     for row in rows:
-        if len(told) == limit:
-            return told, _cut_at(limit)
+        if len(lines) == limit:
+            return lines, _cut_at(limit)
         encoded = spelled(row)
         size += len(encoded) + 1
         if size > ANSWER_BYTES_MAX:
-            return told, _cut_at(None)
-        told.append(encoded)
-    return told, ""
+            return lines, _cut_at(None)
+        lines.append(encoded)
+    return lines, ""
 
 
 def _cut_at(limit: int | None) -> str:
@@ -112,8 +112,8 @@ def plain(value: Any) -> Any:
 def _zones_as_text(db: duckdb.DuckDBPyConnection, query: str, types: Sequence[str]) -> str:
     """The query with its zoned times spelled out by DuckDB: for Python it would need a time zone package of its own."""
     names = [f"c{i}" for i in range(len(types))]
-    told = ", ".join(f"CAST({n} AS VARCHAR)" if ZONED in t else n for n, t in zip(names, types, strict=True))
-    return f"SELECT {told} FROM ({_bare(db, query)}) AS q({', '.join(names)})"  # noqa: S608 the gate has passed it
+    texts = ", ".join(f"CAST({n} AS VARCHAR)" if ZONED in t else n for n, t in zip(names, types, strict=True))
+    return f"SELECT {texts} FROM ({_bare(db, query)}) AS q({', '.join(names)})"  # noqa: S608 the gate has passed it
 
 
 def _bare(db: duckdb.DuckDBPyConnection, query: str) -> str:
@@ -132,8 +132,8 @@ def _csv_row(row: Row) -> bytes:
 
 def _cell(value: Any) -> Any:
     """Nothing for NULL; lists, structs and maps as JSON."""
-    told = plain(value)
-    return msgspec.json.encode(told).decode() if isinstance(told, list | dict) else told
+    converted = plain(value)
+    return msgspec.json.encode(converted).decode() if isinstance(converted, list | dict) else converted
 
 
 def _csv_line(cells: Sequence[Any]) -> bytes:
@@ -172,15 +172,15 @@ def _batches(
     from nanoarrow.ipc import StreamWriter  # loaded when first asked for: most ask for JSON
 
     # What Arrow's writer has no word for (dictionaries) goes as text.
-    told = ", ".join(
+    selected = ", ".join(
         f"{_name(c['name'])}::VARCHAR AS {_name(c['name'])}" if c["type"].startswith("ENUM") else _name(c["name"])
         for c in columns
     )
     with StreamWriter.from_writable(sink) as writer:
-        writer.write_stream(db.sql(f"SELECT {told} FROM {table} LIMIT 0"))  # noqa: S608 the schema, also where there are no rows
+        writer.write_stream(db.sql(f"SELECT {selected} FROM {table} LIMIT 0"))  # noqa: S608 the schema, also where there are no rows
         for first in range(0, rows, ROWS_PER_FETCH):
             last, before = min(first + ROWS_PER_FETCH, rows), sink.tell()
-            piece = f"SELECT {told} FROM {table} WHERE rowid >= {first} AND rowid < {last}"  # noqa: S608 names and numbers of ours
+            piece = f"SELECT {selected} FROM {table} WHERE rowid >= {first} AND rowid < {last}"  # noqa: S608 names and numbers of ours
             writer.write_stream(db.sql(piece))
             if sink.tell() > ANSWER_BYTES_MAX:
                 sink.seek(before)

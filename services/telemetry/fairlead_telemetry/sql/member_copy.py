@@ -59,16 +59,18 @@ def write_member_copy(whole: Path, target: Path, scope: MemberScope, kept: Path 
                 db.execute(f"CREATE VIEW {view.name} AS {view.select}")
 
 
-def _begin(target: Path, wish: parquet_partitions.PartitionSources, kept: Path | None, config: dict[str, Any]) -> None:
+def _begin(
+    target: Path, wanted: parquet_partitions.PartitionSources, kept: Path | None, config: dict[str, Any]
+) -> None:
     """Write `target` with what is in files; from what is kept, if that is still what there is."""
     if kept is None:
-        parquet_partitions.gather_partitions(target, wish, config)
+        parquet_partitions.gather_partitions(target, wanted, config)
         return
     key = kept.with_suffix(".key")
-    if not key.exists() or key.read_text() != wish.key:
+    if not key.exists() or key.read_text() != wanted.key:
         key.unlink(missing_ok=True)
         kept.unlink(missing_ok=True)
-        key.write_text(parquet_partitions.gather_partitions(kept, wish, config))
+        key.write_text(parquet_partitions.gather_partitions(kept, wanted, config))
     shutil.copyfile(kept, target)
 
 

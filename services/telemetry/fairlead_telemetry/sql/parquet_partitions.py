@@ -67,18 +67,18 @@ def partition_sources(db: duckdb.DuckDBPyConnection) -> PartitionSources:
     return PartitionSources(Path(folder[0][0]) if folder else Path(), tuple(sources))
 
 
-def gather_partitions(path: Path, wish: PartitionSources, config: dict[str, Any]) -> str:
+def gather_partitions(path: Path, wanted: PartitionSources, config: dict[str, Any]) -> str:
     """Make the database at `path`: the tables of measured rows with the member's rows of all files, and `measured.left_out`, which says
     what did not fit or could not be read. Its key; "" where it is to be made again next time."""
-    key = wish.key
+    key = wanted.key
     with duckdb.connect(str(path), config=config) as db:
         for statement in measured_ddl():
             db.execute(statement)
         db.execute("CREATE TABLE measured.left_out (kind VARCHAR, words VARCHAR)")
         for kind in RAW:
-            sources = [source for source in wish.sources if source.kind == kind]
+            sources = [source for source in wanted.sources if source.kind == kind]
             try:
-                words = _gather(db, kind, sources, wish.folder)
+                words = _gather(db, kind, sources, wanted.folder)
             except duckdb.Error:  # the folder may be another machine's disk, and there again in a minute
                 key, words = "", f"{kind} of days that are in files cannot be read now"
             if words:
@@ -97,7 +97,7 @@ def _gather(db: duckdb.DuckDBPyConnection, kind: str, sources: Sequence[Partitio
     """Copy one kind's rows; what is left out of them, in words ("": nothing is). Raises duckdb.Error."""
     near, from_ns = _near(sources)
     if not near:
-        return _told(kind, from_ns)
+        return _omission(kind, from_ns)
     files = f"read_parquet([{', '.join(_text(str(folder / source.name)) for source in near)}], union_by_name = true)"
     mine = f"run IN ({', '.join(map(_text, sorted({run for source in near for run in source.runs})))})"
     minutes = db.execute(
@@ -110,7 +110,7 @@ def _gather(db: duckdb.DuckDBPyConnection, kind: str, sources: Sequence[Partitio
         f"""INSERT INTO measured.{kind} BY NAME SELECT {", ".join(map(from_file, columns))} FROM {files}
         WHERE {mine} AND time >= make_timestamp({from_ns // 1000}) ORDER BY {_ORDER[kind]}"""  # noqa: S608 as above
     )
-    return _told(kind, from_ns)
+    return _omission(kind, from_ns)
 
 
 def _near(sources: Sequence[PartitionSource]) -> tuple[list[PartitionSource], int]:
@@ -133,7 +133,7 @@ def _fitting(minutes: Sequence[tuple[int, int]]) -> int:
     return 0
 
 
-def _told(kind: str, from_ns: int) -> str:
+def _omission(kind: str, from_ns: int) -> str:
     if not from_ns:
         return ""
     moment = utc_text(from_ns)[: len("2026-01-01 00:00")]

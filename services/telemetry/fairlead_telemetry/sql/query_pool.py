@@ -66,31 +66,31 @@ class QueryPool:
     async def ask(self, request: bytes) -> bytes:
         """The answer to the JSON of a SqlRequest, in the form that it asks for, or an error."""
         try:
-            asked = msgspec.json.decode(request, type=SqlRequest)
+            question = msgspec.json.decode(request, type=SqlRequest)
         except msgspec.MsgspecError as error:
             return _error("bad_request", str(error), 'send {"caller": {…}, "query": "SELECT …", "limit": 100}')
-        if refusal := self._refusal(asked):
+        if refusal := self._refusal(question):
             return refusal
-        user, stopped = asked.caller.user, asyncio.Event()
+        user, stopped = question.caller.user, asyncio.Event()
         self._line.append(user)
-        if asked.id:
-            self._stops[user, asked.id] = stopped
+        if question.id:
+            self._stops[user, question.id] = stopped
         try:
-            return await self._in_turn(asked, stopped)
+            return await self._in_turn(question, stopped)
         finally:
             self._line.remove(user)
-            self._stops.pop((user, asked.id), None)
+            self._stops.pop((user, question.id), None)
 
     async def cancel(self, request: bytes) -> bytes:
         """End a question by its id; {"cancelled": whether there was one}."""
         try:
-            asked = msgspec.json.decode(request, type=SqlCancel)
+            question = msgspec.json.decode(request, type=SqlCancel)
         except msgspec.MsgspecError as error:
             return _error("bad_request", str(error), 'send {"caller": {…}, "id": "…"}')
         found = [
             stop
             for (user, name), stop in self._stops.items()
-            if name == asked.id and (user == asked.caller.user or asked.caller.role == "admin")
+            if name == question.id and (user == question.caller.user or question.caller.role == "admin")
         ]
         for stop in found:
             stop.set()
@@ -106,49 +106,51 @@ class QueryPool:
             self._idle.clear()
             self.copies.close()
 
-    def _refusal(self, asked: SqlRequest) -> bytes:
+    def _refusal(self, question: SqlRequest) -> bytes:
         """Return the reason, as an answer, for which the query is not taken up at all; b"" where it is taken up."""
-        wanted = asked.timeout_s
+        wanted = question.timeout_s
         if wanted is not None and not 0 < wanted <= self.deadline_s:
-            told = f"timeout_s: expected more than 0 and at most {self.deadline_s:g} seconds, found {wanted:g}"
-            return _error("bad_request", told, "FAIRLEAD_SQL_DEADLINE_S sets the most")
-        if asked.limit < 0:
-            return _error("bad_request", f"limit: expected at least 0 rows, found {asked.limit}", "")
-        if asked.id and (asked.caller.user, asked.id) in self._stops:
-            return _error("bad_request", f"id: a query {asked.id[:80]!r} of yours is being answered", "choose another")
+            message = f"timeout_s: expected more than 0 and at most {self.deadline_s:g} seconds, found {wanted:g}"
+            return _error("bad_request", message, "FAIRLEAD_SQL_DEADLINE_S sets the most")
+        if question.limit < 0:
+            return _error("bad_request", f"limit: expected at least 0 rows, found {question.limit}", "")
+        if question.id and (question.caller.user, question.id) in self._stops:
+            return _error(
+                "bad_request", f"id: a query {question.id[:80]!r} of yours is being answered", "choose another"
+            )
         if len(self._line) >= WAITING_MAX:
             return _error("busy", f"{WAITING_MAX} queries are waiting already", "try again in a moment")
-        if self._line.count(asked.caller.user) >= WAITING_OF_ONE_MAX:
+        if self._line.count(question.caller.user) >= WAITING_OF_ONE_MAX:
             return _error(
                 "busy", f"{WAITING_OF_ONE_MAX} queries of yours are waiting already", "wait for their answers"
             )
         return b""
 
-    async def _in_turn(self, asked: SqlRequest, stopped: asyncio.Event) -> bytes:
+    async def _in_turn(self, question: SqlRequest, stopped: asyncio.Event) -> bytes:
         came = time.monotonic()
         async with self._turns:
             if stopped.is_set():
                 return _error("cancelled", "stopped as asked", "")
             if time.monotonic() - came > self._wait_s:
                 return _error("busy", f"others' queries took more than {self._wait_s:g} s", "try again in a moment")
-            return await self._answer(asked, stopped)
+            return await self._answer(question, stopped)
 
-    async def _answer(self, asked: SqlRequest, stopped: asyncio.Event) -> bytes:
-        scope = scope_of(asked.caller)
+    async def _answer(self, question: SqlRequest, stopped: asyncio.Event) -> bytes:
+        scope = scope_of(question.caller)
         path = await self.copies.fresh(scope)
-        limit = min(asked.limit, ROWS_MAX)
-        deadline_s = self.deadline_s if asked.timeout_s is None else asked.timeout_s
-        said: dict[str, Any] = {"user": asked.caller.user, "query": asked.query[:500]}
+        limit = min(question.limit, ROWS_MAX)
+        deadline_s = self.deadline_s if question.timeout_s is None else question.timeout_s
+        fields: dict[str, Any] = {"user": question.caller.user, "query": question.query[:500]}
         async with self._worker(scope) as worker:
             try:
-                return await worker.answer(path, asked.query, limit, deadline_s, asked.format, stopped)
+                return await worker.answer(path, question.query, limit, deadline_s, question.format, stopped)
             except TimeoutError:
-                log.warning("sql_worker_killed", **said)
+                log.warning("sql_worker_killed", **fields)
                 return _error("deadline", f"killed after {deadline_s + OBEY_S:g} s", "filter by time or sequence")
             except WorkerGone:
                 if stopped.is_set():
                     return _error("cancelled", "stopped as asked", "")
-                log.warning("sql_worker_died", **said)
+                log.warning("sql_worker_died", **fields)
                 return _error("worker_died", "the query ended the process that ran it", "ask for less at once")
 
     @asynccontextmanager

@@ -150,8 +150,8 @@ class QueryWorker:
             left_out=self._missing(question.query),
             elapsed_ms=round((time.perf_counter() - started) * 1000, 1),
         )
-        told = msgspec.json.encode(head)
-        return b'%b,"rows":[%b]}' % (told[:-1], body) if question.format == "json" else told + b"\n" + body
+        encoded = msgspec.json.encode(head)
+        return b'%b,"rows":[%b]}' % (encoded[:-1], body) if question.format == "json" else encoded + b"\n" + body
 
     def _missing(self, query: str) -> str:
         """Return the notes on rows that the tables named in a query lack."""

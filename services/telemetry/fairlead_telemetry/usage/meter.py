@@ -127,7 +127,7 @@ class Meter:
         state = self.state
         match event:
             case ev.JobSubmitted():
-                state.births[event.job] = _birth(event)
+                state.births[event.job] = _metered_job(event)
             case ev.JobPlaced():
                 self._placed(event)
             case ev.RunEnded():
@@ -156,16 +156,16 @@ class Meter:
     def _queue_removed(self, event: ev.QueueRemoved) -> None:
         self.state.pools.pop(event.path, None)
         if event.move_to:
-            for birth in self.state.births.values():
-                if birth.queue == event.path:
-                    birth.queue = event.move_to
+            for metered in self.state.births.values():
+                if metered.queue == event.path:
+                    metered.queue = event.move_to
 
     def _placed(self, event: ev.JobPlaced) -> None:
         state = self.state
-        birth = state.births[array_of(event.job) or event.job]
-        pool = state.pools.get(birth.queue.partition("/")[0], DEFAULT_POOL)
+        metered = state.births[array_of(event.job) or event.job]
+        pool = state.pools.get(metered.queue.partition("/")[0], DEFAULT_POOL)
         weights = state.weights.get(pool, {})
-        charges = charged(birth, event.parts)
+        charges = charged(metered, event.parts)
         stays: list[Stay] = []
         for rank, (part, milli) in enumerate(zip(event.parts, charges, strict=True)):
             given = len(part.gpus) * (part.gpu_milli or 1000)
@@ -179,9 +179,9 @@ class Meter:
                     rank=rank,
                     node=part.node,
                     model=_model(machine, part),
-                    user=birth.user,
-                    project=birth.project,
-                    queue=birth.queue,
+                    user=metered.user,
+                    project=metered.project,
+                    queue=metered.queue,
                     pool=pool,
                     charged_milli=milli,
                     held_milli=given,
@@ -211,23 +211,23 @@ class Meter:
             self.state.stays.pop(key, None)
 
 
-def charged(birth: MeteredJob, parts: Iterable[ev.Part]) -> list[int]:
+def charged(metered: MeteredJob, parts: Iterable[ev.Part]) -> list[int]:
     """milli-GPU of each part: its units, at what the job asked for one of their kind. An elastic job that got fewer units
     than the most it asks for has them all of the first kind."""
     parts = list(parts)
-    left = [nodes for nodes, _ in birth.kinds]
-    if birth.is_elastic:
+    left = [nodes for nodes, _ in metered.kinds]
+    if metered.is_elastic:
         left[0] -= sum(left) - sum(part.tasks for part in parts)
     at, charges = 0, list[int]()
     for part in parts:
         while not left[at] and at + 1 < len(left):  # the parts of a kind come after those of the kinds before it
             at += 1
-        charges.append(part.tasks * birth.kinds[at][1])
+        charges.append(part.tasks * metered.kinds[at][1])
         left[at] -= part.tasks
     return charges
 
 
-def _birth(event: ev.JobSubmitted) -> MeteredJob:
+def _metered_job(event: ev.JobSubmitted) -> MeteredJob:
     request: Request = event.request
     return MeteredJob(
         user=event.user,

@@ -100,15 +100,15 @@ def _named(number: int, model: str) -> str:
 
 
 def _micro(number: int, text: str) -> int:
-    told = (
+    message = (
         f"line {number}, per_gpu_hour: expected a price such as 2.49, at most six decimal places, found {text[:40]!r}"
     )
     try:
         micro = Decimal(text).scaleb(6)
     except InvalidOperation:
-        raise PriceTableError(told) from None
+        raise PriceTableError(message) from None
     if not micro.is_finite() or micro != micro.to_integral_value() or not 0 <= micro <= PRICE_MAX * MICRO:
-        raise PriceTableError(told)
+        raise PriceTableError(message)
     return int(micro)
 
 
@@ -122,5 +122,5 @@ def _midnight(number: int, text: str) -> int:
     try:
         return midnight(text)
     except ValueError:
-        told = f"line {number}, valid_from: expected a day such as 2026-01-01, found {text[:40]!r}"
-        raise PriceTableError(told) from None
+        message = f"line {number}, valid_from: expected a day such as 2026-01-01, found {text[:40]!r}"
+        raise PriceTableError(message) from None

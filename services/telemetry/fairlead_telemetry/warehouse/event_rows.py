@@ -32,7 +32,7 @@ _BORN_AS = "if(contains({job}, '_'), split_part({job}, '_', 1), {job})"
 #: `from_json` refuses what is no JSON, so a body that is broken ends the transaction.
 _INSERT = f"""
 INSERT INTO events
-WITH owner AS (SELECT job, "user", queue FROM fold.open_jobs UNION ALL SELECT job, "user", queue FROM {{births}})
+WITH owner AS (SELECT job, "user", queue FROM fold.open_jobs UNION ALL SELECT job, "user", queue FROM {{owners}})
 SELECT sequence, idx, writer, make_timestamp_ns(at_ns), at_ns, e.type, e.job, e.attempt, e.node,
   coalesce(e.queue, e.path, owner.queue), coalesce(e."user", e."by", owner."user"), e.cause, body
 FROM (SELECT *, from_json(body, '{{{{"type": "VARCHAR", "job": "VARCHAR", "attempt": "UINTEGER", "node": "VARCHAR",
@@ -88,7 +88,7 @@ class _JobOwnerRow(msgspec.Struct, gc=False):
 
 #: First bytes of a submission as the queue service encodes it. `correct_owners` finds jobs of submissions that begin otherwise.
 _SUBMITTED = b'{"type":"JobSubmitted"'
-_birth = msgspec.json.Decoder(_JobOwnerRow)
+_owner_decoder = msgspec.json.Decoder(_JobOwnerRow)
 
 
 def insert(db: duckdb.DuckDBPyConnection, commits: Sequence[CommitBytes]) -> int:
@@ -99,10 +99,10 @@ def insert(db: duckdb.DuckDBPyConnection, commits: Sequence[CommitBytes]) -> int
     bodies = [body for commit in commits for body in commit.bodies]
     joined, lengths = b"".join(bodies), np.fromiter(map(len, bodies), np.int32, len(bodies))
     db.register("arriving_events", _arriving(commits, lengths, joined))
-    db.register("arriving_births", _births(bodies, lengths, joined))
-    inserted = _insert(db, "arriving_events", "arriving_births", is_small=len(bodies) < SORTED_MAX)
+    db.register("arriving_owners", _owner_rows(bodies, lengths, joined))
+    inserted = _insert(db, "arriving_events", "arriving_owners", is_small=len(bodies) < SORTED_MAX)
     db.unregister("arriving_events")
-    db.unregister("arriving_births")
+    db.unregister("arriving_owners")
     return inserted
 
 
@@ -110,18 +110,18 @@ def insert_again(db: duckdb.DuckDBPyConnection, table: str, first: int, last: in
     """Make the rows of sequences `first` to `last` again from those of `table`, an `events` of an older version."""
     between = f"WHERE sequence BETWEEN {first} AND {last}"
     events = f"(SELECT sequence, idx, writer, at_ns, body FROM {table} {between})"  # noqa: S608 -- names and numbers of ours
-    births = f"(SELECT job, \"user\", queue FROM {table} {between} AND type = 'JobSubmitted')"  # noqa: S608 -- as above
-    _insert(db, events, births, is_small=False)
+    owners = f"(SELECT job, \"user\", queue FROM {table} {between} AND type = 'JobSubmitted')"  # noqa: S608 -- as above
+    _insert(db, events, owners, is_small=False)
 
 
-def _insert(db: duckdb.DuckDBPyConnection, events: str, births: str, *, is_small: bool) -> int:
+def _insert(db: duckdb.DuckDBPyConnection, events: str, owners: str, *, is_small: bool) -> int:
     """Insert rows in log order, so that DuckDB can skip rows that a query does not need.
 
     By default DuckDB hashes the smaller side of the join. For a few events and many open jobs that is right, and the rows
     are sorted afterwards. Many events, with their bodies, would take longer, so then the jobs are hashed and the events pass
     in order.
     """
-    statement = _INSERT.format(events=events, births=births)
+    statement = _INSERT.format(events=events, owners=owners)
     if is_small:
         row = db.execute(statement + " ORDER BY sequence, idx").fetchone()
     else:
@@ -165,9 +165,9 @@ def _arriving(commits: Sequence[CommitBytes], lengths: NDArray[np.int32], joined
     )
 
 
-def _births(bodies: Sequence[bytes], lengths: NDArray[np.int32], joined: bytes) -> na.ArrayStream:
+def _owner_rows(bodies: Sequence[bytes], lengths: NDArray[np.int32], joined: bytes) -> na.ArrayStream:
     """Columns job, user, queue; one row per submission among the bodies."""
-    found = [_birth.decode(bodies[i]) for i in _submissions(lengths, joined)]
+    found = [_owner_decoder.decode(bodies[i]) for i in _submissions(lengths, joined)]
     columns = {
         "job": [one.job for one in found],
         "user": [one.user for one in found],

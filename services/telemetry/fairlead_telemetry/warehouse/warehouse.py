@@ -68,16 +68,16 @@ class Warehouse:
         self.damage = ""
         #: Files of days that the manifest names and that were missing when the database was rebuilt.
         self.files_missing: list[str] = []
-        if told := database.damage_mark(directory):
-            self._set_aside(told)
+        if reason := database.damage_mark(directory):
+            self._set_aside(reason)
         try:
             self._start(directory)
         except duckdb.Error as error:
-            told = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0]
             if not database.is_damage(error):
-                kind = WarehouseBusy if "lock" in told else WarehouseRefused
-                raise kind(f"cannot open {self.path}: {told}") from error
-            self._set_aside(told)
+                kind = WarehouseBusy if "lock" in reason else WarehouseRefused
+                raise kind(f"cannot open {self.path}: {reason}") from error
+            self._set_aside(reason)
             self._start(directory)
         #: Rises with every transaction; tells a copy whether it is still the newest.
         self.version = 0

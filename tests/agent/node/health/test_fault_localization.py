@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.node.health.fault_localization import FaultVerdict, partners, told, verdict, worth_another_try
+from fairlead_agent.node.health.fault_localization import FaultVerdict, describe, partners, verdict, worth_another_try
 
 GOOD = 900
 
@@ -27,7 +27,9 @@ def test_a_rank_that_no_other_reaches_is_blamed() -> None:
     found = verdict(4, matrix(4, [(2, 0), (2, 1), (2, 3)]))
     assert found == FaultVerdict((2,), (), {2: (3, 3)})
     hosts = tuple(f"10.0.0.{n}" for n in range(4))
-    assert told(found, hosts) == "the network was tried before the start: rank 2 (10.0.0.2) failed with 3 of 3 others"
+    assert (
+        describe(found, hosts) == "the network was tried before the start: rank 2 (10.0.0.2) failed with 3 of 3 others"
+    )
 
 
 def test_a_rank_whose_row_never_arrived_is_blamed() -> None:
@@ -53,7 +55,7 @@ def test_a_bad_path_between_two_names_neither() -> None:
     """Both are well with everybody else."""
     found = verdict(8, matrix(8, [(1, 6)]))
     assert (found.culprits, found.paths) == ((), ((1, 6),))
-    assert "ranks 1 (a) and 6 (a) failed with each other" in told(found, ("a",) * 8)
+    assert "ranks 1 (a) and 6 (a) failed with each other" in describe(found, ("a",) * 8)
 
 
 def test_of_two_ranks_neither_is_blamed() -> None:

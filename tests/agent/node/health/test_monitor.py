@@ -25,8 +25,8 @@ from tests.agent.world import AgentWorld
 from tests.kit import loopback
 
 #: A meeting that somebody is missing from lasts for all of its time; one to which all come ends when they have met.
-SHORT = Rules(tried_s=5.0, told_s=7.0, piece_bytes=64 * 1024)
-LONG = SHORT._replace(tried_s=60.0, told_s=90.0)
+SHORT = Rules(tried_s=5.0, shared_s=7.0, piece_bytes=64 * 1024)
+LONG = SHORT._replace(tried_s=60.0, shared_s=90.0)
 meet = partial(really_meet, rules=SHORT)
 
 

@@ -15,8 +15,8 @@ from tests.kit.hosts import Hosts
 from tests.kit.loopback import hosts
 
 #: Where somebody is missing all of it is waited for; where all come, it ends when they have met.
-SHORT = Rules(tried_s=5.0, told_s=7.0, piece_bytes=64 * 1024)
-LONG = SHORT._replace(tried_s=60.0, told_s=90.0)
+SHORT = Rules(tried_s=5.0, shared_s=7.0, piece_bytes=64 * 1024)
+LONG = SHORT._replace(tried_s=60.0, shared_s=90.0)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ print(found.culprits, found.paths)
 def test_a_disconnected_host_is_blamed_within_ten_seconds() -> None:
     """Four hosts, one without its cable: the three blame it, and it blames itself. No rank waits for longer than the
     rules allow."""
-    assert Rules().tried_s < Rules().told_s < 10
+    assert Rules().tried_s < Rules().shared_s < 10
     with Hosts("a", "b", "c", "d") as network:
         names = ("a", "b", "c", "d")
         network["c"].cut()

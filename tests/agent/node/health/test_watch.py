@@ -101,10 +101,10 @@ def test_a_failed_test_is_over_when_one_passes() -> None:
     assert watch.tested("g0", "4 words were wrong", 1) == []
     assert watch.look([], 10**18) == []
     assert watch.tested("g0", "", 2) == [Change("g0", "")]
-    assert watch.told("preflight", "too old", 0) == [Change("", "preflight", "too old")]
-    assert watch.told("preflight", "too old", 1) == [] == watch.look([], 10**18)
-    assert watch.told("preflight", "", 2) == [Change("", "preflight", over=True)]
-    assert watch.told("preflight", "", 3) == []
+    assert watch.report("preflight", "too old", 0) == [Change("", "preflight", "too old")]
+    assert watch.report("preflight", "too old", 1) == [] == watch.look([], 10**18)
+    assert watch.report("preflight", "", 2) == [Change("", "preflight", over=True)]
+    assert watch.report("preflight", "", 3) == []
 
 
 CONDITIONS = [

@@ -5,37 +5,44 @@ from typing import Any
 import pytest
 
 from fairlead_agent.core.runs import Exit
-from fairlead_agent.runtimes.docker.ends import OVER_MEMORY, Heard, how
+from fairlead_agent.runtimes.docker.ends import OVER_MEMORY, EndKnowledge, how
 from fairlead_agent.runtimes.docker.fitness import EngineFacts, engine_facts
 
 #: (exit code, OOMKilled, what was heard besides, the end; None: nobody can know it)
-ENDS: list[tuple[int, bool, Heard, Exit | None]] = [
-    (0, False, Heard(), Exit(code=0)),
-    (7, False, Heard(), Exit(code=7)),
-    (255, False, Heard(), Exit(code=255)),
-    (139, False, Heard(), Exit(code=139, message="as a program ends by signal 11 (SIGSEGV)")),
-    (137, False, Heard(), Exit(code=137, message="as a program ends by signal 9 (SIGKILL)")),
-    (137, True, Heard(), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
-    (137, False, Heard(over_memory=True), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
-    (1, True, Heard(), Exit(code=1, message="a process of it was killed: over its memory limit", over_memory=True)),
-    (0, True, Heard(), Exit(code=0, message="a process of it was killed: over its memory limit")),
-    (137, False, Heard(sent=9), Exit(signal=9)),
-    (143, False, Heard(sent=15), Exit(signal=15)),
-    (9, False, Heard(sent=15), Exit(code=9)),
-    (143, False, Heard(foreign=15), None),
-    (0, False, Heard(foreign=15), None),
-    (137, False, Heard(sent=9, foreign=9), Exit(signal=9)),
-    (137, False, Heard(engine_away=True), None),
-    (0, False, Heard(engine_away=True), None),
-    (137, False, Heard(engine_away=True, engine_spares=True), None),
-    (5, False, Heard(engine_away=True, engine_spares=True), Exit(code=5)),
-    (0, False, Heard(engine_away=True, engine_spares=True), Exit(code=0)),
-    (137, True, Heard(engine_away=True), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
+ENDS: list[tuple[int, bool, EndKnowledge, Exit | None]] = [
+    (0, False, EndKnowledge(), Exit(code=0)),
+    (7, False, EndKnowledge(), Exit(code=7)),
+    (255, False, EndKnowledge(), Exit(code=255)),
+    (139, False, EndKnowledge(), Exit(code=139, message="as a program ends by signal 11 (SIGSEGV)")),
+    (137, False, EndKnowledge(), Exit(code=137, message="as a program ends by signal 9 (SIGKILL)")),
+    (137, True, EndKnowledge(), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
+    (137, False, EndKnowledge(over_memory=True), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
+    (
+        1,
+        True,
+        EndKnowledge(),
+        Exit(code=1, message="a process of it was killed: over its memory limit", over_memory=True),
+    ),
+    (0, True, EndKnowledge(), Exit(code=0, message="a process of it was killed: over its memory limit")),
+    (137, False, EndKnowledge(sent=9), Exit(signal=9)),
+    (143, False, EndKnowledge(sent=15), Exit(signal=15)),
+    (9, False, EndKnowledge(sent=15), Exit(code=9)),
+    (143, False, EndKnowledge(foreign=15), None),
+    (0, False, EndKnowledge(foreign=15), None),
+    (137, False, EndKnowledge(sent=9, foreign=9), Exit(signal=9)),
+    (137, False, EndKnowledge(engine_away=True), None),
+    (0, False, EndKnowledge(engine_away=True), None),
+    (137, False, EndKnowledge(engine_away=True, engine_spares=True), None),
+    (5, False, EndKnowledge(engine_away=True, engine_spares=True), Exit(code=5)),
+    (0, False, EndKnowledge(engine_away=True, engine_spares=True), Exit(code=0)),
+    (137, True, EndKnowledge(engine_away=True), Exit(signal=9, message=OVER_MEMORY, over_memory=True)),
 ]
 
 
 @pytest.mark.parametrize(("code", "oom", "heard", "end"), ENDS)
-def test_an_end_is_reported_as_precisely_as_it_is_known(code: int, oom: bool, heard: Heard, end: Exit | None) -> None:
+def test_an_end_is_reported_as_precisely_as_it_is_known(
+    code: int, oom: bool, heard: EndKnowledge, end: Exit | None
+) -> None:
     """A code if it was the program's own, a signal if its sender is known, otherwise neither, with the reason."""
     told = how({"ExitCode": code, "OOMKilled": oom, "Error": ""}, heard)
     if end is None:
@@ -46,7 +53,7 @@ def test_an_end_is_reported_as_precisely_as_it_is_known(code: int, oom: bool, he
 
 def test_the_engines_own_message_is_kept() -> None:
     """For example if a program cannot be executed."""
-    assert how({"ExitCode": 127, "Error": "exec: no such file"}, Heard()) == Exit(
+    assert how({"ExitCode": 127, "Error": "exec: no such file"}, EndKnowledge()) == Exit(
         code=127, message="exec: no such file"
     )
 

@@ -138,5 +138,5 @@ async def test_a_kill_for_memory_is_reported(node: SpawnerNode) -> None:
     runtime, watch = await node.runtime()
     runtime.start(launch("861", "sleep", "1000"))
     await watch.until(lambda: KEY in watch.starts)
-    runtime._heard(Ended(key=KEY.name, code=None, signal=9, oom=True))
+    runtime._on_event(Ended(key=KEY.name, code=None, signal=9, oom=True))
     assert await watch.exit_of(KEY) == Exit(signal=9, message=OVER_MEMORY, over_memory=True)

@@ -48,7 +48,7 @@ class FactCollector:
         self._engine: EngineHealth | None = None
         self._engine_at = 0.0
         #: The engine's newest description of itself.
-        self._engine_said: Mapping[str, Any] = {}
+        self._engine_facts: Mapping[str, Any] = {}
 
     @property
     def asks_engine(self) -> bool:
@@ -98,10 +98,10 @@ class FactCollector:
 
     def _ask_engine(self, info: Callable[[], Mapping[str, Any]]) -> EngineHealth:
         try:
-            self._engine_said = info()
+            self._engine_facts = info()
         except Exception as error:  # noqa: BLE001 -- whatever it raises, it has not answered
             return EngineHealth(silent=f"the container engine does not answer: {error}"[:300])
-        root = self._engine_said.get("DockerRootDir")
+        root = self._engine_facts.get("DockerRootDir")
         if isinstance(root, str) and Path(root) not in self._directories:
             self._directories.append(Path(root))
         return EngineHealth(started=_started(ENGINE_PIDFILE))
@@ -154,12 +154,12 @@ def with_health(samples: Iterable[GpuSample], gpus: Iterable[GpuHealth], xids: M
     """
     known = {gpu.uuid: gpu for gpu in gpus}
     return [
-        _told(sample, known[sample.uuid], xids.get(sample.uuid, Xids())) if sample.uuid in known else sample
+        _with_facts(sample, known[sample.uuid], xids.get(sample.uuid, Xids())) if sample.uuid in known else sample
         for sample in samples
     ]
 
 
-def _told(sample: GpuSample, health: GpuHealth, xids: Xids) -> GpuSample:
+def _with_facts(sample: GpuSample, health: GpuHealth, xids: Xids) -> GpuSample:
     held = health.slowdowns
     return msgspec.structs.replace(
         sample,

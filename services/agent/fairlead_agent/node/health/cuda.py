@@ -115,9 +115,9 @@ class LibCuda:
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._cuda, name)(*arguments)
         if code:
-            said = c_char_p()
-            self._cuda.cuGetErrorName(c_int(code), ctypes.byref(said))
-            raise CudaError(f"{name}: {(said.value or b'error').decode()} ({code})")
+            text = c_char_p()
+            self._cuda.cuGetErrorName(c_int(code), ctypes.byref(text))
+            raise CudaError(f"{name}: {(text.value or b'error').decode()} ({code})")
 
 
 def _pointers(values: Sequence[Any]) -> Any:

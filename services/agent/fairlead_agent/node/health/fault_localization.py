@@ -97,7 +97,7 @@ def worth_another_try(row: Mapping[int, int]) -> list[int]:
     return [peer for peer, rate in row.items() if rate and rate * SLOWER_TRIED <= usual[len(usual) // 2]]
 
 
-def told(found: FaultVerdict, hosts: tuple[str, ...]) -> str:
+def describe(found: FaultVerdict, hosts: tuple[str, ...]) -> str:
     """A sentence for people; `hosts` are the addresses in rank order."""
     parts = [
         f"rank {rank} ({hosts[rank]}) failed with {found.counts[rank][0]} of {found.counts[rank][1]} others"

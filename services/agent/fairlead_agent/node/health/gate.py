@@ -26,17 +26,17 @@ _log = structlog.get_logger()
 
 
 class Gate:
-    """Open or closed. `examine`: the full preflight; `changed`: it has opened or closed; `told`: why it stays closed, "" once it
+    """Open or closed. `examine`: the full preflight; `changed`: it has opened or closed; `on_result`: why it stays closed, "" once it
     has passed."""
 
     def __init__(
         self,
         examine: Callable[[], Awaitable[PreflightVerdict]],
         changed: Callable[[bool], None],
-        told: Callable[[str], None],
+        on_result: Callable[[str], None],
     ) -> None:
         self.closed = False
-        self._examine, self._changed, self._told = examine, changed, told
+        self._examine, self._changed, self._on_result = examine, changed, on_result
         self._trying: asyncio.Task[None] | None = None
 
     @property
@@ -65,7 +65,7 @@ class Gate:
             except Exception as error:  # noqa: BLE001 -- what cannot be examined has not passed
                 _log.exception("the preflight could not be carried out")
                 failure = f"the preflight could not be carried out: {error}"
-            self._told(failure)
+            self._on_result(failure)
             if not failure:
                 self.closed = False
                 self._changed(False)

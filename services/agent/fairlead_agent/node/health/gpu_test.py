@@ -137,17 +137,17 @@ def test_gpu(driver: Driver, index: int, seconds: float, clock: Callable[[], flo
 
 def _allocate(driver: Driver) -> list[tuple[int, int]]:
     """[(address, bytes)] of most of what is free, in pieces: what another takes meanwhile is no fault."""
-    left = driver.free_bytes() * SHARE_PER_MILLE // 1000
+    free_bytes = driver.free_bytes() * SHARE_PER_MILLE // 1000
     found: list[tuple[int, int]] = []
-    while left >= MIB:
-        size = min(left, PIECE_BYTES) // MIB * MIB
+    while free_bytes >= MIB:
+        size = min(free_bytes, PIECE_BYTES) // MIB * MIB
         try:
             found.append((driver.allocate(size), size))
         except CudaError:
             if not found:
                 raise
             break
-        left -= size
+        free_bytes -= size
     if not found:
         raise CudaError("not a MiB of its memory is free")
     return found
@@ -181,16 +181,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each GPU")
     parser.add_argument("--peers", action="store_true", help="only copies between GPUs")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         driver = LibCuda(SOURCE)
         count = driver.count()
     except CudaError as error:
         print(json.dumps({"error": str(error)}))  # noqa: T201 -- a command
         return 2
-    peers = test_peers(driver, count) if asked.peers else []
-    seen = 0 if asked.peers else count
-    gpus = [test_gpu(driver, index, asked.seconds, time.monotonic) for index in range(seen)]
+    peers = test_peers(driver, count) if options.peers else []
+    seen = 0 if options.peers else count
+    gpus = [test_gpu(driver, index, options.seconds, time.monotonic) for index in range(seen)]
     print(json.dumps({"gpus": [each._asdict() for each in gpus], "peers": peers}))  # noqa: T201 -- a command
     return 1 if peers or any(each.failure for each in gpus) else 0
 

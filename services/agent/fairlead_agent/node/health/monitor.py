@@ -17,7 +17,7 @@ from fairlead_agent.linux.kernel_log import KernelLog, gpus_by_address
 from fairlead_agent.node.health import gate as keeping
 from fairlead_agent.node.health.checks import Dirt, HealthFacts, Kill, all_findings
 from fairlead_agent.node.health.collect import FactCollector
-from fairlead_agent.node.health.fault_localization import told
+from fairlead_agent.node.health.fault_localization import describe
 from fairlead_agent.node.health.gate import Gate
 from fairlead_agent.node.health.peer_check import meet
 from fairlead_agent.node.health.preflight import Examination, PreflightVerdict, judged
@@ -79,7 +79,7 @@ class HealthMonitor:
         self._addresses = gpus_by_address()
         self._watch = HealthWatch(boot_id, ledger.ailing)
         self._notes = XidNotes()
-        self.gate = Gate(self._preflight, self._gate_changed, self._preflight_told)
+        self.gate = Gate(self._preflight, self._gate_changed, self._preflight_done)
         #: Held back until the node has introduced itself.
         self._changes: list[Change] | None = []
         self._before: HealthFacts | None = None
@@ -150,20 +150,20 @@ class HealthMonitor:
     def ended(self, key: RunKey, exit: Exit) -> Exit:
         """Return the exit of an ended run, with the evidence from its GPUs."""
         self._kills.pop(key, None)
-        return self._notes.told(key, exit)
+        return self._notes.annotated(key, exit)
 
-    def wants_check(self, key: RunKey, exit: Exit, *, asked: bool) -> bool:
+    def wants_check(self, key: RunKey, exit: Exit, *, requested: bool) -> bool:
         """Return True if the node must be checked after this end: a failure that was not requested, or a long run.
 
         Must be called only once per run.
         """
         lasted_ns = time.monotonic_ns() - self._since.pop(key, time.monotonic_ns())
-        failed = not asked and (exit.signal is not None or exit.code not in (0, None))
+        failed = not requested and (exit.signal is not None or exit.code not in (0, None))
         return failed or lasted_ns >= LONG_NS
 
     def noticed(self, code: str, evidence: str) -> None:
         """Report a finding of another part of the agent about the node; "": it is over."""
-        self._tell(self._watch.told(code, evidence, time.monotonic_ns()))
+        self._tell(self._watch.report(code, evidence, time.monotonic_ns()))
 
     # -- examinations
 
@@ -181,10 +181,10 @@ class HealthMonitor:
         if failure or not 0 < self._settings.meet_nodes <= len(order.hosts):
             return failure, None
         found = await meet(order)
-        text = "" if found.clean else told(found, order.hosts)
+        text = "" if found.clean else describe(found, order.hosts)
         named = (*found.culprits, *(rank for path in found.paths for rank in path))
         mine = order.rank in named
-        self._tell(self._watch.told("meeting", text if mine else "", time.monotonic_ns()))
+        self._tell(self._watch.report("meeting", text if mine else "", time.monotonic_ns()))
         return text, None if mine or not named else named[0]
 
     async def _fit(self, order: RunOrder) -> str:
@@ -273,8 +273,8 @@ class HealthMonitor:
 
     # -- reports
 
-    def _preflight_told(self, failure: str) -> None:
-        self._tell(self._watch.told("preflight", failure, time.monotonic_ns()))
+    def _preflight_done(self, failure: str) -> None:
+        self._tell(self._watch.report("preflight", failure, time.monotonic_ns()))
 
     def _gate_changed(self, closed: bool) -> None:
         if closed and self._kept.passed:

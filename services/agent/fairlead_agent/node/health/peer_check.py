@@ -1,7 +1,7 @@
 """Network check among the nodes of a gang before it starts: over TCP between the agents' own addresses, without the bus.
 
 Each agent listens on a port that follows from the job, the attempt and its rank, tries its partners
-(`culprits.partners`) until `TRIED_S`, and passes on every row of results that it knows until all are there or `TOLD_S`.
+(`culprits.partners`) until `TRIED_S`, and passes on every row of results that it knows until all are there or `SHARED_S`.
 So each agent reaches a verdict of its own, from the same rows where the network lets them through. An agent that is cut
 off finds that no other agent answers it. No agent is in charge.
 
@@ -27,7 +27,7 @@ from fairlead_schemas.wire.desired import RunOrder
 PORT_FIRST, PORTS, RANKS_APART = 10_000, 8_000, 2_000
 #: From the meeting's start: until when partners are tried, and until when rows are passed on. Agents of a gang hear of their
 #: orders within a second or two of each other.
-TRIED_S, TOLD_S = 5.0, 7.5
+TRIED_S, SHARED_S = 5.0, 7.5
 RETRY_S = 0.2
 #: Bytes that a pair sends each way.
 PIECE_BYTES = 4 * 2**20
@@ -43,7 +43,7 @@ class Rules(NamedTuple):
     """Time and size limits of a meeting; tests use shorter ones."""
 
     tried_s: float = TRIED_S
-    told_s: float = TOLD_S
+    shared_s: float = SHARED_S
     piece_bytes: int = PIECE_BYTES
 
 
@@ -66,7 +66,7 @@ def port_of(job: str, attempt: int, rank: int) -> int:
 
 
 async def meet(order: RunOrder, rules: Rules | None = None) -> FaultVerdict:
-    """Meet the others of the gang, and say who is to blame for what does not work; within `told_s` seconds."""
+    """Meet the others of the gang, and say who is to blame for what does not work; within `shared_s` seconds."""
     meeting = _Meeting(order, rules or Rules())
     try:
         return await meeting.hold()
@@ -111,16 +111,16 @@ class _Meeting:
         for _ in range(TRIED_AGAIN):
             await asyncio.gather(*(self._try_again(peer, mine, at_once) for peer in worth_another_try(mine)))
         self._rows[self._order.rank] = mine
-        while len(self._rows) < self._ranks and self._left(self._rules.told_s) > 0:
+        while len(self._rows) < self._ranks and self._left(self._rules.shared_s) > 0:
             await self._tell()
-            await asyncio.sleep(min(RETRY_S, max(0.0, self._left(self._rules.told_s))))
+            await asyncio.sleep(min(RETRY_S, max(0.0, self._left(self._rules.shared_s))))
         await self._tell()  # callers that wait for the last row get it from here
         return verdict(self._ranks, self._rows)
 
     def leave(self) -> None:
         """Listen until all who may still ask have had their time."""
         if self._server is not None:
-            asyncio.get_running_loop().call_later(max(0.0, self._left(self._rules.told_s)), self._server.close)
+            asyncio.get_running_loop().call_later(max(0.0, self._left(self._rules.shared_s)), self._server.close)
 
     def _left(self, until_s: float) -> float:
         return self._began + until_s - time.monotonic()

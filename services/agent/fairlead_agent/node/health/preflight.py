@@ -117,8 +117,8 @@ def judged(found: Examination, *, floors: bool, only: Collection[str] = ()) -> P
         elif not finding.gpu and finding.code in NODE_CODES:
             reasons.append(finding.evidence)
     reasons += found.peers
-    kept = {gpu: why for gpu, why in gpus.items() if not only or gpu in only}
-    return PreflightVerdict("; ".join(reasons)[:EVIDENCE_CHARS_MAX], kept)
+    failures = {gpu: why for gpu, why in gpus.items() if not only or gpu in only}
+    return PreflightVerdict("; ".join(reasons)[:EVIDENCE_CHARS_MAX], failures)
 
 
 def _keeps_out(finding: HealthFinding) -> bool:

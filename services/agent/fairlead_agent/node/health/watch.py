@@ -58,13 +58,13 @@ class Change(NamedTuple):
 
 
 class _Open:
-    __slots__ = ("absent_ns", "boot_id", "evidence", "mark", "said_ns")
+    __slots__ = ("absent_ns", "boot_id", "evidence", "mark", "reported_ns")
 
-    def __init__(self, boot_id: str, evidence: str, mark: int, said_ns: int) -> None:
+    def __init__(self, boot_id: str, evidence: str, mark: int, reported_ns: int) -> None:
         self.boot_id = boot_id
         self.evidence = evidence
         self.mark = mark
-        self.said_ns = said_ns
+        self.reported_ns = reported_ns
         #: Since when it is not found any more; None while it is.
         self.absent_ns: int | None = None
 
@@ -76,7 +76,7 @@ class HealthWatch:
         self._boot_id = boot_id
         self._open = {key: _Open(boot, "", 0, 0) for key, boot in opened.items()}
         #: {GPU: its last reported code}.
-        self._said = {gpu: code for gpu, code in opened if gpu}
+        self._reported = {gpu: code for gpu, code in opened if gpu}
         #: {(GPU, code): since when it is found}, for findings not reported yet.
         self._held: dict[tuple[str, str], int] = {}
 
@@ -106,9 +106,9 @@ class HealthWatch:
         if known is None:
             return self._begin(HealthFinding(*key, evidence), now_ns)
         known.boot_id = self._boot_id
-        if now_ns - known.said_ns < XID_AGAIN_NS:
+        if now_ns - known.reported_ns < XID_AGAIN_NS:
             return []
-        known.said_ns = now_ns
+        known.reported_ns = now_ns
         return [Change(*key, evidence)]
 
     def tested(self, gpu: str, failure: str, now_ns: int) -> list[Change]:
@@ -121,7 +121,7 @@ class HealthWatch:
             del self._open[key]
         return self._say(gpu) if over else []
 
-    def told(self, code: str, evidence: str, now_ns: int) -> list[Change]:
+    def report(self, code: str, evidence: str, now_ns: int) -> list[Change]:
         """Something of the node itself that no check finds: a preflight, a meeting. With "" it is over."""
         key = "", code
         if evidence and key not in self._open:
@@ -173,9 +173,9 @@ class HealthWatch:
         """Return the GPU's gravest finding, if it differs from the last one reported. Among equals the one open for longest wins."""
         codes = [code for each, code in self._open if each == gpu]
         gravest = max(codes, key=lambda code: meaning_of(gpu, code)[:3][::-1], default="")
-        if gravest == self._said.get(gpu, ""):
+        if gravest == self._reported.get(gpu, ""):
             return []
-        self._said[gpu] = gravest
+        self._reported[gpu] = gravest
         evidence = self._open[(gpu, gravest)].evidence if gravest else ""
         return [Change(gpu, gravest, evidence)]
 
@@ -196,12 +196,12 @@ class XidNotes:
             return
         for run in runs:
             if run.open and gpu in run.gpus:
-                told = self._notes.setdefault(run.key, [])
+                notes = self._notes.setdefault(run.key, [])
                 note = f"{gpu} reported {health.xid_words(number)}"
-                if note not in told and len(told) < NOTES_MAX:
-                    told.append(note)
+                if note not in notes and len(notes) < NOTES_MAX:
+                    notes.append(note)
 
-    def told(self, key: RunKey, exit: Exit) -> Exit:
+    def annotated(self, key: RunKey, exit: Exit) -> Exit:
         """Return the run's exit with the notes about its GPUs added to the message. The notes are then forgotten."""
         notes = self._notes.pop(key, [])
         return exit._replace(message="; ".join([*([exit.message] if exit.message else []), *notes])) if notes else exit

@@ -42,8 +42,8 @@ def text(families: Iterable[Family]) -> bytes:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    said = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items() if value)
-    return f"{{{said}}}" if said else ""
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items() if value)
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _escaped(value: str) -> str:

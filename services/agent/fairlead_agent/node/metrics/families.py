@@ -111,8 +111,8 @@ def gpu_labels(facts: NodeFacts, gpu: Gpu) -> dict[str, str]:
     }
 
 
-def _family(metric: Metric, told: Iterable[tuple[dict[str, str], float | None]]) -> Family:
-    samples = [Sample(labels, value) for labels, value in told if value is not None]
+def _family(metric: Metric, values: Iterable[tuple[dict[str, str], float | None]]) -> Family:
+    samples = [Sample(labels, value) for labels, value in values if value is not None]
     return Family(metric.name, metric.kind, metric.help, samples)
 
 
@@ -203,8 +203,8 @@ def _uses(facts: NodeFacts) -> Iterator[Family]:
         [Sample({"UUID": use.uuid, **_whose(facts, use)}, use.utilization_pct / 100) for use in facts.uses],
     )
     for name, kind, words, field, times in _RESOURCES:
-        told = [(each, getattr(each, field)) for each in facts.resources]
-        samples = [Sample(_whose(facts, each), value * times) for each, value in told if value is not None]
+        values = [(each, getattr(each, field)) for each in facts.resources]
+        samples = [Sample(_whose(facts, each), value * times) for each, value in values if value is not None]
         yield Family(name, kind, words, samples)
 
 

@@ -109,10 +109,10 @@ async def remove(engine: EngineLink, containers: Iterable[str]) -> None:
 
 
 async def _until_ended(engine: EngineLink, whose: Installation, containers: set[str]) -> None:
-    left = engine.patience.orphan_grace_s
-    while left > 0:
+    grace_s = engine.patience.orphan_grace_s
+    while grace_s > 0:
         await asyncio.sleep(STRANGERS_POLL_S)
-        left -= STRANGERS_POLL_S
+        grace_s -= STRANGERS_POLL_S
         if not any(is_running(each.status) for each in await list_all(engine, whose) if each.container in containers):
             return
 

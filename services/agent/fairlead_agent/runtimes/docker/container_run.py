@@ -30,9 +30,9 @@ import structlog
 
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.linux.processes import Tagged, kill_exactly, open_exactly, stat_identity
-from fairlead_agent.runtimes.docker.ends import GONE, SIGNALLED, Heard, how
+from fairlead_agent.runtimes.docker.ends import GONE, SIGNALLED, EndKnowledge, how
 from fairlead_agent.runtimes.docker.engine import ENGINE_ERRORS, READ_BYTES, EngineLink, EngineRefused, answer
-from fairlead_agent.runtimes.port import SAID_BYTES_MAX, Executed
+from fairlead_agent.runtimes.port import OUTPUT_BYTES_MAX, Executed
 from fairlead_agent.runtimes.run_directory import own_bytes
 
 #: Each piece comes behind eight bytes: the stream's number, three zeros, its length (Engine API, "Stream format").
@@ -56,13 +56,13 @@ async def copy(socket: str, container: str, files: Files, *, follow: bool) -> No
         plain = _Lane(stdout, stdout.tell())
         async with answer(socket, "GET", f"/containers/{container}/logs", query) as reader:
             while header := await _header(reader):
-                lane, left = lanes.get(header[0], plain), int.from_bytes(header[4:])
-                while left:
-                    piece = await reader.read(min(left, READ_BYTES))
+                lane, pending_bytes = lanes.get(header[0], plain), int.from_bytes(header[4:])
+                while pending_bytes:
+                    piece = await reader.read(min(pending_bytes, READ_BYTES))
                     if not piece:
                         raise ConnectionError("the engine's answer broke off")
                     lane.take(piece)
-                    left -= len(piece)
+                    pending_bytes -= len(piece)
 
 
 async def _header(reader: asyncio.StreamReader) -> bytes:
@@ -103,12 +103,12 @@ def make_word(path: Path) -> str:
 
 def exec_in(api: docker.APIClient, container: str, argv: Sequence[str], env: Mapping[str, str]) -> Executed:
     """Run a command in a container to its end (in a thread: it may take long). Raises docker's errors."""
-    made: dict[str, Any] = api.exec_create(container, list(argv), environment=dict(env), stdin=False)
-    said = b""
-    for piece in api.exec_start(made["Id"], stream=True):
-        said = (said + piece)[-SAID_BYTES_MAX:]
-    code = api.exec_inspect(made["Id"])["ExitCode"]
-    return Executed(code, said.decode(errors="replace").strip())
+    created: dict[str, Any] = api.exec_create(container, list(argv), environment=dict(env), stdin=False)
+    output = b""
+    for piece in api.exec_start(created["Id"], stream=True):
+        output = (output + piece)[-OUTPUT_BYTES_MAX:]
+    code = api.exec_inspect(created["Id"])["ExitCode"]
+    return Executed(code, output.decode(errors="replace").strip())
 
 
 # ruff: noqa: PTH123, PTH208 -- small files of /proc, as in processes.py
@@ -212,7 +212,7 @@ class ContainerRun:
         self.gone_at = time.monotonic()
         self.news.set()
 
-    def told_died(self) -> None:
+    def mark_died(self) -> None:
         """The engine says that it has ended."""
         self.died = True
         self.news.set()
@@ -224,9 +224,9 @@ class ContainerRun:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def heard(self, engine: EngineLink) -> Heard:
+    def end_knowledge(self, engine: EngineLink) -> EndKnowledge:
         """Return the knowledge of the container in addition to the engine's final state."""
-        return Heard(
+        return EndKnowledge(
             self.last_sent, self.foreign, self.over_memory, self.outages != engine.outages, engine.facts.live_restore
         )
 
@@ -258,7 +258,7 @@ async def _end_of(engine: EngineLink, run: ContainerRun) -> Exit:
             await rest_of(engine, run)
     finally:
         copying.cancel()
-    return how(await _last_word(engine, run, found), run.heard(engine))
+    return how(await _last_word(engine, run, found), run.end_knowledge(engine))
 
 
 async def _news(engine: EngineLink, run: ContainerRun) -> None:

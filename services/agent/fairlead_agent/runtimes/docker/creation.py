@@ -32,7 +32,7 @@ from fairlead_agent.runtimes.run_directory import clear, write_note
 PASSWD_BYTES_MAX = 4 * 1024 * 1024
 
 
-class NotAsAsked(ValueError):
+class ContainerMismatch(ValueError):
     """The engine has created another container than asked for; the message says where they differ."""
 
 
@@ -70,7 +70,7 @@ def create(
         inspected = _created(api, config, name)
     if wrong := template.differences(config["HostConfig"], inspected, engine):
         api.remove_container(name, v=True, force=True)
-        raise NotAsAsked("the engine created another container than asked for: " + "; ".join(wrong))
+        raise ContainerMismatch("the engine created another container than asked for: " + "; ".join(wrong))
     if launch.secrets:
         uid, gid = user_of(api, name, str(inspected["Config"].get("User") or ""))
         holdings.give(launch.key, engine.first_uid + uid, engine.first_uid + gid)
@@ -132,17 +132,17 @@ class RunNotes:
     def __init__(self, directory: Path, stderr: Path) -> None:
         self._directory = directory
         self._stderr = stderr
-        self.said = False
+        self.written = False
 
     def say(self, words: str) -> None:
         """Write one line. The first line makes the run's directory, marks it as one without a container yet, and removes the notes
         of an earlier process of the agent.
         """
-        if not self.said:
+        if not self.written:
             make_directory(self._directory)
             (self._directory / PULLING).touch()
             clear(self._stderr)
-            self.said = True
+            self.written = True
         write_note(self._stderr, words)
 
 

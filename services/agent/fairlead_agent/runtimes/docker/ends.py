@@ -38,7 +38,7 @@ _STOPPED = (SIGNALLED + KILL, SIGNALLED + TERM)
 _ENDS_THEM = {True: "", False: ", which ends its containers when it stops (live-restore is off)"}
 
 
-class Heard(NamedTuple):
+class EndKnowledge(NamedTuple):
     """Agent's knowledge of a container, in addition to the engine's final state."""
 
     #: The last signal that the agent sent, 0 for none.
@@ -53,30 +53,30 @@ class Heard(NamedTuple):
     engine_spares: bool = False
 
 
-def how(state: Mapping[str, Any], heard: Heard) -> Exit:
+def how(state: Mapping[str, Any], known: EndKnowledge) -> Exit:
     """From `State` of an inspected container that has ended."""
     code = int(state["ExitCode"])
-    over_memory = heard.over_memory or bool(state.get("OOMKilled"))
-    said = str(state.get("Error") or "")[:200]
+    over_memory = known.over_memory or bool(state.get("OOMKilled"))
+    message = str(state.get("Error") or "")[:200]
     number = code - SIGNALLED
     if over_memory and number == KILL:
         return Exit(signal=KILL, message=OVER_MEMORY, over_memory=True)
-    if heard.sent and code in _STOPPED:
+    if known.sent and code in _STOPPED:
         return Exit(signal=number)
-    if heard.foreign:
+    if known.foreign:
         return Exit(
-            message=f"it was ended from outside Fairlead through the engine, with {name_of(heard.foreign)} (exit code {code})"
+            message=f"it was ended from outside Fairlead through the engine, with {name_of(known.foreign)} (exit code {code})"
         )
-    if heard.engine_away and (code in _STOPPED or not heard.engine_spares):
+    if known.engine_away and (code in _STOPPED or not known.engine_spares):
         # Also with code 0: that is how a polite program ends when the engine's stop asks it to, its work half done.
         return Exit(
-            message=f"it ended with exit code {code} while the Docker engine was away{_ENDS_THEM[heard.engine_spares]}"
+            message=f"it ended with exit code {code} while the Docker engine was away{_ENDS_THEM[known.engine_spares]}"
         )
     if over_memory:
         return Exit(code=code, message="a process of it was killed: over its memory limit", over_memory=code != 0)
-    if code and not said and 0 < number <= SIGNALS_MAX:
-        said = f"as a program ends by {name_of(number)}"
-    return Exit(code=code, message=said)
+    if code and not message and 0 < number <= SIGNALS_MAX:
+        message = f"as a program ends by {name_of(number)}"
+    return Exit(code=code, message=message)
 
 
 def name_of(number: int) -> str:

@@ -132,8 +132,8 @@ def why(error: Exception) -> str:
         return "the Docker engine has not answered in time"
     if isinstance(error, requests.exceptions.ConnectionError):
         return f"the Docker engine does not answer: {error}"
-    said: Any = getattr(error, "explanation", None) or error
-    return str(said) or type(error).__name__
+    explanation: Any = getattr(error, "explanation", None) or error
+    return str(explanation) or type(error).__name__
 
 
 #: The engine answers a head at once; until then it may look for an image, or hang.
@@ -182,9 +182,9 @@ async def _head(reader: asyncio.StreamReader) -> None:
 
 def _words(body: bytes) -> str:
     with contextlib.suppress(ValueError):
-        said = json.loads(body)
-        if isinstance(said, dict):
-            return str(said.get("message", ""))
+        document = json.loads(body)
+        if isinstance(document, dict):
+            return str(document.get("message", ""))
     return body.decode(errors="replace").strip()
 
 
@@ -204,23 +204,23 @@ _log = structlog.get_logger()
 
 
 class EngineNews:
-    """Events of the containers that a label names. `heard(container id, action, attributes)`; `compare` lists them."""
+    """Events of the containers that a label names. `on_event(container id, action, attributes)`; `compare` lists them."""
 
     def __init__(
         self,
         engine: EngineLink,
         label: str,
-        heard: Callable[[str, str, dict[str, str]], None],
+        on_event: Callable[[str, str, dict[str, str]], None],
         compare: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
         self._query = {
             "filters": json.dumps({"type": ["container"], "label": [label], "event": ["die", "oom", "kill"]})
         }
-        self._heard = heard
+        self._on_event = on_event
         self._compare = compare
         #: Why it was last away; "" while it is there.
-        self._said = ""
+        self._away_reason = ""
 
     async def listen(self) -> None:
         """Handle the engine's events without end; reconnect to an engine that is away again and again."""
@@ -230,21 +230,21 @@ class EngineNews:
                     if self._engine.outages:
                         await self._engine.learn()
                     await self._compare()
-                    self._said = ""
+                    self._away_reason = ""
                     async for event in documents(reader):
                         self._event(event)
                 reason = "it closed the connection"
             except (*ENGINE_ERRORS, EngineRefused) as error:
                 reason = str(error) or type(error).__name__
-            if reason != self._said:  # it is asked again and again
+            if reason != self._away_reason:  # it is asked again and again
                 _log.warning("the Docker engine is away; runs are looked at when it is back", reason=reason)
-            self._said = reason
+            self._away_reason = reason
             self._engine.outages += 1
             await asyncio.sleep(self._engine.patience.retry_s)
 
     def _event(self, event: dict[str, Any]) -> None:
         actor = event.get("Actor") or {}
-        self._heard(str(actor.get("ID", "")), str(event.get("Action", "")), actor.get("Attributes") or {})
+        self._on_event(str(actor.get("ID", "")), str(event.get("Action", "")), actor.get("Attributes") or {})
 
     async def look(self) -> None:
         """Ping the engine periodically, without end: an engine that hangs does not close its connection."""

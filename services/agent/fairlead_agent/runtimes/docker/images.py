@@ -19,7 +19,7 @@ from fairlead_schemas.units.image_names import ImageNameError, Registries, parse
 #: Without a word of progress for this long, a pull counts as broken off.
 STALL_S = 300.0
 #: Step of the percentages that are logged: each tenth.
-SAID_STEP = 10
+LOGGED_STEP = 10
 PUBLIC_ONLY = Registries()
 
 Say = Callable[[str], None]
@@ -139,10 +139,10 @@ class Images:
             query = {"fromImage": repository, "tag": tag or "latest"}
             sent = {"X-Registry-Auth": headers.decode()} if headers else {}
             async with answer(self._engine.socket, "POST", "/images/create", query, sent) as reader:
-                said = aiter(documents(reader))
+                lines = aiter(documents(reader))
                 while True:
                     async with asyncio.timeout(self._stall_s):
-                        line = await anext(said, None)
+                        line = await anext(lines, None)
                     if line is None:
                         return None
                     if wrong := _take(pull, line):
@@ -160,9 +160,9 @@ class Images:
 def _take(pull: _Pull, line: dict[str, Any]) -> str:
     """Apply one line of progress and pass it on to the waiting runs. Return the error, or ""."""
     progress = pull.progress
-    before, began = progress.percent // SAID_STEP, bool(progress.bytes[1])
+    before, began = progress.percent // LOGGED_STEP, bool(progress.bytes[1])
     wrong = progress.take(line)
-    if progress.percent // SAID_STEP > before or (not began and progress.bytes[1]):
+    if progress.percent // LOGGED_STEP > before or (not began and progress.bytes[1]):
         pull.say(progress.words())
     return wrong
 

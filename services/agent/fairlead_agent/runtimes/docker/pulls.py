@@ -110,12 +110,12 @@ class Progress:
         #: {layer: (bytes here, bytes in all)}.
         self._layers: dict[str, tuple[int, int]] = {}
 
-    def take(self, said: dict[str, Any]) -> str:
+    def take(self, line: dict[str, Any]) -> str:
         """Apply one line of the engine's progress. Return the error, "" if there is none."""
-        if "error" in said:
-            return str((said.get("errorDetail") or {}).get("message") or said["error"])
-        layer, detail = str(said.get("id", "")), said.get("progressDetail") or {}
-        status = str(said.get("status", ""))
+        if "error" in line:
+            return str((line.get("errorDetail") or {}).get("message") or line["error"])
+        layer, detail = str(line.get("id", "")), line.get("progressDetail") or {}
+        status = str(line.get("status", ""))
         if status == "Downloading" and detail.get("total"):
             self._layers[layer] = (int(detail.get("current", 0)), int(detail["total"]))
         elif status in ("Download complete", "Pull complete") and layer in self._layers:

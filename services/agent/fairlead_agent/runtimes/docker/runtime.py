@@ -97,7 +97,7 @@ class DockerRuntime:
         self._emit = emit
         await self.engine.open()
         self._engine_now()
-        news = EngineNews(self.engine, f"{template.LABEL_NODE}={self._whose.node}", self._heard, self._compare)
+        news = EngineNews(self.engine, f"{template.LABEL_NODE}={self._whose.node}", self._on_event, self._compare)
         self._spawn(news.listen())
         self._spawn(news.look())
 
@@ -177,7 +177,7 @@ class DockerRuntime:
         finally:
             run.is_pulling = False
         run.image = image.digest
-        if not notes.said:
+        if not notes.written:
             make_directory(directory)
         self.directories.bound(run.key, launch.output)
         try:
@@ -348,12 +348,12 @@ class DockerRuntime:
 
     # ------------------------------------------------------------------ what the engine says
 
-    def _heard(self, container: str, action: str, attributes: dict[str, str]) -> None:
+    def _on_event(self, container: str, action: str, attributes: dict[str, str]) -> None:
         run = next((run for run in self._runs.values() if run.container == container), None)
         if run is None:
             return
         if action == "die":
-            run.told_died()
+            run.mark_died()
         elif action == "oom":
             run.over_memory = True
         elif action == "kill" and (number := number_of(attributes.get("signal", ""))) not in run.sent:
@@ -367,7 +367,7 @@ class DockerRuntime:
             if container in there and is_running(there[container].status):
                 run.outages = self.engine.outages
             else:
-                run.told_died()
+                run.mark_died()
         if self._adopted:
             names = {run.name for run in self._runs.values()}
             await adoption.remove(self.engine, [id for id, each in there.items() if each.name not in names])
@@ -405,7 +405,7 @@ class DockerRuntime:
         if state["Status"] == "created":
             return Found("never")
         await rest_of(self.engine, run)
-        return Found("ended", how(state, run.heard(self.engine)), image=run.image)
+        return Found("ended", how(state, run.end_knowledge(self.engine)), image=run.image)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(work)

@@ -134,7 +134,7 @@ def labels(
         LABEL_RANK: str(launch.key.rank),
         LABEL_EPOCH: str(launch.order.epoch),
         LABEL_GPU_PATH: path,
-        LABEL_CPUS: pinning(launch, engine).said,
+        LABEL_CPUS: pinning(launch, engine).summary,
     }
 
 
@@ -313,11 +313,11 @@ def _same(name: str, wanted: Any, found: Any) -> bool:
     if name == "NetworkMode":  # newer engines call their default by its name
         return wanted == found or {wanted, found} == {"default", "bridge"}
     if name in _UNORDERED:
-        return _told(wanted) == _told(found)
+        return _comparable(wanted) == _comparable(found)
     return wanted == found or (_is_nothing(wanted) and _is_nothing(found))
 
 
-def _told(entries: Sequence[Mapping[str, Any]] | None) -> list[list[tuple[str, str]]]:
+def _comparable(entries: Sequence[Mapping[str, Any]] | None) -> list[list[tuple[str, str]]]:
     """Entries with what says nothing left out: engines fill in zeros and empty maps. Order says nothing."""
     return sorted(
         sorted((key, repr(value)) for key, value in each.items() if not _is_nothing(value) or key in ("Soft", "Hard"))

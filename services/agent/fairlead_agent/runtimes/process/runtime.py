@@ -36,7 +36,7 @@ from fairlead_agent.linux.processes import (
     tag_prefix,
     tagged,
 )
-from fairlead_agent.runtimes.port import SAID_BYTES_MAX, Executed, RuntimeUnfit
+from fairlead_agent.runtimes.port import OUTPUT_BYTES_MAX, Executed, RuntimeUnfit
 from fairlead_agent.runtimes.process.reaper import OrphanWatch, Sweeper, Whose, end_strangers
 from fairlead_agent.runtimes.process.spawner_client import Conversation, Ended, Failed, Listing, Started
 from fairlead_agent.runtimes.run_directory import RunDirectories
@@ -50,19 +50,19 @@ async def run_beside(pid: int, argv: Sequence[str], timeout_s: float, more: Mapp
         environ = await asyncio.to_thread(Path(f"/proc/{pid}/environ").read_bytes)
         variables = (each.partition(b"=") for each in environ.split(b"\0") if b"=" in each)
         env = {os.fsdecode(name): os.fsdecode(value) for name, _, value in variables} | dict(more)
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output:
             child = await asyncio.create_subprocess_exec(
                 *argv,
                 env=env,
                 cwd=f"/proc/{pid}/cwd",
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
             code = await _wait(child, timeout_s)
-            said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_BYTES_MAX))
-            return Executed(code, said.read().decode(errors="replace").strip())
+            output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES_MAX))
+            return Executed(code, output.read().decode(errors="replace").strip())
     except (OSError, ValueError) as error:
         return Executed(None, str(error))
 
@@ -128,7 +128,7 @@ class ProcessRuntime:
         self._forget: list[str] = []
         self._sweeper = Sweeper(self._prefix, self._swept)
         #: While it is broken off, what is asked for waits in `_runs`.
-        self._talk = Conversation(self._home, self._heard, self._resolve)
+        self._talk = Conversation(self._home, self._on_event, self._resolve)
         self._orphans = OrphanWatch(self._orphan_gone)
         self._emit: Emit
 
@@ -263,7 +263,7 @@ class ProcessRuntime:
 
     # ------------------------------------------------------------------ what the spawner says
 
-    def _heard(self, event: Started | Failed | Ended) -> None:
+    def _on_event(self, event: Started | Failed | Ended) -> None:
         run = self._runs.get(event.key)
         if run is None:
             return

@@ -74,12 +74,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SpawnerLink(asyncio.Protocol):
-    """Link over one connection after the other; `heard` gets each event, `lost` is called when a connection has broken."""
+    """Link over one connection after the other; `on_event` gets each event, `lost` is called when a connection has broken."""
 
-    def __init__(self, base: str, heard: Callable[[Event], None], lost: Callable[[], None]) -> None:
+    def __init__(self, base: str, on_event: Callable[[Event], None], lost: Callable[[], None]) -> None:
         self.connected = False
         self._base = base
-        self._heard = heard
+        self._on_event = on_event
         self._lost = lost
         self._lines: list[bytes] = []
         self._rest = b""
@@ -135,7 +135,7 @@ class SpawnerLink(asyncio.Protocol):
         """Events."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._heard(_decode(line))
+            self._on_event(_decode(line))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The spawner has ended, or we have closed."""
@@ -206,14 +206,14 @@ _log = structlog.get_logger()
 
 
 class Conversation:
-    """Conversation with one spawner after the other. `heard` gets the events of runs, in their order; `again` gets the listing
+    """Conversation with one spawner after the other. `on_event` gets the events of runs, in their order; `again` gets the listing
     that a conversation begins with after a break.
     """
 
     def __init__(
-        self, home: str, heard: Callable[[Started | Failed | Ended], None], again: Callable[[Listing], None]
+        self, home: str, on_event: Callable[[Started | Failed | Ended], None], again: Callable[[Listing], None]
     ) -> None:
-        self._home, self._tell, self._again = home, heard, again
+        self._home, self._tell, self._again = home, on_event, again
         #: False while the connection is broken: requests wait with their callers.
         self.ready = False
         self._held: list[Event] | None = None
@@ -225,7 +225,7 @@ class Conversation:
     async def open(self) -> None:
         """Raises RuntimeUnfit where no spawner can be started."""
         self._loop = asyncio.get_running_loop()
-        self._link = SpawnerLink(self._home, self._heard, self._lost)
+        self._link = SpawnerLink(self._home, self._on_event, self._lost)
         try:
             await self._link.connect()
         except OSError as error:
@@ -267,7 +267,7 @@ class Conversation:
             self._reconnecting.cancel()
         self._link.close()
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if self._held is not None:
             self._held.append(event)
         elif not isinstance(event, Listing):
@@ -287,7 +287,7 @@ class Conversation:
     def _go_on(self) -> None:
         held, self._held = self._held, None
         for event in held or ():
-            self._heard(event)
+            self._on_event(event)
 
     def _lost(self) -> None:
         self.ready, self._held = False, None
