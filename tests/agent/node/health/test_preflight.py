@@ -136,6 +136,7 @@ async def test_a_failed_examination_is_no_pass(monkeypatch: pytest.MonkeyPatch) 
     await tries.gate.stop()
 
 
+@pytest.mark.connected
 def test_runc_of_this_machine_is_read() -> None:
     """If it is installed."""
     from fairlead_agent.node.health.collect import (
