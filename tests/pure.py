@@ -22,6 +22,7 @@ STARTERS = frozenset(
     [
         "docker",
         "duckdb",
+        "fairlead.stack.processes",
         "fairlead_telemetry.sql",
         "fairlead_telemetry.warehouse",
         "multiprocessing",
@@ -29,6 +30,7 @@ STARTERS = frozenset(
         "pty",
         "socket",
         "subprocess",
+        "tests.kit.eventually",
         "threading",
     ]
 )
