@@ -12,7 +12,7 @@ from fairlead_gateway.server.request_guard import CLIENTS_MAX, RefusalLimit
 from tests.gateway.gatehouse import WAIT_S
 from tests.gateway.world import GatewayWorld
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: A CloudEvent that names two jobs to cancel.
 CANCEL_TWICE = '{"specversion": "1.0", "type": "fairlead.job.cancel.v1", "source": "x", "id": "1", "data": {"job": "2", "job": "1"}}'
 ADA, BOB = ("10.0.0.1", "ada"), ("10.0.0.1", "bob")
