@@ -10,17 +10,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from fairlead.commands.audit_options import new_bus
 from fairlead.main import main
-from fairlead_bus.command_stream import cursors
-from fairlead_bus.main import with_bus
-from fairlead_bus.port import Bus, Stored
-from fairlead_schemas.wire import subjects
+from tests.kit.stopped_cluster import make_cluster
 from tests.replay.archive.scenes import LOG, chained, later
 from tests.system.pages import plain
 
@@ -29,19 +24,6 @@ _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 #: Where the set-back cluster's history parts from the true one.
 PARTS_AT = 120
 ARCHIVE = "fairlead audit archive ./archive --key-file archive.key"
-
-
-def make_cluster(data: Path, log: Sequence[Stored]) -> None:
-    """The data of a stopped cluster with this log."""
-
-    async def fill(bus: Bus) -> None:
-        await bus.ensure()
-        for stored in log:
-            await bus.append(subjects.LOG, stored.subject, stored.payload)
-        await bus.advance(subjects.CMD, max((await cursors(bus)).values()))
-
-    with new_bus(data, "") as url:
-        with_bus(url, "test", fill)
 
 
 def typed(line: str) -> str:

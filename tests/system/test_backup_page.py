@@ -16,7 +16,7 @@ from fairlead_replay.archive.restore import restore
 from fairlead_replay.audit import verify_live
 from fairlead_schemas.wire import subjects
 from tests.bus.keyed import Keyed
-from tests.docs.test_archive_page import make_cluster
+from tests.kit.stopped_cluster import make_cluster
 from tests.replay.archive.scenes import LOG
 from tests.system.pages import Varies, play, started
 
