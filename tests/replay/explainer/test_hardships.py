@@ -176,7 +176,7 @@ class Gated(MemoryBus):
 
 async def test_a_long_fold_is_interrupted_and_continues_with_the_next_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer has the progress; nothing is folded twice."""
-    monkeypatch.setattr(service, "ANSWER_S", 4.0)  # enough to come to the gate on any machine
+    monkeypatch.setattr(service, "ANSWER_S", 10.0)  # enough to come to the gate on any machine
     async with ExplainerWorld(bus=Gated) as world:
         (job, *_) = busy_morning(world.queue)
         await world.write()
