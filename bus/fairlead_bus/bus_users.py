@@ -6,7 +6,7 @@
 After a change, the caller signals the server (`nats-server --signal reload`). The server then closes the connections of
 removed users.
 
-The permissions as nats-server reads them: the `accounts` block for a list of users. Pure; start at `accounts_block`.
+`accounts_block` writes the permissions as nats-server reads them, and is pure.
 """
 
 import fcntl

@@ -109,10 +109,10 @@ async def cursors(bus: Bus) -> dict[str, int]:
 
 
 async def inspect(bus: Bus, *, deep: bool = False) -> CommandStreamReport:
-    """Hold CMD against the log. Raises Unavailable, LogDamaged.
+    """Compare the stream CMD with the cursors in the log, and report commands that are missing.
 
-    Read is what no service has read yet, which is little. `deep` reads what some service has not read, up to the
-    whole stream: a service that gets a command once a month has a low cursor.
+    By default only commands that no service has read are read; with `deep`, those that some service has not read,
+    which can be the whole stream. Raises Unavailable, LogDamaged.
     """
     read = await cursors(bus)
     state = await bus.state(subjects.CMD)

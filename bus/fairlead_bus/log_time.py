@@ -1,13 +1,13 @@
-"""Log time: runs with the boot's clock, follows the wall clock at a bounded pace, and never falls.
+"""Log time, and the comparison of this machine's wall clock with others.
+
+Log time runs with the boot's clock, follows the wall clock at a bounded pace, and never falls.
 
 The wall clock is sometimes set: by NTP at boot, by a person, by a virtual machine that was resumed. A service that
 adopted such a step would end running jobs at limits that they have not reached. Log time therefore runs with the boot's
 clock, which cannot be set, and creeps to the wall clock, forward or back, by at most one part in `CREEP`. Pure: both
 clocks are arguments. Start at `SteadyClock.now`.
 
-Comparison of this machine's wall clock with the clocks of the bus's server and of the nodes.
-
-A writer with a wrong clock would write wrong times and hours into the log permanently. Such a writer therefore does not
+`OtherClocks` compares the wall clock with the clocks of the bus's server and of the nodes. A writer with a wrong clock would write wrong times and hours into the log permanently. Such a writer therefore does not
 lead, and a leader does not follow a clock that differs from all others. The server's clock is requested first, which
 costs one request. If it disagrees, the nodes' heartbeats are read for a moment, since they bear the nodes' clocks.
 Start at `OtherClocks.differ`.

@@ -133,7 +133,7 @@ def _of(index: EventIndex, kind: str, about: str, **fields: object) -> list[Happ
 
 
 def _units(request: Json, got: int) -> list[int]:
-    """milli-GPU of each unit that it got, in the order of the ranks."""
+    """milli-GPU of each unit that the job got, in the order of the ranks."""
     kinds = [[kind.get("gpu_milli", 0)] * kind.get("nodes", 1) for kind in (request, *request.get("also", ()))]
     if request.get("nodes_min"):
         kinds[0] = kinds[0][: len(kinds[0]) - (sum(map(len, kinds)) - got)]

@@ -154,3 +154,10 @@ def test_the_check_can_fail() -> None:
     assert list(missing(page, "`telemetry/` and sim/world.py")) == ["sim/world.py", "telemetry/"], (
         "names of other parts need their paths"
     )
+
+
+def test_the_map_names_where_to_start() -> None:
+    """Each path in the map's last column is in the folder of its row."""
+    rows = re.findall(r"^\| `([\w/]+)` \|.*\| (`.+`) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    starts = [f"{folder}/{name}" for folder, names in rows for name in re.findall(r"`([^`]+)`", names)]
+    assert len(rows) > 7 and not [path for path in starts if not (ROOT / path).exists()]

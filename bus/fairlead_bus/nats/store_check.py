@@ -54,7 +54,7 @@ def stored_streams(store: Path) -> list[str]:
 
 
 def is_of_cluster(store: Path) -> bool:
-    """True where the store has the metadata of a cluster."""
+    """Return True if the store belongs to a nats-server that was in a NATS cluster: it has a cluster's metadata."""
     return any(store.glob("jetstream/*/_js_/_meta_"))
 
 

@@ -47,12 +47,12 @@ def table_columns(uses: Mapping[str, JobUse]) -> list[TableColumn]:
 
 
 def utilization(use: JobUse) -> str:
-    """The mean over its GPUs: "87"."""
+    """Mean use of the row's GPUs: "87"."""
     return UNKNOWN if use.utilization_pct is None else f"{use.utilization_pct:.0f}"
 
 
 def memory(use: JobUse) -> str:
-    """All of its GPUs together: "384Gi", "700Mi"."""
+    """Memory of all the row's GPUs: "384Gi", "700Mi"."""
     if use.memory_used_mib is None:
         return UNKNOWN
     gib = use.memory_used_mib / _KIB
@@ -60,7 +60,7 @@ def memory(use: JobUse) -> str:
 
 
 def power(use: JobUse) -> str:
-    """All of its GPUs together: "3.1kW", "250W"."""
+    """Power of all the row's GPUs: "3.1kW", "250W"."""
     if use.power_mw is None:
         return UNKNOWN
     watts = use.power_mw / 1000

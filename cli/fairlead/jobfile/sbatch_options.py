@@ -1,11 +1,10 @@
-"""Meaning of each of sbatch's options in a job file. Pure.
+"""Meaning of each of sbatch's options in a job file, and the job's size from them. Pure.
 
 `DIRECTIVES` lists the options that are followed. Options without effect on the command and its placement are notes
 (`NOT_FOLLOWED`). All others are `unkept`, and the caller refuses the job unless the user ignores the option by name: a
 job with a request to be held, or to stay off a node, must not start as if it had none. Start at `translate`.
 
-Size of a job from sbatch's options: Slurm counts per node, per task or in all, and a job file per node or per task.
-Pure.
+The size: Slurm counts per node, per task or in all, and a job file per node or per task.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Checkpoints: "the log's first <size> lines have this root", signed; and the book that holds them. Pure.
 
-A checkpoint is a signed note (checkpoints.py) with a text as in C2SP's tlog-checkpoint:
+A checkpoint is a signed note (below) with a text as in C2SP's tlog-checkpoint:
 
     fairlead.log/berlin             the log's origin
     4711                            number of lines: the log's sequences 1 to 4711

@@ -94,7 +94,7 @@ class FaultyBus:
         loop.call_at(self._arrived_until, arrive)
 
     async def _trip(self) -> None:
-        """There and back, or Unavailable."""
+        """Simulate one request and its answer: wait for the delay, or raise Unavailable."""
         await asyncio.sleep(self.faults.delay())
         await self._awake.wait()
         if self.faults.chance(self.faults.fail):

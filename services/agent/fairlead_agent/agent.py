@@ -295,7 +295,7 @@ class Agent:
         self.do(self.core.was_cut(plan, failure, self._inventory()))
 
     def give_up(self, reason: str) -> None:
-        """End the agent, because journal and log do not fit."""
+        """Stop the agent: its journal contradicts the log, as `reason` says."""
         self._given_up = reason
         self._stopped.set()
 

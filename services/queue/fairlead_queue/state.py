@@ -346,7 +346,7 @@ class QueueState(UndoLog):
         self.parked_open += more
 
     def settle_past(self, lane: Lane) -> None:
-        """Count the past use of the lane's leaf before its charge changes."""
+        """Bring past usage of the lane's leaf up to date before its charge changes."""
         past = lane.request_class.pool.past
         if past is not None:
             past.settle(lane.leaf.node, self.at_ns)

@@ -1,6 +1,6 @@
-"""Node labels, those of GPUs in GPU-feature-discovery's keys and spelling. Pure.
+"""Labels of nodes, and places of simulated ones. Pure.
 
-Places of simulated nodes: racks of nodes, blocks of racks, one spine. Pure.
+Labels of GPUs have GPU-feature-discovery's keys and spelling. Simulated nodes have places: racks of nodes, blocks of racks, one spine.
 """
 
 from collections import Counter

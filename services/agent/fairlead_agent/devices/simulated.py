@@ -74,7 +74,7 @@ class SimulatedDevices:
         return self._reported.environment() if order.gpus and not contained else {}
 
     def sample(self, holders: Mapping[str, str]) -> list[GpuSample]:
-        """Played numbers, in plausible ranges; no measurement. A lost GPU is left out."""
+        """Simulated values in plausible ranges, not measured. A lost GPU is left out."""
         self._stage.look()
         self._stage.held({gpu.index: holders.get(gpu.uuid, "") for gpu in self._gpus})
         moments = [self._stage.moment(gpu.index) for gpu in self._gpus]

@@ -81,7 +81,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Closed(ValueError):
-    """The name leads nowhere, or to a forbidden place. The message is for the author of the name."""
+    """The name leads nowhere, or to a forbidden place. The message is for the user who wrote the path."""
 
 
 def open_path(path: str) -> int:

@@ -82,7 +82,7 @@ class QueuesView:
         return found
 
     def existing(self) -> Iterator[QueueRow]:
-        """Rows of the queues that there are, by path."""
+        """Rows of the queues that exist, by path."""
         return (row for _, row in sorted(self.rows.items()) if row.exists)
 
     def pool_of(self, path: str) -> str:

@@ -375,7 +375,7 @@ class RolloutRow(msgspec.Struct, gc=False):
 
 
 class BreakerRow(msgspec.Struct, frozen=True, gc=False):
-    """Cause that has tripped the breaker and was not reset since."""
+    """Cause that has tripped the breaker and has not been reset."""
 
     kind: str
     found: int

@@ -1,5 +1,5 @@
 """Health of nodes and GPUs as agents report it. Emits on a draft. The meaning of the codes is in the contracts
-(health.py).
+(wire/health.py).
 
 A fault always takes the GPU out of use: that rests on evidence from the very device. Some faults also stop the run that
 holds it, and taint the node until it is well. The taint asks the breaker first, because it may hit many nodes at once.

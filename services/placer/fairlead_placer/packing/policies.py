@@ -51,7 +51,7 @@ class Weights(NamedTuple):
     steps: tuple[int, ...] = ()
 
     def learn(self, pool: Population, work: TypicalWork) -> None:
-        """Nothing to learn."""
+        """No-op: this policy has fixed weights."""
 
     def held(self, states: NodeStates) -> StateCosts:
         """By what is left."""

@@ -130,7 +130,7 @@ class ShapeFacts(NamedTuple):
 
 
 class Rows:
-    """The rows, by number in the order in which a node first came there."""
+    """Table of rows, numbered in the order in which they first got a node. A row is a state that its nodes share."""
 
     def __init__(self) -> None:
         self._models: dict[str, int] = {}

@@ -62,8 +62,8 @@ def repair(draft: PlacerDraft) -> bool:
 
 
 def is_kept_well(state: ClusterState, kept: Reservation, request: Request, now_ns: int) -> bool:
-    """True while every kept node can take its unit once others have gone or a window has given it back, the job goes there (it
-    avoids nodes on which it has failed as soon as others could take it), and no window comes over it."""
+    """Return True if the reservation is still useful: every kept node will have room at the start, the job avoids none
+    of them after failures, and no maintenance window covers them."""
     asks, nodes = unit_requests(request), [state.nodes[name] for name in kept.nodes]
     if not avoided(state, kept.job).isdisjoint(kept.nodes):
         return False

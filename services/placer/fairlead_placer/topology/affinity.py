@@ -130,7 +130,7 @@ def _fill(taken: int, nodes: tuple[NumaCpus, ...] | list[NumaCpus], free: int, c
 
 
 def _apportion(count: int, weights: list[int]) -> list[int]:
-    """The count cut by weights; what does not divide goes to the largest remainders, then to the first."""
+    """Divide `count` in proportion to `weights`; the remainder goes to the largest remainders, then to the first."""
     total = sum(weights) or 1
     shares = [count * weight // total for weight in weights]
     by_rest = sorted(range(len(weights)), key=lambda at: -(count * weights[at] % total))

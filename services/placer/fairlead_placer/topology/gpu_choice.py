@@ -10,7 +10,7 @@ next: each part is at most `GPUS_MAX` = 64 in all.
 
 Up to eight GPUs: every set is looked at, so that the best is found.
 
-Order: rank (gpu_choice.py), then what the choice leaves to others, then the earlier set.
+Order: rank, then what the choice leaves to others, then the earlier set.
 
 Choice among more than eight GPUs: sets grow GPU by GPU, and at each size only the best `WIDTH` continue (a beam
 search).
@@ -264,7 +264,7 @@ class Choices:
     def choose(self, free: int, size: int, require: int = 0) -> int | Shortage:
         """`size` of the free GPUs within what is required (gpu_topology.py), or why not.
 
-        Links first, then NUMA nodes, then what is left to others (gpu_choice.py, gpu_choice.py). Raises ValueError when
+        Links first, then NUMA nodes, then what is left to others. Raises ValueError when
         there is no such size or GPU.
         """
         key = (free, size, require)

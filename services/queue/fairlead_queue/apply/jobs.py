@@ -184,7 +184,8 @@ def _reservation_requested(state: QueueState, event: ev.ReservationRequested, at
 
 
 def _preemption_requested(state: QueueState, event: ev.PreemptionRequested, at: EventPosition) -> None:
-    """Record the preemption request. A job that lacks a place only, and has no open offer any more, gets no answer."""
+    """Record the preemption request. Ignored if outdated: a request with amounts whose job is no longer in line, or
+    one without whose job has no open offer."""
     job = state.jobs[event.job]
     if event.amounts and job.wait == "line":
         waiting_jobs.put_claim(state, job.lane.request_class.pool.tree.nodes[event.queue], job)

@@ -2,7 +2,6 @@
 users.
 
 Outcomes recorded for a lane, and claims, are kept where they still have a meaning. Past usage stays with the queue.
-Called by `evolve` only.
 
 The limits of queues as the tree gets them: from the settings, what those below are guaranteed, and spent budgets.
 Called by `evolve` only.

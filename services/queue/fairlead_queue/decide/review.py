@@ -34,7 +34,8 @@ def stuck_offers(draft: QueueDraft, pool: PoolState) -> list[LiveJob]:
 
 
 def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
-    """Give every turn that there is, with the stuck offers waiting like the others, and say what that changes."""
+    """Run the turns again as if the jobs of the stuck offers were still waiting, then emit the differences:
+    withdrawals and new offers."""
     leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
     turns.set_aside(leaving)
     turns.reopen(stuck)

@@ -1,9 +1,9 @@
-"""Sample batches by state: new, repeated, or lost. Pure.
+"""Sample batches by state (new, repeated, or lost), and their delays. Pure.
 
 The SAMPLE stream may lose its tail and reuse its sequences, so the numbers inside the batches are the cursor: each agent
 incarnation counts its batches from 1. Loss is counted, never an error.
 
-Delays of samples from the node's clock into the warehouse, counted in steps. Pure.
+Delays run from the node's clock into the warehouse, and are counted in steps.
 """
 
 from collections.abc import Iterable, Mapping, Set

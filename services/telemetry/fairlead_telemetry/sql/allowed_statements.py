@@ -1,7 +1,7 @@
 """Gate for the statements that people may run: decided on DuckDB's own syntax tree, by a list of permitted nodes. Pure.
 
 The database itself is also locked down (`worker.py`). The gate refuses the statements that the lock leaves open: PRAGMA,
-CHECKPOINT, temporary tables, and every function that is not on the list of `allowed_statements.py`. Start at `check`.
+CHECKPOINT, temporary tables, and every function that is not on the list below. Start at `check`.
 
 SQL functions that people may call: those that compute from their arguments alone. Data, no rules.
 

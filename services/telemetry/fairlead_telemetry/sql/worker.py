@@ -8,7 +8,7 @@ this process, as this user. It holds no credential.
 A second thread reads, so that a query can be stopped while it is answered. Start at `main`; frames are those of
 `worker_process.py`.
 
-Opens a copy of the warehouse for people's SQL: it reaches the files of days that its views read, and no other file.
+The copy of the warehouse is opened so that SQL reaches the files of days that its views read, and no other file.
 """
 
 import os

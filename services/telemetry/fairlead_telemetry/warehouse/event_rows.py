@@ -8,7 +8,7 @@ Rewrite of event rows that an older version stored without the owner and the que
 is opened.
 
 The older table is set apart under another name, and its rows go through the same statement as new ones
-(`event_rows.py`), each step in one transaction with its fold. A process that is killed meanwhile resumes at that point at
+(`_insert`), each step in one transaction with its fold. A process that is killed meanwhile resumes at that point at
 its next start. The warehouse is not read before the last step: SQL runs over copies, which are made of an open
 warehouse. The rewrite needs free space for the table once more.
 """

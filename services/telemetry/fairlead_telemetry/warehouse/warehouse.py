@@ -178,7 +178,8 @@ class Warehouse:
         return self.cursor.events
 
     def _fold_rest(self) -> None:
-        """Fold what is stored and not folded: all of it in a new version, or where a rebuild was cut short."""
+        """Fold the stored events that are not folded yet: all of them after an upgrade that changes the tables, the rest
+        after an interrupted rebuild."""
         older = event_rows.older_table(self._db)
         while (reached := self._folding.sequence) < self.cursor.sequence:
             try:

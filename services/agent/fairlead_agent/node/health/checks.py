@@ -2,7 +2,7 @@
 
 `watch.py` decides which findings are reported, after how long, and when they are over.
 
-Facts known about the node at one moment, for `checks.py` to judge. `collect.py` reads them; this module is pure data.
+Facts known about the node at one moment, for the checks to judge. `collect.py` reads them; this module is pure data.
 
 None means "not known", here as in the devices' facts: nothing is concluded from it. Times are monotonic nanoseconds.
 """

@@ -75,7 +75,7 @@ class Gate:
             pause_s = min(AGAIN_LAST_S, 2 * pause_s)
 
     async def stop(self) -> None:
-        """Try no more."""
+        """Stop retrying the preflight."""
         if self._trying is not None:
             self._trying.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -5,7 +5,7 @@ not flap. A GPU is well again only on the evidence that its fault asks for (`Mea
 and a test, or a person's decision, which the placer has and this module never reports. For a GPU only its gravest open
 finding is reported, for the node itself every finding.
 
-XIDs caused by a program's own error, reported to the user with the end of the run that held the GPU. Pure.
+XIDs caused by a program's own error are reported to the user with the end of the run that held the GPU.
 """
 
 from collections.abc import Iterable, Mapping

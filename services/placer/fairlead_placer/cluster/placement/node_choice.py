@@ -53,7 +53,7 @@ def best(
 
 
 def _by_name(index: PoolIndex, alike: list[Ranked]) -> list[Ranked]:
-    """Rows that cost the same by their first names."""
+    """Sort rows of equal cost by the name of their first node."""
     return sorted(alike, key=lambda each: min(names[0] for names in index.inhabitants[each[2]].values()))
 
 

@@ -234,7 +234,10 @@ def _domains(state: ClusterState, request: Request) -> list[list[ClusterNode]]:
 def _pick(
     state: ClusterState, request: Request, job: str, nodes: list[ClusterNode], kept: Reservation | None, now_ns: int
 ) -> list[_Picked] | None:
-    """Return the nodes that open first. If the start would not be known even so, nodes in a maintenance window are excluded."""
+    """Return the nodes that become free first.
+
+    If one of them is out of service, and the job has tasks or would have no known start there, choose among the nodes in service only.
+    """
     asks, ahead = unit_requests(request), UpcomingMaintenance(state)
     able = [_able(state, ask, job, nodes, kept, now_ns) for ask in asks]
     picked = _clear(asks, able, ahead, job, now_ns)

@@ -88,8 +88,8 @@ def _levels(index: PoolIndex, ask: UnitRequest) -> list[str]:
 def choose(
     groups: Sequence[DomainGroup], menus: Mapping[int, Sequence[UnitsOnNode]], units: int
 ) -> NodeSetChoice | None:
-    """The cheapest places for so many units; None where no domain takes them. `menus` leaves out who takes none; the
-    first places are preferred among equals."""
+    """Return the cheapest nodes for `units`, all in one domain, or None. A node that can take no unit is not in
+    `menus`. At equal price the earlier one wins."""
     best: NodeSetChoice | None = None
     for group in groups:
         able = [place for place in group.places if place in menus]
