@@ -89,3 +89,36 @@ async def test_refused_elements_count_against_the_client_on_both_ways() -> None:
             answer = await world.http.post("/v1/jobs", json=[{"command": ["true"], "queue": "nosuch"}] * 6)
             assert answer.status_code == 200
             assert (await world.http.post("/v1/jobs", content=JOB, headers=JSON)).status_code == 429
+
+
+HUGE = b"9" * 5000
+MANY = b",".join(b'{"job":"x%d"}' % n for n in range(3000))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/events", SUBMIT.replace(JOB, b'{"a":%b}' % HUGE), EVENT),
+        ("/v1/events", b"[%b]" % SUBMIT.replace(JOB, b'{"a":%b}' % HUGE), BATCH),
+        ("/v1/jobs", b'{"command":["true"],"dependsOn":[%b]}' % MANY, JSON),
+        ("/v1/jobs:dryrun", b'{"command":["true"],"dependsOn":[%b]}' % MANY, JSON),
+        ("/v1/jobs", b'{"command":["true"],"%b":1}' % (b"k" * 60_000), JSON),
+        ("/v1/jobs", b"[%b]" % b",".join([b'{"nodes":0}'] * 2000), JSON),
+    ],
+)
+async def test_an_answer_to_a_wrong_body_is_bounded(path: str, body: bytes, headers: dict[str, str]) -> None:
+    """Numbers of thousands of digits and thousands of mistakes are a 422 of some kilobytes, on both ways."""
+    for kind in (GatewayWorld, PlainWorld):
+        async with kind() as world:
+            answer = await world.http.post(path, content=body, headers=headers)
+            assert answer.status_code == 422
+            assert len(answer.content) < 50_000
+            assert 1 <= len(answer.json()["errors"]) <= 100
+
+
+async def test_a_length_of_thousands_of_digits_is_no_error_of_the_server() -> None:
+    """The server's parser accepts leading zeros; Python refuses to read so many digits."""
+    async with GatewayWorld() as world:
+        length = b"0" * 4999 + str(len(JOB)).encode()
+        answer = await world.http.post("/v1/jobs", content=JOB, headers={**JSON, "content-length": length.decode()})
+        assert answer.status_code == 201

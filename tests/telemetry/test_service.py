@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import random
 import signal
 import sys
@@ -327,28 +326,3 @@ async def test_kill_9_on_a_real_server(tmp_path: Path, nats_url: str, monkeypatc
     assert actual(warehouse) == rows
     warehouse.close()
     await bus.close()
-
-
-async def test_commits_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits alone start no transaction; a question finds everything that was read before it; a stop stores the rest."""
-    stored: list[int] = []
-    store = Warehouse.store
-
-    def counting(self: Warehouse, commits, *rest):
-        stored.append(len(commits))
-        return store(self, commits, *rest)
-
-    monkeypatch.setattr(Warehouse, "store", counting)
-    hub, story = MemoryHub(), busy(20)
-    bus = hub.connect()
-    await story.append_to(bus, first=0)
-    telemetry = Telemetry(hub.connect(), tmp_path)
-    running = asyncio.create_task(telemetry.run())
-    await reaches(bus, len(story.commits))
-    await asyncio.sleep(1.5)  # longer than the interval at which samples are stored
-    assert sum(stored) == 0
-    counted = await ask(bus, "sql", query="SELECT count(*) FROM events")
-    assert counted["rows"][0][0] == sum(len(json.loads(payload)["events"]) for *_, payload in story.commits)
-    assert sum(stored) == len(story.commits)
-    await telemetry.stop()
-    assert await running == 0

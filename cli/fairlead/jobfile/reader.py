@@ -112,7 +112,7 @@ def read_yaml(text: str, name: str) -> list[Any]:
     """Every document of a YAML (or JSON) text, by the safe loader below. Raises Refused."""
     try:
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: an escape that names no character
         raise InputRefused(f"{name}: expected YAML or JSON: {_what_is_wrong(error)}") from error
     if len(documents) > DOCUMENTS_MAX:
         raise InputRefused(f"{name}: expected at most {DOCUMENTS_MAX} documents, found {len(documents)}")
@@ -139,6 +139,11 @@ def _documents(text: str, name: str) -> list[Document]:
     return documents
 
 
+#: Characters of an integer: 20 digits and a sign.
+INTEGER_CHARS_MAX = 21
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+
+
 class _Loader(yaml.SafeLoader):
     """YAML's safe loader without aliases (one line can grow to gigabytes) and without YAML 1.1's surprises.
 
@@ -149,9 +154,9 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.MarkedYAMLError(None, None, "aliases (*name) are not accepted", event.start_mark)
+        event: Any = self.peek_event()
+        if problem := _unacceptable(event):
+            raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -166,11 +171,23 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _unacceptable(event: Any) -> str:
+    """Return why a node is refused before it is read; "" if it is accepted."""
+    if isinstance(event, yaml.AliasEvent):
+        return "aliases (*name) are not accepted"
+    if getattr(event, "tag", None) not in (None, "!", "tag:yaml.org,2002:str"):
+        return f"tags such as {event.tag[-40:]} are not accepted: types follow from the field"
+    if isinstance(event, yaml.ScalarEvent):
+        if event.style is None and len(event.value) > INTEGER_CHARS_MAX and _INTEGER.match(event.value):
+            return "expected a number of at most 64 bits"
+        if any("\ud800" <= char <= "\udfff" for char in event.value):
+            return "expected text, found half of a character (a lone surrogate)"
+    return ""
+
+
 def _resolve_plainly() -> None:
     _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?:true|false)\Z"), list("tf"))
-    _Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), list("-+0123456789")
-    )
+    _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
     _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|)\Z"), ["~", "n", ""])
 
 

@@ -104,9 +104,15 @@ def internal_error() -> HttpError:
     return HttpError(500, "internal", "the gateway failed on this request; its log names the request id")
 
 
+#: Characters of a field's path that an answer repeats.
+FIELD_CHARS_MAX = 500
+
+
 def invalid(errors: list[FieldError], detail: str = "", hint: str = "") -> HttpError:
     """Return a 422 that names its fields. Found words may hold line breaks; an error is one line all the same."""
-    errors = [FieldError(field=printable(each.field), message=printable(each.message)) for each in errors]
+    errors = [
+        FieldError(field=printable(each.field[:FIELD_CHARS_MAX]), message=printable(each.message)) for each in errors
+    ]
     first = errors[0] if errors else FieldError(field="", message="not valid")
     summary = detail or (f"{first.field}: {first.message}" if first.field else first.message)
     return HttpError(422, "invalid", printable(summary), errors=errors, hint=hint)

@@ -65,7 +65,8 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
         if name == b"content-type":
             content_type = value.partition(b";")[0].strip().lower()
         elif name == b"content-length":
-            length = int(value) if value.isdigit() else 0
+            # Python refuses to read thousands of digits; 20 are more than any bound.
+            length = int(value.lstrip(b"0")[:20] or b"0") if value.isdigit() else 0
         elif name == b"x-fairlead-user":
             user = value.decode("latin-1")
         elif name == b"idempotency-key":
@@ -146,8 +147,8 @@ def decode[T: msgspec.Struct](kind: type[T], body: bytes) -> T:
         repeated = repeated_keys(body)[:ERRORS_MAX]
     except msgspec.MsgspecError as error:
         raise InvalidJob([field_error(error, known=kind.__struct_encode_fields__)]) from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        message = f"expected JSON in UTF-8 of ordinary depth: {type(error).__name__}"
+    except (ValueError, RecursionError) as error:  # also UnicodeDecodeError, and a number of thousands of digits
+        message = f"expected JSON in UTF-8, of ordinary depth and numbers: {type(error).__name__}"
         raise InvalidJob([FieldError(field="", message=message)]) from None
     if repeated:
         message = "this key is given twice; keep one of them"
@@ -183,7 +184,9 @@ def read_one[T](body: bytes, read: Callable[[bytes], T], hint: str = "") -> T:
     try:
         return read(body)
     except InvalidJob as error:
-        raise invalid(error.errors, hint=hint) from None
+        count = len(error.errors)
+        detail = f"{count} mistakes, of which {ERRORS_MAX} are listed" if count > ERRORS_MAX else ""
+        raise invalid(error.errors[:ERRORS_MAX], detail=detail, hint=hint) from None
 
 
 async def read_list[T](body: bytes, most: int, read: Callable[[int, bytes], T]) -> list[T]:
@@ -197,15 +200,18 @@ async def read_list[T](body: bytes, most: int, read: Callable[[int, bytes], T]) 
         raise bad_field("", f"expected 1 to {most} elements, found {len(bodies)}")
     found: list[T] = []
     errors: list[FieldError] = []
+    count = 0
     for index, one in enumerate(bodies):
         if index % BREATH == BREATH - 1:
             await asyncio.sleep(0)
         try:
             found.append(read(index, bytes(one)))
         except InvalidJob as error:
-            errors += (error_inside(f"[{index}]", each) for each in error.errors)
+            count += len(error.errors)
+            if len(errors) < ERRORS_MAX:
+                errors += (error_inside(f"[{index}]", each) for each in error.errors)
     if errors:
-        detail = f"{len(errors)} error{'' if len(errors) == 1 else 's'} in a list of {len(bodies)}; nothing was stored"
+        detail = f"{count} error{'' if count == 1 else 's'} in a list of {len(bodies)}; nothing was stored"
         raise invalid(errors[:ERRORS_MAX], detail=detail)
     return found
 

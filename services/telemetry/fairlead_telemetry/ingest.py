@@ -9,7 +9,7 @@ SQL. One thread owns the warehouse; everything that touches it goes through `on_
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
@@ -47,6 +47,10 @@ KEPT = Retention(7 * DAY_NS, 90 * DAY_NS, 1095 * DAY_NS)
 log = structlog.get_logger("telemetry")
 
 
+class StoringEnded(Exception):
+    """Telemetry stores nothing more, so a question cannot be answered with what has been read."""
+
+
 class Ingest:
     """Moves the warehouse forward until it is stopped or the log is damaged."""
 
@@ -73,6 +77,9 @@ class Ingest:
         #: time.monotonic() when the oldest of `_commits` was read.
         self._oldest_at = 0.0
         self._commit_bytes = self._sample_bytes = 0
+        #: Commits of the transaction that runs now, and their bytes.
+        self._storing: list[CommitBytes] = []
+        self._storing_bytes = 0
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -94,17 +101,23 @@ class Ingest:
     @property
     def sequence(self) -> int:
         """Sequence up to which a question is answered: of the newest commit that has been read."""
-        return self._commits[-1].sequence if self._commits else self.cursor.sequence
+        newest = self._commits or self._storing
+        return max(newest[-1].sequence, self.cursor.sequence) if newest else self.cursor.sequence
 
     @property
     def events(self) -> int:
         """Number of events up to `sequence`."""
-        return self.cursor.events + sum(len(commit.bodies) for commit in self._commits)
+        return self.cursor.events + sum(len(commit.bodies) for commit in self._unstored())
 
     @property
     def version(self) -> int:
         """Version of the warehouse once what is pending is stored."""
-        return self._warehouse.version + bool(self._commits)
+        return self._warehouse.version + any(True for _ in self._unstored())
+
+    def _unstored(self) -> Iterator[CommitBytes]:
+        """Yield the commits that have been read and are not in the warehouse, those of the running transaction included."""
+        stored = self.cursor.sequence
+        return (commit for commit in (*self._storing, *self._commits) if commit.sequence > stored)
 
     async def ask[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a question on the warehouse's thread, with everything stored that has been read before."""
@@ -112,8 +125,10 @@ class Ingest:
         return await self.on_thread(call, *args, **kwargs)
 
     async def flush(self) -> None:
-        """Return when the commits that have been read are stored. Does nothing while `run` does not store."""
-        if self._commits and self._is_storing:
+        """Return when the commits that have been read are stored. Raises what prevents that, StoringEnded once `run` has ended."""
+        if self.sequence > self.cursor.sequence:
+            if not self._is_storing:
+                raise StoringEnded("telemetry is stopping; ask again")
             flushed = asyncio.get_running_loop().create_future()
             self._flushes.append(flushed)
             self._arrived.set()
@@ -127,6 +142,7 @@ class Ingest:
         """Read and store without end, after `same_log` has permitted it. Raises LogDamaged, or duckdb.Error or OSError (the disk
         cannot take more: no data is lost, the next start resumes at the cursor).
         """
+        self._is_storing = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_log(), name="read log")
             group.create_task(self._read_samples(), name="read samples")
@@ -216,12 +232,12 @@ class Ingest:
     async def _take_up(self) -> None:
         """Announce what has been read; wait while too much of it is not stored yet."""
         self._arrived.set()
-        if self._commit_bytes + self._sample_bytes > PENDING_BYTES_MAX:
+        if self._commit_bytes + self._sample_bytes + self._storing_bytes > PENDING_BYTES_MAX:
             self._room.clear()
             await self._room.wait()
 
     async def _store(self) -> None:
-        self._is_storing, started = True, time.monotonic()
+        started = time.monotonic()
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -234,7 +250,7 @@ class Ingest:
                     self._room.set()
         finally:
             self._is_storing = False
-            self._answer(self._flushes)
+            _answer(self._flushes, StoringEnded("telemetry is stopping; ask again"))
 
     def _due_in_s(self, started: float) -> float | None:
         """Return the seconds until the next transaction is due, None while nothing is pending. `started`: start of the last one."""
@@ -249,9 +265,12 @@ class Ingest:
 
     async def _store_pending(self) -> None:
         """Store the samples, and the commits if a question needs them, much is pending or the oldest has waited long enough."""
-        commits, flushes, started = list[CommitBytes](), self._flushes, time.monotonic()
-        if flushes or self._is_much() or started >= self._oldest_at + LOG_INTERVAL_S:
-            commits, self._commits, self._flushes, self._commit_bytes = self._commits, [], [], 0
+        # A question that comes while this transaction runs waits for the next one: its commits may not be in this one.
+        commits, flushes, started = list[CommitBytes](), list[asyncio.Future[None]](), time.monotonic()
+        if self._flushes or self._is_much() or started >= self._oldest_at + LOG_INTERVAL_S:
+            commits, self._commits, self._storing_bytes = self._commits, [], self._commit_bytes
+            flushes, self._flushes, self._commit_bytes = self._flushes, [], 0
+            self._storing = commits
         samples, self._sample_bytes = self._book.take(), 0
         # The chain ends exactly at the last commit taken: both change on the loop only.
         heads = dict(self._reader.chain.heads)
@@ -259,8 +278,13 @@ class Ingest:
             if commits and not self._log_id:  # the log was empty at the start
                 self._log_id = await retry_until_available(lambda: identity(self._bus))
             cursor = await self.on_thread(self._warehouse.store, commits, heads, self._log_id, samples)
-        finally:
-            self._answer(flushes)
+        except BaseException as error:
+            _answer(
+                flushes, error if isinstance(error, Exception) else StoringEnded("telemetry is stopping; ask again")
+            )
+            raise
+        self._storing, self._storing_bytes = [], 0
+        _answer(flushes)
         self.delays.add((batch.at_ns for batch in samples.batches), self._clock())
         log.debug(
             "stored",
@@ -273,12 +297,6 @@ class Ingest:
         )
         if not self._is_much():  # else it is behind, and larger pieces cost less
             await self.on_thread(self._warehouse.settle)
-
-    def _answer(self, flushes: list[asyncio.Future[None]]) -> None:
-        """Let callers of `flush` continue; after a fault with what is stored, since the service ends."""
-        for flushed in flushes:
-            if not flushed.done():
-                flushed.set_result(None)
 
     async def _drop_old_samples(self) -> None:
         while True:
@@ -313,3 +331,14 @@ class Ingest:
         while True:
             await self.on_thread(self._warehouse.roll_up, self._clock())
             await asyncio.sleep(ROLL_UP_S)
+
+
+def _answer(flushes: list[asyncio.Future[None]], error: Exception | None = None) -> None:
+    """Let callers of `flush` continue, with the fault that prevented storing if there is one."""
+    for flushed in flushes:
+        if flushed.done():
+            continue
+        if error is None:
+            flushed.set_result(None)
+        else:
+            flushed.set_exception(error)

@@ -7,6 +7,7 @@ are read, and nothing else.
 """
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -27,7 +28,7 @@ from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.idle.core import IdleCore
-from fairlead_telemetry.ingest import KEPT, Ingest
+from fairlead_telemetry.ingest import KEPT, Ingest, StoringEnded
 from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.queries.current_use import NewestBatches
 from fairlead_telemetry.queries.usage import UsageQueries, price_file
@@ -36,6 +37,8 @@ from fairlead_telemetry.warehouse import database
 from fairlead_telemetry.warehouse.warehouse import Retention, Warehouse, WarehouseBusy, WarehouseRefused
 
 EXIT_REFUSED = 1
+#: Longest time for which a stop waits for the last commits to be stored.
+FLUSH_S = 5.0
 
 log = structlog.get_logger("telemetry")
 
@@ -164,7 +167,10 @@ class Telemetry:
         try:
             await asyncio.wait((storing, deciding, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not storing.done():
-                await ingest.flush()  # the next start need not read it again
+                # The next start need not read again what is stored; without the bus, nothing is lost either.
+                with contextlib.suppress(TimeoutError, StoringEnded):
+                    async with asyncio.timeout(FLUSH_S):
+                        await ingest.flush()
             if storing.done():
                 await storing
             if not deciding.done():

@@ -51,7 +51,7 @@ def test_values_stay_what_people_wrote() -> None:
         ("a: &x [1]\nb: *x\n", "aliases"),
         ("a: &x {b: 1}\n<<: *x\n", "aliases"),
         ("name: a\nname: b\n", "given twice"),
-        ("a: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        ("a: !!python/object/apply:os.system [id]\n", "tags such as .*os.system are not accepted"),
         ("a: [1\n", "expected YAML"),
         ("- 1\n", "expected a job file"),
         ("just words\n", "expected a job file"),
@@ -193,3 +193,31 @@ def test_gpu_shorthand_that_is_not_one_thing_is_refused(text: str, expected: str
     """An ambiguous or unknown model, and ranges, are refused instead of guessed."""
     with pytest.raises(InputRefused, match=expected):
         gpu_words(text, lambda: [A100, A100_40, H100])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "priority: " + "9" * 5000,
+        'name: !!int ""',
+        "name: !!int abc",
+        "name: !!timestamp x",
+        "name: !!bool maybe",
+        "name: !!map x",
+        'name: "\\U99999999"',
+        'name: "\\ud800"',
+        'priority: !!int "0x' + "f" * 5000 + '"',
+        "&a [*a]",
+    ],
+)
+def test_a_value_that_no_field_can_hold_is_refused_with_its_place(text: str) -> None:
+    """Tags, endless numbers and half characters: an error of the file, not a traceback."""
+    with pytest.raises(InputRefused, match="expected YAML or JSON"):
+        reader.read_yaml(text, "job.yaml")
+
+
+def test_a_quoted_word_and_a_large_number_are_read() -> None:
+    """Quotes keep a number text, as does the tag for text; 64 bits are read as a number."""
+    assert reader.read_yaml('a: "12"\nb: !!str 12\nc: 18446744073709551615', "x") == [
+        {"a": "12", "b": "12", "c": 2**64 - 1}
+    ]

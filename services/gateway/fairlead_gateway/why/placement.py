@@ -114,7 +114,9 @@ def with_preemptions(row: JobRow, now: Reason) -> Reason:
     if room.declined:
         kept = f"; asking others to yield would not make room: even then {in_words(room.declined)}{kept}"
     if room.victims:
-        message = f"{several(len(room.victims), 'job')} {'was' if len(room.victims) == 1 else 'were'} asked to yield for it"
+        message = (
+            f"{several(len(room.victims), 'job')} {'was' if len(room.victims) == 1 else 'were'} asked to yield for it"
+        )
         detail: Detail = {**now.detail, "asked": len(room.victims), "next": "it starts when they have ended"}
         return Reason(code="making_room", message=f"{message}: {name_list(room.victims)}{kept}", detail=detail)
     named = f"; {several(room.named, 'job')} may be asked to yield for it" if room.named else ""

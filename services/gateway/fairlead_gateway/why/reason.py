@@ -109,7 +109,10 @@ def _what_follows(views: Views, row: JobRow, node: NodeRow) -> tuple[str, str]:
         strict = "strict: it is not started elsewhere before its node or an admin confirms that it has ended there"
         return strict, f"fairlead declare-dead {node.id}, once you have seen that nothing runs there"
     if policy.replace_after_ns:
-        return f"it is started elsewhere at {rfc3339(node.last_contact_ns + policy.replace_after_ns)} at the earliest", "wait"
+        return (
+            f"it is started elsewhere at {rfc3339(node.last_contact_ns + policy.replace_after_ns)} at the earliest",
+            "wait",
+        )
     return "it is about to be started elsewhere", "wait"
 
 

@@ -75,7 +75,10 @@ class Database:
             yield
             self.connection.execute("COMMIT")
         except BaseException:
-            self.connection.execute("ROLLBACK")
+            with contextlib.suppress(
+                duckdb.Error
+            ):  # a fault such as a full disk has ended it already; that fault is the one to report
+                self.connection.execute("ROLLBACK")
             raise
 
     def settle(self) -> bool:

@@ -163,8 +163,8 @@ class Warehouse:
         except BaseException:
             self._folding.sequence = old.sequence
             raise
+        self.version += 1  # before the cursor: a copy may be thought stale for a moment, never fresh
         self.cursor = new
-        self.version += 1
         return new
 
     def rebuild(self) -> int:
