@@ -5,7 +5,7 @@ import structlog
 
 from fairlead_bus import bus_faults
 from fairlead_bus.port import BusError, CommandsLost, LogDamaged, Unavailable
-from fairlead_schemas.wire.commit import OtherLogFormat, decode_commit, encode_commit
+from fairlead_schemas.wire.commit import CommitUndecodable, OtherLogFormat, decode_commit, encode_commit
 from fairlead_schemas.wire.conditions import CONDITIONS, EXIT_COMMANDS_LOST, EXIT_DAMAGED, Condition
 from tests.schemas.examples import COMMIT
 
@@ -42,6 +42,23 @@ def test_a_log_of_another_format_is_not_called_damaged() -> None:
     assert "the log has format 1, this version of Fairlead reads format 2 alone" in lines[0]["reason"]
     assert "`fairlead up --data NEW`" in lines[0]["hint"]
     assert "audit" not in lines[0]["hint"]
+
+
+def test_a_log_of_a_later_version_is_not_called_damaged_even_if_its_events_are_unknown_here() -> None:
+    """An older version that is started on a newer log says to install the newer one; no verification would help."""
+    payload = encode_commit(COMMIT).replace(b'"v":2', b'"v":3', 1).replace(b'"type":"', b'"type":"Later', 1)
+    with pytest.raises(
+        OtherLogFormat, match=r"format 3, a later one than format 2 .* install the version that wrote the log"
+    ):
+        decode_commit(payload)
+
+
+def test_undecodable_bytes_without_a_format_are_damage() -> None:
+    """Bytes that state no format, or this version's, are damaged."""
+    for payload in (b"{", encode_commit(COMMIT).replace(b'"type":"', b'"type":"Later', 1)):
+        with pytest.raises(CommitUndecodable) as raised:
+            decode_commit(payload)
+        assert not isinstance(raised.value, OtherLogFormat)
 
 
 def test_other_errors_are_no_damage() -> None:

@@ -190,7 +190,17 @@ def uncordon(nodes: NodeNames, output: Output = Format.table) -> None:
 
     fairlead uncordon sim-1 sim-2
     """
-    _each(nodes, Client.uncordon, "takes work again", output)
+    _each(nodes, Client.uncordon, _uncordoned, output)
+
+
+def _uncordoned(node: dict[str, Any]) -> str:
+    """Return the result of an uncordon in words: other states than a cordon keep a node from work, too."""
+    state = node.get("state", "ready")  # a node that no view has yet is answered by its name alone
+    if state == "quarantined":
+        return f"is uncordoned but still quarantined, so it takes no work: fairlead unquarantine {node['id']}"
+    if state in ("lost", "silent"):
+        return f"is uncordoned but {state}: it takes work when its agent reports again"
+    return "takes work again"
 
 
 def drain(
@@ -283,7 +293,12 @@ def restore(
     )
 
 
-def _each(names: list[str], verb: Callable[[Client, str], dict[str, Any]], done: str, output: Format) -> None:
+def _each(
+    names: list[str],
+    verb: Callable[[Client, str], dict[str, Any]],
+    done: str | Callable[[dict[str, Any]], str],
+    output: Format,
+) -> None:
     """Carry a verb out on every node. The refusal of a single node decides the exit code; of several, each refusal is one
     line and the exit code is 1.
     """

@@ -167,20 +167,26 @@ def carry_out(
     verb: Callable[[Client, str], dict[str, Any]],
     *,
     kind: str,
-    done: str,
+    done: str | Callable[[dict[str, Any]], str],
     output: Format,
 ) -> dict[str, FairleadError]:
-    """Send one request for each name, even after a refusal, and print each answer. Return the refusals by name."""
+    """Send one request for each name, even after a refusal, and print each answer. Return the refusals by name.
+
+    `done`: words for the people's line of every name, or a function that returns them for an answer.
+    """
     answers: list[dict[str, Any]] = []
     refusals: dict[str, FairleadError] = {}
     for name in names:
         try:
-            answers.append(verb(client, name))
+            answer = verb(client, name)
         except FairleadError as error:
             refusals[name] = error
             continue
-        if output in (Format.table, Format.wide, Format.names):
-            terminal.write(f"{kind}/{name}\n" if output is Format.names else f"{name} {done}\n")
+        answers.append(answer)
+        if output is Format.names:
+            terminal.write(f"{kind}/{name}\n")
+        elif output in (Format.table, Format.wide):
+            terminal.write(f"{name} {done if isinstance(done, str) else done(answer)}\n")
     if output in (Format.json, Format.yaml) and answers:
         terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
     return refusals

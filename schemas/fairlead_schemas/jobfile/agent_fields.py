@@ -170,8 +170,9 @@ def output_of(words: OutputWords, reading: ErrorCollector) -> OutputBounds:
         if not KEEP_NS_MIN <= keep_ns <= KEEP_NS_MAX:
             reading.wrong(KEEP, f'expected a duration from 1m to 365d, found "{words.keep}"; {_DEFAULT}')
     if words.max != "":
-        max_mib = reading.amount(quantities.parse_memory, words.max, MAX, MAX_MIB_MIN)
-        if not MAX_MIB_MIN <= max_mib <= MAX_MIB_MAX:
+        size = reading.amount(quantities.parse_bytes, words.max, MAX, MAX_MIB_MIN * 2**20)
+        max_mib = -(-size // 2**20)
+        if not MAX_MIB_MIN * 2**20 <= size <= MAX_MIB_MAX * 2**20:
             reading.wrong(MAX, f'expected a size from 1Mi to 1Ti, found "{words.max}"; {_DEFAULT}')
     return OutputBounds(keep_ns, max_mib)
 

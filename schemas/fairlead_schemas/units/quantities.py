@@ -74,14 +74,19 @@ def parse_gpu(text: str | int) -> int:
 
 def parse_memory(text: str | int) -> int:
     """MiB, rounded up, from "64Gi", "1.5Ti", "512Mi", "1G" or a plain number of bytes."""
+    return -(-parse_bytes(text) // 2**20)
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes, rounded up, from a memory quantity."""
     match = _MEMORY.match(str(text).strip())
     if match is None or (match[2] and not match[3]):
         raise QuantityError(f'expected a memory quantity such as "64Gi" or "512Mi", found "{text}"')
     amount = thousandths(match[1], match[2])
-    mib = -(-amount * _MEMORY_BYTES[match[3] or ""] // (MILLI * 2**20))
-    if mib > MEMORY_MIB_MAX:
+    size = -(-amount * _MEMORY_BYTES[match[3] or ""] // MILLI)
+    if size > MEMORY_MIB_MAX * 2**20:
         raise QuantityError(f'expected at most 1024Pi of memory, found "{text}"')
-    return mib
+    return size
 
 
 def parse_duration(text: str | int) -> int:

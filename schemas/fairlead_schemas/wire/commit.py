@@ -52,6 +52,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     events: list[msgspec.Raw]
 
 
+class FormatNumber(msgspec.Struct, frozen=True, kw_only=True):
+    """The log's format alone, which every version writes in the same place."""
+
+    v: int
+
+
 class CommitUndecodable(ValueError):
     """A commit's bytes do not decode: an unknown type or version, or a field out of contract."""
 
@@ -63,6 +69,7 @@ class OtherLogFormat(CommitUndecodable):
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Commit)
 _envelope_decoder = msgspec.json.Decoder(Envelope)
+_format_decoder = msgspec.json.Decoder(FormatNumber)
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -84,13 +91,35 @@ def _checked(decoder: msgspec.json.Decoder[Any], payload: bytes) -> Any:
     try:
         commit = decode(decoder, payload)
     except msgspec.MsgspecError as error:
+        _refuse_other_format(_format_of(payload))
         raise CommitUndecodable(f"commit does not decode: {error}") from error
     if commit.v != VERSION:
+        _refuse_other_format(commit.v)
+    return commit
+
+
+def _format_of(payload: bytes) -> int:
+    """Return the format that undecodable bytes state; this version's where they state none, because then they are damaged."""
+    try:
+        return _format_decoder.decode(payload).v
+    except msgspec.MsgspecError:
+        return VERSION
+
+
+def _refuse_other_format(found: int) -> None:
+    """Raise OtherLogFormat if a log has another format than this version's. A later format may have events and fields that do
+    not decode here, so this check does not depend on them.
+    """
+    if found > VERSION:
         raise OtherLogFormat(
-            f"the log has format {commit.v}, this version of Fairlead reads format {VERSION} alone: start with an empty data "
+            f"the log has format {found}, a later one than format {VERSION} that this version of Fairlead reads: install the version "
+            f"that wrote the log, or start with an empty data directory"
+        )
+    if found < VERSION:
+        raise OtherLogFormat(
+            f"the log has format {found}, this version of Fairlead reads format {VERSION} alone: start with an empty data "
             f"directory, or read this log with the version that wrote it"
         )
-    return commit
 
 
 def commit_hash(payload: bytes) -> str:

@@ -103,6 +103,22 @@ def test_a_verb_takes_several_nodes(
     assert msgspec.json.decode(run(*words, "-o", "json").out) == answers
 
 
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("ready", "n1 takes work again"),
+        ("quarantined", "n1 is uncordoned but still quarantined, so it takes no work: fairlead unquarantine n1"),
+        ("lost", "n1 is uncordoned but lost: it takes work when its agent reports again"),
+    ],
+)
+def test_uncordon_says_if_something_else_keeps_the_node_from_work(
+    gateway: GatewayStub, run: Run, state: str, line: str
+) -> None:
+    """An uncordon ends a cordon or drain only."""
+    gateway.on("POST", "/v1/nodes/n1:uncordon", {"id": "n1", "state": state, "sequence": 41})
+    assert run("uncordon", "n1").out == line + "\n"
+
+
 def test_a_rollout_is_started_with_the_given_options_only(gateway: GatewayStub, run: Run) -> None:
     """Labels as a map, durations as typed; a label without a value is refused here."""
     gateway.on("POST", "/v1/rollouts", ROLLOUT)

@@ -43,6 +43,8 @@ def test_values_within_the_range_are_read(words: dict[str, Any], bounds: OutputB
         ({"keep": "366d"}, "output.keep", "expected a duration from 1m to 365d"),
         ({"keep": "for ever"}, "output.keep", "expected a duration such as"),
         ({"max": 0}, "output.max", 'expected a size from 1Mi to 1Ti, found "0"; leave it out'),
+        ({"max": "512Ki"}, "output.max", 'expected a size from 1Mi to 1Ti, found "512Ki"'),
+        ({"max": 2**20 - 1}, "output.max", "expected a size from 1Mi to 1Ti"),
         ({"max": "2Ti"}, "output.max", "expected a size from 1Mi to 1Ti"),
         ({"max": "much"}, "output.max", "expected a memory quantity such as"),
     ],
