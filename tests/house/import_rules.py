@@ -8,6 +8,7 @@ are mostly shell, and list their cores.
 #: {pure package: {module within it (with all below it): why it is no pure core}}
 SHELLS: dict[str, dict[str, str]] = {
     "fairlead_schemas": {},
+    "fairlead_rights": {},
     "fairlead_queue": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
@@ -160,6 +161,7 @@ BANNED_CALLS: dict[str, str] = {
 PACKAGES: dict[str, str] = {
     "fairlead_schemas": "schemas",
     "fairlead_bus": "bus",
+    "fairlead_rights": "rights",
     "fairlead_gateway": "services/gateway",
     "fairlead_queue": "services/queue",
     "fairlead_placer": "services/placer",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("schemas", "bus", "services", "replay", "cli")
+PARTS = ("schemas", "bus", "rights", "services", "replay", "cli")
 #: Lines below which a file is counted as small.
 SMALL = 60
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "glossary.md"
-SOURCES = ("schemas", "bus", "services", "replay", "cli")
+SOURCES = ("schemas", "bus", "rights", "services", "replay", "cli")
 
 
 class Entry(NamedTuple):
