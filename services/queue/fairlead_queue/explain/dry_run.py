@@ -14,6 +14,7 @@ import msgspec
 from fairlead_queue.decide.admission import submit_refusal
 from fairlead_queue.decide.commands import future_order, request_in_pool
 from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.gates import ClosedGate, is_within_capacity
 from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
 from fairlead_queue.decide.starvation import idle_on_demand
 from fairlead_queue.explain.explain import ahead_of, closed_gate, explain
@@ -45,23 +46,21 @@ def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome
         job = LiveJob(TRIED, order, state.lane(command.queue, command.user, request), "clock")
         job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
         state.try_in_line(job, set())
+        told, closed = explain(state, job), closed_gate(state, job.lane)
         return DryRunOutcome(
             pool=queue.pool.name,
             quota=tuple(_quota(job)),
             borrows=_borrows(job),
-            waits=_waits(state, job),
-            displaces=_displaces(state, job, now_ns),
-            estimate=_estimate(state, job, command, now_ns),
+            waits=told if closed is not None else _offered(told, job),
+            displaces=_displaces(state, job, closed, now_ns),
+            estimate=_estimate(state, job, closed, command, now_ns),
         )
 
 
-def _waits(state: QueueState, job: LiveJob) -> Explanation:
-    """Explain the wait that the job would have. With all gates open it is offered at once. It then waits for a place if the
-    pool is full, or if other jobs with equal requests found no place.
+def _offered(told: Explanation, job: LiveJob) -> Explanation:
+    """Explain the wait of a job that would be offered at once: it waits for a place if the pool is full, or if other jobs with
+    equal requests found no place.
     """
-    told = explain(state, job)
-    if closed_gate(state, job.lane) is not None:
-        return told
     no_place = "pool_full" if _is_full(job) else "class_refused" if job.lane.request_class.parked else ""
     if not no_place:
         return msgspec.structs.replace(told, reason="next")
@@ -96,9 +95,9 @@ def _borrows(job: LiveJob) -> dict[str, int]:
     return borrowed
 
 
-def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ...]:
+def _displaces(state: QueueState, job: LiveJob, closed: ClosedGate | None, now_ns: int) -> tuple[Victim, ...]:
     """Return the runs that might be requested to yield to it once it starves."""
-    pool, closed = job.lane.request_class.pool, closed_gate(state, job.lane)
+    pool = job.lane.request_class.pool
     node, missing = pool.tree.root, dict[str, int]()
     if closed is not None and (lacking := closed.refusal) is not None:
         if lacking.needed > lacking.ceiling:
@@ -112,22 +111,18 @@ def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ..
 
 def _is_full(job: LiveJob) -> bool:
     pool = job.lane.request_class.pool
-    usage, capacity = pool.tree.root.usage, pool.tree.capacity
-    return pool.is_known() and any(
-        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.request_class.need)
-    )
+    return pool.is_known() and not is_within_capacity(pool, job.lane.request_class.need)
 
 
 # ---------------------------------------------------------------------------------------- estimate of the start
 
 
-def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
+def _estimate(state: QueueState, job: LiveJob, closed: ClosedGate | None, command: SubmitJob, now_ns: int) -> Estimate:
     pool = job.lane.request_class.pool
     if command.after:
         return Estimate(unknown="after")
     if not pool.is_known():
         return Estimate(unknown="no_node")
-    closed = closed_gate(state, job.lane)
     if closed is not None and (closed.reason == "reserved" or closed.reason == "claimed"):
         return Estimate(unknown=closed.reason)
     plan = _Layouts(job, max(now_ns, command.start_at_ns))
