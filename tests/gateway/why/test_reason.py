@@ -5,9 +5,9 @@ import pytest
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import PlacementRefusal
 from fairlead_gateway.why import causes
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_gateway.why.free_resources import JobPool
 from fairlead_gateway.why.placement import over_nodes
-from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas.policies.partitions import OnPartition
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev

@@ -16,7 +16,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import job_idle
 from fairlead_gateway.views.nodes import held_sum, node_state
 from fairlead_gateway.views.rows import HealthIssueRow, JobRow, NodeRow, RolloutRow, WindowRow
-from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_schemas.http import api
 from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339, rfc3339_or_none
 from fairlead_schemas.wire.health import meaning_of

@@ -30,9 +30,9 @@ from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why.dominant_reason import element_reason, no_such_element, reason_of, row_or_array
 from fairlead_gateway.why.explanation import proposed_changes, with_explanation
 from fairlead_gateway.why.free_resources import JobPool
-from fairlead_gateway.why.reason import element_reason, no_such_element, reason_of, row_or_array
 from fairlead_schemas.http.api import Why
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer
 from fairlead_schemas.units.ids import array_of

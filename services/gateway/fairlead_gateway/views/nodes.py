@@ -3,6 +3,8 @@
 The view of what is planned for nodes: maintenance windows, rollouts, and the breaker that stops them.
 """
 
+from collections.abc import Mapping
+
 from fairlead_gateway.views.rows import BreakerRow, HealthIssueRow, NodeRow, RolloutRow, WindowRow
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.events import Part
@@ -214,7 +216,7 @@ def node_state(row: NodeRow, *, silent: bool = False) -> str:
     return "silent" if silent else "suspect" if row.suspect else "ready"
 
 
-def held_sum(parts: "dict[str, Part]") -> tuple[int, int]:
+def held_sum(parts: Mapping[str, Part]) -> tuple[int, int]:
     """(milli-CPU, MiB) of the parts that a node holds."""
     return sum(part.cpu_milli for part in parts.values()), sum(part.memory_mib for part in parts.values())
 
