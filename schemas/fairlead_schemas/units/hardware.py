@@ -1,11 +1,11 @@
 """Levels of topology, by the words that jobs use: inside a node, and the domains that nodes are grouped into by labels.
 
-Names of MIG profiles: how Kubernetes spells them as resources, and what part of a GPU one is charged as.
+Further parts:
+- names of MIG profiles: how Kubernetes spells them as resources, and what part of a GPU one is charged as;
+- CPU lists as Linux writes them ("0-19,40-59"), and back.
 
 A profile is named by its compute slices and its memory: "3g.20gb", with "+me" where it has the media engines. Which
 GPUs have which profiles is the placer's knowledge; here a name is only a name.
-
-CPU lists as Linux writes them ("0-19,40-59"), and back.
 """
 
 import re

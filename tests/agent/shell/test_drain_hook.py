@@ -12,7 +12,7 @@ import pytest
 from fairlead_agent.linux import machine
 from fairlead_agent.settings import from_environment
 from fairlead_agent.shell.drain_hook import load, log_file, save, until_over
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import Desired, Drained, RunOrder, encode_desired
 from fairlead_schemas.wire.reports import HealthSeen, StartSeen

@@ -1,8 +1,8 @@
 """Documents of jobs and nodes, built from rows on request (queues: `views/queue_documents.py`). Pure.
 
-A node's inside in one line, for people who look at many nodes.
-
-Documents of maintenance windows, rollouts and the breaker, built from rows on request. Pure.
+Further parts:
+- a node's inside in one line, for people who look at many nodes;
+- documents of maintenance windows, rollouts and the breaker, built from rows on request.
 """
 
 from collections import Counter

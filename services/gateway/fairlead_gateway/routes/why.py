@@ -1,12 +1,11 @@
-"""GET /v1/jobs/{job}/why: the views' one dominant reason; for a job that waits, also what the explainer knows.
+"""GET /v1/jobs/{job}/why: the views' one dominant reason; for a job that waits, also what the explainer knows; and the
+last lines that a run has printed, as part of why its job failed, or is not running yet.
 
 Both are of one sequence. For the past, both are folded to it. For the present, the views follow until they have
 what the explainer has seen. Without an explainer the views alone answer. Telemetry still knows jobs that have left
 the views.
 
-The last lines that a run has printed, as part of why its job failed, or is not running yet.
-
-They are no part of the log: output may hold content that its owner would not keep permanently. So they are looked
+Output is no part of the log: it may hold content that its owner would not keep permanently. So its lines are looked
 up on request, on the bus and in the agent's own file, and are available as long as the output is.
 """
 

@@ -1,9 +1,8 @@
-"""The view of jobs: one row per job, array or element, moved by the table of `lifecycle`.
+"""The view of jobs: one row per job, array or element, moved by the table of `lifecycle`; and the view of runs: what the
+placer says of an offered job, folded into the rows of jobs.
 
 A move that the table does not hold raises KeyError: the log is then not valid, and a view that
 guessed would show something that never was. Finished rows leave on JobsRetired.
-
-The view of runs: what the placer says of an offered job, folded into the rows of jobs.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,5 @@
-"""The view of nodes: what each has, which state it is in, and what it holds.
-
-The view of what is planned for nodes: maintenance windows, rollouts, and the breaker that stops them.
+"""The view of nodes: what each has, which state it is in, and what it holds; and the view of what is planned for nodes:
+maintenance windows, rollouts, and the breaker that stops them.
 """
 
 from collections.abc import Mapping
