@@ -125,7 +125,7 @@ def _estimate(state: QueueState, job: LiveJob, closed: ClosedGate | None, comman
         return Estimate(unknown="no_node")
     if closed is not None and (closed.reason == "reserved" or closed.reason == "claimed"):
         return Estimate(unknown=closed.reason)
-    plan = _Layouts(job, max(now_ns, command.start_at_ns))
+    plan = _Layout(job, max(now_ns, command.start_at_ns))
     unlimited = 0
     leaves = (leaf for queue in state.queues.values() if queue.pool is pool for leaf in queue.leaves.values())
     for run in (run for leaf in leaves for lane in leaf.lanes.values() for run in lane.running.values()):
@@ -141,43 +141,28 @@ def _estimate(state: QueueState, job: LiveJob, closed: ClosedGate | None, comman
     return Estimate(start_ns=plan.start(job) or 0, ahead=len(ahead.jobs), more=ahead.more, unlimited=unlimited)
 
 
-class _Layouts:
-    """Free resources over time of the pool, and under each limit above a job."""
+class _Layout:
+    """Free amounts over time of a job's pool, and under each limit above the job: one vector, node by node. Times are Unix ns;
+    None is never.
+    """
 
     def __init__(self, job: LiveJob, now_ns: int) -> None:
         tree = job.lane.request_class.pool.tree
-        #: {node: what may be used below it}
-        self._layouts: dict[QueueNode, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
-        for node in job.lane.leaf.node.up():
-            if node.bounded:
-                self._layouts[node] = _Layout(node.ceiling, now_ns)
-
-    def _above(self, job: LiveJob) -> list["_Layout"]:
-        return [self._layouts[node] for node in job.lane.leaf.node.up() if node in self._layouts]
-
-    def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
-        """Occupy every layout above the job, with the same times as for one layout."""
-        for layout in self._above(job):
-            layout.occupy(job.lane.request_class.pool.holds(job), end_ns, start_ns)
-
-    def start(self, job: LiveJob) -> int | None:
-        """Return the earliest time from which each of them has what it needs free for good; None when one never has."""
-        starts = [layout.start(job.lane.request_class.need) for layout in self._above(job)]
-        known = [start_ns for start_ns in starts if start_ns is not None]
-        return max(known) if len(known) == len(starts) else None
-
-
-class _Layout:
-    """Free amounts of one capacity over time. Times are Unix ns; None is never."""
-
-    def __init__(self, capacity: list[int], now_ns: int) -> None:
+        bounded = [node for node in job.lane.leaf.node.up() if node.bounded and node is not tree.root]
+        self._nodes: list[QueueNode] = [tree.root, *bounded]
         self._now_ns = now_ns
-        self._free = list(capacity)
+        self._free = [*tree.capacity, *(amount for node in bounded for amount in node.ceiling)]
         #: (time, what comes free then), rising; a start in the future takes, as a negative amount.
         self._changes: list[tuple[int, Amounts]] = []
 
-    def occupy(self, need: Amounts, end_ns: int | None, start_ns: int | None = None) -> None:
-        """Occupy this much from a start (now, if None) to an end."""
+    def _at_nodes(self, job: LiveJob, amounts: Amounts) -> Amounts:
+        """Return a job's amounts as they count at each node: 0 where the node is not above the job."""
+        above = set(job.lane.leaf.node.up())
+        return tuple(amount if node in above else 0 for node in self._nodes for amount in amounts)
+
+    def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
+        """Occupy what the job holds from a start (now, if None) to an end."""
+        need = self._at_nodes(job, job.lane.request_class.pool.holds(job))
         taken = tuple(-amount for amount in need)
         if start_ns is None or start_ns <= self._now_ns:
             self._free = _sum(self._free, taken)
@@ -186,9 +171,9 @@ class _Layout:
         if end_ns is not None:
             insort(self._changes, (max(end_ns, self._now_ns), need))
 
-    def start(self, need: Amounts) -> int | None:
-        """Return the earliest time from which this much is free for good; None when it never is."""
-        free = self._free
+    def start(self, job: LiveJob) -> int | None:
+        """Return the earliest time from which all that the job needs is free for good; None when it never is."""
+        need, free = self._at_nodes(job, job.lane.request_class.need), self._free
         start_ns: int | None = self._now_ns if _fits(free, need) else None
         for at_ns, change in self._changes:
             free = _sum(free, change)
