@@ -47,7 +47,8 @@ def no_place(views: Views, row: JobRow, *, at_length: bool) -> Reason | None:
     apart, cause = no_domain(pool, refusal), dominant(pool, refusal) if at_length else NO_CAUSE
     clauses = [f"needs {needs(row.request)}", apart.message, over_nodes(pool, refusal), cause.message]
     then = cause.next or apart.next or "it is tried again when nodes or GPUs become free: fairlead nodes"
-    return reason("no_place", "; ".join(filter(None, clauses)) + more, then, **evidence, **apart.detail, **cause.detail)
+    evidence |= apart.detail | cause.detail
+    return reason("no_place", "; ".join(filter(None, clauses)) + more, then, **evidence)
 
 
 def over_nodes(pool: JobPool, refusal: PlacementRefusal) -> str:
