@@ -21,12 +21,12 @@ from pathlib import Path
 import structlog
 
 from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.main import START_S, bus_key, configure_logging, nats_url
 from fairlead_bus.nats import stream_setup
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.nats.store_check import check_store
 from fairlead_bus.port import BusError
-from fairlead_bus.settings import BadSetting
 
 COPIES_S = 30.0
 COPIES_POLL_S = 0.5

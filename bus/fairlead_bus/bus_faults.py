@@ -1,9 +1,8 @@
-"""Waiting for a bus that does not answer: repeated calls that report what they wait for.
+"""Waiting for a bus that does not answer: repeated calls that report what they wait for; and ends of services upon damaged
+streams: exit codes that supervisors know, and one form of log line.
 
 A cluster of servers elects leaders for several seconds after one of them has died; until then calls fail or time out. A
 wait is logged once it is longer than a moment, now and then while it lasts, and when it ends.
-
-Ends of services upon damaged streams: exit codes that supervisors know, and one form of log line.
 
 A service that finds its log damaged must not be started again: it would find the same. One that cannot trust the
 stream of commands is started again with a pause, because the stream can be mended while the cluster runs.

@@ -1,13 +1,12 @@
-"""The stream of commands held against the log: is every command still there that its service has not read?
+"""Check of the stream of commands against the log: each command that its service has not read must still be there; and
+acceptance of lost commands: CMD continues behind all cursors, and unread commands that are still stored are kept.
 
 Commits say how far each service has read CMD (`cursors`). A server that lost the end of the stream gives its sequences
 out again, below those cursors: new commands would be stored and never read. A server that lost messages in the middle
 skips them. Both are found here and nowhere else, so that services, gateway and `fairlead audit commands` agree.
 
 `judge` is pure; `inspect` asks the bus; `Inspector` does so again only when there is a reason. What a person can do
-about a loss: `command_stream.py`.
-
-Acceptance of lost commands: CMD continues behind all cursors, and unread commands that are still stored are kept.
+about a loss is `accept_loss` below.
 
 The stream cannot be mended in place: its sequences below a cursor count as read. The remaining unread commands are
 therefore set aside, the stream is emptied and advanced, and the commands are stored again. The commands set aside are

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_bus.environment_settings import seconds
 from fairlead_bus.port import Bus, Message, Unavailable
-from fairlead_bus.settings import seconds
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import decode_heartbeat

@@ -23,9 +23,9 @@ import structlog
 
 from fairlead_bus import bus_faults, nkey
 from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.environment_settings import BadSetting, one_of
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import Bus, BusError, LogDamaged, ServerUnfit
-from fairlead_bus.settings import BadSetting, one_of
 
 #: After SIGTERM a process that does not come to its end by itself is cut off after this long.
 STOP_S = 5.0

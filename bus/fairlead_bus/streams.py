@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fairlead_bus.settings import whole
+from fairlead_bus.environment_settings import whole
 from fairlead_schemas.wire import samples, subjects
 
 MIB = 2**20

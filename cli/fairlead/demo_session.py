@@ -1,16 +1,15 @@
 """`fairlead demo`: a private stack, a small team's morning on it, and a table of what became of it.
 
+Further parts:
+- the morning that `fairlead demo` plays: its jobs, and what must become of each;
+- the scene with an abandoned session: its owner is notified, extends it once, and then a waiting job gets its GPUs.
+
 Plays `demo_story.STORY` through the public client only, as anybody could, and checks the outcome twice: against
 the API, and by verifying the log from its first commit. Start at `play`.
-
-The morning that `fairlead demo` plays: its jobs, and what must become of each. Pure data and its check.
 
 Every wait in it ends by something that the story does (a cancel frees its GPUs), never by luck of
 timing, so the outcome is the same on a fast and on a slow machine. Nothing but the processes' length is made up:
 they are real processes; the GPUs are simulated.
-
-Scene of the demo with an abandoned session: its owner is notified, extends it once, and then a waiting job gets its
-GPUs.
 
 The session reports unused GPUs (they are simulated); the telemetry service detects the idleness on its own. The
 policy's seconds are the demo's: real policies have minutes.

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_agent import settings
 from fairlead_agent.settings import from_environment
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 
 
 def said(*words: str, **env: str) -> settings.Admin:

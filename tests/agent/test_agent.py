@@ -10,7 +10,7 @@ import pytest
 from fairlead_agent.__main__ import build_agent
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.settings import Admin, from_environment
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, OutputPiece, ReadOutput, StartSeen, encode

@@ -9,7 +9,7 @@ import msgspec
 from fairlead_agent.__main__ import build_agent
 from fairlead_agent.agent import Agent
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.settings import Settings
+from fairlead_agent.settings import Settings, from_environment
 from fairlead_bus.memory import MemoryHub
 from fairlead_schemas.wire.reports import ExitSeen
 from tests.agent.closing import until_ended
@@ -26,8 +26,12 @@ class AgentWorld:
         self.placer: PlacerScript
         self.agents: list[tuple[Agent, asyncio.Task[int]]] = []
 
-    async def open(self) -> "AgentWorld":
-        """The node has joined."""
+    async def open(self, **environment: str) -> "AgentWorld":
+        """The node has joined, with these settings in its environment, named without FAIRLEAD_; with none, as it was made."""
+        if environment:
+            usual = {"NODE": "n1", "DATA": str(self.settings.data), "BEAT_S": "0.1"}
+            named = {f"FAIRLEAD_{name}": text for name, text in (usual | environment).items()}
+            self.settings = from_environment(named)
         bus = self.hub.connect()
         await bus.ensure()
         self.placer = await PlacerScript(bus).open()

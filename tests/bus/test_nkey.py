@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_bus import nkey
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.main import bus_key
-from fairlead_bus.settings import BadSetting
 
 #: Of the NATS documentation (docs.nats.io, "NKey authentication"): a seed and the public key that its own tool told.
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from fairlead_bus import log_time
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.log_time import OtherClocks, disagreement, skew_from
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.settings import BadSetting
 from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import Heartbeat, encode

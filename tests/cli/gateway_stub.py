@@ -30,6 +30,30 @@ def ended(state: str, **changes: Any) -> dict[str, Any]:
     return job_document(state=state, ended_at="2026-01-01T00:01:31.000Z", **changes)
 
 
+def node_document(**changes: Any) -> dict[str, Any]:
+    """Return a node with 6 of 8 GPUs free, on which job 812 runs."""
+    return {
+        "id": "n1",
+        "state": "ready",
+        "reason": "",
+        "runtime": "process",
+        "simulated": False,
+        "address": "",
+        "hostname": "h",
+        "gpu_model": "A100",
+        "gpus": 8,
+        "gpus_free": 6,
+        "cpu_milli": 1000,
+        "cpu_milli_free": 0,
+        "memory_mib": 1,
+        "memory_mib_free": 0,
+        "labels": {},
+        "jobs": ["812"],
+        "sequence": 40,
+        **changes,
+    }
+
+
 def queue_document(path: str, **changes: Any) -> dict[str, Any]:
     """One queue as the API gives it: nothing limited, nothing used."""
     document: dict[str, Any] = {

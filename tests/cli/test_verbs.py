@@ -15,6 +15,7 @@ from tests.cli.gateway_stub import (
     applied,
     ended,
     job_document,
+    node_document,
     page,
     problem,
     queue_document,
@@ -295,26 +296,7 @@ def test_a_script_is_not_the_value_of_an_option_without_one(
 
 def test_sinfo_shows_the_partitions_that_sbatch_takes(gateway: GatewayStub, run: Run) -> None:
     """They are the queues, each with all nodes; the one for jobs without a queue has the star."""
-    node = {
-        "id": "n1",
-        "state": "ready",
-        "reason": "",
-        "runtime": "process",
-        "simulated": False,
-        "address": "",
-        "hostname": "h",
-        "gpu_model": "A100",
-        "gpus": 8,
-        "gpus_free": 6,
-        "cpu_milli": 1000,
-        "cpu_milli_free": 0,
-        "memory_mib": 1,
-        "memory_mib_free": 0,
-        "labels": {},
-        "jobs": ["812"],
-        "sequence": 40,
-    }
-    gateway.on("GET", "/v1/nodes", page(node, {**node, "id": "n2", "state": "lost"}))
+    gateway.on("GET", "/v1/nodes", page(node_document(), node_document(id="n2", state="lost")))
     gateway.on("GET", "/v1/queues", page(queue_document("research/vision"), queue_document("default")))
     assert run("sinfo").out == (
         "PARTITION        AVAIL  TIMELIMIT  NODES  STATE  NODELIST\n"
@@ -327,25 +309,7 @@ def test_sinfo_shows_the_partitions_that_sbatch_takes(gateway: GatewayStub, run:
 
 def test_nodes_in_full_show_rack_inside_and_taints(gateway: GatewayStub, run: Run) -> None:
     """In the wide table only; a gateway that does not say them yet is understood."""
-    node = {
-        "id": "n1",
-        "state": "ready",
-        "reason": "",
-        "runtime": "process",
-        "simulated": False,
-        "address": "",
-        "hostname": "h",
-        "gpu_model": "A100",
-        "gpus": 8,
-        "gpus_free": 6,
-        "cpu_milli": 1000,
-        "cpu_milli_free": 0,
-        "memory_mib": 1,
-        "memory_mib_free": 0,
-        "labels": {"fairlead/rack": "r7"},
-        "jobs": ["812"],
-        "sequence": 40,
-    }
+    node = node_document(labels={"fairlead/rack": "r7"})
     line = "18 NVLinks between all 8 GPUs, 2 NUMA nodes"
     gateway.on(
         "GET", "/v1/nodes", page({**node, "inside": line, "taints": ["team=vision:NoSchedule"]}, {**node, "id": "n2"})

@@ -78,7 +78,9 @@ def test_every_decision_is_in_the_index() -> None:
 def test_pages_that_the_code_cites_exist() -> None:
     """A docstring or comment sends its reader to a page of this repository, or to none."""
     sources = [
-        p for folder in ("schemas", "bus", "rights", "services", "replay", "cli", "bench") for p in (ROOT / folder).rglob("*.py")
+        p
+        for folder in ("schemas", "bus", "rights", "services", "replay", "cli", "bench")
+        for p in (ROOT / folder).rglob("*.py")
     ]
     wrong = [
         f"{path.relative_to(ROOT)}: {cited}"

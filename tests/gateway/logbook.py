@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fairlead_gateway.views.fold import Views
-from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.units.timestamps import SECOND_NS

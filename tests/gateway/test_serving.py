@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fairlead_bus import snapshots
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.log import identity
 from fairlead_bus.memory import MemoryHub
-from fairlead_bus.settings import BadSetting
 from fairlead_gateway.routes import job_translator
 from fairlead_gateway.routes.job_translator import JobTranslator
 from fairlead_gateway.server.http_server import HttpSettings

@@ -48,7 +48,7 @@ CORES: dict[str, tuple[str, ...]] = {
         "node.health.checks",
         "node.health.fault_localization",
         "node.health.preflight",
-        "node.health.watch",
+        "node.health.finding_reports",
         "node.metrics.exposition",
         "node.metrics.families",
         "runtimes.docker.ends",

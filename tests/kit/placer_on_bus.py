@@ -1,7 +1,8 @@
 """The placer's service on the in-memory bus, and the messages of a queue and of agents."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -75,3 +76,13 @@ class PlacerOnBus:
 
     def desired(self, node: str) -> Desired:
         return decode_desired(self.hub.buckets[subjects.DESIRED][node].value)
+
+
+@asynccontextmanager
+async def placer_on_bus() -> AsyncIterator[PlacerOnBus]:
+    """A placer on a hub, ended with the context."""
+    made = PlacerOnBus()
+    await made.start()
+    yield made
+    await made.stop_placer()
+    await made.bus.close()

@@ -1,6 +1,7 @@
 """The life of a run: placed, started, ended, released; gangs; stops; what is not believed."""
 
 import msgspec
+import pytest
 
 from fairlead_bus.core import Input
 from fairlead_placer.core import PlacerCore
@@ -208,25 +209,23 @@ def test_a_stop_of_a_placed_run_marks_its_orders() -> None:
     assert (ended.outcome, ended.drained) == ("stopped", False)
 
 
-def test_a_stop_that_crosses_the_placement_stops_the_run_at_once() -> None:
-    """The stop is in the log before the commit that placed the job: the run begins as stopping."""
+@pytest.mark.parametrize(
+    ("event", "stop"),
+    [
+        (ev.JobStopRequested(cause="cmd:9", job="1", attempt=1, reason="cancelled"), "cancelled"),
+        (ev.OfferWithdrawn(cause="cmd:9", job="1", attempt=1, reason="hold"), ""),
+    ],
+)
+def test_a_stop_that_crosses_the_placement_stops_the_run_and_a_withdrawal_does_not(event: ev.Event, stop: str) -> None:
+    """The event is in the log before the commit that placed the job. After a stop the run begins as stopping; a withdrawal
+    is too late, for a hold stops no run.
+    """
     world = cluster(1)
     world.fold("queue", list(world.submitted(request(1))))
     decision = world.decide()
-    world.fold("queue", [ev.JobStopRequested(cause="cmd:9", job="1", attempt=1, reason="cancelled")])
+    world.fold("queue", [event])
     world.fold("placer", decision.events)
-    assert world.stops("n1") == {"1.1": "cancelled"}
-    assert world.step() == []
-
-
-def test_a_recall_that_crosses_the_placement_is_too_late() -> None:
-    """Placed is placed: a hold does not stop a run."""
-    world = cluster(1)
-    world.fold("queue", list(world.submitted(request(1))))
-    decision = world.decide()
-    world.fold("queue", [ev.OfferWithdrawn(cause="cmd:9", job="1", attempt=1, reason="hold")])
-    world.fold("placer", decision.events)
-    assert world.stops("n1") == {"1.1": ""}
+    assert world.stops("n1") == {"1.1": stop}
     assert world.step() == []
 
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from fairlead_bus.core import Input
 from fairlead_queue.limits import PARKED_OFFERS_MAX
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.kit.queue_world import SECOND, QueueWorld, request
+from tests.queue.live_jobs import LiveJobs
 
 QUOTAS = {"default": None, "small": 4000, "none": 0}
 pick = st.integers(0, 10**6)
 
 
-class QueueMachine(RuleBasedStateMachine):
+class QueueMachine(LiveJobs):
     """A queue core between random people and a random placer."""
 
     def __init__(self) -> None:
@@ -31,27 +31,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.world = QueueWorld()
         self.world.quota("small", 4)
         self.world.quota("none", 0)
-        #: {job: attempt} as the placer has them.
-        self.open: dict[str, int] = {}
         self.asked_back: dict[str, int] = {}
-        self.runs: dict[str, int] = {}
-        self.started: set[str] = set()
-        self.accepted: set[str] = set()
-        self.ended: set[str] = set()
         self.placed_attempts: set[tuple[str, int]] = set()
-        self.number = 0
         self.seen = len(self.world.log)
 
     # -- what the placer learns from the log
 
-    def learn(self) -> None:
-        """Fold what the queue has committed into the model."""
-        for commit in self.world.log[self.seen :]:
-            for event in commit.events:
-                self._learn_one(event)
-        self.seen = len(self.world.log)
-
-    def _learn_one(self, event: Any) -> None:
+    def learn_one(self, event: ev.Event) -> None:
         match event:
             case ev.JobSubmitted():
                 self.accepted.add(event.job)
@@ -260,19 +246,6 @@ class QueueMachine(RuleBasedStateMachine):
     def quota_is_never_exceeded(self) -> None:
         for path, quota in QUOTAS.items():
             assert quota is None or self.world.charged(path) <= quota
-
-    @invariant()
-    def every_accepted_job_is_live_or_has_ended_once(self) -> None:
-        if self.seen == len(self.world.log):
-            live = set(self.world.state.jobs)
-            assert live | self.ended == self.accepted
-            assert not live & self.ended
-            assert set(self.world.state.finished.values()) <= END_STATES
-
-    @invariant()
-    def the_placer_and_the_queue_agree_on_open_offers(self) -> None:
-        self.learn()
-        assert set(self.open) == set(self.world.offered())
 
     def teardown(self) -> None:
         """Check that every job ends once no stop is requested and every run succeeds."""

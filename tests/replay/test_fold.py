@@ -15,8 +15,8 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Message
 from fairlead_queue.core import QueueCore
 from fairlead_replay.audit import verify_export
-from fairlead_replay.compare import compare_live, compare_snapshots, fold_export
 from fairlead_replay.fold import CORES, PlacedCommit, commits_of, fold_from, fold_to, fold_to_time, state_hash
+from fairlead_replay.live_comparison import compare_live, compare_snapshots, fold_export
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas.wire import subjects
 from tests.replay.worlds import GOLDEN, GOLDEN_QUEUES, hub_of, log_of
@@ -24,7 +24,7 @@ from tests.replay.worlds import GOLDEN, GOLDEN_QUEUES, hub_of, log_of
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
-from fairlead_replay.compare import fold_export
+from fairlead_replay.live_comparison import fold_export
 from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import run_seed
 from fairlead_schemas.wire import subjects

@@ -8,8 +8,8 @@ import pytest
 
 from fairlead_bus.port import Stored
 from fairlead_replay.audit import verify_export
-from fairlead_replay.compare import fold_export
 from fairlead_replay.export import write_export
+from fairlead_replay.live_comparison import fold_export
 from fairlead_replay.virtual import figures
 from fairlead_replay.virtual.load import BEGIN_NS, JobLife, Played, Setting, TraceJob, machines, request_of
 from fairlead_replay.virtual.play import TracePlayer, TraceStalled, play

@@ -62,7 +62,7 @@ def write_states() -> None:
     """Record what the golden logs fold to, after a wanted change of the folded state."""
     import msgspec
 
-    from fairlead_replay.compare import fold_export
+    from fairlead_replay.live_comparison import fold_export
 
     for directory in (GOLDEN, GOLDEN_QUEUES):
         hashes = msgspec.json.format(msgspec.json.encode(fold_export(directory).state_hashes()))

@@ -14,7 +14,7 @@ from fairlead_agent.hollow.shapes import of_profile
 from fairlead_agent.settings import Admin, Settings
 from fairlead_schemas.wire import events as ev
 from tests.kit.eventually import eventually_async
-from tests.kit.placer_on_bus import PlacerOnBus
+from tests.kit.placer_on_bus import PlacerOnBus, placer_on_bus
 from tests.kit.placer_world import names, request
 from tests.placer.scheduling.repartition.migworld import mig
 
@@ -25,11 +25,8 @@ SEES = b'{"command":["sh","-c","test -n \\"$CUDA_VISIBLE_DEVICES\\" && echo $CUD
 @pytest.fixture
 async def cluster() -> AsyncIterator[PlacerOnBus]:
     """A placer on a hub."""
-    made = PlacerOnBus()
-    await made.start()
-    yield made
-    await made.stop_placer()
-    await made.bus.close()
+    async with placer_on_bus() as made:
+        yield made
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.nats.adapter import connect
 from fairlead_bus.port import Bus
 from fairlead_replay.audit import read_log, verify_live
-from fairlead_replay.compare import compare_live, compare_snapshots
 from fairlead_replay.fold import commits_of
+from fairlead_replay.live_comparison import compare_live, compare_snapshots
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.queuefile.settings import QueueSettings
 from fairlead_schemas.wire import events as ev

@@ -1,6 +1,5 @@
-"""The bus on a real nats-server. Implements `port.Bus`; start with `connect`.
-
-Reading of a blob of a JetStream object store, piece by piece.
+"""The bus on a real nats-server; and reading of a blob of a JetStream object store, piece by piece. Implements `port.Bus`;
+start with `connect`.
 
 The obvious choice is the library's reader. If a blob is replaced between reading its description and its pieces, the
 pieces are gone, and the library waits for them without end. Here every piece is a request of its own, so that a missing

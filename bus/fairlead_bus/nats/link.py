@@ -1,10 +1,9 @@
-"""NATS connection that hides no loss, and requests whose outcome is known.
+"""NATS connection that hides no loss, and requests whose outcome is known; and the library's client with a short way for
+messages: from the socket straight to a handler.
 
 This module is the only place that connects; docs/reference/facts.md explains its settings. Requests go through an inbox
 of their own: when the connection drops, everything in flight ends at once as "unknown" instead of waiting out a
 timeout.
-
-The library's client with a short way for messages: from the socket straight to a handler.
 
 The library gives each message two regular expressions, a coroutine, its headers' parse, an object, a queue and a
 task; reading the log spent more on that than on the log. Here a subscription may name a plain function that gets

@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 import structlog
 
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.port import ServerUnfit
-from fairlead_bus.settings import BadSetting
 
 VERSION_FLOOR = (2, 14, 3)
 DEFAULT_PORT, DEFAULT_MONITOR_PORT = 4222, 8222

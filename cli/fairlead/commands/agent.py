@@ -9,8 +9,8 @@ from fairlead.errors import FairleadError, InputRefused
 from fairlead.render import terminal
 from fairlead_agent.setup import install as setup
 from fairlead_agent.setup.install import Where
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.nkey import BadKey
-from fairlead_bus.settings import BadSetting
 
 app = typer.Typer(no_args_is_help=True, help="Make this machine a node.")
 

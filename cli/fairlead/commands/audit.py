@@ -28,8 +28,8 @@ from fairlead_schemas.wire.lifecycle import STATES
 
 if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
     from fairlead_bus.command_stream import AcceptedLoss, CommandStreamReport
-    from fairlead_replay.compare import Comparison
     from fairlead_replay.fold import FoldedCluster
+    from fairlead_replay.live_comparison import Comparison
 
 
 @app.command()
@@ -167,7 +167,7 @@ def replay(
 def _folded(folder: Path, nats: str, to: int | None, *, compare: bool) -> "tuple[FoldedCluster, list[Comparison]]":
     """The log of a running cluster or of an export, folded; what the live services answered, where they were asked."""
     from fairlead_bus.main import with_bus
-    from fairlead_replay.compare import compare_live, fold_export, fold_live
+    from fairlead_replay.live_comparison import compare_live, fold_export, fold_live
 
     with translated():
         if not nats and is_export(folder):

@@ -1,6 +1,5 @@
-"""`doctor`: what this machine has and lacks, each with one cause and one fix.
-
-`doctor` on a node: one line per check, and the command that mends it.
+"""`doctor`: what this machine has and lacks, each with one cause and one fix; and its checks of a node, each with the
+command that mends it.
 """
 
 import os

@@ -1,6 +1,5 @@
-"""`events`: the record itself, as it happened (as tables: `sql.py`).
-
-Text lines for events of the log: an event's type without its frame, its fields in words, its cause. Pure.
+"""`events`: the record itself, as it happened (as tables: `sql.py`); and text lines for events of the log: an event's type
+without its frame, its fields in words, its cause.
 
 Amounts use the notation of files (GPUs, CPUs, memory), times are calendar times, durations have two units. Fields that
 are too long for a line are left out; `-o wide` and `-o json` have all of them, in the log's own integers.

@@ -1,10 +1,9 @@
 """`packing`: by which policy a pool's nodes are chosen, what of the pool is of use, and the largest jobs that could start.
 
-Texts on the packing of a pool and its free resources. Pure.
-
-A plan to move runs, in words. Pure.
-
-`defrag`: which runs would be moved so that big jobs start.
+Further parts:
+- texts on the packing of a pool and its free resources;
+- a plan to move runs, in words;
+- `defrag`: which runs would be moved so that big jobs start.
 """
 
 from collections.abc import Iterator

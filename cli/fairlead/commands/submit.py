@@ -1,10 +1,9 @@
 """`submit`: from a file, a script or a command line to a job id.
 
-The options of `submit`, as Typer reads them.
-
-`submit --dry-run`: what would become of the jobs, asked of the gateway; without one, the file alone is checked.
-
-Last steps of ready job files: checked, sent or tried, shown, and waited for.
+Further parts:
+- the options of `submit`, as Typer reads them;
+- `submit --dry-run`: what would become of the jobs, asked of the gateway; without one, the file alone is checked;
+- last steps of ready job files: checked, sent or tried, shown, and waited for.
 
 Short names of GPU models as the product labels that the cluster's nodes have.
 """

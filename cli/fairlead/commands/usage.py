@@ -1,6 +1,5 @@
-"""`usage` and `audit usage`: who had how many GPU-hours, what they cost, and whether that is true.
-
-Statements of GPU time as people read them: a table with its totals, or comma-separated values.
+"""`usage` and `audit usage`: who had how many GPU-hours, what they cost, and whether that is true; and statements of GPU
+time as people read them: a table with its totals, or comma-separated values.
 """
 
 import csv

@@ -1,11 +1,10 @@
-"""Job files as people bring them, turned into Fairlead's own job files (plain values, not yet checked).
+"""Job files as people bring them, turned into Fairlead's own job files (plain values, not yet checked); and sources of a
+job: a file, a script, or the words after `--`.
 
 Takes Fairlead YAML or JSON (several documents are several jobs), a script with `#SBATCH` lines
 (`sbatch.py`), or a Kubernetes `batch/v1` Job (`kubernetes_job.py`). Words that Fairlead does not follow come back
 as notes where they change nothing about the job, and else as `unkept`, which `require_kept` refuses. Pure.
 Start at `load`. Checking is `check`, by the same decoder that the gateway uses.
-
-Sources of a job: a file, a script, or the words after `--`.
 """
 
 import re

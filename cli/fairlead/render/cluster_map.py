@@ -1,11 +1,11 @@
 """The whole picture: each pool's sums and rows, then what its letters and signs mean. Pure.
 
+Further parts:
+- groups of GPUs in a picture, by job, user, queue or state, each with a letter and a colour;
+- the rows of a picture: one cell per GPU, nodes side by side or each on a line of its own.
+
 No line is wider than the width asked for (WIDTH_MIN at least), and every GPU is one cell. Only signs that appear are
 explained.
-
-Groups of GPUs in a picture, by job, user, queue or state, each with a letter and a colour. Pure.
-
-The rows of a picture: one cell per GPU, nodes side by side or each on a line of its own. Pure.
 """
 
 from collections import Counter, defaultdict

@@ -1,6 +1,7 @@
-"""Columns for each kind of object, in Fairlead's order and in Slurm's. Pure.
+"""Columns for each kind of object, in Fairlead's order and in Slurm's; and texts on idle jobs: since when they are idle,
+the consequence and its time, the evidence. Pure.
 
-Texts on idle jobs: since when they are idle, the consequence and its time, the evidence. Table columns read the clock.
+Table columns read the clock.
 """
 
 import time

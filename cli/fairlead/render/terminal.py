@@ -1,13 +1,15 @@
 """Printing of answers: table, wide, json, yaml or name. JSON is exactly the API's shape.
 
+Further parts:
+- filter for other people's text on its way to a terminal;
+- a line of a picture: pieces of text, each in a colour or in none; and how text is cut to fit.
+
 Tables are plain aligned text, as `kubectl` prints them, so that `awk` works on them. Colour is used only on a terminal
 that supports it, and never carries meaning alone. On a terminal, tables are cut at its width; no other output is cut.
 Control sequences in users' words never reach the terminal. Start at `page` and `write`; columns are in `columns.py`.
 
-Filter for other people's text on its way to a terminal. A job's output may hold sequences that rename the window, move
-the cursor over existing text, or make the terminal answer as if a person had typed; colours alone pass.
-
-A line of a picture: pieces of text, each in a colour or in none; and how text is cut to fit. Pure.
+A job's output may hold sequences that rename the window, move the cursor over existing text, or make the terminal
+answer as if a person had typed; colours alone pass.
 """
 
 import os

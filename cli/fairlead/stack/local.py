@@ -22,7 +22,7 @@ from fairlead.stack.processes import Spec, Supervisor, end_pid, say
 from fairlead.stack.server_disk import ServerDisk, reserve_bytes
 from fairlead_agent.core.lease import NAME as LEASE
 from fairlead_agent.devices.labels import rack_labels
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.wire.conditions import UNHEARD_MAX, Condition, ConditionCode
 
 READY_S = 60.0

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_bus.disk_reserve import Reserve
-from fairlead_bus.settings import whole
+from fairlead_bus.environment_settings import whole
 
 MIB = 2**20
 RESERVE_MIB, RESERVE_MIB_MOST = 16, 2**20

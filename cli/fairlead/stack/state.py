@@ -1,9 +1,8 @@
-"""Contents of `stack.json`, the processes of a data directory, and the check that they still run.
+"""Contents of `stack.json`, the processes of a data directory, and the check that they still run; and conditions of a
+local stack: read from the logs of services that ended upon one, kept in the data directory.
 
 A process is identified by its id *and* its start time, because ids are used again. No process is started or stopped
 here. The file holds the bus's token, so only its owner can read it.
-
-Conditions of a local stack: read from the logs of services that ended upon one, kept in the data directory.
 
 `conditions.json` outlives the stack, so that `fairlead doctor` names the reason after a failed `fairlead up`. The next
 `up` removes it, and writes it again where the reason still holds.

@@ -17,10 +17,10 @@ from pathlib import Path
 import structlog
 
 from fairlead_bus import bus_faults
+from fairlead_bus.environment_settings import BadSetting, seconds, whole
 from fairlead_bus.log import RETRY_S
 from fairlead_bus.nkey import BadSecretFile, read_secret
 from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
-from fairlead_bus.settings import BadSetting, seconds, whole
 from fairlead_replay.archive.checkpoints import SEED_BYTES, BadNote, Signer, read_signer
 from fairlead_replay.archive.contents import NoArchive
 from fairlead_replay.archive.segments import ArchiveDamaged

@@ -1,4 +1,5 @@
-"""Checkpoints: "the log's first <size> lines have this root", signed; and the book that holds them. Pure.
+"""Checkpoints: "the log's first <size> lines have this root", signed; and the book that holds them; and signed notes:
+text, an empty line, and a line per signature; Ed25519. Pure.
 
 A checkpoint is a signed note (below) with a text as in C2SP's tlog-checkpoint:
 
@@ -8,8 +9,6 @@ A checkpoint is a signed note (below) with a text as in C2SP's tlog-checkpoint:
     signed 2026-11-22T11:40:00Z     by the archiver's clock; for people, nothing is decided by it
 
 A book is a text file of checkpoints, oldest first, an empty line after each. It only grows.
-
-Signed notes: text, an empty line, and a line per signature; Ed25519. Pure.
 
 The spelling is that of the Go checksum database's notes (golang.org/x/mod/sumdb/note, C2SP "signed-note"), so that keys and
 notes can be checked with other people's tools too:

@@ -1,4 +1,5 @@
-"""Verification for `audit verify` with an archive: compares log, archive and signed checkpoints. The shell around
+"""Verification for `audit verify` with an archive: compares log, archive and signed checkpoints; and check of the
+services' snapshots against the log: each state from which a service would start must equal the fold. The shell around
 `agreement.py`.
 
     verify_archive(directory, ...) -> Report               the archive alone
@@ -6,8 +7,6 @@
     verify_with_export(export, directory, ...) -> Report   and an exported log
 
 Damage never raises: it is part of the report.
-
-Check of the services' snapshots against the log: each state from which a service would start must equal the fold.
 
 An attacker with control of the bus's server can put an older or another state into the store, and a service would
 continue from it. A fold of the log from its beginning detects that.

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from fairlead_bus import bus_faults
+from fairlead_bus.environment_settings import number
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
-from fairlead_bus.settings import number
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_queue.explain.dry_run import dry_run

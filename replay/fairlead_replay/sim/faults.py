@@ -1,10 +1,9 @@
-"""Everything that goes wrong, drawn from one seed.
+"""Everything that goes wrong, drawn from one seed; and exceptions in the middle of decisions, drawn from a seed of their
+own: defects that a core has met, and must survive.
 
 Each seed has a weather of its own: which faults happen at all, and how often (swarm testing: a world where
 everything fails all the time never gets far enough to meet the rare cases). `quiet` ends the faults, so
 that the world can be asked whether it recovers.
-
-Exceptions in the middle of decisions, drawn from a seed of their own: defects that a core has met, and must survive.
 
 A fault strikes at the n-th step of a decision, where a step is an event that is emitted or a change that is tried on the
 state. It strikes once; or, in the queue, at every decision on one submit, which the shell must then record as rejected.

@@ -1,9 +1,8 @@
 """People who ask for everything that a job may ask for, on nodes that can give it: shares, MIG instances, replicas, tasks,
-elastic gangs, topology, tolerations, several kinds of units, whole nodes.
+elastic gangs, topology, tolerations, several kinds of units, whole nodes; and people who also work on the nodes all the
+time: taints, quarantine, maintenance windows, rolling upgrades.
 
 Goes before any other kind of people: `class Both(Particular, Operators)`. Half of the jobs stay as plain as theirs.
-
-People who also work on the nodes all the time: taints, quarantine, maintenance windows, rolling upgrades.
 
 What a seed draws here takes the place of the plain cordons and drains of `workload.py`. Before the world is asked
 whether it recovers, all of it is undone.

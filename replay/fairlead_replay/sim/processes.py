@@ -1,7 +1,6 @@
-"""The processes of a simulated world: replicas of the services, and machines with their agents. Each starts, dies
-and starts again, with what its kind of process keeps over that: nothing but the log, or a journal.
-
-Execution of each planned disaster of `faults.py` in a world, and recovery of its targets.
+"""The processes of a simulated world: replicas of the services, and machines with their agents; and execution of each
+planned disaster of `faults.py` in a world, and recovery of its targets. Each starts, dies and starts again, with what
+its kind of process keeps over that: nothing but the log, or a journal.
 """
 
 import asyncio

@@ -1,17 +1,14 @@
 """Check of gangs (I6), by the events alone: a placement has all requested units, or at least the stated minimum, and each
 unit has all that it needs.
 
-Time limits against the truth: no run is ended for a limit that it has not reached, whatever the clocks were set
-to.
+Further parts:
+- time limits against the truth: no run is ended for a limit that it has not reached, whatever the clocks were set to;
+- saved work of runs, judged by the events alone: permitted reporters, times, and the statements of the runs' ends;
+- permitted preemptions, judged by the events alone.
 
 The truth is the virtual time for which processes ran on their machines (`machine.Starts`). For an attempt
 without this measure (its node was lost, its agent died at the start), the log's own measure is used, as in the
 queue.
-
-Saved work of runs, judged by the events alone: permitted reporters, times, and the statements of the runs'
-ends.
-
-Permitted preemptions, judged by the events alone.
 
 A run may be asked to yield after its protection has ended, and never below a guarantee above it. A run may be
 asked to yield for idleness only while telemetry requests it on demand, and then regardless of its protection.

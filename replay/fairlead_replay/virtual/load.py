@@ -1,6 +1,6 @@
-"""Input of a play: jobs with their work, the machines, and the queues' settings.
+"""Input of a play: jobs with their work, the machines, and the queues' settings; and outcome of each job.
 
-Outcome of each job. Times are Unix ns.
+Times are Unix ns.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
-"""Player of a load on a cluster in virtual time.
+"""Player of a load on a cluster in virtual time; and simulated nodes: a placed run starts at once, lasts as long as its
+work takes, and keeps its finished work.
 
 Both cores decide until neither has a decision left. Then time moves to the next submit, the next end of a run,
 or the next wake-up time of a core. Nothing happens in between, so a quiet month costs nothing.
@@ -7,8 +8,6 @@ or the next wake-up time of a core. Nothing happens in between, so a quiet month
 
 Two plays of the same load give the same commits. With `record`, every commit is chained and passed on as a
 stored message. These messages make a log that can be exported and verified like any other.
-
-Simulated nodes: a placed run starts at once, lasts as long as its work takes, and keeps its finished work.
 
 A run that is asked to stop continues for the notice, then ends; the next run of its job continues from there.
 Every start costs the setting's restart time. Each node numbers its reports as an agent does, and repeats those

@@ -1,9 +1,8 @@
-"""Volumes and secrets of a job file: their meaning, and the reasons for refusal. Pure.
+"""Volumes and secrets of a job file: their meaning, and the reasons for refusal; and the job file's `output: {keep: 7d,
+max: 1Gi}`: how long, and how much of, a run's output stays on its node. Pure.
 
 The gateway refuses by these rules at submit. A node's agent checks them again before it starts anything,
 because the agent is responsible for its own mounts, regardless of the order's sender.
-
-The job file's `output: {keep: 7d, max: 1Gi}`: how long, and how much of, a run's output stays on its node.
 
 Only the agent acts on these fields. It finds them in the job file, so no command and no event carries them; a submit
 checks their range. The settings of the node are upper bounds for both.

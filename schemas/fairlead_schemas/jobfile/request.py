@@ -1,9 +1,8 @@
-"""Request of a job file, as a `Request`: units, amounts, GPUs, and their permitted places.
+"""Request of a job file, as a `Request`: units, amounts, GPUs, and their permitted places; and the words for GPUs in a job
+file: how many, what part of one, and what each must be.
 
-Only the words are read here; `requestrules` decides if the request can be placed at all. An unreadable word is
+Only the words are read here; `wire/resource_requests.py` decides if the request can be placed at all. An unreadable word is
 noted at its field and replaced by a harmless value, so that each mistake is named once.
-
-The words for GPUs in a job file: how many, what part of one, and what each must be.
 
 A unit's GPUs are of one kind: whole ones or a share of one (`nvidia.com/gpu: 8`, `"0.5"`), MIG instances
 (`nvidia.com/mig-3g.20gb: 2`), or replicas of GPUs that their node slices by time (`nvidia.com/gpu.shared: 1`).

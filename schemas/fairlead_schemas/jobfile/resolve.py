@@ -1,6 +1,5 @@
-"""A job file's meaning: its words turned into a `SubmitJob` command, with integers only.
-
-The words of a job file about saving, turned into integers: `checkpoint: {signal: SIGUSR1, notice: 2m, every: 30m}`.
+"""A job file's meaning: its words turned into a `SubmitJob` command, with integers only; and the words of a job file about
+saving, turned into integers: `checkpoint: {signal: SIGUSR1, notice: 2m, every: 30m}`.
 
 A signal may be written as Slurm's users do ("USR1"). An empty `checkpoint: {}` says that the job tells when it has saved.
 """

@@ -1,10 +1,9 @@
-"""Idle policies: the conditions under which a run counts as idle, the action taken, and the evidence for it.
+"""Idle policies: the conditions under which a run counts as idle, the action taken, and the evidence for it; and
+thresholds and evidence of idle policies in people's words: "5%" of a GPU's time, "20W", "10KiB/s", "500m" CPU, "10m".
 
 Scopes are "global", "project:<name>" and "user:<name>". For each rule the narrowest policy that covers a run
 applies, within the bounds of the wider ones. The telemetry service decides by the policies; the queue carries
 out its requests.
-
-Thresholds and evidence of idle policies in people's words: "5%" of a GPU's time, "20W", "10KiB/s", "500m" CPU, "10m".
 """
 
 import re

@@ -1,10 +1,9 @@
-"""Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log.
+"""Questions to the folded state, and their answers: request and reply on the bus, never stored, never in the log; and
+plans to move runs so that a big job starts, as the explainer answers them and the API shows them.
 
 The answering service has folded the log with the queue's own core, so its answer is the queue's own decision.
 For moves and free capacity of pools it uses the placer's core. An answer is true for `sequence` and promises
 nothing for later.
-
-Plans to move runs so that a big job starts, as the explainer answers them and the API shows them.
 """
 
 from typing import Literal

@@ -1,15 +1,16 @@
 """Callers: the gateway's knowledge of a caller, passed to the services that answer. This module decides nothing.
 
-SQL requests to the warehouse and their answers: between gateway and telemetry service, and to people.
+Further parts:
+- SQL requests to the warehouse and their answers: between gateway and telemetry service, and to people;
+- a job over time: what was measured of its GPUs, in equal steps;
+- GPU time and its cost: the answer of GET /v1/usage and of the telemetry service's verb `usage`.
 
 An answer is JSON. If CSV or Arrow was requested, it is one line of JSON (an `SqlHead`, or {"error": …}), a line
 break, and the bytes.
 
-A job over time: what was measured of its GPUs, in equal steps. The answer of GET /v1/jobs/{id}/metrics, and of telemetry's `metrics`.
+The answer of GET /v1/jobs/{id}/metrics, and of telemetry's `metrics`.
 
 Present GPU use of running jobs, by the newest samples. The answer of GET /v1/use, and of telemetry's `use`.
-
-GPU time and its cost: the answer of GET /v1/usage and of the telemetry service's verb `usage`.
 
 Exact amounts are milli-GPU times nanoseconds, as integers: 3,600,000,000,000,000 is one GPU-hour (`GPU_HOUR`).
 Readers of JSON that know floats only (JavaScript, jq) take `gpu_hours`.

@@ -1,7 +1,7 @@
 """The settings of one queue: their words, read strictly and written back.
 
 `read_queue` turns plain values (of YAML or JSON) into settings in integers and notes every mistake; `queue_words` is
-its inverse, defaults left out. Amounts are in `amounts.py`, pools in `settings_format.py`.
+its inverse, defaults left out. Amounts are in `amounts.py`, pools in `read_pool` and `pool_words`.
 
 The settings of one pool: their words, read strictly and written back.
 

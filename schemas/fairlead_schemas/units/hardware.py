@@ -1,14 +1,15 @@
 """Levels of topology, by the words that jobs use: inside a node, and the domains that nodes are grouped into by labels.
 
-Names of MIG profiles: how Kubernetes spells them as resources, and what part of a GPU one is charged as.
+Further parts:
+- names of MIG profiles: how Kubernetes spells them as resources, and what part of a GPU one is charged as;
+- CPU lists as Linux writes them ("0-19,40-59"), and back.
 
 A profile is named by its compute slices and its memory: "3g.20gb", with "+me" where it has the media engines. Which
 GPUs have which profiles is the placer's knowledge; here a name is only a name.
-
-CPU lists as Linux writes them ("0-19,40-59"), and back.
 """
 
 import re
+from collections.abc import Sequence
 
 #: Inside a node: all GPUs of a unit connected by NVLink, under one PCIe switch, on one NUMA node, on one socket.
 INSIDE_LEVELS = ("nvlink", "switch", "numa", "socket")
@@ -29,6 +30,21 @@ TOPOLOGY_LEVELS = (*INSIDE_LEVELS, *DOMAIN_LEVELS)
 def domain_of(labels: dict[str, str], level: str) -> str:
     """The node's domain at a level of DOMAIN_LABELS; "" where no label says."""
     return next((labels[key] for key in DOMAIN_LABELS[level] if labels.get(key)), "")
+
+
+def linked_groups(nvlinks: Sequence[Sequence[int]]) -> list[int]:
+    """Return the sizes of the groups of GPUs that NVLinks join, directly or over others; `nvlinks[i][j]` is the number of links.
+    A GPU without a link is a group of its own.
+    """
+    left, sizes = set(range(len(nvlinks))), list[int]()
+    while left:
+        reached = [left.pop()]
+        for gpu in reached:  # grows with the GPUs that are reached over those before
+            joined = {other for other in left if nvlinks[gpu][other]}
+            left -= joined
+            reached.extend(joined)
+        sizes.append(len(reached))
+    return sizes
 
 
 MIG_PREFIX = "nvidia.com/mig-"

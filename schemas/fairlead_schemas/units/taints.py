@@ -1,11 +1,10 @@
-"""Taints and tolerations, in Kubernetes' words. Pure text, without knowledge of nodes or jobs.
+"""Taints and tolerations, in Kubernetes' words; and the tolerations of jobs, each as one text. Pure text, without
+knowledge of nodes or jobs.
 
 A taint is "key=value:Effect", or "key:Effect" without a value. NoSchedule and NoExecute keep work without a
 toleration away, NoExecute also evicts running work, PreferNoSchedule makes a node the last choice only. A
 toleration has the same shape, and any part that it leaves out matches anything: "key=value:Effect",
 "key:Effect" (any value), "key" (any value and effect), ":Effect", and "" for all taints.
-
-Taints of nodes, and what a job puts up with: Kubernetes' tolerations in one text each.
 
 key=value:Effect    that taint          key=value    the same, whatever the effect
 key:Effect          any value of it     key          the same, whatever the effect

@@ -1,12 +1,11 @@
-"""Health codes of nodes and GPUs, and their consequences.
+"""Health codes of nodes and GPUs, and their consequences; and Fairlead's decision on each XID, the numbers by which
+NVIDIA's driver reports errors of a GPU.
 
 One closed table: the agent reports these codes, the placer acts on them, docs/reference/health.md and people's
 views explain them.
 
-The codes of XIDs are "xid" and their number, with the meaning that health.py decides. An unknown code of a GPU
+The codes of XIDs are "xid" and their number, with the meaning of the table below. An unknown code of a GPU
 takes the GPU out of use: one GPU too few is better than work on a broken one.
-
-Fairlead's decision on each XID, the numbers by which NVIDIA's driver reports errors of a GPU.
 
 One table serves the agent that sees XIDs, the placer that acts on them, and docs/reference/health.md that
 explains them.

@@ -1,10 +1,9 @@
-"""Rules for a request that can be placed at all, shared by the gateway and the queue.
+"""Rules for a request that can be placed at all, shared by the gateway and the queue; and a request in a sentence: what
+each node or task of it asks for, and how many of them there are.
 
 The gateway turns words into a request and checks it here before sending. The queue checks again, because
 commands come from elsewhere as well. The rules do not depend on the cluster's resources: admission and the
 placer check those.
-
-A request in a sentence: what each node or task of it asks for, and how many of them there are.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,10 +1,10 @@
-"""Requests of jobs and resources of nodes, in integers.
+"""Requests of jobs and resources of nodes, in integers; and an agent's description of its node's inside: links, NUMA
+nodes, CPUs, NICs.
 
 milli-GPU (1000 = one whole GPU), milli-CPU, MiB. `Request` is hashable: equal requests form one equivalence
 class, which is placed, refused and parked together.
 
-Agent's description of its node's inside: links, NUMA nodes, CPUs, NICs. Plain data; the placer checks its
-consistency.
+The description is plain data; the placer checks its consistency.
 
 Every list here has the GPUs in the order of the node's inventory.
 """

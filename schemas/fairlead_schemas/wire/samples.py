@@ -1,8 +1,5 @@
-"""Samples: what a node measured, as rows. Lossy by design; `n` counts batches so that loss can be counted.
-
-On the bus a batch travels as columns (samples.py).
-
-Samples on the bus: one node's measurements at one moment, as columns, in MessagePack.
+"""Samples: what a node measured, as rows; and samples on the bus: one node's measurements at one moment, as columns, in
+MessagePack. Lossy by design; `n` counts batches so that loss can be counted.
 
 A column holds one value per GPU (or use, or run), in the order of the first column. The column is left out if
 every value is unknown, and holds a single value if all are the same. A batch is complete in itself and never a

@@ -1,8 +1,9 @@
-"""`python -m fairlead_agent [--label KEY=VALUE]… [--taint KEY=VALUE:EFFECT]…`: one node's agent. Settings: see settings.py.
+"""`python -m fairlead_agent [--label KEY=VALUE]… [--taint KEY=VALUE:EFFECT]…`: one node's agent. Settings: see
+settings.py.
 
-Host resources that an engine may pin containers to: NUMA nodes with their CPUs and memory.
-
-From settings to an agent: which runtime, which devices, which journal. Wiring only.
+Further parts:
+- host resources that an engine may pin containers to: NUMA nodes with their CPUs and memory;
+- from settings to an agent: which runtime, which devices, which journal.
 """
 
 import argparse

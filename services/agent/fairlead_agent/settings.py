@@ -1,5 +1,9 @@
 """Settings of the agent process, from the environment. Start here to see what can be set.
 
+Further parts:
+- labels and taints of a node's admin, from the environment and from the command line;
+- grants of a node's admin to jobs, from the environment.
+
 FAIRLEAD_NODE       this node's id (a-z 0-9 _ -; default: made from the host's name)
 FAIRLEAD_RUNTIME    process | docker (default process)
 DOCKER_HOST         with docker: the socket of this machine's engine (default unix:///var/run/docker.sock)
@@ -15,10 +19,10 @@ FAIRLEAD_ADDRESS    where other ranks of a gang reach this node (default 127.0.0
 FAIRLEAD_GANG_NETWORK  bridge | host: what containers of jobs on several nodes join; other machines reach them on the
                     node's own network only (default bridge)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
-FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: settings.py (default none)
+FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: see below (default none)
 FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): core/reserved_cpus.py (default none)
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
-FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: settings.py (default nothing)
+FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: see below (default nothing)
 FAIRLEAD_REGISTRIES  registries that images may come from, as "public, 10.0.0.5:5000, *.example.com" (default public)
 FAIRLEAD_OUTPUT_RUNS, FAIRLEAD_OUTPUT_MIB, FAIRLEAD_OUTPUT_DAYS  how much output of ended runs stays here: of the newest runs
                     (200), so many MiB and so many days (0: no bound)
@@ -38,12 +42,10 @@ FAIRLEAD_FENCE_GRACE_S, FAIRLEAD_FENCE_MARGIN_S  from then to the kill at most, 
 FAIRLEAD_START_S    seconds from an order to its start, an image's pull included; later it is given up (default 3600)
 FAIRLEAD_JOURNAL_RESERVE_MIB  room in FAIRLEAD_DATA that is kept for the journal (default 64; 0: none)
 
-Labels and taints of a node's admin, from the environment and from the command line.
-
 FAIRLEAD_NODE_LABELS  "fairlead/rack=r1,fairlead/block=b2": a later entry counts; it also overrides what the agent finds
 FAIRLEAD_NODE_TAINTS  "team=vision:NoSchedule,drill:NoExecute"
 
-Grants of a node's admin to jobs, from the environment. The default is no grant.
+The default is no grant.
 
 FAIRLEAD_MOUNTS   a TOML (or, named .json, JSON) file: directories of this node by name, see `NodeMount`
 FAIRLEAD_VOLUMES  a directory below which projects may have volumes of their own, made on demand
@@ -64,7 +66,7 @@ import msgspec
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
 from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, START_NS
-from fairlead_bus.settings import BadSetting, one_of, registries, seconds, token, whole
+from fairlead_bus.environment_settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.queuefile.settings import POOL_LABEL
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.image_names import Registries

@@ -9,9 +9,9 @@ from typing import NamedTuple, Self
 import structlog
 
 from fairlead_bus import bus_faults
+from fairlead_bus.environment_settings import registries, seconds
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
-from fairlead_bus.settings import registries, seconds
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics

@@ -18,12 +18,12 @@ import duckdb
 import structlog
 
 from fairlead_bus import bus_faults as log_damage
+from fairlead_bus.environment_settings import number, seconds
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.log_time import skew_from
 from fairlead_bus.main import instance
 from fairlead_bus.port import Bus, LogDamaged
 from fairlead_bus.service import EXIT_STEPPED_DOWN, Service
-from fairlead_bus.settings import number, seconds
 from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource

@@ -14,7 +14,6 @@ from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.record import record
 from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
-from fairlead_agent.settings import from_environment
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen
 from fairlead_schemas.wire.resources import Gpu
 from tests.agent.placer_script import order
@@ -36,18 +35,7 @@ def devices() -> Iterator[NvmlDevices]:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """An agent on this machine's GPUs, with a guard that bears little."""
-    world = AgentWorld(tmp_path)
-    world.settings = from_environment(
-        {
-            "FAIRLEAD_NODE": "n1",
-            "FAIRLEAD_DEVICES": "nvml",
-            "FAIRLEAD_DATA": str(tmp_path),
-            "FAIRLEAD_BEAT_S": "0.1",
-            "FAIRLEAD_SAMPLE_S": "0.2",
-            "FAIRLEAD_SHARE_GRACE_S": "2",
-        }
-    )
-    await world.open()
+    world = await AgentWorld(tmp_path).open(DEVICES="nvml", SAMPLE_S="0.2", SHARE_GRACE_S="2")
     yield world
     await world.close()
 

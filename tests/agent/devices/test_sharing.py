@@ -15,7 +15,6 @@ from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.mps import pipe_directory, share_environment
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.runtimes.run_directory import own_bytes, write_note
-from fairlead_agent.settings import from_environment
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, StartSeen
@@ -34,18 +33,7 @@ PLAY = (sys.executable, "-m", "fairlead_agent.devices.simulated_use")
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
     """A node whose guard bears little: 1.5 s, and 0.3 s of what others were promised."""
-    world = AgentWorld(tmp_path)
-    world.settings = from_environment(
-        {
-            "FAIRLEAD_NODE": "n1",
-            "FAIRLEAD_DEVICES": "simulated",
-            "FAIRLEAD_DATA": str(tmp_path),
-            "FAIRLEAD_BEAT_S": "0.1",
-            "FAIRLEAD_SAMPLE_S": "0.05",
-            "FAIRLEAD_SHARE_GRACE_S": "1.5",
-        }
-    )
-    await world.open()
+    world = await AgentWorld(tmp_path).open(DEVICES="simulated", SAMPLE_S="0.05", SHARE_GRACE_S="1.5")
     yield world
     await world.close()
 

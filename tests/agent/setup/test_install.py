@@ -13,7 +13,7 @@ from fairlead_agent.settings import from_environment
 from fairlead_agent.setup import install, layout
 from fairlead_agent.setup.install import Where
 from fairlead_bus import nkey
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 
 GIVEN = {"FAIRLEAD_NATS": "nats://bus:4222", "FAIRLEAD_NODE": "n7", "FAIRLEAD_RUNTIME": "docker"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from fairlead_agent.linux import machine
 from fairlead_agent.settings import from_environment
-from fairlead_agent.shell.drain_hook import load, log_file, save, until_over
-from fairlead_bus.settings import BadSetting
+from fairlead_agent.shell.drain_hook import Round, load, log_file, save, until_over
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.desired import Desired, Drained, RunOrder, encode_desired
 from fairlead_schemas.wire.reports import HealthSeen, StartSeen
@@ -138,14 +138,20 @@ async def test_one_that_takes_too_long_is_killed(node: Drains, tmp_path: Path) -
     await sleepers.until_gone("31")
 
 
-async def test_after_a_boot_it_is_over(node: Drains, tmp_path: Path) -> None:
-    """It may have booted the machine; it is not started again for the same drain."""
-    program(tmp_path / "hook", "true")
+async def hook_over(node: Drains) -> Round:
+    """Return the hook of a drain that was requested and is over."""
     await node.say(ROLLOUT)
     await node.left()
     await until_over(node.settings, machine.boot_id())
-    began = load(node.settings)
-    assert began is not None
+    found = load(node.settings)
+    assert found is not None
+    return found
+
+
+async def test_after_a_boot_it_is_over(node: Drains, tmp_path: Path) -> None:
+    """It may have booted the machine; it is not started again for the same drain."""
+    program(tmp_path / "hook", "true")
+    began = await hook_over(node)
     save(node.settings, msgspec.structs.replace(began, over=False, boot_id="another"))
     await node.next()
     await node.say(ROLLOUT)
@@ -157,11 +163,7 @@ async def test_after_a_boot_it_is_over(node: Drains, tmp_path: Path) -> None:
 async def test_an_unobserved_end_is_reported(node: Drains, tmp_path: Path) -> None:
     """Killed with its wrapper; or without evidence that it began."""
     program(tmp_path / "hook", "sleep 0.2")
-    await node.say(ROLLOUT)
-    await node.left()
-    await until_over(node.settings, machine.boot_id())
-    began = load(node.settings)
-    assert began is not None
+    began = await hook_over(node)
     (node.settings.directory / "drained.exit").unlink()
     for process, words in ((began.process, "its end was not seen"), ((0, 0), "whether it ran is not known")):
         save(node.settings, msgspec.structs.replace(began, over=False, process=process))

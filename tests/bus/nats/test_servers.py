@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import structlog
 
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.nats.servers import Addresses, check_servers, monitors, parse_addresses
 from fairlead_bus.port import ServerUnfit
-from fairlead_bus.settings import BadSetting
 
 DURABLE = {"version": "2.15.0", "jetstream": {"config": {"sync_always": True}}}
 LOSSY = {"version": "2.15.0", "jetstream": {"config": {}}}

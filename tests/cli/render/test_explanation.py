@@ -8,7 +8,7 @@ import yaml
 
 from fairlead.render.explanation import evidence
 from tests.cli.conftest import Run
-from tests.cli.gateway_stub import GatewayStub, ended, job_document, page, problem
+from tests.cli.gateway_stub import GatewayStub, ended, job_document, node_document, page, problem
 
 JOBS = page(
     ended("failed", job_id="3", name="broken", exit_code=3),
@@ -240,27 +240,8 @@ def test_an_event_line_is_for_people(gateway: GatewayStub, run: Run) -> None:
 )
 def test_show_marks_simulated_runs(gateway: GatewayStub, run: Run, node: dict[str, object], where: str) -> None:
     """Simulated GPUs are not shown as real ones, and hollow runs not as runs."""
-    real = {
-        "id": "n1",
-        "state": "ready",
-        "reason": "",
-        "runtime": "process",
-        "simulated": False,
-        "address": "",
-        "hostname": "h",
-        "gpu_model": "A100",
-        "gpus": 8,
-        "gpus_free": 6,
-        "cpu_milli": 1000,
-        "cpu_milli_free": 0,
-        "memory_mib": 1,
-        "memory_mib_free": 0,
-        "labels": {},
-        "jobs": ["812"],
-        "sequence": 40,
-    }
     gateway.on("GET", "/v1/jobs/812", job_document())
-    gateway.on("GET", "/v1/nodes", page({**real, **node}))
+    gateway.on("GET", "/v1/nodes", page(node_document(**node)))
     told = dict(line.split(maxsplit=1) for line in run("show", "812").out.splitlines() if " " in line.strip())
     assert where == told["where"].strip()
 

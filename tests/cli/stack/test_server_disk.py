@@ -23,9 +23,9 @@ from fairlead.stack.server_disk import (
     write_error,
 )
 from fairlead_bus.disk_reserve import NAME
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.nats.adapter import NatsBus, connect
 from fairlead_bus.port import OutcomeUnknown, Unavailable
-from fairlead_bus.settings import BadSetting
 from fairlead_schemas.wire import subjects
 from tests.kit.eventually import eventually_async
 from tests.kit.nats_server import NatsServer

@@ -12,7 +12,7 @@ from fairlead_gateway.monitoring.metrics import ClusterCollector
 from fairlead_gateway.routes.documents import job_document
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import idle_document
-from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.policies.idle import IdleEvidence, IdlePolicy
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.port import Message
-from fairlead_bus.settings import BadSetting
 from fairlead_gateway.routes.identities import Identities
 from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_gateway.server.http_server import (
     FILES_KEPT,
     HttpServer,

@@ -6,9 +6,9 @@ import pytest
 
 from bench.vectors.allocation import descriptions
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_gateway.why.explanation import proposed_changes
 from fairlead_gateway.why.free_resources import JobPool
-from fairlead_gateway.why.reason import reason_of
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_schemas.http.api import Reason, SuggestedChange
 from fairlead_schemas.queries.explainer import Explanation

@@ -1,16 +1,19 @@
 """Reasons of a job's state: each code from a log that leads to it, with its sentence and its numbers."""
 
+from typing import get_args
+
 import pytest
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import PlacementRefusal
-from fairlead_gateway.why import causes
+from fairlead_gateway.why import causes, limits
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_gateway.why.free_resources import JobPool
 from fairlead_gateway.why.placement import over_nodes
-from fairlead_gateway.why.reason import reason_of
 from fairlead_schemas.policies.partitions import OnPartition
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.events import DeferReason
 from fairlead_schemas.wire.placement_causes import CAUSES, in_words
 from fairlead_schemas.wire.resource_requests import needs
 from fairlead_schemas.wire.resources import Request
@@ -158,6 +161,11 @@ def test_why(events: list[ev.Event], code: str, message: str, detail: dict[str, 
 def test_a_cause_with_numbers_is_one_that_the_placer_has() -> None:
     """An entry under a name that the placer never counts would explain nothing."""
     assert set(causes._EXPLAINED) <= set(CAUSES)
+
+
+def test_every_reason_of_the_queue_has_its_sentence() -> None:
+    """A reason that the queue may record needs an entry; a job that waits for its turn only is worded with the jobs ahead."""
+    assert set(limits._REASONS) == set(get_args(DeferReason)) - {"turn"}
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fairlead_gateway.why.reason import reason_of, request_class
+from fairlead_gateway.why.dominant_reason import reason_of, request_class
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.settings import Budget
 from fairlead_schemas.units.timestamps import SECOND_NS

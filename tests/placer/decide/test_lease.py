@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_agent import settings
 from fairlead_agent.core import lease, run_stop
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_placer.decide.fencing import DEFAULT_LEASE_NS, LeaseWatch
 from fairlead_placer.shell.node_link import FENCE_GRACE_S, FENCE_MARGIN_S, FENCE_S, lease_from
 from fairlead_schemas.policies import partitions

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fairlead_bus.core import Input
-from fairlead_bus.memory import MemoryHub
+from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats.adapter import connect
 from fairlead_placer.decide.membership import QUIET
 from fairlead_placer.service import build
@@ -19,17 +19,14 @@ from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
 from fairlead_schemas.wire.desired import Drained, decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Heartbeat, InventorySeen, ReportAck, ReportBatch, StartSeen
-from tests.kit.placer_on_bus import PlacerOnBus
+from tests.kit.placer_on_bus import PlacerOnBus, placer_on_bus
 from tests.kit.placer_world import SECOND, PlacerWorld, inventory, request
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[PlacerOnBus]:
-    made = PlacerOnBus()
-    await made.start()
-    yield made
-    await made.stop_placer()
-    await made.bus.close()
+    async with placer_on_bus() as made:
+        yield made
 
 
 def untimed(confirms: list[ReportAck]) -> list[ReportAck]:
@@ -295,15 +292,19 @@ async def test_a_reconnect_writes_everything_again(cluster: PlacerOnBus) -> None
     assert cluster.writes[0].node == "n1"
 
 
-async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
-    """A beat that shows an older sequence, a second after the write, has it written once more; not earlier."""
-    hub = MemoryHub()
-    bus = hub.connect()
-    now = [100.0]
+async def published(now: list[float]) -> tuple[MemoryBus, DesiredStatePublisher, PlacerWorld]:
+    """Return a bus, a publisher whose clock is `now[0]`, and the placer of one node whose desired state it has written."""
+    bus, world = MemoryHub().connect(), PlacerWorld()
     actor = DesiredStatePublisher(bus, monotonic=lambda: now[0])
-    world = PlacerWorld()
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
+    return bus, actor, world
+
+
+async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
+    """A beat that shows an older sequence, a second after the write, has it written once more; not earlier."""
+    now = [100.0]
+    bus, actor, _ = await published(now)
     writes: list[bytes] = []
     await bus.on_put(subjects.DESIRED, "n1", lambda _, value: writes.append(value))
     for seconds, desired, expected in ((0.5, 0, 0), (1.5, 1, 0), (1.5, 0, 1)):
@@ -318,13 +319,8 @@ async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:
 async def test_a_node_that_has_more_from_our_predecessor_gets_ours() -> None:
     """It had folded more than we when it wrote last: what we say of our own value would look as if the log went back. What
     is newer than all that we know is no value of this log, and nothing to outdo."""
-    hub = MemoryHub()
-    bus = hub.connect()
     now = [100.0]
-    actor = DesiredStatePublisher(bus, monotonic=lambda: now[0])
-    world = PlacerWorld()
-    world.join("n1", incarnation="i1")
-    await actor.act(world.core)
+    bus, actor, world = await published(now)
     taken = world.core.rollback().sequence + 1
     world.queue(*world.submitted(request(64)))
     assert world.core.rollback().sequence > taken

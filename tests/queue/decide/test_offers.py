@@ -128,12 +128,18 @@ def test_beyond_the_capacity_the_placer_looks_ahead_over_a_few() -> None:
     assert len(world.offered()) == AHEAD_OFFERS_MAX + PARKED_OFFERS_MAX
 
 
-def test_a_late_job_of_higher_rank_takes_its_place() -> None:
-    """At the next review of the order: the urgent one goes before all, and the last offer is withdrawn for it."""
+def full_world() -> QueueWorld:
+    """Return a world in which as many large jobs are offered as the placer looks ahead over, and more wait."""
     world = QueueWorld()
     world.refuse(world.submit(8))
     fill(world, 40, 8)
     world.settle()
+    return world
+
+
+def test_a_late_job_of_higher_rank_takes_its_place() -> None:
+    """At the next review of the order: the urgent one goes before all, and the last offer is withdrawn for it."""
+    world = full_world()
     before = world.offered()
     urgent = world.submit(8, priority=90)
     assert world.of(urgent) == "queued"
@@ -282,10 +288,7 @@ def test_a_withdrawn_offer_is_charged_until_it_is_returned() -> None:
 
 def test_a_slow_withdrawal_costs_no_other_offer() -> None:
     """A withdrawn offer frees capacity once, however often the order is reviewed meanwhile."""
-    world = QueueWorld()
-    world.refuse(world.submit(8))
-    fill(world, 40, 8)
-    world.settle()
+    world = full_world()
     before = world.offered()
     world.submit(8, priority=90)
     for _ in range(5):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import rule
 
 from fairlead_bus.core import Input
 from fairlead_schemas.queuefile.settings import (
@@ -26,8 +26,8 @@ from fairlead_schemas.queuefile.settings import (
 )
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
-from fairlead_schemas.wire.lifecycle import END_STATES
 from tests.kit.queue_world import SECOND, QueueWorld, request
+from tests.queue.live_jobs import LiveJobs
 
 PATHS = ("a", "b", "c", "c/x", "c/y")
 pick = st.integers(0, 10**6)
@@ -89,7 +89,7 @@ class Watched(QueueWorld):
                         assert used <= before[node.path][at], f"{node.path} was raised to {used} of {node.ceiling[at]}"
 
 
-class TreeMachine(RuleBasedStateMachine):
+class TreeMachine(LiveJobs):
     """A queue core between people who change their minds and a random placer."""
 
     def __init__(self) -> None:
@@ -98,27 +98,14 @@ class TreeMachine(RuleBasedStateMachine):
         self.world.node("n1", gpus=8, model="a100")
         self.world.node("n2", gpus=4)
         self.world.apply(queues=tuple(QueueEntry(path=path, settings=QueueSettings()) for path in PATHS))
-        self.open: dict[str, int] = {}
         self.back: set[str] = set()
-        self.runs: dict[str, int] = {}
-        self.started: set[str] = set()
         self.pleas: dict[str, ev.PreemptionRequested] = {}
         self.claims: set[str] = set()
-        self.accepted: set[str] = set()
-        self.ended: set[str] = set()
-        self.seen = 0
-        self.number = 0
         self.learn()
 
     # -- what the placer learns from the log
 
-    def learn(self) -> None:
-        for commit in self.world.log[self.seen :]:
-            for event in commit.events:
-                self._learn_one(event)
-        self.seen = len(self.world.log)
-
-    def _learn_one(self, event: Any) -> None:
+    def learn_one(self, event: ev.Event) -> None:
         match event:
             case ev.JobSubmitted():
                 self.accepted.add(event.job)
@@ -319,21 +306,6 @@ class TreeMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.world.restart()
-
-    # -- promises
-
-    @precondition(lambda self: self.seen == len(self.world.log))
-    @invariant()
-    def every_accepted_job_is_live_or_has_ended_once(self) -> None:
-        live = set(self.world.state.jobs)
-        assert live | self.ended == self.accepted
-        assert not live & self.ended
-        assert set(self.world.state.finished.values()) <= END_STATES
-
-    @invariant()
-    def the_placer_and_the_queue_agree_on_open_offers(self) -> None:
-        self.learn()
-        assert set(self.open) == set(self.world.offered())
 
     def teardown(self) -> None:
         """Check that every job ends once the limits are removed and every run succeeds."""

@@ -134,16 +134,21 @@ async def test_a_store_that_was_rolled_back_is_found(fresh_nats: NatsServer, tmp
     await bus.close()
 
 
-async def test_a_server_with_another_history_is_found(fresh_nats: NatsServer, tmp_path: Path) -> None:
-    """A log whose hashes were all recomputed, on a server that presents it as its own."""
+async def archived_elsewhere(directory: Path) -> None:
+    """Archive the log from a server that is gone afterwards."""
     true = NatsServer()
     true.start()
     try:
         bus = await filled_unchecked(true, LOG)
-        await archived(bus, tmp_path / "archive")
+        await archived(bus, directory)
         await bus.close()
     finally:
         true.close()
+
+
+async def test_a_server_with_another_history_is_found(fresh_nats: NatsServer, tmp_path: Path) -> None:
+    """A log whose hashes were all recomputed, on a server that presents it as its own."""
+    await archived_elsewhere(tmp_path / "archive")
     bus = await filled_unchecked(fresh_nats, rewritten(LOG, 100))
     report = await verify(bus, tmp_path / "archive")
     assert report.found[0][:2] == ("log", 100), report.found
@@ -185,14 +190,7 @@ def flip(store: Path, payload: bytes) -> None:
 
 async def test_a_log_is_restored_into_a_new_server(fresh_nats: NatsServer, tmp_path: Path) -> None:
     """The same commits at the same sequences; commands continue after those that were consumed, also after a crash."""
-    true = NatsServer()
-    true.start()
-    try:
-        bus = await filled_unchecked(true, LOG)
-        await archived(bus, tmp_path / "archive")
-        await bus.close()
-    finally:
-        true.close()
+    await archived_elsewhere(tmp_path / "archive")
     os.environ["FAIRLEAD_NATS_MONITOR"] = fresh_nats.monitor
     bus = await connect(fresh_nats.url, name="test")
     assert await restore(bus, tmp_path / "archive") == len(LOG)

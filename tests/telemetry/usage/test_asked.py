@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_telemetry.queries.usage import price_file
 from fairlead_telemetry.service import Telemetry
 from fairlead_telemetry.usage.relations import GPU_USAGE

@@ -1,7 +1,6 @@
-"""Fields that every event carries, and their meaning.
+"""Fields that every event carries, and their meaning; and clock events of each writer of the log.
 
-Clock events of each writer of the log. Written by the service shell, which has the clock; cores base no
-decision on them.
+Clock events are written by the service shell, which has the clock; cores base no decision on them.
 """
 
 import msgspec

@@ -1,12 +1,13 @@
-"""Core of the agent: desired state of the node against its actual state. Pure: no I/O, clock, random or bus.
+"""Core of the agent: desired state of the node against its actual state, the repartitions that the placer has ordered included. Pure: no I/O,
+clock, random or bus.
 
 Every method takes one event and returns a `Step`: records to journal, then instructions to carry out and reports to
 send once those records are durable, never before. Start at `Reconciler.desired`. Its parts: `steps.py` collects the
 step, `placer_lease.py` knows the lease, `run_start.py` has runs started, `run_stop.py` brings them to their end,
-`checkpoint_reports.py` tracks that they have saved, `reconcile.py` has GPUs cut again. Times are monotonic nanoseconds (`now`)
+`checkpoint_reports.py` tracks that they have saved, and this module has GPUs repartitioned. Times are monotonic nanoseconds (`now`)
 except for `at_ns`, the wall clock that reports carry for people.
 
-Repartitions that the placer has ordered: each plan runs once, and never removes anything that a run uses. Pure.
+Each plan of a repartition runs once, and never removes anything that a run uses.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,9 +1,7 @@
-"""Runs that are being stopped, and the report that each has ended, which is made once. Pure.
+"""Runs that are being stopped: notice, TERM, grace, KILL, and the report that each has ended, which is made once. Pure.
 
-The steps by which one run is stopped are in `run_stop.py`; this module decides which run is stopped, and what the
-shell must do. Times are monotonic nanoseconds except `at_ns`, the wall clock that reports carry for people.
-
-End of one run: notice, TERM, grace, KILL. Pure; times are monotonic nanoseconds.
+`Stopping` has the steps by which one run is stopped; `RunStop` decides which run is stopped, and what the shell must do.
+Times are monotonic nanoseconds except `at_ns`, the wall clock that reports carry for people.
 
 Every stop takes these steps, whatever its cause: a preemption, a slice that is over, a drain, a job that is moved,
 a time limit, a cancel. Only the length of the notice differs. There is none for a cancel (unless it was requested),

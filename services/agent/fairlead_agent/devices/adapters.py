@@ -1,8 +1,7 @@
-"""Device adapters by name: our own, and those that installed packages offer by an entry point in `fairlead.devices`.
+"""Device adapters by name: our own, and those that installed packages offer by an entry point in `fairlead.devices`; and
+the adapter of a node without GPUs.
 
 An entry point names a function that takes a `Machine` and returns devices (`port.Devices`), or raises DevicesUnfit.
-
-No GPUs: a CPU-only node.
 """
 
 from collections.abc import Callable, Collection, Mapping

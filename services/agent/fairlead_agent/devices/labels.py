@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fairlead_schemas.queuefile.settings import POOL_LABEL
+from fairlead_schemas.units.hardware import linked_groups
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 
 #: Family by compute capability times ten, as GPU feature discovery names them.
@@ -127,21 +128,7 @@ def inside_labels(inside: NodeTopology) -> dict[str, str]:
         return {}
     known = {node for node in inside.numa if node >= 0}
     numa = {"fairlead/numa": str(len(known))} if known else {}
-    return {**numa, "fairlead/nvlink-domains": str(_linked_groups(inside))}
-
-
-def _linked_groups(inside: NodeTopology) -> int:
-    """Groups of GPUs joined by NVLink, directly or over others; a GPU without a link is one of its own."""
-    left, groups = set(range(inside.gpus)), 0
-    while left:
-        groups += 1
-        reached = [left.pop()]
-        while reached and inside.nvlinks:
-            row = inside.nvlinks[reached.pop()]
-            joined = {other for other in left if row[other]}
-            left -= joined
-            reached.extend(joined)
-    return groups
+    return {**numa, "fairlead/nvlink-domains": str(len(linked_groups(inside.nvlinks)) or inside.gpus)}
 
 
 def rack_labels(number: int, nodes_per_rack: int, racks_per_block: int) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Processes that compute on a GPU, with memory and part of its time, as NVML reports them.
 
-Profiling metrics over NVML's GPM (Hopper and newer): which parts of a GPU were at work between two looks.
+Further parts:
+- profiling metrics over NVML's GPM (Hopper and newer): which parts of a GPU were at work between two looks;
+- XIDs by NVML's event set: registered when the driver is opened, so that none is missed after that.
 
-Each look takes a sample, compares it with the one before, and keeps it. A GPU or driver without GPM says nothing, and is not
+Each look at profiling metrics takes a sample, compares it with the one before, and keeps it. A GPU or driver without GPM says nothing, and is not
 asked again. Of a GPU in MIG mode the driver gives them per instance only. Not tried on a GPU yet.
 
-XIDs by NVML's event set: registered when the driver is opened, so that none is missed after that. What came before is
-in the kernel's messages alone.
+What came before is in the kernel's messages alone.
 
 Not tried on a GPU yet; the calls are those of the NVML manual, played in the tests.
 """

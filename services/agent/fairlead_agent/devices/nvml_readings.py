@@ -1,17 +1,18 @@
 """Health of a GPU as NVML tells it: counters by field values, in one call; the rest one by one. A call that this GPU,
 driver or package has not leaves its fact unknown; one that says that the GPU is gone makes it lost.
 
+Further parts:
+- single facts of a GPU that NVML knows: ECC, MIG instances, the fabric that it is part of;
+- further NVML measurements of one GPU at one moment, after the first few numbers: memory's parts, clocks, energy,
+  traffic;
+- links between GPUs from NVML: NVLinks and PCIe levels per pair.
+
 Not tried on a GPU yet; the calls are those of the NVML manual, played in the tests.
-
-Single facts of a GPU that NVML knows: ECC, MIG instances, the fabric that it is part of.
-
-Further NVML measurements of one GPU at one moment, after the first few numbers: memory's parts, clocks, energy,
-traffic.
 
 A number is left out if this GPU, driver or package does not have the call. Not tried on a GPU yet: the calls
 are those of the NVML manual, simulated in the tests.
 
-Links between GPUs from NVML: NVLinks and PCIe levels per pair. A question without an answer counts as no link.
+A question without an answer counts as no link.
 """
 
 import ctypes

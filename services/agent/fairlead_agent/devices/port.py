@@ -1,9 +1,10 @@
-"""Interface of a device adapter. Adapters: NVML, simulated, recorded, none, and those of installed packages
-(`adapters.py`); one contract suite for all.
+"""Interface of a device adapter; and facts about a GPU, as its driver reports them: health, faults as they happen, and its
+processes. Adapters: NVML, simulated, recorded, none, and those of installed packages (`adapters.py`); one contract
+suite for all.
 
 `busy` is the evidence on which GPUs are released: an exit message alone frees nothing.
 
-Facts about a GPU, as its driver reports them: health, faults as they happen, and its processes. Judges nothing.
+Judges nothing.
 
 None means unknown: this GPU, driver or library does not report it. A zero is a zero that was read.
 """

@@ -1,10 +1,10 @@
-"""Replay of a recording of real GPUs, in a loop. The answers are real but the machine is absent, and the labels
-show this.
+"""Replay of a recording of real GPUs, in a loop; and recording: a machine's device answers as one JSON file. The answers
+are real but the machine is absent, and the labels show this.
 
 Runs may be placed on these GPUs, as on simulated ones; the measurements are those of the recording. Processes
 that ran at that time are reported but do not keep a GPU from being free, because they are not on this machine.
 
-Recording: a machine's device answers as one JSON file. Parsing is strict: an unknown word is refused.
+Parsing is strict: an unknown word is refused.
 
 Answers are kept in the terms of `port.Devices`, not as the driver's bytes, so that a recording outlives a driver. The
 possible MIG profiles of each GPU are kept as well, because a layout can only be tried where they are known.

@@ -1,11 +1,8 @@
-"""Further values of a simulated GPU, after its first few numbers: plausible, derived from these; no measurement.
-Pure.
+"""Further values of a simulated GPU, after its first few numbers: plausible, derived from these; no measurement; and
+samples of simulated MIG instances: as for real ones memory and active parts, but no utilisation, power or clocks. Pure.
 
 Energy is power over time, so it fits the shown power; traffic and pipes follow utilisation. The parts were
 chosen, not measured: a training job that is bound by its tensor pipes.
-
-Samples of simulated MIG instances: as for real ones memory and active parts, but no utilisation, power or
-clocks. Pure.
 """
 
 import re

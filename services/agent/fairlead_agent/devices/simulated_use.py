@@ -3,12 +3,11 @@
     echo "$FAIRLEAD_GPUS 5000" > "$FAIRLEAD_SIMULATED_GPUS/$$"
 
 Lines of "<UUID> <MiB>", one per GPU or MIG instance; "<UUID> <MiB> <percent>%" also gives its utilization. A file
-counts while its process lives. `simulated_use.py` is a program that does this as a driver would: it refuses a GPU or memory that
-is not there.
+counts while its process lives. This module is also a program that uses a simulated GPU as a driver would:
 
-`python -m fairlead_agent.devices.simulated_use --mib 5000@0 --mib 9000@3 --seconds 10`: a program that uses a simulated GPU.
+    python -m fairlead_agent.devices.simulated_use --mib 5000@0 --mib 9000@3 --seconds 10
 
-Takes played memory of the first GPU that it was given: so much from each of the moments on (seconds from its start). As on
+It takes played memory of the first GPU that it was given: so much from each of the moments on (seconds from its start). As on
 a real GPU, what others hold is not there: then it says "out of memory" and ends with exit code 1. Nothing is computed.
 """
 

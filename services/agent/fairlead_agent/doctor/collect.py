@@ -23,8 +23,8 @@ from fairlead_agent.doctor.checks import (
 from fairlead_agent.settings import Settings, from_environment
 from fairlead_agent.setup import layout
 from fairlead_bus import nkey
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.port import Bus, BusError
-from fairlead_bus.settings import BadSetting
 
 PROGRAM_S, ENGINE_S = 10.0, 10
 TOOLKIT_CONFIG = Path("/etc/nvidia-container-runtime/config.toml")

@@ -14,9 +14,9 @@ from fairlead_agent.devices.labels import rack_labels
 from fairlead_agent.devices.profiles import profiles
 from fairlead_agent.hollow.fleet import HollowFleet
 from fairlead_agent.hollow.shapes import Shape, alike, of_profile, read_shapes
+from fairlead_bus.environment_settings import token
 from fairlead_bus.main import run
 from fairlead_bus.port import Bus
-from fairlead_bus.settings import token
 from fairlead_schemas.units.ids import is_token
 
 

@@ -1,9 +1,8 @@
-"""Hollow node: its orders, its simulated runs and its reports. No bus, no clock.
+"""Hollow node: its orders, its simulated runs and its reports; and samples of a hollow node: played numbers of its GPUs,
+on or off as its runs hold them. No bus, no clock.
 
 The code is kept small: a simulated run costs tens of microseconds in all. A run is played once: like a real agent's
 journal, `runs` keeps it until a later desired state no longer names it.
-
-Samples of a hollow node: played numbers of its GPUs, on or off as its runs hold them. No bus, no clock.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""From an order to a program: words, environment, directory. Pure: the shell gives it the node's facts.
+"""From an order to a program: words, environment, directory; and launcher settings: variables for each launcher, and the
+command that replaces the job file's. Pure: the shell gives it the node's facts.
 
 The environment holds the rendezvous without RANK and WORLD_SIZE (they would trip auto-detection) except where the launcher is
-one that sets them (plan.py), Fairlead's own, and the granted devices. A job's own variables win, except reserved ones.
-
-Launcher settings: variables for each launcher, and the command that replaces the job file's. Pure.
+one that sets them, Fairlead's own, and the granted devices. A job's own variables win, except reserved ones.
 
 Names are those of torch.distributed (env://; torchrun's options as PET_<OPTION>), of Open MPI 4 (OMPI_MCA_*) and of
 Open MPI 5, whose run-time is PRRTE (PRTE_MCA_*), and of NCCL and Gloo. A job's own variables win over all of them.

@@ -1,6 +1,5 @@
-"""Facts of this machine, read from the kernel: boot, CPUs, memory, name.
-
-Network interface that carries this node's address, as the kernel reports it.
+"""Facts of this machine, read from the kernel: boot, CPUs, memory, name; and network interface that carries this node's
+address, as the kernel reports it.
 """
 
 import array

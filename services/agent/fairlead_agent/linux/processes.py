@@ -1,4 +1,5 @@
-"""Processes of the machine, looked up in /proc by the tag in their environment, and by their mark.
+"""Processes of the machine, looked up in /proc by the tag in their environment, and by their mark; and container of a
+process, read from its control groups: engines name them by the container's id.
 
 A tag is `FAIRLEAD_RUN=<node>:<incarnation>:<run>:<directory>`; children inherit it. The directory is the agent's: with
 the node it names one installation, whatever journals follow each other in it. Reading every environment
@@ -6,8 +7,6 @@ costs milliseconds: only after an agent's restart, and where a run's group would
 
 A mark is a number that a spawner has given to one run (process/spawner.py): a limit that children inherit, also those
 that are started with another environment.
-
-Container of a process, read from its control groups: engines name them by the container's id.
 """
 
 import contextlib

@@ -1,15 +1,15 @@
 """The whole description of this machine's inside, from /sys and from what the GPUs' driver says of their links.
 
-Small files of /sys: one word or one number each.
+Further parts:
+- small files of /sys: one word or one number each;
+- position of a device on PCIe, and the level between two devices, by their paths below /sys/devices;
+- RDMA devices of this machine, in the order that people count them: mlx5_2 before mlx5_10; and the files they are used
+  by.
 
 NUMA nodes with their sockets and CPU lists, threads of one core side by side.
 
-Position of a device on PCIe, and the level between two devices, by their paths below /sys/devices.
-
-Such a path names the host bridge and every bridge on the way: pci0000:00/0000:00:01.0/…/0000:0c:00.0. A switch is two
+A path below /sys/devices names the host bridge and every bridge on the way: pci0000:00/0000:00:01.0/…/0000:0c:00.0. A switch is two
 bridges: the upstream port, and the downstream port towards the device.
-
-RDMA devices of this machine, in the order that people count them: mlx5_2 before mlx5_10; and the files they are used by.
 """
 
 import re

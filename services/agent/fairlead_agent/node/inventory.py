@@ -11,7 +11,7 @@ from fairlead_agent.linux import machine
 from fairlead_agent.linux.machine import interface_of
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import RESERVED_CPUS, Settings
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.wire.resources import Inventory
 
 

@@ -1,7 +1,7 @@
 """Directories of runs' files: `<base>/<job>.<attempt>.<rank>/{stdout,stderr,hostfile}`; bounded.
 
 This module owns the directories of ended runs: the newest `keep` stay for people, older ones are removed in batches. A
-job's own bounds (run_directory.py, in `<base>-kept`) lower those of the node.
+job's own bounds (in `<base>-kept`) lower those of the node.
 
 Bounds that jobs set for their own output (the job file's `output`), kept on disk while a run's directory is there.
 

@@ -1,10 +1,9 @@
-"""Output of runs, sent from their files to the bus in pieces with byte offsets.
+"""Output of runs, sent from their files to the bus in pieces with byte offsets; and questions to one node's agent: bytes
+of what a run has printed, from its own files.
 
 The file is the store, the bus a window onto it: pieces may be lost, doubled or sent again; `offset` is the
 cursor. Files are looked at five times a second and once more when the run has ended. Empty output costs
 only that last look. Start at `OutputShipper.poll`.
-
-Questions to one node's agent: bytes of what a run has printed, from its own files.
 """
 
 import asyncio

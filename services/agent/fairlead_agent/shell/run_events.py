@@ -1,8 +1,6 @@
-"""Handler of the events of runs (`core/run_events.py`). Each event becomes one call of the core; `executor.py` carries
-out the resulting step.
-
-Recovery at the start of an agent: finds out what became of the runs that its journal holds open, and resumes the care
-of the ones still running.
+"""Handler of the events of runs (`core/run_events.py`); and recovery at the start of an agent: finds out what became of
+the runs that its journal holds open, and resumes the care of the ones still running. Each event becomes one call of the
+core; `executor.py` carries out the resulting step.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Recurring upkeep of an agent's own directory: keeps the lease where the guard looks, reads output and words, flushes
-the journal, and logs a full disk once when it begins and once when it is over.
+"""Recurring upkeep of an agent's own directory: keeps the lease where the guard looks, reads output and words, flushes the
+journal, and logs a full disk once when it begins and once when it is over; and background tasks of an agent.
 
-Background tasks of an agent. They end with it, and an error in any of them ends the agent.
+The tasks end with the agent, and an error in any of them ends it.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """Metrics of the gateway, in Prometheus' format.
 
-Queues, GPUs and nodes for Prometheus: gauges read from the views on request, counters of what was folded since this
-gateway started.
+Further parts:
+- queues, GPUs and nodes for Prometheus: gauges read from the views on request, counters of what was folded since this
+  gateway started;
+- telemetry's state of samples, on the gateway's page of metrics: what was lost and refused, and how late they come.
 
 Gauges are rebuilt when the log sequence has moved or another node is silent. They are built some nodes at a time,
 so that a big cluster's do not delay submits; commits that are folded meanwhile may show in later nodes only.
-
-Telemetry's state of samples, on the gateway's page of metrics: what was lost and refused, and how late they come.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Documents of jobs and nodes, built from rows on request (queues: `views/queue_documents.py`). Pure.
 
-A node's inside in one line, for people who look at many nodes.
-
-Documents of maintenance windows, rollouts and the breaker, built from rows on request. Pure.
+Further parts:
+- a node's inside in one line, for people who look at many nodes;
+- documents of maintenance windows, rollouts and the breaker, built from rows on request.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import job_idle
 from fairlead_gateway.views.nodes import held_sum, node_state
 from fairlead_gateway.views.rows import HealthIssueRow, JobRow, NodeRow, RolloutRow, WindowRow
-from fairlead_gateway.why.reason import reason_of
+from fairlead_gateway.why.dominant_reason import reason_of
 from fairlead_schemas.http import api
 from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339, rfc3339_or_none
 from fairlead_schemas.wire.health import meaning_of

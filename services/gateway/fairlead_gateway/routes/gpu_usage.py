@@ -1,8 +1,8 @@
 """GET /v1/jobs/{id}/metrics: a job's GPUs over time, as the telemetry service has measured them.
 
-GET /v1/use: current use of running jobs' GPUs, as the telemetry service has received it.
-
-GET /v1/usage: statements of GPU time, as the telemetry service has them.
+Further parts:
+- GET /v1/use: current use of running jobs' GPUs, as the telemetry service has received it;
+- GET /v1/usage: statements of GPU time, as the telemetry service has them.
 """
 
 from typing import Annotated

@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_gateway.errors import HttpError
 from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller, Role
 from fairlead_schemas.units.ids import is_token

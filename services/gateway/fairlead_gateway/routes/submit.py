@@ -40,7 +40,7 @@ from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow
 from fairlead_gateway.why import explanation
-from fairlead_gateway.why.reason import reason_of, request_class
+from fairlead_gateway.why.dominant_reason import reason_of, request_class
 from fairlead_schemas.http import api
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Reason, SubmitResult

@@ -1,12 +1,11 @@
-"""GET /v1/jobs/{job}/why: the views' one dominant reason; for a job that waits, also what the explainer knows.
+"""GET /v1/jobs/{job}/why: the views' one dominant reason; for a job that waits, also what the explainer knows; and the
+last lines that a run has printed, as part of why its job failed, or is not running yet.
 
 Both are of one sequence. For the past, both are folded to it. For the present, the views follow until they have
 what the explainer has seen. Without an explainer the views alone answer. Telemetry still knows jobs that have left
 the views.
 
-The last lines that a run has printed, as part of why its job failed, or is not running yet.
-
-They are no part of the log: output may hold content that its owner would not keep permanently. So they are looked
+Output is no part of the log: it may hold content that its owner would not keep permanently. So its lines are looked
 up on request, on the bus and in the agent's own file, and are available as long as the output is.
 """
 
@@ -30,9 +29,9 @@ from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why.dominant_reason import element_reason, no_such_element, reason_of, row_or_array
 from fairlead_gateway.why.explanation import proposed_changes, with_explanation
 from fairlead_gateway.why.free_resources import JobPool
-from fairlead_gateway.why.reason import element_reason, no_such_element, reason_of, row_or_array
 from fairlead_schemas.http.api import Why
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer
 from fairlead_schemas.units.ids import array_of

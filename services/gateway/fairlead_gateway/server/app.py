@@ -1,8 +1,9 @@
-"""Routes of the gateway: the list, in order, and the form of errors. No logic.
+"""Routes of the gateway: the list, in order, and the form of errors; and the first page: what this is, live counts, where
+to go. No logic.
 
 `fast_path.py` answers some of these routes before they reach this application, which has them in their plain form.
 
-The first page: what this is, live counts, where to go. Plain HTML; the web pages proper come later.
+Plain HTML; the web pages proper come later.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fairlead_bus.settings import BadSetting, seconds, whole
+from fairlead_bus.environment_settings import BadSetting, seconds, whole
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, SETTING, TARGET, plain_name
 

@@ -1,15 +1,14 @@
-"""The map of the cluster: each node's GPUs, who holds them, and who they are. Pure; what pools have left: `cluster_map.py`.
+"""The map of the cluster: each node's GPUs, who holds them, and who they are. Pure.
 
-The state of every GPU of a node: the one computation behind the map, /metrics, lists of nodes, `top` and dry runs.
-Pure.
+Further parts:
+- the state of every GPU of a node: the one computation behind the map, /metrics, lists of nodes, `top` and dry runs;
+- free room of each pool: free GPUs, fragmented ones, and the largest jobs that could start now.
 
-It agrees with the placer on the GPUs that may be given now (tests/gateway/views/test_gpu_states.py holds both to one
+The state of a GPU agrees with the placer on the GPUs that may be given now (tests/gateway/views/test_gpu_states.py holds both to one
 number). The one fact from outside the log is a silent agent: the placer waits for the end of the node's lease,
 people need not.
 
-Free room of each pool: free GPUs, fragmented ones, and the largest jobs that could start now. Pure.
-
-Only GPUs are looked at: for a node's CPUs and memory, use `POST /v1/jobs:dryrun`.
+Free room counts GPUs only: for a node's CPUs and memory, use `POST /v1/jobs:dryrun`.
 """
 
 from collections import Counter, defaultdict

@@ -1,9 +1,8 @@
-"""The view of jobs: one row per job, array or element, moved by the table of `lifecycle`.
+"""The view of jobs: one row per job, array or element, moved by the table of `lifecycle`; and the view of runs: what the
+placer says of an offered job, folded into the rows of jobs.
 
 A move that the table does not hold raises KeyError: the log is then not valid, and a view that
 guessed would show something that never was. Finished rows leave on JobsRetired.
-
-The view of runs: what the placer says of an offered job, folded into the rows of jobs.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,19 @@ from fairlead_gateway.views.rows import NO_SPEC, EndedAttempt, JobRow
 from fairlead_schemas.http.api import ATTEMPT_MESSAGE_CHARS_MAX, ATTEMPTS_MAX
 from fairlead_schemas.units.ids import array_of, element_id
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON, next_state
+
+
+def row_of(e: ev.JobSubmitted | SubmitJob, job: str, state: str, born: int, at_ns: int, seq: int) -> JobRow:
+    """Return the first row of a job that was submitted at a time (Unix ns), or would be."""
+    # The copy keeps one job's bytes alive, not the whole commit's.
+    return JobRow(
+        job, e.name, e.queue, e.user, e.project, e.kind, e.priority, e.request, e.spec.copy(), state,
+        born, at_ns, seq, e.start_at_ns, array_limit=e.array_limit, after=e.after, deadline_ns=e.deadline_ns,
+        slice_ns=e.slice_ns, total_ns=e.total_ns, grace_ns=e.grace_ns, on_partition=e.on_partition,
+        notice_ns=e.checkpoint.notice_ns if e.checkpoint is not None else 0,
+    )  # fmt: skip
 
 
 class JobsView:
@@ -65,13 +76,7 @@ class JobsView:
         self.born += 1
         waits = e.start_at_ns > at_ns or any(self.is_open(one) for one in e.after)
         state = "scheduled" if waits else "queued"
-        # The copy keeps one job's bytes alive, not the whole commit's.
-        row = JobRow(
-            e.job, e.name, e.queue, e.user, e.project, e.kind, e.priority, e.request, e.spec.copy(), state,
-            self.born, at_ns, seq, e.start_at_ns, array_limit=e.array_limit, after=e.after, deadline_ns=e.deadline_ns,
-            slice_ns=e.slice_ns, total_ns=e.total_ns, grace_ns=e.grace_ns, on_partition=e.on_partition,
-            notice_ns=e.checkpoint.notice_ns if e.checkpoint is not None else 0,
-        )  # fmt: skip
+        row = row_of(e, e.job, state, self.born, at_ns, seq)
         self.rows[e.job] = row
         queue = self._queues.of(e.queue)
         if e.array is None:

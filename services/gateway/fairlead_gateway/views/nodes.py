@@ -1,7 +1,8 @@
-"""The view of nodes: what each has, which state it is in, and what it holds.
-
-The view of what is planned for nodes: maintenance windows, rollouts, and the breaker that stops them.
+"""The view of nodes: what each has, which state it is in, and what it holds; and the view of what is planned for nodes:
+maintenance windows, rollouts, and the breaker that stops them.
 """
+
+from collections.abc import Mapping
 
 from fairlead_gateway.views.rows import BreakerRow, HealthIssueRow, NodeRow, RolloutRow, WindowRow
 from fairlead_schemas.wire import events as ev
@@ -214,7 +215,7 @@ def node_state(row: NodeRow, *, silent: bool = False) -> str:
     return "silent" if silent else "suspect" if row.suspect else "ready"
 
 
-def held_sum(parts: "dict[str, Part]") -> tuple[int, int]:
+def held_sum(parts: Mapping[str, Part]) -> tuple[int, int]:
     """(milli-CPU, MiB) of the parts that a node holds."""
     return sum(part.cpu_milli for part in parts.values()), sum(part.memory_mib for part in parts.values())
 

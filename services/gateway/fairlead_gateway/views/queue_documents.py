@@ -1,6 +1,5 @@
-"""Documents of queues and pools, built from rows on request. Pure.
-
-Each queue's fair share of its pool's GPUs, as a yardstick for boards. Pure.
+"""Documents of queues and pools, built from rows on request; and each queue's fair share of its pool's GPUs, as a
+yardstick for boards. Pure.
 
 A pool's GPUs are divided from the top down, among the queues of one level that have jobs (waiting or running).
 First each gets its guarantee, then the rest is divided by weight, to each at most its maximum; what that leaves is

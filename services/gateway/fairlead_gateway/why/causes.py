@@ -5,7 +5,7 @@ cause of most nodes gets its numbers. A new one is one function and one entry in
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from fairlead_gateway.why.sentences import Detail, name_list, numbers, several
 from fairlead_schemas.queries.cluster_map import WHOLE_MILLI
 from fairlead_schemas.queuefile.amounts import counted, number
 from fairlead_schemas.queuefile.settings import MODEL_LABEL
-from fairlead_schemas.units.hardware import DOMAIN_LABELS, INSIDE_LEVELS, domain_of, parse_cpus
+from fairlead_schemas.units.hardware import DOMAIN_LABELS, INSIDE_LEVELS, domain_of, linked_groups, parse_cpus
 from fairlead_schemas.units.selectors import Requirement, key_of, parse, suits
 from fairlead_schemas.wire.placement_causes import CAUSES, by_frequency
 from fairlead_schemas.wire.resource_requests import gpus
@@ -30,16 +30,21 @@ from fairlead_schemas.wire.resources import Request
 
 
 class CauseMessage(NamedTuple):
-    """A cause in a sentence, its numbers, and the next step ("": waiting is)."""
+    """A cause in a sentence, the next step ("": waiting is), and its numbers."""
 
     message: str
-    detail: Detail = {}
     next: str = ""
+    detail: Detail = {}
     #: False where waiting ends it, although it does not end other causes of this name.
     lasting: bool = True
 
 
 NO_CAUSE = CauseMessage("", lasting=False)
+
+
+def cause_of(message: str, then: str = "", lasting: bool = True, /, **numbers: int | str) -> CauseMessage:
+    """Return a cause with its numbers."""
+    return CauseMessage(message, then, numbers, lasting)
 
 
 def dominant(pool: JobPool, refusal: PlacementRefusal) -> CauseMessage:
@@ -65,13 +70,10 @@ def no_domain(pool: JobPool, refusal: PlacementRefusal) -> CauseMessage:
     largest = max(Counter(domain for domain in domains if domain).values(), default=0)
     too_small = not asked.tasks and largest < units
     most = largest if too_small else refusal.best
+    message = f"no {level} takes {units} {unit}s: the {'largest has' if too_small else 'best takes'} {most}"
     prefer = f"only prefer one {level} (topology.prefer: {level})"
-    return CauseMessage(
-        f"no {level} takes {units} {unit}s: the {'largest has' if too_small else 'best takes'} {most}",
-        {"level": level, "needed": units, "best": refusal.best},
-        f"ask for {several(most, unit)}, or {prefer}" if most else prefer,
-        too_small,
-    )
+    then = f"ask for {several(most, unit)}, or {prefer}" if most else prefer
+    return cause_of(message, then, too_small, level=level, needed=units, best=refusal.best)
 
 
 # ---------------------------------------------------------------------------------------- causes that waiting does not end
@@ -87,7 +89,7 @@ def _largest(
         if most >= wanted:
             return NO_CAUSE
         message = f"asks for {words(wanted)} {what}, the most of {pool.name} is {words(most)}"
-        return CauseMessage(message, {"largest": most}, "ask for less, or use a queue of another pool")
+        return cause_of(message, "ask for less, or use a queue of another pool", largest=most)
 
     return explained
 
@@ -95,12 +97,10 @@ def _largest(
 def _gpu_model(pool: JobPool) -> CauseMessage:
     wanted = " and ".join(_wanted(parse(text)) for text in pool.request.selector if key_of(text) == MODEL_LABEL)
     found = Counter(_model(node) for node in pool.nodes)
-    has = [f"{several(count, 'node')} with {name} GPUs" for name, count in found.most_common()]
-    return CauseMessage(
-        f"asks for {wanted}; {pool.name} has {name_list(has)}",
-        {f"models.{name}": count for name, count in found.items()},
-        "ask for a model that the pool has, or use a queue of another pool: fairlead nodes",
-    )
+    has = name_list([f"{several(count, 'node')} with {name} GPUs" for name, count in found.most_common()])
+    then = "ask for a model that the pool has, or use a queue of another pool: fairlead nodes"
+    models = {f"models.{name}": count for name, count in found.items()}
+    return cause_of(f"asks for {wanted}; {pool.name} has {has}", then, **models)
 
 
 def _wanted(asked: Requirement) -> str:
@@ -114,18 +114,15 @@ def _model(node: NodeRow) -> str:
 
 
 def _selector(pool: JobPool) -> CauseMessage:
-    lack = {
+    lacking = {
         text: sum(not suits(node.inventory.labels, (text,)) for node in pool.nodes) for text in pool.request.selector
     }
-    text = max(lack, key=lambda each: (lack[each], each), default="")
-    has = Counter(node.inventory.labels.get(key_of(text), "") or "none" for node in pool.nodes)
+    text = max(lacking, key=lambda each: (lacking[each], each), default="")
+    lack, key = lacking.get(text, 0), key_of(text)
+    has = Counter(node.inventory.labels.get(key, "") or "none" for node in pool.nodes)
     values = name_list([f"{value} ({count})" for value, count in has.most_common()])
-    without = f"{lack.get(text, 0)} of {len(pool.nodes)} nodes do not have"
-    return CauseMessage(
-        f"asks for {text}, which {without}; of {key_of(text)} there are {values}",
-        {"selector": text, "lack": lack.get(text, 0)},
-        f"drop {text} from nodeSelector, or label a node so",
-    )
+    message = f"asks for {text}, which {lack} of {len(pool.nodes)} nodes do not have; of {key} there are {values}"
+    return cause_of(message, f"drop {text} from nodeSelector, or label a node so", selector=text, lack=lack)
 
 
 #: {setter of a taint that goes by itself: when it does}
@@ -143,20 +140,17 @@ def _taint(pool: JobPool) -> CauseMessage:
     more = f" and {len(found) - 1} more taints" if len(found) > 1 else ""
     setters = {setter for node in pool.nodes for each, setter in node.taints if each == taint}
     removal = next((words for setter, words in _GOES_BY_ITSELF.items() if setter in setters), "")
-    return CauseMessage(
-        f"{several(count, 'node')} {'has' if count == 1 else 'have'} the taint {taint}{more}",
-        {"taint": taint, "tainted": count},
-        removal or f"with --toleration {taint} it may go there (in a job file: tolerations)",
-        lasting=not removal,
-    )
+    message = f"{several(count, 'node')} {'has' if count == 1 else 'have'} the taint {taint}{more}"
+    then = removal or f"with --toleration {taint} it may go there (in a job file: tolerations)"
+    return cause_of(message, then, not removal, taint=taint, tainted=count)
 
 
 def _sharing(pool: JobPool) -> CauseMessage:
     if pool.request.replicas:
         message = "asks for shared GPUs, and these nodes give theirs out whole"
-        return CauseMessage(message, {}, "ask for whole GPUs or a share of one (nvidia.com/gpu)")
+        return cause_of(message, "ask for whole GPUs or a share of one (nvidia.com/gpu)")
     message = "these nodes slice their GPUs by time and give them out as replicas alone"
-    return CauseMessage(message, {}, "ask for nvidia.com/gpu.shared, or use a queue of another pool")
+    return cause_of(message, "ask for nvidia.com/gpu.shared, or use a queue of another pool")
 
 
 #: {level inside a node: how a sentence states it}
@@ -179,40 +173,24 @@ def _unit(request: Request) -> str:
 
 
 def _topology(pool: JobPool) -> CauseMessage:
-    inside = _inside(pool.request)
+    inside, nodes = _inside(pool.request), [node.inventory.inside for node in pool.nodes]
     if not inside:
         return NO_CAUSE
-    message = f"asks for {_unit(pool.request)} {' and '.join(_TOGETHER[level] for level in inside)}; "
     detail: Detail = {}
     if "numa" in inside:
-        nodes = [node.inventory.inside for node in pool.nodes]
         most = max((max(Counter(node.numa).values(), default=0) for node in nodes), default=0)
         cpus = max((len(parse_cpus(numa.cpus)) for node in nodes for numa in node.numa_nodes), default=0)
-        message += f"no NUMA node of {pool.name} has more than {most} GPUs and {cpus} CPUs"
+        found = f"no NUMA node of {pool.name} has more than {most} GPUs and {cpus} CPUs"
         detail = {"numa_gpus": most, "numa_cpus": cpus}
     elif "nvlink" in inside:
-        most = max((_nvlinked(node.inventory.inside.nvlinks) for node in pool.nodes), default=0)
+        most = max((size for node in nodes for size in linked_groups(node.nvlinks)), default=0)
         none = f"{pool.name} has no such GPUs"
-        message += f"of {pool.name} no more than {most} are so on one node" if most > 1 else none
+        found = f"of {pool.name} no more than {most} are so on one node" if most > 1 else none
         detail = {"linked_gpus": most}
     else:
-        message += f"no node of {pool.name} has them so"
-    return CauseMessage(message, detail, f"ask for fewer, or only prefer it (topology.prefer: {inside[0]})")
-
-
-def _nvlinked(links: Sequence[Sequence[int]]) -> int:
-    """Return the size of the largest group of GPUs that NVLink connects, directly or through each other."""
-    best, seen = 0, set[int]()
-    for first in range(len(links)):
-        group, todo = 0, [first]
-        while todo:
-            at = todo.pop()
-            if at not in seen:
-                seen.add(at)
-                group += 1
-                todo += [other for other, count in enumerate(links[at]) if count]
-        best = max(best, group)
-    return best
+        found = f"no node of {pool.name} has them so"
+    message = f"asks for {_unit(pool.request)} {' and '.join(_TOGETHER[level] for level in inside)}; {found}"
+    return cause_of(message, f"ask for fewer, or only prefer it (topology.prefer: {inside[0]})", **detail)
 
 
 # ---------------------------------------------------------------------------------------- causes that waiting may end
@@ -233,13 +211,13 @@ def _free_gpus(pool: JobPool) -> CauseMessage:
     by_free = sorted((name for name in free if free[name]), key=lambda name: (-free[name], name))
     named = name_list([f"{name} {free[name]}" for name in by_free])
     message = f"{total} {'GPU is' if total == 1 else 'GPUs are'} free"
-    detail: Detail = {"free_gpus": total, "most_free_gpus": most}
+    counts = {"free_gpus": total, "most_free_gpus": most}
     if most >= need:
-        detail["nodes_with_enough"] = enough
-        return CauseMessage(f"{message}, {need} or more on {enough} of the nodes: {named}", detail)
+        on = f"{need} or more on {enough} of the nodes"
+        return cause_of(f"{message}, {on}: {named}", **counts, nodes_with_enough=enough)
     unit = "task" if asked.tasks else "node"
     no = f"no node has {need} together" if need > 1 else f"not for this {unit}"
-    return CauseMessage(f"{message}, {no}: {named}", detail)
+    return cause_of(f"{message}, {no}: {named}", **counts)
 
 
 def _share(pool: JobPool) -> CauseMessage:
@@ -247,7 +225,7 @@ def _share(pool: JobPool) -> CauseMessage:
     most, on = max(left, key=lambda each: each[0], default=(0, ""))
     message = f"the most that is left of one GPU is {number('gpu', most)}, on {on}"
     none = "nothing is left of any GPU that would do"
-    return CauseMessage(message if most else none, {"most_left_gpu_milli": most})
+    return cause_of(message if most else none, most_left_gpu_milli=most)
 
 
 def _most_left(resource: str, left_of: Callable[[NodeFreeResources], int]) -> Callable[[JobPool], CauseMessage]:
@@ -261,7 +239,7 @@ def _most_left(resource: str, left_of: Callable[[NodeFreeResources], int]) -> Ca
         best = max(short, key=lambda name: short[name])
         where = " with free GPUs" if pool.request.gpu_milli else ""
         message = f"the most that is left on one of them{where} is {counted(resource, short[best])}, on {best}"
-        return CauseMessage(message, numbers(resource, most_left=short[best]))
+        return cause_of(message, **numbers(resource, most_left=short[best]))
 
     return explained
 
@@ -277,12 +255,9 @@ def _apart(pool: JobPool) -> CauseMessage:
             spread.append(f"{node.id} {' + '.join(str(counts[each]) for each in sorted(counts))}")
     where = " and ".join(_TOGETHER[level] for level in inside) or "with CPUs close to them"
     on = f", free on NUMA nodes: {name_list(spread)}" if spread else ""
-    sooner = "it starts when they come free together; to start sooner, only prefer it (topology.prefer: {})"
-    return CauseMessage(
-        f"no node has {_unit(asked)} free {where}{on}",
-        {"nodes_with_enough": len(spread)},
-        sooner.format(inside[0]) if inside else "",
-    )
+    prefer = f"to start sooner, only prefer it (topology.prefer: {inside[0]})" if inside else ""
+    then = f"it starts when they come free together; {prefer}" if inside else ""
+    return cause_of(f"no node has {_unit(asked)} free {where}{on}", then, nodes_with_enough=len(spread))
 
 
 def _not_empty(pool: JobPool) -> CauseMessage:
@@ -290,11 +265,9 @@ def _not_empty(pool: JobPool) -> CauseMessage:
     fewest = sorted(runs, key=lambda name: (runs[name], name))
     named = name_list([f"{name} {several(runs[name], 'run')}" for name in fewest])
     empty = len(pool.eligible) - len(runs)
-    return CauseMessage(
-        f"asks for nodes to itself; {empty} of {len(pool.eligible)} are empty: {named}",
-        {"empty": empty},
-        "it starts when nodes have become empty; without exclusive it may share them",
-    )
+    message = f"asks for nodes to itself; {empty} of {len(pool.eligible)} are empty: {named}"
+    then = "it starts when nodes have become empty; without exclusive it may share them"
+    return cause_of(message, then, empty=empty)
 
 
 def _in_state(
@@ -310,7 +283,7 @@ def _in_state(
             if (state := node_state(node)) in states:
                 why = node.quarantine_reason if state == "quarantined" else node.reason
                 named.append(node.id + (f" is {state}" if len(states) > 1 else "") + (f" ({why})" if why else ""))
-        return CauseMessage(name_list(named), {}, then) if named else NO_CAUSE
+        return cause_of(name_list(named), then) if named else NO_CAUSE
 
     return explained
 
@@ -320,7 +293,7 @@ def _gpu_faulted(pool: JobPool) -> CauseMessage:
     faulted = [node for node in pool.nodes if node.faulted]
     named = name_list([f"{node.id} {len(node.faulted)} of {len(node.inventory.gpus)}" for node in faulted])
     then = "it starts when these GPUs are well again: fairlead nodes"
-    return CauseMessage(f"GPUs that are faulted: {named}", {}, then) if faulted else NO_CAUSE
+    return cause_of(f"GPUs that are faulted: {named}", then) if faulted else NO_CAUSE
 
 
 _EXPLAINED: dict[str, Callable[[JobPool], CauseMessage]] = {

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 import msgspec
 
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.jobs import row_of
 from fairlead_gateway.views.rows import JobRow, PlacementRefusal
 from fairlead_gateway.why import preemption
 from fairlead_gateway.why.causes import dominant, no_domain
@@ -230,7 +231,9 @@ def accepted_dry_run(
 ) -> api.DryRun:
     """Return the answer for a job that would be accepted. `now_ns` (Unix) is the time from which its start is counted."""
     told = outcome.waits or Explanation(reason="next")
-    row = _row(submit, outcome.pool, now_ns)
+    row = row_of(submit, "", "queued", 0, now_ns, 0)
+    # Its request is of the pool that its queue is in.
+    row.request = msgspec.structs.replace(row.request, pool="" if outcome.pool == DEFAULT_POOL else outcome.pool)
     pool = JobPool(views, row.request)
     changes = proposed_changes(pool, told)
     reason = _held_back(views, pool, row, told, changes)
@@ -257,27 +260,6 @@ def accepted_dry_run(
         ],
         estimate=start_estimate(outcome, now_ns, pool, no_place=reason is not None and reason.code == "no_place"),
         sequence=sequence,
-    )
-
-
-def _row(submit: SubmitJob, pool: str, now_ns: int) -> JobRow:
-    """Return the job as it would be, were it there: its request is of the pool that its queue is in."""
-    return JobRow(
-        id="",
-        name=submit.name,
-        queue=submit.queue,
-        user=submit.user,
-        project=submit.project,
-        kind=submit.kind,
-        priority=submit.priority,
-        request=msgspec.structs.replace(submit.request, pool="" if pool == DEFAULT_POOL else pool),
-        spec=submit.spec,
-        state="queued",
-        born=0,
-        submitted_ns=now_ns,
-        changed_seq=0,
-        start_at_ns=submit.start_at_ns,
-        after=submit.after,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fairlead_gateway.views.cluster_map import barring_taints, is_open, is_whole_gpu, pool_of
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.nodes import held_sum
 from fairlead_gateway.views.rows import NodeRow
 from fairlead_schemas.queries.cluster_map import WHOLE_MILLI
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
@@ -62,11 +63,8 @@ def free_on_node(row: NodeRow, request: Request, held: Mapping[str, Part]) -> No
         and gpu.memory_mib >= request.gpu_memory_mib
         and gpu.compute_capability >= request.compute_capability
     }
-    return NodeFreeResources(
-        gpus,
-        row.inventory.cpu_milli - sum(part.cpu_milli for part in held.values()),
-        row.inventory.memory_mib - sum(part.memory_mib for part in held.values()),
-    )
+    held_cpu_milli, held_mib = held_sum(held)
+    return NodeFreeResources(gpus, row.inventory.cpu_milli - held_cpu_milli, row.inventory.memory_mib - held_mib)
 
 
 def untolerated_taints(row: NodeRow, request: Request) -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queues import charge_of
 from fairlead_gateway.views.rows import DeferralRow, JobRow, QueueRow
-from fairlead_gateway.why.sentences import Detail, given_back, name_list, numbers, several
+from fairlead_gateway.why.sentences import given_back, name_list, numbers, reason, several
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation, Limit
 from fairlead_schemas.queuefile.amounts import counted, gpu_hours_word, number
@@ -38,10 +38,10 @@ def limit_reason(views: Views, row: JobRow, told: Explanation | None) -> Reason 
             deferral = msgspec.structs.replace(deferral, held=full.held, ceiling=full.ceiling)
     if deferral is None or deferral.reason not in _REASONS:
         return None
-    reason = _REASONS[deferral.reason](views, row, deferral)
+    found = _REASONS[deferral.reason](views, row, deferral)
     if deferral.sequence:
-        reason.detail.update(decided_at_sequence=deferral.sequence, decided_for=deferral.job)
-    return reason
+        found.detail.update(decided_at_sequence=deferral.sequence, decided_for=deferral.job)
+    return found
 
 
 def _key(deferral: DeferralRow) -> tuple[str, str, str]:
@@ -80,11 +80,9 @@ def _whose(views: Views, row: JobRow, d: DeferralRow) -> str:
     return f"queue {d.queue}" if d.queue else f"pool {views.queues.pool_of(row.queue)}"
 
 
-def _reason(code: str, message: str, d: DeferralRow, then: str, **more: int | str) -> Reason:
-    detail: Detail = {"queue": d.queue} if d.queue else {}
-    if d.resource:
-        detail |= numbers(d.resource, held=d.held, needed=d.needed, ceiling=d.ceiling)
-    return Reason(code=code, message=message, detail={**detail, **more, "next": then})
+def _reason(code: str, message: str, d: DeferralRow, then: str, **more: str) -> Reason:
+    amounts = numbers(d.resource, held=d.held, needed=d.needed, ceiling=d.ceiling) if d.resource else {}
+    return reason(code, message, then, queue=d.queue, **amounts, **more)
 
 
 def _too_large(d: DeferralRow, holder: str, where: str, limit: str, **more: str) -> Reason:
@@ -173,9 +171,8 @@ def _keepers(views: Views, row: JobRow, d: DeferralRow) -> str:
 
 def _claimed(_views: Views, _row: JobRow, d: DeferralRow) -> Reason:
     message = f"what is free is kept for {f'job {d.holder}' if d.holder else 'a job'}, which has waited longer"
-    if not d.holder:
-        return _reason("claimed", message, d, "starts after it")
-    return _reason("claimed", message, d, f"starts after it: fairlead why {d.holder}", holder=d.holder)
+    then = "starts after it" + (f": fairlead why {d.holder}" if d.holder else "")
+    return _reason("claimed", message, d, then, holder=d.holder)
 
 
 def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
@@ -183,16 +180,15 @@ def _budget(views: Views, _row: JobRow, d: DeferralRow) -> Reason:
     reached = queue.reached if queue is not None else None
     spent, whole = (reached.spent, reached.budget) if reached is not None else (d.held, d.ceiling)
     period = budget.period if budget is not None else "period"
-    detail: Detail = {"queue": d.queue}
-    message, then = f"the budget of {d.queue} is spent", f"with the next {period}"
+    message, then, ends = f"the budget of {d.queue} is spent", f"with the next {period}", None
     if whole:
         message += f": {gpu_hours_word(spent)} of {gpu_hours_word(whole)} GPU-hours this {period}"
-        detail.update(spent_gpu_milli_s=spent, budget_gpu_milli_s=whole)
     if reached is not None and budget is not None:
-        detail["period_ends"] = rfc3339(calendar_period(budget.period, reached.period_ns)[1])
-        then = f"{then} at {detail['period_ends']}"
-    detail["next"] = f"starts {then}, or when the budget of {d.queue} is raised"
-    return Reason(code="budget", message=message, detail=detail)
+        ends = rfc3339(calendar_period(budget.period, reached.period_ns)[1])
+        then = f"{then} at {ends}"
+    amounts = {"spent_gpu_milli_s": spent, "budget_gpu_milli_s": whole} if whole else {}
+    then = f"starts {then}, or when the budget of {d.queue} is raised"
+    return reason("budget", message, then, queue=d.queue, **amounts, period_ends=ends)
 
 
 def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
@@ -200,16 +196,9 @@ def _array_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
     limit = d.ceiling or array.array_limit
     at_work = sum(count for state, count in (array.elements or {}).items() if state in CHARGED_STATES)
     work = f"of array {array.id} {'are' if at_work > 1 else 'is'} at work"
-    return Reason(
-        code="array_limit",
-        message=f"{at_work} of at most {several(limit, 'element')} {work}",
-        detail={
-            "array": array.id,
-            "at_work": at_work,
-            "limit": limit,
-            "next": "starts when one of them has ended; submitted without %, all may run at once",
-        },
-    )
+    then = "starts when one of them has ended; submitted without %, all may run at once"
+    message = f"{at_work} of at most {several(limit, 'element')} {work}"
+    return reason("array_limit", message, then, array=array.id, at_work=at_work, limit=limit)
 
 
 _REASONS: dict[str, Callable[[Views, JobRow, DeferralRow], Reason]] = {

@@ -7,7 +7,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, PlacementRefusal, StarvationRow
 from fairlead_gateway.why.causes import NO_CAUSE, dominant, no_domain
 from fairlead_gateway.why.free_resources import JobPool
-from fairlead_gateway.why.sentences import Detail, job_list, name_list, several
+from fairlead_gateway.why.sentences import Detail, is_one, job_list, name_list, reason, several
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.amounts import counted, number
 from fairlead_schemas.units.quantities import format_duration
@@ -28,8 +28,8 @@ def no_place(views: Views, row: JobRow, *, at_length: bool) -> Reason | None:
     refusal = pool.refusal
     if refusal is None:
         return None
-    detail: Detail = {
-        **{f"nodes.{reason}": count for reason, count in refusal.reasons.items()},
+    evidence: Detail = {
+        **{f"nodes.{name}": count for name, count in refusal.reasons.items()},
         "nodes": refusal.nodes,
         "fitting": refusal.fitting,
         "gpu_milli_free": refusal.gpu_milli_free,
@@ -42,13 +42,13 @@ def no_place(views: Views, row: JobRow, *, at_length: bool) -> Reason | None:
         more += "; no GPU is cut for jobs with groups: it waits for instances as they are"
     if wanted > refusal.gpu_milli_total:
         message = f"asks for {counted('gpu', wanted)} in all; {pool.name} has {number('gpu', refusal.gpu_milli_total)}"
-        detail["next"] = "it starts once enough nodes have joined; or cancel it and ask for less"
-        return Reason(code="larger_than_cluster", message=message + more, detail=detail)
+        then = "it starts once enough nodes have joined; or cancel it and ask for less"
+        return reason("larger_than_cluster", message + more, then, **evidence)
     apart, cause = no_domain(pool, refusal), dominant(pool, refusal) if at_length else NO_CAUSE
     clauses = [f"needs {needs(row.request)}", apart.message, over_nodes(pool, refusal), cause.message]
-    again = "it is tried again when nodes or GPUs become free: fairlead nodes"
-    detail |= {**apart.detail, "next": cause.next or apart.next or again, **cause.detail}
-    return Reason(code="no_place", message="; ".join(filter(None, clauses)) + more, detail=detail)
+    then = cause.next or apart.next or "it is tried again when nodes or GPUs become free: fairlead nodes"
+    evidence |= apart.detail | cause.detail
+    return reason("no_place", "; ".join(filter(None, clauses)) + more, then, **evidence)
 
 
 def over_nodes(pool: JobPool, refusal: PlacementRefusal) -> str:
@@ -68,7 +68,7 @@ def _near_misses(refusal: PlacementRefusal) -> str:
         nodes.setdefault((miss.job, _when(miss)), []).append(miss.node)
     found = ""
     for (job, when), names in nodes.items():
-        takes = "could take part" if part else "fits" if len(names) == 1 else "fit"
+        takes = "could take part" if part else is_one(names, "fits", "fit")
         found += f"; {name_list(names)} {takes} after job {job} ends{when}"
     return found
 
@@ -86,7 +86,7 @@ def _reserved_for_others(views: Views, row: JobRow, refusal: PlacementRefusal) -
             hosts.setdefault(job, []).append(node)
     found = ""
     for job in sorted(hosts)[:HOSTS_MAX]:
-        start_ns, verb = views.waiting.kept_from_ns(job), "is" if len(hosts[job]) == 1 else "are"
+        start_ns, verb = views.waiting.kept_from_ns(job), is_one(hosts[job])
         then = f" from about {rfc3339(start_ns)}: a job whose time limit ends before may run there" if start_ns else ""
         found += f"; {name_list(hosts[job])} {verb} kept for job {job}{then}"
     return found
@@ -114,13 +114,11 @@ def with_preemptions(row: JobRow, now: Reason) -> Reason:
     if room.declined:
         kept = f"; asking others to yield would not make room: even then {in_words(room.declined)}{kept}"
     if room.victims:
-        message = (
-            f"{several(len(room.victims), 'job')} {'was' if len(room.victims) == 1 else 'were'} asked to yield for it"
-        )
-        detail: Detail = {**now.detail, "asked": len(room.victims), "next": "it starts when they have ended"}
-        return Reason(code="making_room", message=f"{message}: {name_list(room.victims)}{kept}", detail=detail)
+        asked = f"{several(len(room.victims), 'job')} {is_one(room.victims, 'was', 'were')} asked to yield for it"
+        evidence: Detail = {**now.detail, "asked": len(room.victims), "next": "it starts when they have ended"}
+        return reason("making_room", f"{asked}: {name_list(room.victims)}{kept}", **evidence)
     named = f"; {several(room.named, 'job')} may be asked to yield for it" if room.named else ""
-    return Reason(code=now.code, message=f"{now.message}{named}{kept}", detail=now.detail)
+    return reason(now.code, f"{now.message}{named}{kept}", **now.detail)
 
 
 def _reservation(room: StarvationRow) -> str:
@@ -130,16 +128,16 @@ def _reservation(room: StarvationRow) -> str:
     if not room.nodes:
         waited = format_duration(room.waited_ns) if room.waited_ns else ""
         return f"; it has waited for {waited}, so what comes free is kept for it" if waited else ""
-    found = f"; {name_list(room.nodes)} {'is' if len(room.nodes) == 1 else 'are'} kept for it"
+    found = f"; {name_list(room.nodes)} {is_one(room.nodes)} kept for it"
     if room.start_ns:
         found += f" from about {rfc3339(room.start_ns)}"
         if room.waits_for and room.basis == "limits":
-            found += f" (by the {'limit' if len(room.waits_for) == 1 else 'limits'} of {job_list(room.waits_for)})"
+            found += f" (by the {is_one(room.waits_for, 'limit', 'limits')} of {job_list(room.waits_for)})"
         elif room.waits_for:
             found += f" (going by how long runs like {job_list(room.waits_for)} took)"
     elif room.waits_for:
         found += f"; it is unknown when {job_list(room.waits_for)} will end"
     if room.guests:
-        runs, does = ("runs", "does") if len(room.guests) == 1 else ("run", "do")
+        runs, does = is_one(room.guests, "runs", "run"), is_one(room.guests, "does", "do")
         found += f"; {job_list(room.guests)} {runs} there and {does} not delay it"
     return found

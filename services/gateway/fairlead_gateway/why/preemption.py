@@ -7,7 +7,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle import decisive
 from fairlead_gateway.views.idle_documents import words
 from fairlead_gateway.views.rows import IdleReport, JobRow, PreemptionRow
-from fairlead_gateway.why.sentences import Detail, job_list
+from fairlead_gateway.why.sentences import Detail, job_list, reason
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.amounts import counted
 from fairlead_schemas.units.quantities import format_duration
@@ -38,16 +38,13 @@ def idle_reason(row: JobRow, where: str) -> Reason | None:
         idle = f"has run for longer than {_policy(seen)} allows"
         if seen.rule != "lifetime":
             idle = f"idle since {rfc3339(seen.since_ns)} {_by(seen)}"
-        keep: Detail = {"next": f"fairlead extend {row.id}, or use it"} if seen.reclaim_at_ns else {}
-        return Reason(code="idle", message=f"{where}; {idle}; {_then(seen)}", detail=_detail(seen) | keep)
+        keep = f"fairlead extend {row.id}, or use it" if seen.reclaim_at_ns else ""
+        return reason("idle", f"{where}; {idle}; {_then(seen)}", keep, **_detail(seen))
     if not row.extended_until_ns:
         return None
     until, times = rfc3339(row.extended_until_ns), "once" if row.extensions == 1 else f"{row.extensions} times"
-    return Reason(
-        code="extended",
-        message=f"{where}; extended {times}: no idle policy acts on it before {until}",
-        detail={"until": until, "extensions": row.extensions, "next": f"fairlead logs -f {row.id}"},
-    )
+    message = f"{where}; extended {times}: no idle policy acts on it before {until}"
+    return reason("extended", message, f"fairlead logs -f {row.id}", until=until, extensions=row.extensions)
 
 
 def _then(seen: IdleReport) -> str:
@@ -105,15 +102,9 @@ def _by(seen: IdleReport) -> str:
 
 
 def _detail(seen: IdleReport) -> Detail:
-    detail: Detail = {
-        "rule": seen.rule,
-        "scope": seen.scope,
-        "action": seen.action,
-        "mode": seen.mode,
-        "since": rfc3339(seen.since_ns),
-        "decided_at_sequence": seen.sequence,
-    }
-    return detail | ({"reclaim_at": rfc3339(seen.reclaim_at_ns)} if seen.reclaim_at_ns else {})
+    which: Detail = {"rule": seen.rule, "scope": seen.scope, "action": seen.action, "mode": seen.mode}
+    which |= {"since": rfc3339(seen.since_ns), "decided_at_sequence": seen.sequence}
+    return which | ({"reclaim_at": rfc3339(seen.reclaim_at_ns)} if seen.reclaim_at_ns else {})
 
 
 # ---------------------------------------------------------------------------------------- runs that yield
@@ -174,30 +165,23 @@ def preemption_reason(row: JobRow, where: str) -> Reason | None:
     if row.notice_ns:
         grace += f", {format_duration(row.notice_ns)} after its notice at the latest"
     ends = yielding.rule == "idle" and row.reclaimed is not None and row.reclaimed.action != "requeue"
-    return Reason(
-        code="yielding",
-        message=f"{where}; is asked to yield {_to_whom(row, yielding)} and ends within its grace{grace}",
-        detail={
-            "preempted_for": yielding.beneficiary,
-            "rule": yielding.rule,
-            "next": "nothing: its job ends, as the policy requires" if ends else _CONTINUES,
-        },
-    )
+    then = "nothing: its job ends, as the policy requires" if ends else _CONTINUES
+    message = f"{where}; is asked to yield {_to_whom(row, yielding)} and ends within its grace{grace}"
+    return reason("yielding", message, then, preempted_for=yielding.beneficiary, rule=yielding.rule)
 
 
 def after_preemption(row: JobRow, now: Reason) -> Reason:
     """Add to the reason of a job that waits because its run yielded or was idle: to whom and why, then what keeps it waiting."""
     if row.reason == "idle" and not row.has_yielded:
         message = f"reclaimed: {reclaim_cause(row)}; now {now.message}"
-        return Reason(code="reclaimed", message=message, detail={**idle_evidence(row), "now": now.code} | now.detail)
+        return reason("reclaimed", message, **{**idle_evidence(row), "now": now.code, **now.detail})
     yielding = row.yielding
     if not row.has_yielded or yielding is None:
         return now
-    whom: Detail = {"preempted_for": yielding.beneficiary} if yielding.beneficiary else {}
-    detail: Detail = {**whom, "rule": yielding.rule, "times": row.preempted, "now": now.code}
-    detail["lost_seconds"] = row.lost_last_ns // SECOND_NS
     message = f"yielded {_to_whom(row, yielding)}{_lost(row)}; now {now.message}"
-    return Reason(code="preempted", message=message, detail=detail | now.detail)
+    lost_s, whom = row.lost_last_ns // SECOND_NS, yielding.beneficiary
+    before = {"preempted_for": whom, "rule": yielding.rule, "times": row.preempted, "now": now.code}
+    return reason("preempted", message, **{**before, "lost_seconds": lost_s, **now.detail})
 
 
 def _lost(row: JobRow) -> str:

@@ -1,10 +1,19 @@
-"""Parts of sentences, and numbers of evidence (amounts: `fairlead_schemas.queuefile.amounts`). Pure."""
+"""The one shape of a reason, parts of its sentences, and numbers of evidence (amounts: `fairlead_schemas.queuefile.amounts`).
+Pure.
+"""
 
 from collections.abc import Sequence
 
+from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queuefile.amounts import EVIDENCE_UNITS, counted, is_are
 
 Detail = dict[str, int | str]
+
+
+def reason(code: str, message: str, then: str = "", /, **evidence: int | str | None) -> Reason:
+    """Return a reason with its evidence in numbers, without the names that have None or "", and its next step."""
+    detail: Detail = {name: value for name, value in evidence.items() if value is not None and value != ""}
+    return Reason(code=code, message=message, detail=detail | ({"next": then} if then else {}))
 
 
 def several(count: int, noun: str) -> str:
@@ -15,6 +24,11 @@ def several(count: int, noun: str) -> str:
 def name_list(names: Sequence[str], most: int = 4) -> str:
     """Names in a sentence, cut: "700, 701 and 3 more"."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def is_one(names: Sequence[str], verb: str = "is", plural: str = "are") -> str:
+    """Return the verb after the names: "n1 is", "n1, n2 are"."""
+    return verb if len(names) == 1 else plural
 
 
 def job_list(jobs: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.limits import limit_reason
 from fairlead_gateway.why.placement import no_place, with_preemptions
 from fairlead_gateway.why.preemption import after_preemption
-from fairlead_gateway.why.sentences import Detail, several
+from fairlead_gateway.why.sentences import reason, several
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import AHEAD_MAX, Explanation
 from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339
@@ -45,46 +45,40 @@ def _dependencies(row: JobRow, waits: list[Dependency]) -> Reason:
     words = [f"job {one.job} {TO[one.state]}" for one in waits[:NAMED_MAX]]
     more = f" and {len(waits) - NAMED_MAX} more" if len(waits) > NAMED_MAX else ""
     named = f"{', '.join(words)}{more}" if more else " and ".join(words)
-    detail: Detail = {"jobs": ", ".join(one.job for one in waits[:NAMED_MAX]), "waits_for": len(waits)}
-    if row.start_at_ns:
-        detail["start_at"] = rfc3339(row.start_at_ns)
-    if waits:
-        detail["next"] = f"fairlead why {waits[0].job}"
-    return Reason(code="dependency", message=f"waits for {named}", detail=detail)
+    return reason(
+        "dependency",
+        f"waits for {named}",
+        f"fairlead why {waits[0].job}" if waits else "",
+        jobs=", ".join(one.job for one in waits[:NAMED_MAX]),
+        waits_for=len(waits),
+        start_at=rfc3339(row.start_at_ns) if row.start_at_ns else None,
+    )
 
 
 def _start_time(row: JobRow, now_ns: int) -> Reason:
     when, left_s = rfc3339(row.start_at_ns), max(0, row.start_at_ns - now_ns) // SECOND_NS
-    detail: Detail = {"start_at": when, "seconds_left": left_s, "next": "wait, or submit again without startAt"}
-    return Reason(code="scheduled", message=f"not to start before {when}", detail=detail)
+    then = "wait, or submit again without startAt"
+    return reason("scheduled", f"not to start before {when}", then, start_at=when, seconds_left=left_s)
 
 
 def _backoff(row: JobRow, now_ns: int) -> Reason:
-    when = rfc3339(row.not_before_ns)
-    return Reason(
-        code="backoff",
-        message=f"attempt {row.attempt} not before {when} (the one before ended: {row.reason})",
-        detail={
-            "attempt": row.attempt,
-            "not_before": when,
-            "cause": row.reason,
-            "seconds_left": (row.not_before_ns - now_ns) // SECOND_NS,
-            "next": f"wait, or see the last attempt: fairlead logs {row.id}",
-        },
-    )
+    when, left_s = rfc3339(row.not_before_ns), (row.not_before_ns - now_ns) // SECOND_NS
+    message = f"attempt {row.attempt} not before {when} (the one before ended: {row.reason})"
+    then = f"wait, or see the last attempt: fairlead logs {row.id}"
+    of = {"attempt": row.attempt, "not_before": when, "cause": row.reason, "seconds_left": left_s}
+    return reason("backoff", message, then, **of)
 
 
 def _turn(views: Views, row: JobRow, count_ahead: bool, told: Explanation | None) -> Reason:
     then = "wait; a higher priority goes first"
     message = "has its turn and waits for a place" if row.state == "offered" else "waits for its turn"
     if told is None and not count_ahead:
-        return Reason(code="waiting_turn", message=message, detail={"next": then})
+        return reason("waiting_turn", message, then)
     ahead = _jobs_ahead(views, row) if told is None else told.ahead
     before = f"{several(ahead, 'job')} {'is' if ahead == 1 else 'are'} ahead of it" if ahead else "it is next"
     if ahead >= AHEAD_MAX:
         before = f"{AHEAD_MAX} jobs or more are ahead of it"
-    detail: Detail = {"ahead": ahead, "priority": row.priority, "next": then}
-    return Reason(code="waiting_turn", message=f"{message}; {before}", detail=detail)
+    return reason("waiting_turn", f"{message}; {before}", then, ahead=ahead, priority=row.priority)
 
 
 def _jobs_ahead(views: Views, row: JobRow) -> int:

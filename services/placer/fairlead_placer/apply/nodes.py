@@ -1,8 +1,10 @@
 """Nodes: joined, changed, lost and returned, cordoned and drained.
 
-Effects of the events about taints, health, quarantine and the breaker on the state. The module holds no rules.
+Further parts:
+- effects of the events about taints, health, quarantine and the breaker on the state;
+- pool settings from the queue's events: moving runs to make room, and the policy that chooses nodes.
 
-Pool settings from the queue's events: moving runs to make room, and the policy that chooses nodes.
+The module holds no rules.
 """
 
 from fairlead_bus.core import EventHandlers, EventPosition

@@ -1,6 +1,5 @@
-"""Effects of the events about windows and rollouts on the state. The module holds no rules.
-
-Effects of the events about MIG layouts on the state. The module holds no rules.
+"""Effects of the events about windows and rollouts on the state; and effects of the events about MIG layouts on the state.
+The module holds no rules.
 """
 
 from fairlead_bus.core import EventHandlers, EventPosition

@@ -1,6 +1,5 @@
-"""Plans for nodes: maintenance windows and rollouts. Data; the module changes nothing.
-
-A folded plan to repartition one GPU, and the record of plans that failed.
+"""Plans for nodes: maintenance windows and rollouts; and a folded plan to repartition one GPU, and the record of plans
+that failed. Data; the module changes nothing.
 """
 
 from typing import NamedTuple

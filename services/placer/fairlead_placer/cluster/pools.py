@@ -1,8 +1,9 @@
-"""The pools that nodes belong to, each with its index; and when what could be placed last grew.
+"""The pools that nodes belong to, each with its index; and when what could be placed last grew; and index of one pool: its
+nodes, in rows of like nodes, and which nodes are in each.
 
 Derived from the nodes, and from how pools are to be packed. A pool is there while it has a node.
 
-Index of one pool: its nodes, in rows of like nodes, and which nodes are in each. Derived; never in a snapshot.
+Derived; never in a snapshot.
 
 Nodes are alike if they are of one build, with equal GPUs left and nearly as much CPU and memory. Rows give the cost
 of a choice, and where none can fit; the `seat` decides if a unit fits a node.

@@ -1,8 +1,7 @@
-"""The placer's undo log: speculative changes of the state, rolled back or kept, and marks for those who publish.
+"""The placer's undo log: speculative changes of the state, rolled back or kept, and marks for those who publish; and facts
+of the state, restored from the undo log after an exception in mid-decision.
 
 Nothing that decides may depend on the order of a dict: an undone removal comes back last.
-
-Facts of the state, restored from the undo log after an exception in mid-decision.
 
 An entry of the log undoes a whole change: of tables, of what nodes have left, and of their index. An exception may strike
 in the middle of one, and then its inverse cannot be called. So only the facts of each entry are restored here, those

@@ -1,10 +1,10 @@
-"""Cordon, uncordon, drain: by command, and the effects of deadlines and empty nodes. Emits on a draft.
+"""Cordon, uncordon, drain: by command, and the effects of deadlines and empty nodes; and taints by command. Emits on a
+draft.
 
 The person, window or rollout that takes a node out of work is its setter. A person may take over and undo any of these.
 Windows and rollouts return only nodes that they have drained themselves.
 
-Taints by command. Emits on a draft. A person removes what people set; what health or the inventory says of the node
-goes when that changes.
+A person removes what people set; what health or the inventory says of the node goes when that changes.
 """
 
 from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes

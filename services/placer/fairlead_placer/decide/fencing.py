@@ -1,11 +1,9 @@
-"""Fencing of the runs of a lost node: the time at which each counts as ended there, and may be started elsewhere. Emits on
-a draft.
+"""Fencing of the runs of a lost node: the time at which each counts as ended there, and may be started elsewhere; and
+silence of each node. Emits on a draft.
 
 A lost node has ended its own work, unless a job may run longer. A strict job waits for proof: its node's own report,
 its reboot or a new journal (`membership.py`), or a person's statement. If too many nodes were lost at once, no run is
 ended: the fault may then be on the receiving side.
-
-Silence of each node. Pure: time is an argument.
 
 Time never runs backwards here. A jump ahead counts against this process, not against the nodes. If the watch was not
 queried for longer than a part of the lease, this process was asleep or its clock was set, and every node counts as

@@ -1,7 +1,7 @@
-"""Nodes join, go silent and return, and what ran on those that are lost ends. Emits on a draft.
+"""Nodes join, go silent and return, and what ran on those that are lost ends; and removal of nodes from the cluster for
+good, by a person. Emits on a draft.
 
-Removal of nodes from the cluster for good, by a person. Emits on a draft; the effect of the event is in
-apply/nodes.py.
+The effect of the event is in apply/nodes.py.
 
 A node is removed once no run is possible there: it is lost, and every run that had a part on it has ended. Devices that
 it never reported as clean are released with it. The ids of its journals are remembered. An agent that returns with one

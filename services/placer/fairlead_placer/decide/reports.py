@@ -1,9 +1,8 @@
-"""Meaning of reports, and the rules for accepting them. Emits on a draft.
+"""Meaning of reports, and the rules for accepting them; and validation of the inventory that an agent reports for its
+node: bounds and consistency. Emits on a draft.
 
 A report is accepted if it came under its own node's subject, from the incarnation that joined last, with the next
 number, about a part that this node holds. Repetitions are skipped; a gap waits for the missing reports.
-
-Validation of the inventory that an agent reports for its node: bounds and consistency. Pure.
 """
 
 from functools import lru_cache

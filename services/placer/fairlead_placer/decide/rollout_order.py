@@ -1,6 +1,5 @@
-"""Turn order of the nodes in a rollout. The module reads the state and changes nothing.
-
-Nodes of a plan: the named ones, and those that match a label selector. The module reads the state and changes nothing.
+"""Turn order of the nodes in a rollout; and nodes of a plan: the named ones, and those that match a label selector. The
+module reads the state and changes nothing.
 """
 
 from fairlead_bus.core import CommandRefusal

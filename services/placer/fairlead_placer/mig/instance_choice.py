@@ -1,10 +1,8 @@
-"""Choice of the place of a request for one instance: the start on a GPU, and the GPU among several. The module changes
-nothing.
+"""Choice of the place of a request for one instance: the start on a GPU, and the GPU among several; and value of room on a
+GPU for the observed work: two figures, both exact, both integers. The module changes nothing.
 
 An instance in use is never touched. A `Change` limits changes to the rest: take an existing instance, add one, or
 repartition idle ones. The legal way that strands least is chosen. Each tie-break is documented where it applies.
-
-Value of room on a GPU for the observed work: two figures, both exact, both integers.
 
 The **runway** of a room is the average number of further requests, each drawn by demand, that fit in a row before one
 does not:

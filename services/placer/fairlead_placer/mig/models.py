@@ -1,20 +1,20 @@
 """GPU models that support MIG, and the names of their profiles.
 
+Further parts:
+- geometry of a MIG-capable GPU: slices, the possible cuts, and the names of the profiles;
+- lookup of a GPU's model by the product name and memory that its node reports.
+
 Sources, with their licences: profile names, counts and slice sizes of the first six from NVIDIA/go-nvml (Apache-2.0)
 and public `nvidia-smi` listings; names and counts of the others from the default configuration of NVIDIA/mig-parted
 (Apache-2.0). `inferred` is true for models without observed placements: the shape's placements are assumed. If a node
 turns out to be divided in another way, the node is right, not this table.
 
-Geometry of a MIG-capable GPU: slices, the possible cuts, and the names of the profiles.
-
 A GPU has memory slices (the axis on which instances are placed side by side) and compute slices (which only add up). A
 cut is one profile's share of both. Models of one shape differ in names and sizes only, so tables are made per shape.
 
 Source of the figures: `nvidia-smi mig -lgip` and `-lgipp` listings and the mock tables of NVIDIA/go-nvml (Apache-2.0),
-where they agree; `models.py` records for each model which figures were seen. go-nvml's mocks of H100, H200 and B200
+where they agree; the table records for each model which figures were seen. go-nvml's mocks of H100, H200 and B200
 have other starts and sizes than the listings, and the listings count here.
-
-Lookup of a GPU's model by the product name and memory that its node reports.
 
 Names come from NVML ("NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-40GB MIG 1g.5gb") or from GPU feature discovery, which
 writes dashes for spaces and adds "-MIG-1g.5gb" under the single strategy and "-SHARED" for time slicing

@@ -1,14 +1,14 @@
-"""The product's own policy: what does a choice leave unusable for the work that is seen?
+"""The product's own policy: the cost of what a choice leaves unusable for the usual work.
 
-Three losses are added: GPUs stranded by lack of CPU and of memory (`fragmentation.py`), rests of shared GPUs that nothing fits
-(`fragmentation.py`), and room of which there is little for those who need it (`scarcity.py`).
+Further parts:
+- GPUs for which a node's CPU or memory will not suffice: a newsvendor's loss;
+- value of the remainder of a shared GPU: a small cutting-stock problem over the sizes of arriving shares.
 
-GPUs for which a node's CPU or memory will not suffice: a newsvendor's loss.
+Three losses are added: GPUs stranded by lack of CPU and of memory (a newsvendor's loss), rests of shared GPUs that nothing fits
+(a cutting-stock problem), and room of which there is little for those who need it (`scarcity.py`).
 
 The GPUs that a node has left will be filled by typical work, whose need of CPU (or memory) per GPU varies. The average
 need beyond the node's remainder leaves GPUs unusable.
-
-Value of the remainder of a shared GPU: a small cutting-stock problem over the sizes of arriving shares.
 
 Sizes get prices under two conditions. The best filling of a whole GPU is worth a whole GPU. The shares that the prices
 would buy (for the GPUs open now, and as many fresh ones as the work pays for) are those that will arrive. A size that

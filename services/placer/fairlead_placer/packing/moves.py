@@ -1,12 +1,12 @@
 """States that jobs of one size leave behind: from each row that nodes are in, the state after each distinct choice.
 
+Further parts:
+- cost of a kind of request in each row of a pool: the cheapest of the choices in the row;
+- cost of each state of a lattice under a policy, as columns that grow: its loss, less the room in it that has a price.
+
 A row is examined once, on its first request: its cost is computed per state.
 
-Cost of a kind of request in each row of a pool: the cheapest of the choices in the row.
-
 A row is priced when a node is in it at the time of a request. Its cost is kept until prices change.
-
-Cost of each state of a lattice under a policy, as columns that grow: its loss, less the room in it that has a price.
 """
 
 from collections.abc import Sequence

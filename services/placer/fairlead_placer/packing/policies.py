@@ -1,9 +1,10 @@
-"""Policies by name. The names are defined in the contract (`fairlead_schemas.queuefile.settings.Packing`): pools are configured with
-them.
+"""Policies by name. The names are defined in the contract (`fairlead_schemas.queuefile.settings.Packing`): pools are
+configured with them.
 
-Simple policies that only look at what is left: the tightest node, the emptiest one, or weights for each resource.
-
-Fragmentation gradient descent, the published policy (Weng et al., USENIX ATC 2023), after the paper's definition.
+Further parts:
+- simple policies that only look at what is left: the tightest node, the emptiest one, or weights for each resource;
+- fragmentation gradient descent, the published policy (Weng et al., USENIX ATC 2023), after the paper's definition;
+- a fact about a pool for people: how fragmented it is (what could start now: cluster/pool_facts.py).
 
 The remainder of a GPU is a fragment for a request that cannot use it. If the node cannot take the request at all, all
 its remainders are fragments; otherwise those that are too small. A node's fragmentation is the mean of that over the
@@ -13,8 +14,6 @@ As in the authors' simulator, growth is compared by whole hundredths of a sigmoi
 paper mentions this only in passing, but it matters: among choices that are about equal the first node is taken, so that
 nodes fill in order. On the openb trace, exact growth ends 0.8 points lower (94.4 % instead of 95.2 % when all capacity
 is requested). Learned or given work, CPU-only work, memory, and leaving out rare shapes do not make up for it.
-
-A fact about a pool for people: how fragmented it is (what could start now: cluster/pool_facts.py).
 """
 
 from collections.abc import Callable

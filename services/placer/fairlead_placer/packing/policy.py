@@ -1,19 +1,17 @@
 """Port of packing policies: the cost of a node's state, in integers.
 
+Further parts:
+- demands of a request on one node, without anything else about it;
+- remaining capacity of a node that a cost can depend on: one state, and columns of states;
+- the typical work: which shapes arrive, and how often, learned from the stream;
+- view of a pool for policies: the number of nodes in each state.
+
 The cost of a choice is the cost of the node's state after it, less that before it. The cheapest choice is taken; ties
 go to the lowest node. A cost has a fixed part and a priced part. The fixed part is kept per state for the life of the
 policy. The prices of the other part may change at any time: it counts how much of each scarce thing the choice gives
 up.
 
-Demands of a request on one node, without anything else about it.
-
-Remaining capacity of a node that a cost can depend on: one state, and columns of states.
-
-The typical work: which shapes arrive, and how often, learned from the stream.
-
 Counts are integers, bounded and halved from time to time, so that work which no longer comes is forgotten.
-
-View of a pool for policies: the number of nodes in each state.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
-"""Scarcity: for each kind of job, the room for it against the demand still to come.
+"""Scarcity: for each kind of job, the room for it against the demand still to come; and the normal distribution as two
+tables of integers: how likely is more, and how much more is to be expected.
 
 A kind is a set of GPU models and a number of GPUs on one node. The price of its room is the chance that all of it will
 be wanted before the pool is full. Whole nodes and rare models are therefore kept for jobs that need them, in proportion
 to their arrival.
-
-The normal distribution as two tables of integers: how likely is more, and how much more is to be expected.
 
 Made of additions, multiplications and divisions of Python integers, so that every machine has the same tables.
 """

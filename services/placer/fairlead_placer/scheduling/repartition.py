@@ -1,9 +1,10 @@
-"""Plans to repartition GPUs for jobs that found no place. The module emits on a draft.
+"""Plans to repartition GPUs for jobs that found no place; and ends of plans: done, failed, or given up. The module emits
+on a draft.
 
 Planning runs after all placements of a decision, so that existing room is given first. A plan names the jobs that it is
 for. Jobs that precede them in the order when the plan is done still get the instances first.
 
-Ends of plans: done, failed, or given up. Emits on a draft.
+Emits on a draft.
 
 A plan is done when its agent has reported the inventory that it wanted. It is given up when its node takes no work
 any more, the GPU is no longer well, or no answer comes; later changes by the agent appear in its next inventory.

@@ -1,19 +1,15 @@
-"""Choice of the GPU that is repartitioned for a waiting job, and of its layout. Reads state, changes nothing.
+"""Choice of the GPU that is repartitioned for a waiting job, and of its layout; and the split of a job of several instances
+or whole GPUs over GPUs and nodes: all or nothing. Reads state, changes nothing.
 
 An instance in use is never touched. The same holds for a node that already cuts a GPU. Of the ways to serve one
 instance, the one is taken that strands fewest slices for the work that is seen (mig/instance_choice.py). Then all jobs after
 it in the order that fit next to it are served at once (mig/repartition.py). A GPU is made whole again only where whole
-ones are missing and its instances are not in use. Jobs of several instances, or of whole GPUs: `repartition_choice.py`.
+ones are missing and its instances are not in use.
 
-GPUs of a node that may be repartitioned, and the result for each. The module reads the state and changes nothing.
-
-Split of a job's units over nodes, all or none, so that the fewest pieces must be made. Pure numbers.
-
-A piece is a MIG instance, or a GPU that is made whole. The cost of a node's next unit never falls with the units that
+A split makes the fewest pieces. A piece is a MIG instance, or a GPU that is made whole. The cost of a node's next unit never falls with the units that
 the node already gives. Taking the cheapest next unit repeatedly is therefore exact.
 
-Repartition for a job of several instances or whole GPUs, on one node or on several: all or nothing, in one domain
-where it requires one, where fewest are missing. One GPU of a node is cut at a time; the others follow when its
+A job that requires one domain gets the one where fewest pieces are missing. One GPU of a node is cut at a time; the others follow when its
 agent has reported.
 
 For tasks, of which a node may take several, up to UNITS_MAX per node are considered.

@@ -18,8 +18,8 @@ from typing import cast
 import msgspec
 
 from fairlead_bus.core import Core, Input
+from fairlead_bus.environment_settings import BadSetting, seconds
 from fairlead_bus.port import Bus, Message, Subscription, Unavailable
-from fairlead_bus.settings import BadSetting, seconds
 from fairlead_placer.core import PlacerCore
 from fairlead_placer.decide import membership
 from fairlead_placer.decide.fencing import DEFAULT_LEASE_NS, LeaseWatch, next_after_ns

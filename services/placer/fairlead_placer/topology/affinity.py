@@ -1,9 +1,8 @@
-"""CPUs to which an attempt is pinned: those of its GPUs' NUMA nodes, or those that free GPUs need least.
+"""CPUs to which an attempt is pinned: those of its GPUs' NUMA nodes, or those that free GPUs need least; and NIC of each
+GPU of a choice: the nearest on PCIe, found by level, never by its place in the list.
 
 Counts are of whole CPUs, as Linux counts them (threads). The first CPUs of every NUMA node are reserved for the system,
 and never given.
-
-NIC of each GPU of a choice: the nearest on PCIe, found by level, never by its place in the list.
 """
 
 from bisect import bisect_left

@@ -1,6 +1,5 @@
-"""GPUs, CPUs and NICs of one node for one part of an attempt: the decision that the others of this package make up.
-
-The inside of a node, ready to choose from; equal ones are one object, and what they share is worked out once.
+"""GPUs, CPUs and NICs of one node for one part of an attempt: the decision that the others of this package make up; and
+the inside of a node, ready to choose from; equal ones are one object, and what they share is worked out once.
 """
 
 from typing import Any, NamedTuple

@@ -1,6 +1,5 @@
-"""Choice of GPUs of a node: a look-up of results that were searched for once. One `Choices` serves all nodes of a shape.
-
-Quality of a set of GPUs alone, as one integer: links first, then its spread over NUMA nodes.
+"""Choice of GPUs of a node: a look-up of results that were searched for once; and quality of a set of GPUs alone, as one
+integer: links first, then its spread over NUMA nodes. One `Choices` serves all nodes of a shape.
 
     rank = link score · 2^30 - (NUMA nodes spanned · 2^20 + sockets spanned · 2^10 + unevenness)
 

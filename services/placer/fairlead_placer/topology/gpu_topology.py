@@ -1,14 +1,15 @@
 """All that choosing GPUs needs of a node: the score of each pair, and the groups that GPUs form.
 
-Nodes that differ in CPUs or NICs only have the same shape.
+Further parts:
+- sets of GPUs or CPUs as one int: bit i represents member i;
+- domains that a set of GPUs can be required to fit in;
+- validation of the node description that an agent reports.
 
-Sets of GPUs or CPUs as one int: bit i represents member i.
+Nodes that differ in CPUs or NICs only have the same shape.
 
 Sets of equal size have an order, "earlier": by their members in rising order, so {0, 3} comes before {1, 2}.
 
-Domains that a set of GPUs can be required to fit in. Kinds add up: `NVLINK | NUMA` asks for both.
-
-Validation of the node description that an agent reports.
+Kinds add up: `NVLINK | NUMA` asks for both.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,6 +1,7 @@
-"""Effects of the events about queues, pools and nodes on the state.
+"""Effects of the events about queues, pools and nodes on the state; and effects of configured queues and pools on the
+state: trees, limits, leaves, accounts.
 
-Effects of configured queues and pools on the state: trees, limits, leaves, accounts. Called by `evolve` only.
+Called by `evolve` only.
 
 A change of amounts affects the queue and those above it. A pool is rebuilt from its jobs if the shape of the vectors
 changes (a GPU model that is limited for the first time), or the sequencer, or the separation of users.

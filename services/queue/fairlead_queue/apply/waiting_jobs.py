@@ -1,7 +1,5 @@
-"""Conditions that a job waits for before it is in line: the ends of other jobs, then its start time. Called by `evolve`
-only.
-
-Capacity kept free for a waiting job: quota under a limit, or (`PoolState.claimant`) a place. Called by `evolve` only.
+"""Conditions that a job waits for before it is in line: the ends of other jobs, then its start time; and capacity kept
+free for a waiting job: quota under a limit, or (`PoolState.claimant`) a place. Called by `evolve` only.
 
 One job at a time claims under a limit. If two block each other (one under a limit of a limit), the job that has waited
 longer goes first. A lane's jobs are alike, so one of them claims at a time; a job ahead of it in the lane takes the

@@ -1,6 +1,5 @@
-"""Admission of submits. A refusal names the field, the expectation and the finding.
-
-GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a replica of a GPU.
+"""Admission of submits; and GPU counting of a queue and its pool: if they can count a job's GPUs, and the charge for a
+replica of a GPU. A refusal names the field, the expectation and the finding.
 """
 
 from collections.abc import Collection

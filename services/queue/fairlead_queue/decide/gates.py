@@ -15,6 +15,7 @@ from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import Lane, PoolState, RequestClass
+from fairlead_schemas.queries.explainer import Limit
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
 
@@ -26,6 +27,26 @@ class ClosedGate(NamedTuple):
     refusal: LimitRefusal | None = None
     queue: str = ""
 
+    @property
+    def resource(self) -> str:
+        """Resource of the limit that refuses; "" for other gates."""
+        return self.refusal.resource if self.refusal is not None else ""
+
+    @property
+    def limit(self) -> Limit:
+        """The limit in the numbers of events and answers. A gate without a limit has the queue only, or nothing."""
+        found = self.refusal
+        if found is None:
+            return Limit(queue=self.queue)
+        return Limit(
+            queue=self.queue,
+            resource=found.resource,
+            held=found.held,
+            needed=found.needed,
+            ceiling=found.ceiling,
+            holder=found.holder,
+        )
+
 
 def has_room(request_class: RequestClass, open_: int, unparked: int) -> bool:
     """Return True if the placer may have one more offer of a class. `open_` counts the open offers of that class, `unparked`
@@ -35,10 +56,12 @@ def has_room(request_class: RequestClass, open_: int, unparked: int) -> bool:
         return True
     if request_class.parked:
         return False
-    return unparked < (WINDOW_OFFERS_MAX if _fits(request_class.pool, request_class.need) else AHEAD_OFFERS_MAX)
+    return unparked < (
+        WINDOW_OFFERS_MAX if is_within_capacity(request_class.pool, request_class.need) else AHEAD_OFFERS_MAX
+    )
 
 
-def _fits(pool: PoolState, need: Amounts) -> bool:
+def is_within_capacity(pool: PoolState, need: Amounts) -> bool:
     """Return True if the pool as a whole has that much left. A pool without known nodes counts as having it."""
     capacity, usage = pool.tree.capacity, pool.tree.root.usage
     if not pool.is_known() and pool.name == DEFAULT_POOL:

@@ -2,6 +2,8 @@
 
 from heapq import nsmallest
 
+import msgspec
+
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.gates import ClosedGate
 from fairlead_queue.decide.turns import Turns
@@ -16,7 +18,7 @@ def emit_pending_reasons(draft: QueueDraft, turns: Turns) -> None:
     silent = [
         lane for lane in draft.state.unreported if lane.request_class.pool is pool and lane not in turns.exhausted
     ]
-    for lane in nsmallest(NEWS_MAX, silent, key=_front):
+    for lane in nsmallest(NEWS_MAX, silent, key=lambda lane: lane.front):
         closed = turns.gates.closed(lane)
         if closed is not None:
             _defer(draft, turns, lane, closed)
@@ -55,8 +57,8 @@ def emit_changed_reasons(draft: QueueDraft, turns: Turns) -> int | None:
             if said is None or lane in turns.exhausted:
                 continue
             closed = turns.gates.closed(lane)
-            resource = closed.refusal.resource if closed is not None and closed.refusal is not None else ""
-            if closed is None or (closed.reason, closed.queue, resource) == (said.reason, said.queue, said.resource):
+            before = said.reason, said.queue, said.resource
+            if closed is None or (closed.reason, closed.queue, closed.resource) == before:
                 continue
             due_ns = said.at_ns + (NEWS_NS << min(said.times, DOUBLINGS_MAX))
             if due_ns <= draft.now_ns:
@@ -68,30 +70,9 @@ def emit_changed_reasons(draft: QueueDraft, turns: Turns) -> int | None:
     return again_ns if len(found) <= NEWS_MAX else draft.now_ns + 1
 
 
-def _front(lane: Lane) -> int:
-    return lane.front
-
-
 def _defer(draft: QueueDraft, turns: Turns, lane: Lane, closed: ClosedGate) -> None:
-    """Say why the first of a lane is not offered."""
+    """Emit the reason for which the first job of a lane is not offered."""
     job = turns.first_of(lane)
-    if job is None:
-        return
-    if not draft.has_room():
-        return
-    refusal = closed.refusal
-    numbers: dict[str, int] = {}
-    if refusal is not None:
-        numbers = {"held": refusal.held, "needed": refusal.needed, "ceiling": refusal.ceiling}
-    draft.emit(
-        JobDeferred(
-            cause=job.cause,
-            job=job.id,
-            attempt=max(1, job.attempt),
-            reason=closed.reason,
-            queue=closed.queue,
-            resource=refusal.resource if refusal is not None else "",
-            holder=refusal.holder if refusal is not None else "",
-            **numbers,
-        )
-    )
+    if job is not None and draft.has_room():
+        limit = msgspec.structs.asdict(closed.limit)
+        draft.emit(JobDeferred(cause=job.cause, job=job.id, attempt=max(1, job.attempt), reason=closed.reason, **limit))

@@ -1,9 +1,8 @@
-"""Order of turns, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in their order, through gates.
+"""Order of turns, job by job: leaves in the order of the pool's sequencer, each leaf's lanes in their order, through
+gates; and jobs that could be offered: a lane's jobs in order, an array as the elements that it represents.
 
 A turn is charged at once, so that the next one goes to the leaf that deserves it then. Use it within
 `State.speculating`, which takes all of that back.
-
-Jobs that could be offered: a lane's jobs in order, an array as the elements that it represents.
 """
 
 from bisect import insort

@@ -14,6 +14,7 @@ import msgspec
 from fairlead_queue.decide.admission import submit_refusal
 from fairlead_queue.decide.commands import future_order, request_in_pool
 from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.gates import ClosedGate, is_within_capacity
 from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
 from fairlead_queue.decide.starvation import idle_on_demand
 from fairlead_queue.explain.explain import ahead_of, closed_gate, explain
@@ -45,23 +46,21 @@ def dry_run(state: QueueState, command: SubmitJob, now_ns: int) -> DryRunOutcome
         job = LiveJob(TRIED, order, state.lane(command.queue, command.user, request), "clock")
         job.user, job.total_ns, job.since_ns = command.user, command.total_ns, now_ns
         state.try_in_line(job, set())
+        told, closed = explain(state, job), closed_gate(state, job.lane)
         return DryRunOutcome(
             pool=queue.pool.name,
             quota=tuple(_quota(job)),
             borrows=_borrows(job),
-            waits=_waits(state, job),
-            displaces=_displaces(state, job, now_ns),
-            estimate=_estimate(state, job, command, now_ns),
+            waits=told if closed is not None else _offered(told, job),
+            displaces=_displaces(state, job, closed, now_ns),
+            estimate=_estimate(state, job, closed, command, now_ns),
         )
 
 
-def _waits(state: QueueState, job: LiveJob) -> Explanation:
-    """Explain the wait that the job would have. With all gates open it is offered at once. It then waits for a place if the
-    pool is full, or if other jobs with equal requests found no place.
+def _offered(told: Explanation, job: LiveJob) -> Explanation:
+    """Explain the wait of a job that would be offered at once: it waits for a place if the pool is full, or if other jobs with
+    equal requests found no place.
     """
-    told = explain(state, job)
-    if closed_gate(state, job.lane) is not None:
-        return told
     no_place = "pool_full" if _is_full(job) else "class_refused" if job.lane.request_class.parked else ""
     if not no_place:
         return msgspec.structs.replace(told, reason="next")
@@ -96,9 +95,9 @@ def _borrows(job: LiveJob) -> dict[str, int]:
     return borrowed
 
 
-def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ...]:
+def _displaces(state: QueueState, job: LiveJob, closed: ClosedGate | None, now_ns: int) -> tuple[Victim, ...]:
     """Return the runs that might be requested to yield to it once it starves."""
-    pool, closed = job.lane.request_class.pool, closed_gate(state, job.lane)
+    pool = job.lane.request_class.pool
     node, missing = pool.tree.root, dict[str, int]()
     if closed is not None and (lacking := closed.refusal) is not None:
         if lacking.needed > lacking.ceiling:
@@ -112,25 +111,21 @@ def _displaces(state: QueueState, job: LiveJob, now_ns: int) -> tuple[Victim, ..
 
 def _is_full(job: LiveJob) -> bool:
     pool = job.lane.request_class.pool
-    usage, capacity = pool.tree.root.usage, pool.tree.capacity
-    return pool.is_known() and any(
-        more and usage[at] + more > capacity[at] for at, more in enumerate(job.lane.request_class.need)
-    )
+    return pool.is_known() and not is_within_capacity(pool, job.lane.request_class.need)
 
 
 # ---------------------------------------------------------------------------------------- estimate of the start
 
 
-def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) -> Estimate:
+def _estimate(state: QueueState, job: LiveJob, closed: ClosedGate | None, command: SubmitJob, now_ns: int) -> Estimate:
     pool = job.lane.request_class.pool
     if command.after:
         return Estimate(unknown="after")
     if not pool.is_known():
         return Estimate(unknown="no_node")
-    closed = closed_gate(state, job.lane)
     if closed is not None and (closed.reason == "reserved" or closed.reason == "claimed"):
         return Estimate(unknown=closed.reason)
-    plan = _Layouts(job, max(now_ns, command.start_at_ns))
+    plan = _Layout(job, max(now_ns, command.start_at_ns))
     unlimited = 0
     leaves = (leaf for queue in state.queues.values() if queue.pool is pool for leaf in queue.leaves.values())
     for run in (run for leaf in leaves for lane in leaf.lanes.values() for run in lane.running.values()):
@@ -146,43 +141,28 @@ def _estimate(state: QueueState, job: LiveJob, command: SubmitJob, now_ns: int) 
     return Estimate(start_ns=plan.start(job) or 0, ahead=len(ahead.jobs), more=ahead.more, unlimited=unlimited)
 
 
-class _Layouts:
-    """Free resources over time of the pool, and under each limit above a job."""
+class _Layout:
+    """Free amounts over time of a job's pool, and under each limit above the job: one vector, node by node. Times are Unix ns;
+    None is never.
+    """
 
     def __init__(self, job: LiveJob, now_ns: int) -> None:
         tree = job.lane.request_class.pool.tree
-        #: {node: what may be used below it}
-        self._layouts: dict[QueueNode, _Layout] = {tree.root: _Layout(tree.capacity, now_ns)}
-        for node in job.lane.leaf.node.up():
-            if node.bounded:
-                self._layouts[node] = _Layout(node.ceiling, now_ns)
-
-    def _above(self, job: LiveJob) -> list["_Layout"]:
-        return [self._layouts[node] for node in job.lane.leaf.node.up() if node in self._layouts]
-
-    def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
-        """Occupy every layout above the job, with the same times as for one layout."""
-        for layout in self._above(job):
-            layout.occupy(job.lane.request_class.pool.holds(job), end_ns, start_ns)
-
-    def start(self, job: LiveJob) -> int | None:
-        """Return the earliest time from which each of them has what it needs free for good; None when one never has."""
-        starts = [layout.start(job.lane.request_class.need) for layout in self._above(job)]
-        known = [start_ns for start_ns in starts if start_ns is not None]
-        return max(known) if len(known) == len(starts) else None
-
-
-class _Layout:
-    """Free amounts of one capacity over time. Times are Unix ns; None is never."""
-
-    def __init__(self, capacity: list[int], now_ns: int) -> None:
+        bounded = [node for node in job.lane.leaf.node.up() if node.bounded and node is not tree.root]
+        self._nodes: list[QueueNode] = [tree.root, *bounded]
         self._now_ns = now_ns
-        self._free = list(capacity)
+        self._free = [*tree.capacity, *(amount for node in bounded for amount in node.ceiling)]
         #: (time, what comes free then), rising; a start in the future takes, as a negative amount.
         self._changes: list[tuple[int, Amounts]] = []
 
-    def occupy(self, need: Amounts, end_ns: int | None, start_ns: int | None = None) -> None:
-        """Occupy this much from a start (now, if None) to an end."""
+    def _at_nodes(self, job: LiveJob, amounts: Amounts) -> Amounts:
+        """Return a job's amounts as they count at each node: 0 where the node is not above the job."""
+        above = set(job.lane.leaf.node.up())
+        return tuple(amount if node in above else 0 for node in self._nodes for amount in amounts)
+
+    def occupy(self, job: LiveJob, end_ns: int | None, start_ns: int | None = None) -> None:
+        """Occupy what the job holds from a start (now, if None) to an end."""
+        need = self._at_nodes(job, job.lane.request_class.pool.holds(job))
         taken = tuple(-amount for amount in need)
         if start_ns is None or start_ns <= self._now_ns:
             self._free = _sum(self._free, taken)
@@ -191,9 +171,9 @@ class _Layout:
         if end_ns is not None:
             insort(self._changes, (max(end_ns, self._now_ns), need))
 
-    def start(self, need: Amounts) -> int | None:
-        """Return the earliest time from which this much is free for good; None when it never is."""
-        free = self._free
+    def start(self, job: LiveJob) -> int | None:
+        """Return the earliest time from which all that the job needs is free for good; None when it never is."""
+        need, free = self._at_nodes(job, job.lane.request_class.need), self._free
         start_ns: int | None = self._now_ns if _fits(free, need) else None
         for at_ns, change in self._changes:
             free = _sum(free, change)

@@ -15,7 +15,7 @@ from fairlead_queue.explain.remedies import limit_remedies, placement_remedies
 from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import Lane, LiveJob
-from fairlead_schemas.queries.explainer import AHEAD_MAX, Explanation, Limit, PossibleChange
+from fairlead_schemas.queries.explainer import AHEAD_MAX, Explanation, PossibleChange
 
 #: Jobs ahead that are named.
 NAMED_MAX = 10
@@ -40,7 +40,7 @@ def explain(state: QueueState, job: LiveJob) -> Explanation:
         reason = "turn" if ahead else "next"
     return Explanation(
         reason=reason,
-        limit=_limit(closed) if closed is not None else None,
+        limit=closed.limit if closed is not None else None,
         changes=tuple(changes),
         ahead=len(ahead),
         # An array is named once, however many of its elements go before.
@@ -53,20 +53,6 @@ def closed_gate(state: QueueState, lane: Lane) -> ClosedGate | None:
     gates = Gates(state, lane.request_class.pool)
     gates.pool.forget_refused()
     return gates.closed(lane)
-
-
-def _limit(closed: ClosedGate) -> Limit | None:
-    refusal = closed.refusal
-    if refusal is None:
-        return Limit(queue=closed.queue) if closed.queue else None
-    return Limit(
-        queue=closed.queue,
-        resource=refusal.resource,
-        held=refusal.held,
-        needed=refusal.needed,
-        ceiling=refusal.ceiling,
-        holder=refusal.holder,
-    )
 
 
 class JobsAhead(NamedTuple):

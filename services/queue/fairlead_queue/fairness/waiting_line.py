@@ -1,5 +1,6 @@
-"""Position of a job in its line, as one integer: priority descending, then the earliest deadline, then the order of arrival,
-then array index.
+"""Position of a job in its line, as one integer: priority descending, then the earliest deadline, then the order of
+arrival, then array index; and a line of waiting jobs in order: appended at the end, taken from the front, cheap in
+both.
 
 127                       117               53                   17                0
 | PRIORITY_MAX - priority | deadline, Unix ns | place              | array offset   |
@@ -7,8 +8,6 @@ then array index.
 Places are given one after the other: to a job when it arrives, and again when it has had its slice.
 
 The position orders jobs of one queue. Between queues the pool's sequencer decides; an offer's rank is another number.
-
-A line of waiting jobs in order: appended at the end, taken from the front, cheap in both.
 
 Jobs come back into the middle now and then (a retry, a release): that is a bisection and a move of
 memory, microseconds even at a hundred thousand.

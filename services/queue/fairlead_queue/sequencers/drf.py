@@ -1,4 +1,5 @@
-"""Dominant resource fairness, weighted and hierarchical (Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013).
+"""Dominant resource fairness, weighted and hierarchical (Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013); and
+decayed fair share: DRF over what the queues have used in the past instead of what they hold now.
 
 A leaf's dominant share is the largest of charged/capacity over the resources that are not saturated; the leaf with the
 smallest share per weight goes first. An inner node's share is that of its children's vectors after rescaling. Each child
@@ -13,8 +14,6 @@ does not need the very resource of which the node has most.
 
 All arithmetic is in integers over one common denominator, `Drf.whole`: of leaves, equal shares per weight are equal
 integers and different ones different (weights up to 2**20). A rescaled share is rounded down once to that denominator.
-
-Decayed fair share: DRF over what the queues have used in the past instead of what they hold now.
 
 Who has used the least of late, per weight, goes first; of equals who holds less now. `past_percent` in the pool's
 settings mixes the two (100, the default here: the past alone).

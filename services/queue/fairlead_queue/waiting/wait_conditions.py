@@ -1,4 +1,5 @@
-"""Times that the queue waits for, each kind in a list of its own, earliest first. Called by `evolve` only.
+"""Times that the queue waits for, each kind in a list of its own, earliest first; and jobs that wait for the end of
+another job. Called by `evolve` only.
 
     timers     (Unix ns, job)    starts, delays and time limits: `Job.timer_ns`
     deadlines  (Unix ns, job)    when a job can no longer meet its own: `Job.alarm_ns`
@@ -7,7 +8,7 @@
 
 All times are derived from the jobs and accounts.
 
-Jobs that wait for the end of another job. Derived from `Job.after`; called by `evolve` only.
+Derived from `Job.after`; called by `evolve` only.
 """
 
 from bisect import bisect_left, insort

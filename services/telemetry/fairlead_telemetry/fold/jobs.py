@@ -1,7 +1,7 @@
 """Jobs: what newly came is added up per job, then laid over the row that is there.
 
 Batches come in the order of the log, so whatever a batch says of a job is newer than its row. No event in a span says
-that a job changes its queue, except at its very start (`jobs.py`).
+that a job changes its queue, except at its very start.
 
 Jobs that change their queue, by a person's word or because their queue is removed: applied one by one, in order.
 """

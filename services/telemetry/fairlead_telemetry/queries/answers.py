@@ -1,4 +1,5 @@
-"""Requests that other services may make of the telemetry service, verb by verb: JSON in, JSON out, every fault an answer.
+"""Requests that other services may make of the telemetry service, verb by verb: JSON in, JSON out, every fault an answer;
+and lookup of one job's document in the warehouse: its events are read and folded by `job_document.py`.
 
     sql       SqlRequest         -> {"columns", "rows", "sequence", "truncated", "elapsed_ms"}, or as requested
                                     (schemas' queries/telemetry.py)
@@ -14,8 +15,6 @@
 `state` is answered by the service shell, as every writer's is (fairlead_bus/service.py).
 
 An answer that could not be given is {"error": {"code", "message", "hint"}}.
-
-Lookup of one job's document in the warehouse: its events are read and folded by `job_document.py`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

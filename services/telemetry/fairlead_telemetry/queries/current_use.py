@@ -1,9 +1,9 @@
-"""The verb `use`: what running jobs' GPUs do now. A shell; what samples say of them is `current_use.py`'s.
+"""The verb `use`: what running jobs' GPUs do now, from the newest batch of samples of each node.
 
 use  JobUseRequest  -> fairlead_schemas.queries.telemetry.JobUses
 
-Newest batch of each node, and its values for the runs there. They come from memory, since clients that look every second
-should not query the warehouse. Pure. Start at `Newest`.
+The values come from memory, since clients that look every second should not query the warehouse. Start at `Newest`, which
+is pure.
 """
 
 import time

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.queries.telemetry import BYS, By
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.usage.prices import NO_PRICES, Prices, PriceTableError, read_prices

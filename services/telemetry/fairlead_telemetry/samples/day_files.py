@@ -1,10 +1,11 @@
-"""The folder of days: Parquet files, and `manifest.json`, which says what each of them is.
+"""The folder of days: Parquet files, and `manifest.json`, which says what each of them is; and writer of one span of the
+warehouse into Parquet files.
 
 While the warehouse is whole, its table `sample_files` says which files count, and the manifest is a copy of that; when the
 warehouse is lost, the manifest is what it is made again from. Both, and every file, are written whole or not at all.
 
-Writer of one span of the warehouse into Parquet files. It reads the warehouse over a connection of its own, so that
-other writes continue meanwhile, and changes nothing in it. Start at `write`.
+The writer reads the warehouse over a connection of its own, so that other writes continue meanwhile, and changes
+nothing in it. Start at `write`.
 """
 
 import hashlib

@@ -1,10 +1,9 @@
-"""Store of measured rows: the newest in tables, older ones in files; views show both as one. Start at `Measured`.
+"""Store of measured rows: the newest in tables, older ones in files; views show both as one; and accounts of samples apart
+from their rows: the newest batch of each node, losses, and refusals. Start at `Measured`.
 
 Its owner provides the transactions. A span moves into files in three steps, so that the long one does not hold up new
 rows: `plan` (names, noted before anything is written), `writing.write`, and `attach`. In one transaction, `attach` takes
 rows out and files in. A crash at any moment leaves each row in one place.
-
-Accounts of samples apart from their rows: the newest batch of each node, losses, and refusals.
 
 A new warehouse takes in the files of days that an older one has left: rows, sums, and from the rows what was lost.
 """

@@ -1,7 +1,4 @@
-"""Nodes and queues, each in its latest state.
-
-Views of free capacity and of the sizes of its pieces.
-"""
+"""Nodes and queues, each in its latest state; and views of free capacity and of the sizes of its pieces."""
 
 from fairlead_telemetry.schema.relations import Column, Relation
 

@@ -1,6 +1,5 @@
-"""Jobs: each in its latest state, and their moves between queues.
-
-Views of placements: the nodes of each run, its held devices, and the runs that made way for others.
+"""Jobs: each in its latest state, and their moves between queues; and views of placements: the nodes of each run, its held
+devices, and the runs that made way for others.
 """
 
 from fairlead_telemetry.schema.relations import Column, Relation

@@ -1,8 +1,8 @@
 """Description of a table or view: name, sentence, columns, and the query of a view.
 
-The log as a table, and how far it has been read.
-
-Tables about samples apart from their rows: losses, read positions, refusals, and the files that hold the samples.
+Further parts:
+- the log as a table, and how far it has been read;
+- tables about samples apart from their rows: losses, read positions, refusals, and the files that hold the samples.
 """
 
 from typing import NamedTuple

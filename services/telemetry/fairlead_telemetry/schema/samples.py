@@ -1,9 +1,7 @@
-"""Views of measurements by nodes. `relations.py` has their losses, `samples.py` their sums.
+"""Views of measurements by nodes, and of their sums per minute and hour. `relations.py` has their losses.
 
 `samples`, `uses` and `resources` are views: over a table of the newest rows (`measured.<name>`), and over the Parquet
 files that hold the older ones.
-
-Samples added up per minute and hour.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Views of the measured use of held GPUs.
 
-Views of sums over runs: GPU-hours and waits.
-
-Views of idleness: idle runs, the actions taken, and the savings that a dry run would have brought.
+Further parts:
+- views of sums over runs: GPU-hours and waits;
+- views of idleness: idle runs, the actions taken, and the savings that a dry run would have brought.
 """
 
 from fairlead_telemetry.schema.relations import Column, Relation

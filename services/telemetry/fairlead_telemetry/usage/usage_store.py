@@ -1,4 +1,5 @@
-"""Meter over the warehouse's events, with its stays as the table `gpu_usage`. The shell around `meter.py`.
+"""Meter over the warehouse's events, with its stays as the table `gpu_usage`; and measured GPU time of a month, from
+samples: the part that was measured, and the part of it that was used. The shell around `meter.py`.
 
 `catch_up` folds the events that the warehouse has stored since, so usage is never ahead of the events. Finished stays are
 appended with the sequence that ended them. The meter's memory is written only now and then, for it holds every waiting
@@ -8,8 +9,6 @@ of a fold of the whole log (I9). All of it can be dropped and comes back (`forge
 Runs on the warehouse's thread. Knows no bus and no tasks.
 
 The table that people can ask about, and the one that keeps the meter's memory.
-
-Measured GPU time of a month, from samples: the part that was measured, and the part of it that was used.
 
 A minute of a GPU counts as measured where there is a sample of it under the very run that held it. The minute was used by
 the mean utilisation of its samples. The rest is not guessed: readers see how much was measured. Minutes come from the

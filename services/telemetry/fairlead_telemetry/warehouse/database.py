@@ -1,12 +1,13 @@
-"""The DuckDB file as such: its settings, its transactions, when its write-ahead log is taken into it, and copies. Knows no table.
+"""The DuckDB file as such: its settings, its transactions, when its write-ahead log is taken into it, and copies. Knows no
+table.
+
+Further parts:
+- cursor of the warehouse: one row, moved in the transaction that stores the rows read;
+- damaged database file: it is recognised and set aside under another name, never deleted.
 
 Taking the write-ahead log in (a checkpoint) holds up every insert until it is done, so what it may cost at once is bounded: `settle`
 does it piece by piece, and rows are merged into larger groups by `tidy` alone, a little at a time. Left to DuckDB, a checkpoint rewrites
 whole groups of 122,880 rows that were written by those before it, and takes the longer the more there are.
-
-Cursor of the warehouse: one row, moved in the transaction that stores the rows read.
-
-Damaged database file: it is recognised and set aside under another name, never deleted.
 
 Its contents come back from the log, from the stream of samples within its retention, and from the files of days.
 """

@@ -1,11 +1,10 @@
-"""Events as rows. They are not decoded in Python: their bytes go over as one Arrow column, which DuckDB reads in place and types
-in bulk (README.md says what that saves). Submissions alone are decoded, for the owner and the queue that later events do not name.
+"""Events as rows; and rewrite of event rows that an older version stored without the owner and the queue of their jobs;
+done when a warehouse is opened. Events are not decoded in Python: their bytes go over as one Arrow column, which DuckDB
+reads in place and types in bulk (README.md says what that saves). Submissions alone are decoded, for the owner and the
+queue that later events do not name.
 
 `user` and `queue` of a row depend on the log up to its event alone, however the log is cut into transactions: `insert` fills them from
 the jobs that are open, and `correct_owners`, after the fold, in the rare cases where these do not suffice.
-
-Rewrite of event rows that an older version stored without the owner and the queue of their jobs; done when a warehouse
-is opened.
 
 The older table is set apart under another name, and its rows go through the same statement as new ones
 (`_insert`), each step in one transaction with its fold. A process that is killed meanwhile resumes at that point at

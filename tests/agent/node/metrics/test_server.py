@@ -13,7 +13,7 @@ from fairlead_agent.agent import Agent
 from fairlead_agent.node.metrics import server
 from fairlead_agent.node.metrics.server import MetricsServer
 from fairlead_agent.settings import from_environment
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.wire.reports import StartSeen
 from tests.agent.node.metrics.promtool import complaints, needs_promtool
 from tests.agent.placer_script import order

@@ -11,7 +11,7 @@ from fairlead_agent.linux import mounts
 from fairlead_agent.runtimes.docker.holdings import SECRET_BYTES_MAX, Holdings, NotGranted
 from fairlead_agent.runtimes.docker.template import Bind
 from fairlead_agent.settings import Grants, NodeMount, grants_from_environment
-from fairlead_bus.settings import BadSetting
+from fairlead_bus.environment_settings import BadSetting
 from fairlead_schemas.jobfile.agent_fields import Secret, Volume
 from tests.agent.runtime_watch import launch
 from tests.schemas import hostile_names

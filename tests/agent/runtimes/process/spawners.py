@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fairlead_agent.core.runs import RunKey
@@ -60,3 +62,14 @@ class SpawnerNode:
 
     def processes(self, key: RunKey = KEY) -> list[int]:
         return [p.pid for p in tagged(tag_prefix("n1", self.incarnation) + key.name) if p.run == ""]
+
+
+@asynccontextmanager
+async def spawner_node(base: Path) -> AsyncIterator[SpawnerNode]:
+    """A node on a directory; at the end nothing that its runtimes have started runs on."""
+    node = SpawnerNode(base)
+    yield node
+    last, _ = await node.runtime()
+    await last.adopt([])
+    for runtime in node.open:
+        await runtime.close()

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent.core.runs import Exit, Found, RunKey
-from fairlead_agent.runtimes.process.runtime import LOST, OVER_MEMORY
+from fairlead_agent.runtimes.process.runtime import LOST, OVER_MEMORY, ProcessRuntime
 from fairlead_agent.runtimes.process.spawner import OomKills
 from fairlead_agent.runtimes.process.spawner_client import Ended
 from tests.agent.runtime_watch import launch, until_file
-from tests.agent.runtimes.process.spawners import SpawnerNode
+from tests.agent.runtimes.process.spawners import SpawnerNode, spawner_node
 from tests.agent.sleepers import asleep, own, until_asleep, until_gone
 from tests.kit.eventually import eventually_async
 
@@ -27,12 +27,16 @@ DAEMON = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[SpawnerNode]:
     """A directory of its own; nothing that a test has started runs on."""
-    node = SpawnerNode(tmp_path)
-    yield node
-    last, _ = await node.runtime()
-    await last.adopt([])
-    for runtime in node.open:
-        await runtime.close()
+    async with spawner_node(tmp_path) as node:
+        yield node
+
+
+async def start_with_daemon(runtime: ProcessRuntime) -> None:
+    """Start a run that has left a daemon behind and goes on itself."""
+    seconds = own("861")
+    runtime.start(launch("861", "sh", "-c", f"{DAEMON.format(seconds)} echo ready; exec sleep 1000"))
+    await until_file(runtime.output(KEY)[0], b"ready")
+    await until_asleep("861")
 
 
 @pytest.mark.parametrize("how", ["setsid sleep {0} </dev/null >/dev/null 2>&1 &", DAEMON, f"({DAEMON}) &"])
@@ -58,10 +62,7 @@ async def test_no_process_is_left_when_an_end_is_reported(node: SpawnerNode, how
 async def test_a_stop_ends_processes_without_the_environment_too(node: SpawnerNode) -> None:
     """TERM ends the program; its daemon, which could not get a notice, is killed."""
     runtime, watch = await node.runtime()
-    seconds = own("861")
-    runtime.start(launch("861", "sh", "-c", f"{DAEMON.format(seconds)} echo ready; exec sleep 1000"))
-    await until_file(runtime.output(KEY)[0], b"ready")
-    await until_asleep("861")
+    await start_with_daemon(runtime)
     runtime.terminate(KEY)
     assert await watch.exit_of(KEY) == Exit(signal=signal.SIGTERM)
     assert asleep("861") == []
@@ -70,10 +71,7 @@ async def test_a_stop_ends_processes_without_the_environment_too(node: SpawnerNo
 async def test_a_later_agent_ends_them(node: SpawnerNode) -> None:
     """The spawner has outlived the agent that started the run; the next agent stops it."""
     runtime, _ = await node.runtime()
-    seconds = own("861")
-    runtime.start(launch("861", "sh", "-c", f"{DAEMON.format(seconds)} echo ready; exec sleep 1000"))
-    await until_file(runtime.output(KEY)[0], b"ready")
-    await until_asleep("861")
+    await start_with_daemon(runtime)
     await runtime.close()
     second, watch = await node.runtime()
     assert await second.adopt([KEY]) == {KEY: Found("running")}

@@ -17,7 +17,7 @@ from fairlead_agent.runtimes.process.spawner import SPAWNED_BYTES_MAX
 from fairlead_agent.runtimes.process.spawner_client import LOCK, SOCKET
 from tests.agent import sleepers
 from tests.agent.runtime_watch import Watch, launch, until_file
-from tests.agent.runtimes.process.spawners import SpawnerNode
+from tests.agent.runtimes.process.spawners import SpawnerNode, spawner_node
 from tests.kit.eventually import eventually_async
 
 KEY = RunKey("801", 1, 0)
@@ -26,12 +26,8 @@ KEY = RunKey("801", 1, 0)
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[SpawnerNode]:
     """A directory of its own; nothing that a test has started runs on."""
-    node = SpawnerNode(tmp_path)
-    yield node
-    last, _ = await node.runtime()
-    await last.adopt([])
-    for runtime in node.open:
-        await runtime.close()
+    async with spawner_node(tmp_path) as node:
+        yield node
 
 
 async def test_agents_share_one_spawner_that_carries_no_tag(node: SpawnerNode) -> None:

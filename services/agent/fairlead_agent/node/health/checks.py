@@ -1,8 +1,9 @@
-"""Health checks: each looks at facts and yields the current faults. Pure, without memory except for the previous facts.
+"""Health checks: each looks at facts and yields the current faults; and facts known about the node at one moment, for the
+checks to judge. Pure, without memory except for the previous facts.
 
-`watch.py` decides which findings are reported, after how long, and when they are over.
+`finding_reports.py` decides which findings are reported, after how long, and when they are over.
 
-Facts known about the node at one moment, for the checks to judge. `collect.py` reads them; this module is pure data.
+`collect.py` reads the facts.
 
 None means "not known", here as in the devices' facts: nothing is concluded from it. Times are monotonic nanoseconds.
 """

@@ -1,7 +1,5 @@
-"""Collection of this machine's facts for the checks, all in one place. The calls block, so callers with real devices make
-them in a thread.
-
-Health facts added to GPU samples, from the latest look at the GPUs. Pure.
+"""Collection of this machine's facts for the checks, all in one place; and health facts added to GPU samples, from the
+latest look at the GPUs. The calls block, so callers with real devices make them in a thread.
 """
 
 import contextlib

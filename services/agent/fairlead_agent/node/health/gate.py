@@ -1,10 +1,11 @@
-"""The gate: a node takes no work before its preflight has passed, at its join, after a boot, and after a check that has failed.
+"""The gate: a node takes no work before its preflight has passed, at its join, after a boot, and after a check that has
+failed; and state of a node's health kept over restarts of its agent, outside the journal: a small file that may be
+lost.
 
 While it is closed the node's own inventory says so, by the taint `fairlead/preflight:NoSchedule` (as Kubernetes' nodes do while
 they start); why, a health report says. The preflight is repeated until it passes.
 
-State of a node's health kept over restarts of its agent, outside the journal: a small file that may be lost. If the
-file is lost, the node is examined again; the missing file never counts as good health.
+If the file is lost, the node is examined again; the missing file never counts as good health.
 """
 
 import asyncio

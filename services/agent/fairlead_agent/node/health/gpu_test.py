@@ -1,12 +1,11 @@
-"""Test of computing and memory of the GPUs that this process sees, and of copies between them. It is a program of its own,
-since a GPU that hangs must not hang any other process.
+"""Test of computing and memory of the GPUs that this process sees, and of copies between them; and kernels of the GPU
+test, as text that the driver itself compiles: no part of CUDA's toolkit is needed or shipped. It is a program of its
+own, since a GPU that hangs must not hang any other process.
 
     CUDA_VISIBLE_DEVICES=GPU-… python -m fairlead_agent.node.health.gpu_test --seconds 5
 
 Prints one line of JSON, {"gpus": [{"rounds": 12, "mib": 4096, "failure": ""}, …], "peers": ["…"]}, in the order of the
 GPUs; with --peers only the copies. Memory in use on a GPU is left alone: only free memory is tested.
-
-Kernels of the GPU test, as text that the driver itself compiles: no part of CUDA's toolkit is needed or shipped.
 
 Each thread takes words of a buffer, a grid apart. A word's value follows from its index and a seed by `ROUNDS` steps of
 a linear congruence, x = x * 1664525 + 1013904223 modulo 2**32 (Knuth's and Lewis'; exact, so one wrong bit anywhere is

@@ -18,11 +18,11 @@ from fairlead_agent.node.health import gate as keeping
 from fairlead_agent.node.health.checks import Dirt, HealthFacts, Kill, all_findings
 from fairlead_agent.node.health.collect import FactCollector
 from fairlead_agent.node.health.fault_localization import describe
+from fairlead_agent.node.health.finding_reports import Change, HealthWatch, XidNotes
 from fairlead_agent.node.health.gate import Gate
 from fairlead_agent.node.health.peer_check import meet
 from fairlead_agent.node.health.preflight import Examination, PreflightVerdict, judged
 from fairlead_agent.node.health.probe import test_gpus, test_peers
-from fairlead_agent.node.health.watch import Change, HealthWatch, XidNotes
 from fairlead_agent.node.metrics.exposition import Xids
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_agent.settings import Settings

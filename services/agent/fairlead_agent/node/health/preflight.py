@@ -1,6 +1,5 @@
-"""The preflight's judgement: what keeps a node from taking work, and which of its GPUs. Pure; `probe.py` tries things out.
-
-Version floors: a node with an older version gets no work, for the stated reason. Pure.
+"""The preflight's judgement: what keeps a node from taking work, and which of its GPUs; and version floors: a node with an
+older version gets no work, for the stated reason. Pure; `probe.py` tries things out.
 
 The floors are those of published advisories. A packager of an older version that contains the fix sets
 FAIRLEAD_FLOORS=note for the agent, since a version number cannot show that.
@@ -122,5 +121,5 @@ def judged(found: Examination, *, floors: bool, only: Collection[str] = ()) -> P
 
 
 def _keeps_out(finding: HealthFinding) -> bool:
-    # A hot GPU cools down; `watch.py` says when it has been hot for too long.
+    # A hot GPU cools down; `finding_reports.py` says when it has been hot for too long.
     return finding.code != "thermal" and meaning_of(finding.gpu, finding.code).fault

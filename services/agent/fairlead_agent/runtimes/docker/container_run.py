@@ -1,16 +1,15 @@
 """Run as a container: its output is copied, and its end is awaited and reported truthfully, once.
 
+Further parts:
+- a container's output, from the engine into the run's two files, byte for byte;
+- actions on a running container: a command in it, and the file for its save reports;
+- a container's processes, seen from the machine: to know of their end, and to end them when the engine does not answer.
+
 Three things wake the wait: the engine's event, the end of the output, and the kernel (the first process is gone).
 None of them is trusted: the engine is asked for the exit until it answers. Start at `end_of`.
 
-A container's output, from the engine into the run's two files, byte for byte.
-
 The engine gives it from the beginning each time; what the files hold already is skipped. An engine that has rotated
 its log by then begins later: a gap.
-
-Actions on a running container: a command in it, and the file for its save reports.
-
-A container's processes, seen from the machine: to know of their end, and to end them when the engine does not answer.
 
 A process is one of a container's when the kernel says so (its cgroup's path holds the container's full id), never
 because of a number alone. Where the agent cannot see the machine's processes, nothing is found.

@@ -1,12 +1,12 @@
 """Creates one container, and makes sure that it is the one that was asked for. It is started by others.
 
+Further parts:
+- files of a run's directory apart from its output: a mark while it waits for its image, notes to readers of its output,
+  and the files that its container is given;
+- devices that this machine's CDI specifications offer to containers.
+
 Order matters: what the run holds of the node is there first, then the container, then the check, and only then may
 its program read its secrets.
-
-Files of a run's directory apart from its output: a mark while it waits for its image, notes to readers of its output,
-and the files that its container is given.
-
-Devices that this machine's CDI specifications offer to containers.
 """
 
 import contextlib

@@ -1,15 +1,19 @@
 """Docker engine of this node: its socket, its availability, and calls that each have a timeout.
 
+Further parts:
+- answers of the engine that last: output, events, pulls;
+- event stream of the engine, and the engine's availability.
+
 Short calls go through the Docker SDK in a few threads, apart by urgency, so that a call that ends a run never waits
-behind starts. Lasting answers are `engine.py`. If the engine hangs (stopped, a full disk), calls fail after a while,
+behind starts. If the engine hangs (stopped, a full disk), calls fail after a while,
 and the rest of the agent is not affected.
 
-Answers of the engine that last: output, events, pulls. One connection each, and no thread.
+One connection each, and no thread.
 
 The SDK would hold a thread for every such answer. Asked in HTTP/1.0, the engine sends its body plainly and ends it
 with the connection, so reading one is reading a socket. Leaving the block ends what was asked for (a pull, too).
 
-Event stream of the engine, and the engine's availability. One connection serves all containers of a node.
+One connection serves all containers of a node.
 
 After each new connection all states are compared again, since events in between are lost. Start at `EngineNews.listen`.
 """

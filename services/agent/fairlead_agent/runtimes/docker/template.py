@@ -1,7 +1,7 @@
 """The one shape of a container: what a job may get, and nothing else. Pure.
 
 Users cannot ask for privileges, devices, host namespaces, capabilities or paths of the host: there is no field for it.
-What is built here is compared with what the engine says it has created (`template.py`), before it is started.
+What is built here is compared with what the engine says it has created, before it is started.
 
 The second look: is the container that the engine has created the one that was asked for? Pure.
 

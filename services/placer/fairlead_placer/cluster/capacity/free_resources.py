@@ -1,6 +1,5 @@
-"""Capacity that a node has left: amounts, each GPU's rest, CPUs without a pinned run. Parts are taken and given back.
-
-MIG instances of one node: the GPU of each, which are held, which a plan has in hand.
+"""Capacity that a node has left: amounts, each GPU's rest, CPUs without a pinned run; and MIG instances of one node: the
+GPU of each, which are held, which a plan has in hand. Parts are taken and given back.
 
 Only what agents have reported is here. A GPU in MIG mode is never free as a whole, and is not given out in shares.
 """

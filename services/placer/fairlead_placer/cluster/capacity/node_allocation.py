@@ -1,9 +1,9 @@
-"""A place inside one node for one unit: which GPUs, how much of them, which CPUs, which network devices.
+"""A place inside one node for one unit: which GPUs, how much of them, which CPUs, which network devices; and choice of
+idle MIG instances of a node for a unit.
 
 The one judge of whether a unit fits: placement, refusals, reservations and preemption all ask here.
 
-Choice of idle MIG instances of a node for a unit. Takes existing instances; repartition is not done here (the room
-cutting/).
+Takes existing instances; repartition is not done here (the room cutting/).
 
 On a node under the single strategy (label `nvidia.com/mig.strategy`) `nvidia.com/gpu` means one of its instances,
 as it does in Kubernetes: so n whole GPUs are n instances there, with the memory that each must have.

@@ -1,8 +1,7 @@
-"""A request, read for placing: what one unit of it needs of a node, and what all of it needs of the cluster.
+"""A request, read for placing: what one unit of it needs of a node, and what all of it needs of the cluster; and view of
+an ask by a pool: its shape for packing, and the builds that it may use.
 
 Equal kinds of units share one `Ask`, which remembers what it has found out about builds.
-
-View of an ask by a pool: its shape for packing, and the builds that it may use.
 """
 
 from collections.abc import Callable

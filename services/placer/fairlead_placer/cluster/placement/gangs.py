@@ -1,20 +1,19 @@
 """Places for several units at once, all or nothing, in the smallest domain that takes them.
 
+Further parts:
+- the domain of an ordinary gang: one kind of unit, each on a node of its own, two at the least;
+- room for several kinds of units side by side, a node for each unit: columns of numbers, and nothing else;
+- units of one or several kinds onto given nodes, all or nothing: no choice among domains, no costs.
+
 Domains are tried from the smallest level up. Of the domains that take all units, the one is chosen that they fill
 best. Inside it, smaller domains are filled one after the other, so that as few as possible are touched. A gang of
 several kinds gets all of them within one domain.
 
-In which domain a gang goes, of the ordinary kind: one kind of unit, each on a node of its own, two at the least.
-
 The same domain as `gangs` would choose, found among the nodes that have room and not all of them. As there are two units,
 a node that is in no domain of a level is never the domain to take there.
 
-Room for several kinds of units side by side, a node for each unit: columns of numbers, and nothing else.
-
 Every kind finds room if and only if any few of them together find as many nodes as they need (Hall, 1935). Of a
 single kind, a node may take several units.
-
-Units of one or several kinds onto given nodes, all or nothing: no choice among domains, no costs.
 
 A node takes units of one kind. Units that are one to a node are matched (augmenting paths), so they find a place wherever
 there is one; tasks go kind by kind to the nodes that take most.

@@ -1,10 +1,10 @@
-"""The best node of a pool for one unit: the cheapest row, in it the best set of GPUs, then the first name.
+"""The best node of a pool for one unit: the cheapest row, in it the best set of GPUs, then the first name; and kind of a
+gang's units: which nodes take how many of it, and at what cost.
 
 Exact: a unit that fits somewhere finds a place. What a row's columns do not tell (links, NUMA nodes, memory of shares) is
 looked at in the nodes of the row, and where none of them does, in the next row.
 
-Kind of a gang's units: which nodes take how many of it, and at what cost. Shortfalls of a gang are reported here
-too.
+Shortfalls of a gang are reported here too.
 
 On which nodes of a domain a gang's units go: smaller domains are filled one after the other, so that as few as can be
 are touched; inside the smallest, the cheapest nodes.

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.node.health.checks import HealthFinding
-from fairlead_agent.node.health.watch import HOLDS, USUAL, Change, HealthWatch
+from fairlead_agent.node.health.finding_reports import HOLDS, USUAL, Change, HealthWatch
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 
 HOT = HealthFinding("g0", "thermal", "91 C")

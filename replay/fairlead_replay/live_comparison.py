@@ -1,4 +1,4 @@
-"""Does every live service stand where the log says? Byte for byte (ARCHITECTURE.md, I7), and so do its snapshots.
+"""Comparison of every live service, and of its snapshots, with the fold of the log: byte for byte (ARCHITECTURE.md, I7).
 
 Asks each service for {"sequence", "sha256", "bytes"} of its live state, folds the log to that very
 sequence and compares. Start at `compare_live`.

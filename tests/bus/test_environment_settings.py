@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fairlead_bus.settings import BadSetting, number, one_of, seconds, token, whole
+from fairlead_bus.environment_settings import BadSetting, number, one_of, seconds, token, whole
 from fairlead_bus.streams import LOG_BYTES_DEFAULT, log_cap
 
 

@@ -8,11 +8,11 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import run_name
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why import preemption
-from fairlead_gateway.why.sentences import Detail, name_list
+from fairlead_gateway.why.sentences import Detail, name_list, reason
 from fairlead_gateway.why.waiting import TO, waiting_reason
 from fairlead_schemas.http.api import Reason
 from fairlead_schemas.queries.explainer import Explanation
-from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES
 from fairlead_schemas.wire.resources import Request
@@ -26,6 +26,11 @@ _FAILURES = {
     "gpu_memory": "it was stopped for using more GPU memory than its share",
     "infrastructure": "it was lost to the cluster's own failures too often",
     "element_failed": "at least one of its elements failed",
+}
+#: {reason of a stop: in words}
+_STOPS = {
+    "time_limit": "its time is up; its nodes stop it as soon as it has run that long by their clocks",
+    "reclaimed": f"{preemption.LOWERED}, so it is being stopped, and queued again",
 }
 _HAS_ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
 #: Of an array in any other state nothing more comes into being.
@@ -41,14 +46,13 @@ def reason_of(
     jobs ahead, which costs a pass over all rows. `told` is the explainer's answer for a job that waits in line.
     """
     if row.elements is not None and row.state == "queued" and not row.elements["waiting"]:
-        counts: Detail = {state: count for state, count in row.elements.items() if count}
+        counts = {state: count for state, count in row.elements.items() if count}
         named = ", ".join(f"{count} {state}" for state, count in counts.items())
-        return Reason(code="elements", message=f"all elements have had their turn: {named}", detail=counts)
+        return reason("elements", f"all elements have had their turn: {named}", **counts)
     by = f" by {row.by}" if row.by else ""
     match row.state:
         case "held":
-            detail = _only(by=row.by, next=f"fairlead release {row.id}")
-            return Reason(code="held", message=f"held{by} until it is released", detail=detail)
+            return reason("held", f"held{by} until it is released", f"fairlead release {row.id}", by=row.by)
         case "scheduled" | "queued" | "offered":
             return waiting_reason(views, row, now_ns, count_ahead=count_ahead, told=told)
         case "placed" | "running":
@@ -56,11 +60,11 @@ def reason_of(
         case "stopping":
             return _silent_node(views, row) or _stopping(row, by)
         case "succeeded":
-            return Reason(code="succeeded", message=_ended(row, "ended with exit code 0"))
+            return reason("succeeded", _ended(row, "ended with exit code 0"))
         case "failed":
-            return _failed(views, row)
+            return _unmet_dependency(views, row) if row.reason == "dependency" else _failed(row)
         case _:
-            return Reason(code="cancelled", message=_ended(row, f"was cancelled{by}"), detail=_only(by=row.by))
+            return reason("cancelled", _ended(row, f"was cancelled{by}"), by=row.by)
 
 
 def request_class(row: JobRow) -> tuple[str, str, int, Request] | None:
@@ -84,18 +88,13 @@ def _silent_node(views: Views, row: JobRow) -> Reason | None:
     """Return the reason of a job that is placed on a lost node: when it continues elsewhere, and which person may permit that.
     None where none of its nodes is lost.
     """
-    if row.run_ended:
-        return None
     run = run_name(row.id, row.attempt)
-    for node in (views.nodes.rows.get(part.node) for part in row.parts):
+    for node in (views.nodes.rows.get(part.node) for part in row.parts if not row.run_ended):
         if node is not None and node.lost and not node.dead and run in node.held:
             follows, then = _what_follows(views, row, node)
             since, strict = rfc3339(node.last_contact_ns), int(row.on_partition.strict)
-            return Reason(
-                code="node_silent",
-                message=f"its node {node.id} is silent since {since}; {follows}",
-                detail={"node": node.id, "silent_since": since, "strict": strict, "next": then},
-            )
+            message = f"its node {node.id} is silent since {since}; {follows}"
+            return reason("node_silent", message, then, node=node.id, silent_since=since, strict=strict)
     return None
 
 
@@ -108,62 +107,50 @@ def _what_follows(views: Views, row: JobRow, node: NodeRow) -> tuple[str, str]:
     if policy.strict:
         strict = "strict: it is not started elsewhere before its node or an admin confirms that it has ended there"
         return strict, f"fairlead declare-dead {node.id}, once you have seen that nothing runs there"
-    if policy.replace_after_ns:
-        return (
-            f"it is started elsewhere at {rfc3339(node.last_contact_ns + policy.replace_after_ns)} at the earliest",
-            "wait",
-        )
-    return "it is about to be started elsewhere", "wait"
+    if not policy.replace_after_ns:
+        return "it is about to be started elsewhere", "wait"
+    earliest = rfc3339(node.last_contact_ns + policy.replace_after_ns)
+    return f"it is started elsewhere at {earliest} at the earliest", "wait"
 
 
 def _with_its_place(views: Views, row: JobRow) -> Reason:
-    on, idle = name_list([part.node for part in row.parts]), None
+    on = name_list([part.node for part in row.parts])
     if row.state == "placed":
-        since, then = rfc3339(row.placed_ns), "; starting"
+        since, idle = rfc3339(row.placed_ns), None
         where = f"has its place on {on} since {since}"
     else:
-        since, then = rfc3339(row.started_ns or row.placed_ns), ""
+        since = rfc3339(row.started_ns or row.placed_ns)
         where = f"runs on {on} since {since}{preemption.reclaimed_for_it(views, row)}"
         idle = preemption.idle_reason(row, where)
-    detail: Detail = {"nodes": len(row.parts), "since": since, "next": f"fairlead logs -f {row.id}"}
-    usual = Reason(code=row.state, message=where + then, detail=detail)
-    return preemption.preemption_reason(row, where) or idle or usual
+    usual = f"{where}; starting" if row.state == "placed" else where
+    return (
+        preemption.preemption_reason(row, where)
+        or idle
+        or reason(row.state, usual, f"fairlead logs -f {row.id}", nodes=len(row.parts), since=since)
+    )
 
 
 def _stopping(row: JobRow, by: str) -> Reason:
-    numbers = preemption.idle_evidence(row) if row.reason == "idle" else {}
-    match row.reason:
-        case "time_limit":
-            message = "its time is up; its nodes stop it as soon as it has run that long by their clocks"
-        case "idle":
-            message = preemption.idle_stop(row)
-        case "reclaimed":
-            message = f"{preemption.LOWERED}, so it is being stopped, and queued again"
-        case _:
-            message = f"cancelled{by}; it is being stopped"
-    detail = numbers | _only(reason=row.reason, by=row.by, next="wait until its grace time has passed")
-    return Reason(code="stopping", message=message, detail=detail)
+    idle = row.reason == "idle"
+    message = preemption.idle_stop(row) if idle else _STOPS.get(row.reason, f"cancelled{by}; it is being stopped")
+    evidence = preemption.idle_evidence(row) if idle else {}
+    then = "wait until its grace time has passed"
+    return reason("stopping", message, then, **evidence, reason=row.reason, by=row.by)
 
 
-def _failed(views: Views, row: JobRow) -> Reason:
-    if row.reason == "dependency":
-        return _unmet_dependency(views, row)
-    numbers: Detail = {"reason": row.reason, "attempt": row.attempt}
-    how = f"failed: {_FAILURES.get(row.reason, row.reason)}"
+def _failed(row: JobRow) -> Reason:
+    how, evidence = f"failed: {_FAILURES.get(row.reason, row.reason)}", Detail()
     if row.reason == "exit_code":
         how = f"was ended by signal {row.signal}" if row.signal else f"ended with exit code {row.exit_code}"
     message = _ended(row, how) + (f": {row.message}" if row.message else "")
     if row.reason == "idle":
         message = _ended(row, f"reclaimed: {preemption.reclaim_cause(row)}; ended")
-        numbers |= preemption.idle_evidence(row)
-    if row.exit_code is not None:
-        numbers["exit_code"] = row.exit_code
-    if row.signal is not None:
-        numbers["signal"] = row.signal
+        evidence = preemption.idle_evidence(row)
     # An array has no output of its own.
     of_array = f"fairlead jobs --state failed, then fairlead logs {row.id}_N"
-    numbers["next"] = f"fairlead logs {row.id}" if row.elements is None else of_array
-    return Reason(code="failed", message=message, detail=numbers)
+    then = f"fairlead logs {row.id}" if row.elements is None else of_array
+    first = {"reason": row.reason, "attempt": row.attempt}
+    return reason("failed", message, then, **first, **evidence, exit_code=row.exit_code, signal=row.signal)
 
 
 def _unmet_dependency(views: Views, row: JobRow) -> Reason:
@@ -175,16 +162,12 @@ def _unmet_dependency(views: Views, row: JobRow) -> Reason:
             cause = f"job {one.job} {_HAS_ENDED[other.state]}, and had {TO[one.state]} first"
             break
     then = f"fairlead why {row.after[0].job}, then submit it again" if row.after else "submit it again"
-    detail: Detail = {"reason": "dependency", "jobs": ", ".join(one.job for one in row.after), "next": then}
-    return Reason(code="failed", message=_ended(row, f"never started: {cause}; ended"), detail=detail)
+    jobs = ", ".join(one.job for one in row.after)
+    return reason("failed", _ended(row, f"never started: {cause}; ended"), then, reason="dependency", jobs=jobs)
 
 
 def _ended(row: JobRow, how: str) -> str:
     return f"{how} at {rfc3339(row.ended_ns)}"
-
-
-def _only(**values: str) -> Detail:
-    return {key: value for key, value in values.items() if value}
 
 
 # ---------------------------------------------------------------------------------- elements that have no row
@@ -195,17 +178,17 @@ def row_or_array(views: Views, job: str) -> JobRow | None:
     row = views.jobs.rows.get(job)
     if row is not None:
         return row
-    array = _array(views, job)
+    array, index = _array_and_index(views, job)
     if array is None or array.array is None or array.elements is None or array.state not in WAITING:
         return None
     last = array.array[1]
-    return array if last - array.elements["waiting"] < _index(job) <= last else None
+    return array if last - array.elements["waiting"] < index <= last else None
 
 
 def no_such_element(views: Views, job: str) -> HttpError | None:
     """Return the answer where the array is there and has no such element."""
-    array = _array(views, job)
-    if array is None or array.array is None or array.array[0] <= _index(job) <= array.array[1]:
+    array, index = _array_and_index(views, job)
+    if array is None or array.array is None or array.array[0] <= index <= array.array[1]:
         return None
     first, last = array.array
     return not_found("job", job[:80], hint=f"array {array.id} has the elements {array.id}_{first} to {array.id}_{last}")
@@ -217,11 +200,7 @@ def element_reason(array: JobRow, reason: Reason) -> Reason:
     return Reason(code=reason.code, message=message, detail=reason.detail)
 
 
-def _array(views: Views, job: str) -> JobRow | None:
-    return views.jobs.rows.get(array_of(job) or "")
-
-
-def _index(job: str) -> int:
-    """Return the element's index, -1 for other texts."""
-    index = job.partition("_")[2]
-    return int(index) if index.isascii() and index.isdecimal() and len(index) <= 9 else -1
+def _array_and_index(views: Views, job: str) -> tuple[JobRow | None, int]:
+    """Return the array of an element, and the element's index: -1 where the text is no id."""
+    array, _, index = job.partition("_")
+    return views.jobs.rows.get(array) if index else None, int(index) if is_job_id(job) and index else -1
