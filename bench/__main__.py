@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: live, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: live, crowded, gangs, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py).
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import asking, ceilings, compare, fast_path, history, jobs, measured, queueing, table
+from bench import asking, ceilings, compare, crowd, fast_path, gangs, history, jobs, measured, queueing, table
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -26,6 +26,8 @@ from fairlead_bus.main import collect_rarely
 
 ROWS = (
     "live",
+    "crowded",
+    "gangs",
     "slow",
     "fast-path",
     "agent",
@@ -84,6 +86,10 @@ async def measure(names: list[str]) -> list[table.Row]:
     rows: list[table.Row] = []
     if "live" in names:
         rows += await live(False)
+    if "crowded" in names:
+        rows += [_printed(row) for row in await crowd.rows()]
+    if "gangs" in names:
+        rows += [_printed(row) for row in await gangs.rows()]
     if "slow" in names:
         if shutil.which("strace"):
             rows += await live(True)

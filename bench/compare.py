@@ -35,7 +35,7 @@ USUAL = ("live", "queue", "placing", "replay")
 _LINE = re.compile(r"^  (?:ok  |MISS) (?P<what>.+?): (?P<measured>[^(]+) \(goal ")
 #: A rate as a multiple of what ran in turn with it, which a busy machine slows down alike.
 _MULTIPLE = re.compile(r"(?P<number>[0-9.]+) naive scans \(goal ")
-_CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a job: [^\]]*\]$")
+_CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a (?:job|rank): [^\]]*\]$")
 _FIGURE = re.compile(r"(?<![\w.,])(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)")
 
 
