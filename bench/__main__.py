@@ -14,7 +14,20 @@ from pathlib import Path
 
 import uvloop
 
-from bench import asking, ceilings, compare, crowd, fast_path, gangs, history, jobs, measured, queueing, table
+from bench import (
+    asking,
+    ceilings,
+    compare,
+    crowd,
+    fast_path,
+    gangs,
+    history,
+    jobs,
+    measured,
+    queueing,
+    regression,
+    table,
+)
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -141,6 +154,8 @@ def main() -> int:
     """Measure and print; 1 when a goal was missed."""
     if sys.argv[1:2] == ["compare"]:
         return compare.main(sys.argv[2:])
+    if sys.argv[1:2] == ["regression"]:
+        return regression.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="rows to measure (default: all)")
     parser.add_argument(

@@ -21,7 +21,7 @@ from bench.table import Row, percentile
 from fairlead_bus.nats.adapter import NatsBus
 from fairlead_schemas.queuefile.parse import read_queue_file
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.commands import ApplyQueues
+from fairlead_schemas.wire.commands import ApplyQueues, SubmitJob
 
 NODES, GPUS_PER_NODE, JOBS, LIST, CONNECTIONS = 500, 8, 40_000, 1_000, 2
 #: Queues: groups of leaves. A queue's place in its group sets how much of the load it gets.
@@ -75,10 +75,19 @@ def load(count: int = JOBS) -> Load:
 
 def decisions_per_s(jobs: list[dict[str, Any]]) -> float:
     """Jobs per second of the decisions alone: both cores in one process, each job ends as soon as it is placed."""
-    pair = cores.Pair()
-    pair.settle([ApplyQueues(id="queues", queues=read_queue_file(queue_file()).queues)])
-    submits = [msgspec.structs.replace(cores.submit_of(job), id=str(n)) for n, job in enumerate(jobs)]
-    return pair.play(submits)
+    return pair().play(submits(jobs))
+
+
+def pair() -> cores.Pair:
+    """Both cores with the nodes and queues of the load."""
+    made = cores.Pair()
+    made.settle([ApplyQueues(id="queues", queues=read_queue_file(queue_file()).queues)])
+    return made
+
+
+def submits(jobs: list[dict[str, Any]]) -> list[SubmitJob]:
+    """The commands that these job files become."""
+    return [msgspec.structs.replace(cores.submit_of(job), id=str(n)) for n, job in enumerate(jobs)]
 
 
 class Crowd(NamedTuple):
