@@ -2,7 +2,8 @@
 
 Rows: live, crowded, gangs, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
-revisions in turn with `python -m bench compare REV` (compare.py).
+revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
+(regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
 """
 
 import argparse
@@ -24,6 +25,7 @@ from bench import (
     history,
     jobs,
     measured,
+    profile,
     queueing,
     regression,
     table,
@@ -156,6 +158,8 @@ def main() -> int:
         return compare.main(sys.argv[2:])
     if sys.argv[1:2] == ["regression"]:
         return regression.main(sys.argv[2:])
+    if sys.argv[1:2] == ["profile"]:
+        return profile.main(sys.argv[2:], DOCUMENT)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="rows to measure (default: all)")
     parser.add_argument(
@@ -168,14 +172,17 @@ def main() -> int:
     rows = uvloop.run(measure(arguments.rows or list(ROWS)))
     print("\n" + table.markdown(rows))
     if arguments.write:
-        DOCUMENT.write_text(table.replaced(DOCUMENT.read_text(), rows) if arguments.rows else _document(host, rows))
+        page = DOCUMENT.read_text()
+        DOCUMENT.write_text(table.replaced(page, rows) if arguments.rows else document(host, rows, page))
     return 0 if all(row.met for row in rows) else 1
 
 
-def _document(host: str, rows: list[table.Row]) -> str:
+def document(host: str, rows: list[table.Row], page: str) -> str:
+    """The page: its table is new, and sections after it are kept."""
+    sections = "".join(page.partition("\n## ")[1:])
     return (
         "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page (single rows may be of a later run, by `python -m bench ROW --write`); `make bench` prints the same table for your machine. Nodes and GPUs are played "
-        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n"
+        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n{sections}"
     )
 
 

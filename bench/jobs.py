@@ -33,6 +33,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
     loop, connection = asyncio.get_running_loop(), await http.connect(stack.port)
     request = http.post("/v1/jobs", {"command": ["/bin/sh", "-c", f"echo >{pipe}"], **ONE_GPU})
     took: list[float] = []
+    meter = stack.cpu_meter(stack.cpu_meter().idle())  # the cluster idles between two jobs
     for _ in range(rounds):
         running = loop.create_future()
         loop.add_reader(reader, lambda f=running: None if f.done() else f.set_result(os.read(reader, 64)))
@@ -44,6 +45,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
         took.append((time.perf_counter() - began) * 1e3)
         loop.remove_reader(reader)
         await asyncio.sleep(0.03)
+    cpu = meter.per_job(rounds)
     os.close(reader)
     bus = await stack.bus()
     append = await ceilings.append_ms(bus)
@@ -58,6 +60,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
         goal,
         met,
         ceiling,
+        str(cpu),
     )
 
 

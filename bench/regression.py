@@ -90,11 +90,17 @@ def tag() -> str:
 def check_present(revision: str) -> None:
     """Raise NoBaseline if the repository does not hold the revision."""
     if not _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
-        raise NoBaseline(f"revision {revision} is not in this repository (a shallow clone? git fetch --unshallow)")
+        raise NoBaseline(
+            f"revision {revision} is not in this repository (a shallow clone? git fetch --unshallow --tags)"
+        )
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    """Output of git, "" where it fails or is not installed."""
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
