@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.compare import PACKAGES, ROOT, checked_out
+from bench.compare import ROOT, checked_out, python_path
 from bench.fixed_loads import Done
 
 BASELINE = Path(__file__).with_name("baseline")
@@ -106,8 +106,7 @@ def _git(*words: str) -> str:
 
 def run(tree: Path) -> dict[str, float]:
     """CPU seconds of the loads of this tree on the product of another. Raises LoadsFailed."""
-    path = os.pathsep.join(str(tree / package) for package in PACKAGES)
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": ""}
+    environment = {**os.environ, "PYTHONPATH": python_path(tree), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(
         [sys.executable, "-m", "bench.fixed_loads"],
         cwd=ROOT,
