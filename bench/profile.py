@@ -2,7 +2,7 @@
 
 py-spy (`pip install py-spy`) samples the thread that holds the interpreter's lock, so a share is one of the time in Python code:
 what DuckDB computes without the lock is not in it, and nats-server is no Python process. A share counts a function with the functions
-that it calls, and "own" without them. Functions that contain nearly everything, such as the main loop, are left out.
+that it calls, and "own" without them. Functions that contain nearly everything, such as the main loop, are left out. Start at `main`.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from bench import crowd
 from bench.stack import Stack
 
 SAMPLES_PER_S = 150
-SHOWN, SHARE_MIN, SHARE_MAX = 12, 0.01, 0.95
+SHOWN, SHARE_MIN, SHARE_MAX, PASSING = 12, 0.01, 0.95, 0.9
 NOT_PYTHON = frozenset({"nats"})
 SECTION = "profile of crowded"
 _LINE = re.compile(r"^(?P<stack>.+) (?P<count>\d+)$")
@@ -37,8 +38,11 @@ class Share(NamedTuple):
 
 
 def shares(raw: str) -> list[Share]:
-    """Return the functions of py-spy's raw output ("frame;frame;frame count" a line), the largest first."""
-    total, own, samples = Counter[str](), Counter[str](), 0
+    """Return the functions of py-spy's raw output ("frame;frame;frame count" a line), the largest first.
+
+    A function that spends nearly all of its time in one other function is left out: the other is there.
+    """
+    total, own, calls, samples = Counter[str](), Counter[str](), Counter[tuple[str, str]](), 0
     for line in raw.splitlines():
         found = _LINE.match(line)
         if found is None:
@@ -46,10 +50,13 @@ def shares(raw: str) -> list[Share]:
         count, frames = int(found["count"]), [_named(frame) for frame in found["stack"].split(";")]
         samples += count
         own[frames[-1]] += count
-        for frame in set(frames):
-            total[frame] += count
-    shared = [Share(frame, count / samples, own[frame] / samples) for frame, count in total.most_common()]
-    return [each for each in shared if SHARE_MIN <= each.total <= SHARE_MAX]
+        total.update(dict.fromkeys(frames, count))
+        calls.update(dict.fromkeys(pairwise(frames), count))
+    passing = {
+        caller for (caller, callee), count in calls.items() if count >= PASSING * total[caller] and caller != callee
+    }
+    shared = [Share(name, count / samples, own[name] / samples) for name, count in total.most_common()]
+    return [each for each in shared if SHARE_MIN <= each.total <= SHARE_MAX and each.function not in passing]
 
 
 def _named(frame: str) -> str:

@@ -2,19 +2,21 @@
 
 from bench.profile import Share, markdown, section, shares, with_section
 
-RAW = """main (a/run.py:1);loop (a/run.py:9);decide (b/core.py:3) 30
-main (a/run.py:1);loop (a/run.py:9);decide (b/core.py:3);place (b/core.py:7);place (b/core.py:7) 50
-main (a/run.py:1);send (lib/net.py:2) 20
+RAW = """main (a/run.py:1);loop (a/run.py:9);step (a/run.py:20);decide (b/core.py:3) 30
+main (a/run.py:1);loop (a/run.py:9);step (a/run.py:20);decide (b/core.py:3);place (b/core.py:7);place (b/core.py:7) 50
+main (a/run.py:1);loop (a/run.py:9);wait (a/run.py:30) 10
+main (a/run.py:1);send (lib/net.py:2) 10
 """
 
 
 def test_a_share_counts_a_function_with_those_that_it_calls() -> None:
-    """Once per sample, however deep it recurses; the function that contains everything is left out."""
+    """Once per sample, however deep it recurses. Functions that contain everything, or only pass on to one other, are left out."""
     assert shares(RAW) == [
-        Share("a/run.py loop", 0.8, 0),
+        Share("a/run.py loop", 0.9, 0),
         Share("b/core.py decide", 0.8, 0.3),
         Share("b/core.py place", 0.5, 0.5),
-        Share("lib/net.py send", 0.2, 0.2),
+        Share("a/run.py wait", 0.1, 0.1),
+        Share("lib/net.py send", 0.1, 0.1),
     ]
 
 
@@ -33,6 +35,6 @@ def test_the_table_names_a_process_once() -> None:
     """In its first row."""
     lines = markdown({"queue, 50 µs a job": shares(RAW)}).splitlines()
     assert lines[2:4] == [
-        "| queue, 50 µs a job | `a/run.py loop` | 80.0% | 0.0% |",
+        "| queue, 50 µs a job | `a/run.py loop` | 90.0% | 0.0% |",
         "|  | `b/core.py decide` | 80.0% | 30.0% |",
     ]
