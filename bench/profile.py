@@ -60,11 +60,13 @@ def shares(raw: str) -> list[Share]:
 
 
 def _named(frame: str) -> str:
-    """Return "fairlead_queue/core.py decide" for "decide (fairlead_queue/core.py:12)", by the last folders of a path."""
+    """Return "fairlead_queue/core.py decide" for "decide (…/fairlead_queue/core.py:12)"; of other files two folders."""
     found = _FRAME.match(frame)
     if found is None:
         return frame
-    return f"{'/'.join(Path(found['file']).parts[-3:])} {found['function']}"
+    parts = Path(found["file"]).parts
+    begin = next((at for at, part in enumerate(parts) if part.startswith("fairlead_")), max(0, len(parts) - 3))
+    return f"{'/'.join(parts[begin:])} {found['function']}"
 
 
 def markdown(found: dict[str, list[Share]]) -> str:

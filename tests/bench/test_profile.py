@@ -38,3 +38,12 @@ def test_the_table_names_a_process_once() -> None:
         "| queue, 50 µs a job | `a/run.py loop` | 90.0% | 0.0% |",
         "|  | `b/core.py decide` | 80.0% | 30.0% |",
     ]
+
+
+def test_a_function_is_named_by_its_package() -> None:
+    """However deep, and wherever the package is; other files by their last folders."""
+    raw = (
+        "a (/x/services/t/fairlead_t/idle/decide/b.py:3) 3\nc (/usr/lib/python3/asyncio/d/e.py:1) 2\nf (<string>:2) 1\n"
+    )
+    names = [each.function for each in shares(raw)]
+    assert names == ["fairlead_t/idle/decide/b.py a", "asyncio/d/e.py c", "<string> f"]
