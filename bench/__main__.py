@@ -1,8 +1,9 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: live, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: live, crowded, gangs, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
-revisions in turn with `python -m bench compare REV` (compare.py).
+revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
+(regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
 """
 
 import argparse
@@ -14,7 +15,21 @@ from pathlib import Path
 
 import uvloop
 
-from bench import asking, ceilings, compare, fast_path, history, jobs, measured, queueing, table
+from bench import (
+    asking,
+    ceilings,
+    compare,
+    crowd,
+    fast_path,
+    gangs,
+    history,
+    jobs,
+    measured,
+    profile,
+    queueing,
+    regression,
+    table,
+)
 from bench.agent import rows as agent
 from bench.kai import scale as kai_scale
 from bench.kueue import load as kueue_load
@@ -26,6 +41,8 @@ from fairlead_bus.main import collect_rarely
 
 ROWS = (
     "live",
+    "crowded",
+    "gangs",
     "slow",
     "fast-path",
     "agent",
@@ -84,6 +101,10 @@ async def measure(names: list[str]) -> list[table.Row]:
     rows: list[table.Row] = []
     if "live" in names:
         rows += await live(False)
+    if "crowded" in names:
+        rows += [_printed(row) for row in await crowd.rows()]
+    if "gangs" in names:
+        rows += [_printed(row) for row in await gangs.rows()]
     if "slow" in names:
         if shutil.which("strace"):
             rows += await live(True)
@@ -135,6 +156,10 @@ def main() -> int:
     """Measure and print; 1 when a goal was missed."""
     if sys.argv[1:2] == ["compare"]:
         return compare.main(sys.argv[2:])
+    if sys.argv[1:2] == ["regression"]:
+        return regression.main(sys.argv[2:])
+    if sys.argv[1:2] == ["profile"]:
+        return profile.main(sys.argv[2:], DOCUMENT)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[], help="rows to measure (default: all)")
     parser.add_argument(
@@ -147,14 +172,17 @@ def main() -> int:
     rows = uvloop.run(measure(arguments.rows or list(ROWS)))
     print("\n" + table.markdown(rows))
     if arguments.write:
-        DOCUMENT.write_text(table.replaced(DOCUMENT.read_text(), rows) if arguments.rows else _document(host, rows))
+        page = DOCUMENT.read_text()
+        DOCUMENT.write_text(table.replaced(page, rows) if arguments.rows else document(host, rows, page))
     return 0 if all(row.met for row in rows) else 1
 
 
-def _document(host: str, rows: list[table.Row]) -> str:
+def document(host: str, rows: list[table.Row], page: str) -> str:
+    """The page: its table is new, and sections after it are kept."""
+    sections = "".join(page.partition("\n## ")[1:])
     return (
         "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page (single rows may be of a later run, by `python -m bench ROW --write`); `make bench` prints the same table for your machine. Nodes and GPUs are played "
-        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n"
+        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n{sections}"
     )
 
 

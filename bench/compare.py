@@ -12,30 +12,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-#: Folders of import packages, as the wheel takes them.
-PACKAGES = (
-    "schemas",
-    "bus",
-    "services/queue",
-    "services/placer",
-    "services/agent",
-    "services/gateway",
-    "services/telemetry",
-    "replay",
-    "cli",
-)
 #: Rows that need neither Docker nor minutes.
 USUAL = ("live", "queue", "placing", "replay")
 _LINE = re.compile(r"^  (?:ok  |MISS) (?P<what>.+?): (?P<measured>[^(]+) \(goal ")
 #: A rate as a multiple of what ran in turn with it, which a busy machine slows down alike.
 _MULTIPLE = re.compile(r"(?P<number>[0-9.]+) naive scans \(goal ")
-_CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a job: [^\]]*\]$")
+_CPU = re.compile(r" \[CPU (?P<us>[0-9,]+) µs a (?:job|rank): [^\]]*\]$")
 _FIGURE = re.compile(r"(?<![\w.,])(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)")
 
 
@@ -98,9 +87,16 @@ def checked_out(revision: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
 
 
+def python_path(tree: Path) -> str:
+    """Return the folders of a tree's import packages, as its wheel takes them."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text())
+    packages: list[str] = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    return os.pathsep.join(str((tree / package).parent) for package in packages)
+
+
 def run(tree: Path, rows: list[str]) -> dict[str, Figure]:
     """Run rows of one tree. Raises RuntimeError with its words where it ends without a figure."""
-    path = os.pathsep.join([str(tree), *(str(tree / package) for package in PACKAGES)])
+    path = os.pathsep.join([str(tree), python_path(tree)])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(
         [sys.executable, "-m", "bench", *rows], cwd=tree, env=environment, capture_output=True, text=True, check=False

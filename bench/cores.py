@@ -4,6 +4,7 @@ What is left of a live row beyond this is the cost of storing, sending and foldi
 """
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,9 +13,9 @@ from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
 from fairlead_schemas.jobfile import job_spec, resolve
 from fairlead_schemas.units.timestamps import SECOND_NS
-from fairlead_schemas.wire.commands import SubmitJob
+from fairlead_schemas.wire.commands import QueueCommand, SubmitJob
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
-from fairlead_schemas.wire.events import JobPlaced, JobSucceeded
+from fairlead_schemas.wire.events import JobPlaced, JobRejected, JobSucceeded
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen, Report, ReportBatch, StartSeen
 from fairlead_schemas.wire.resources import Gpu, Inventory
 
@@ -35,20 +36,28 @@ class Pair:
             self._report(f"n{node}", InventorySeen(n=0, boot_id="b", inventory=_inventory(node)))
 
     def run(self, jobs: int) -> float:
-        """Jobs per second from the submit of all to the end of all."""
-        body = job_spec.decode_job(b'{"command":["true"],"resources":{"nvidia.com/gpu":1,"cpu":"1","memory":"1Gi"}}')
-        submit = resolve.resolve(body, command_id="0", user="bench")
-        while self.waiting:
-            self._settle([])
-        began = time.perf_counter()
-        for first in range(0, jobs, BATCH):
-            self._settle([msgspec.structs.replace(submit, id=str(n)) for n in range(first, min(first + BATCH, jobs))])
-        while self.succeeded < jobs:
-            self._settle([])
-        return jobs / (time.perf_counter() - began)
+        """Jobs per second from the submit of all to the end of all: jobs of one GPU in one queue."""
+        submit = submit_of({"command": ["true"], "resources": {"nvidia.com/gpu": 1, "cpu": "1", "memory": "1Gi"}})
+        return self.play([msgspec.structs.replace(submit, id=str(n)) for n in range(jobs)])
 
-    def _settle(self, commands: list[SubmitJob]) -> None:
-        inputs = [Input("CMD", self.sequence + 1, commands)] if commands else []
+    def play(self, submits: Sequence[SubmitJob]) -> float:
+        """Jobs per second from the submit of all to the end of all. Raises ValueError if the queue rejects one."""
+        self.settle([])
+        began = time.perf_counter()
+        for first in range(0, len(submits), BATCH):
+            self._step(submits[first : first + BATCH])
+        while self.succeeded < len(submits):
+            self._step([])
+        return len(submits) / (time.perf_counter() - began)
+
+    def settle(self, commands: Sequence[QueueCommand]) -> None:
+        """Decide these commands and all reports of the nodes."""
+        self._step(commands)
+        while self.waiting:
+            self._step([])
+
+    def _step(self, commands: Sequence[QueueCommand]) -> None:
+        inputs = [Input("CMD", self.sequence + 1, list(commands))] if commands else []
         self.fold("queue", self.queue.decide(inputs, NOW_NS))
         self.fold("placer", self.placer.decide(self._taken(), NOW_NS))
 
@@ -86,6 +95,8 @@ class Pair:
                 self._report(event.parts[0].node, ExitSeen(n=0, outcome="exited", exit_code=0, clean=True, **run))
             elif isinstance(event, JobSucceeded):
                 self.succeeded += 1
+            elif isinstance(event, JobRejected):
+                raise ValueError(f"a job of the load was rejected: {event.message}")
 
     def _report(self, node: str, report: Report) -> None:
         number = self.reported[node] = self.reported.get(node, 0) + 1
@@ -98,6 +109,11 @@ def _inventory(node: int) -> Inventory:
         for index in range(GPUS)
     )
     return Inventory(gpus=gpus, cpu_milli=256_000, memory_mib=2**20, runtime="hollow", simulated=True)
+
+
+def submit_of(job: dict[str, object]) -> SubmitJob:
+    """The command that a job file becomes."""
+    return resolve.resolve(job_spec.decode_job(msgspec.json.encode(job)), command_id="0", user="bench")
 
 
 def jobs_per_s(jobs: int = 20_000) -> float:

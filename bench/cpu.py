@@ -27,17 +27,28 @@ class CpuPerJob(NamedTuple):
 
 
 class CpuMeter:
-    """CPU time that processes use from the meter's creation on. `pids`: {name: pid}."""
+    """CPU time that processes use from the meter's creation on. `pids`: {name: pid}.
 
-    def __init__(self, pids: Mapping[str, int]) -> None:
-        self._pids = dict(pids)
-        self._before = _seconds(self._pids)
+    `idle`: CPU seconds per second that each process uses without jobs, as `idle` measures them. They do not count for the jobs.
+    """
+
+    def __init__(self, pids: Mapping[str, int], idle: Mapping[str, float] | None = None) -> None:
+        self._pids, self._idle = dict(pids), idle or {}
+        self._before, self._began = _seconds(self._pids), time.monotonic()
 
     def per_job(self, jobs: int) -> CpuPerJob:
         """Wait for what follows from the jobs, and return the CPU used so far, divided by `jobs`."""
+        return CpuPerJob({name: seconds / jobs * 1e6 for name, seconds in self._used().items()})
+
+    def idle(self) -> dict[str, float]:
+        """Wait, and return the CPU seconds that each process has used per second."""
+        used = self._used()
+        return {name: seconds / (time.monotonic() - self._began) for name, seconds in used.items()}
+
+    def _used(self) -> dict[str, float]:
         time.sleep(SETTLE_S)
-        now = _seconds(self._pids)
-        return CpuPerJob({name: (now[name] - self._before[name]) / jobs * 1e6 for name in now})
+        now, took_s = _seconds(self._pids), time.monotonic() - self._began
+        return {name: max(0.0, now[name] - self._before[name] - self._idle.get(name, 0) * took_s) for name in now}
 
 
 def _seconds(pids: Mapping[str, int]) -> dict[str, float]:

@@ -8,7 +8,6 @@ import time
 from bench import ceilings, cores, finishing, http
 from bench.stack import Stack
 from bench.table import Row, percentile
-from fairlead_schemas.wire import subjects
 
 ONE_GPU = {"resources": {"nvidia.com/gpu": 1, "cpu": "1", "memory": "1Gi"}}
 TRUE = {"command": ["true"], **ONE_GPU}
@@ -34,6 +33,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
     loop, connection = asyncio.get_running_loop(), await http.connect(stack.port)
     request = http.post("/v1/jobs", {"command": ["/bin/sh", "-c", f"echo >{pipe}"], **ONE_GPU})
     took: list[float] = []
+    meter = stack.cpu_meter(stack.cpu_meter().idle())  # the cluster idles between two jobs
     for _ in range(rounds):
         running = loop.create_future()
         loop.add_reader(reader, lambda f=running: None if f.done() else f.set_result(os.read(reader, 64)))
@@ -45,6 +45,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
         took.append((time.perf_counter() - began) * 1e3)
         loop.remove_reader(reader)
         await asyncio.sleep(0.03)
+    cpu = meter.per_job(rounds)
     os.close(reader)
     bus = await stack.bus()
     append = await ceilings.append_ms(bus)
@@ -59,6 +60,7 @@ async def idle_latency(stack: Stack, goals: Goals, rounds: int = 200) -> Row:
         goal,
         met,
         ceiling,
+        str(cpu),
     )
 
 
@@ -116,14 +118,15 @@ async def list_submits(stack: Stack, goals: Goals, lists: int = 150) -> Row:
 async def run_jobs(stack: Stack, jobs: list[dict[str, object]]) -> float:
     """Submit these in lists and wait until the log says that each has succeeded; jobs per second."""
     bus = await stack.bus()
-    after = (await bus.state(subjects.LOG)).last
+    ends = await finishing.EventCount.open(bus)
     requests = iter([http.post("/v1/jobs", jobs[at : at + LIST]) for at in range(0, len(jobs), LIST)])
     began = time.perf_counter()
-    ending = asyncio.create_task(finishing.count_ends(bus, len(jobs), after=after))
+    ending = asyncio.create_task(ends.reach(len(jobs)))
     statuses = await http.storm(stack.port, 2, requests)
     if set(statuses) != {200}:
         raise RuntimeError(f"submits answered {set(statuses)}")
     ended = await ending
+    await ends.close()
     await bus.close()
     return len(jobs) / (ended - began)
 

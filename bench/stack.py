@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -93,11 +93,10 @@ class Stack:
         """Start a service by its name."""
         self.spawn(name, [sys.executable, "-m", f"fairlead_{name}"], **environment)
 
-    def hollow(self, nodes: int, gpus: int = 8) -> None:
+    def hollow(self, nodes: int, gpus: int = 8, *, nodes_per_rack: int = 4) -> None:
         """Start played nodes."""
-        self.spawn(
-            "hollow", [sys.executable, "-m", "fairlead_agent.hollow", "--nodes", str(nodes), "--gpus", str(gpus)]
-        )
+        sizes = ["--nodes", str(nodes), "--gpus", str(gpus), "--nodes-per-rack", str(nodes_per_rack)]
+        self.spawn("hollow", [sys.executable, "-m", "fairlead_agent.hollow", *sizes])
 
     def agent(self, node: str = "n1", profile: str = "dgx-a100", runtime: str = "process", **environment: str) -> None:
         """Start a node with real processes (or containers) on simulated GPUs."""
@@ -169,9 +168,9 @@ class Stack:
         process.terminate()
         process.wait(30)
 
-    def cpu_meter(self) -> CpuMeter:
-        """Return a meter of the CPU time that the stack's processes use from now on."""
-        return CpuMeter({name: process.pid for name, process in self.processes.items()})
+    def cpu_meter(self, idle: Mapping[str, float] | None = None) -> CpuMeter:
+        """Return a meter of the CPU time that the stack's processes use from now on, beyond `idle`."""
+        return CpuMeter({name: process.pid for name, process in self.processes.items()}, idle)
 
     def rss_mib(self, name: str) -> float:
         """Resident memory of a process, MiB."""

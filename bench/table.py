@@ -17,21 +17,34 @@ class Row(NamedTuple):
     cpu: str = ""
 
 
+HEAD = ("| what | measured | goal | met | ceiling or baseline of the same run |", "|---|---|---|---|---|")
+
+
 def markdown(rows: list[Row]) -> str:
     """The table as docs/reference/performance.md shows it."""
-    lines = ["| what | measured | goal | met | ceiling or baseline of the same run |", "|---|---|---|---|---|"]
-    return "\n".join([*lines, *map(_line, rows)])
+    return "\n".join([*HEAD, *map(_line, rows)])
 
 
 def replaced(page: str, rows: list[Row]) -> str:
-    """The page with these rows in place of the earlier ones with the same labels. Raises ValueError where one is not there."""
+    """The page with these rows in place of the earlier ones with the same labels; the others at the end of its first table, in their
+    order. Raises ValueError for a label that is there more than once, and for a page without a table.
+    """
     lines = page.split("\n")
     for row in rows:
         there = [at for at, line in enumerate(lines) if line.startswith(f"| {row.what} |")]
-        if len(there) != 1:
-            raise ValueError(f'expected one row "{row.what}" on the page, found {len(there)}: write all of it')
-        lines[there[0]] = _line(row)
+        if len(there) > 1:
+            raise ValueError(f'expected at most one row "{row.what}" on the page, found {len(there)}')
+        if there:
+            lines[there[0]] = _line(row)
+        else:
+            lines.insert(_end_of_table(lines), _line(row))
     return "\n".join(lines)
+
+
+def _end_of_table(lines: list[str]) -> int:
+    """Index of the line after the first table. Raises ValueError without one."""
+    begin = lines.index(HEAD[0])
+    return next((at for at in range(begin, len(lines)) if not lines[at].startswith("|")), len(lines))
 
 
 def _line(row: Row) -> str:

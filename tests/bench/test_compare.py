@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.compare import Figure, figures, table
+from bench.compare import ROOT, Figure, figures, python_path, table
 
 OUTPUT = """2 cores
   ok   submits in lists of 1,000: 21,421 jobs/s (goal ≥ 30,000/s; as above) [CPU 1,070 µs a job: gateway 1,000, nats 70]
@@ -46,3 +46,11 @@ def test_the_table_has_the_median_of_pairs() -> None:
     told = table(pairs, "HEAD~1")
     assert "| a | 100 | 101 | +1.0 % | -10.0, +3.0 % |" in told
     assert "| b | – | 1 | not measured there | |" in told
+
+
+def test_every_import_package_of_a_tree_is_on_the_path() -> None:
+    """As its pyproject.toml lists them, so that no package of another tree takes its place."""
+    folders = python_path(ROOT).split(":")
+    assert str(ROOT / "services/queue") in folders
+    assert str(ROOT / "schemas") in folders
+    assert len(folders) == len(set(folders))

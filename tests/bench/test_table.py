@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.__main__ import document
 from bench.table import Row, markdown, replaced
 
 OLD = [Row("a", "1/s", "≥ 2/s", False, "x"), Row("a, more", "3/s", "≥ 2/s", True, "y")]
@@ -13,7 +14,24 @@ def test_a_row_that_is_measured_again_takes_its_place() -> None:
     assert replaced(f"# Page\n\n{markdown(OLD)}\n", [new]) == f"# Page\n\n{markdown([new, OLD[1]])}\n"
 
 
-def test_a_missing_row_is_refused() -> None:
-    """Its place in the table is unknown."""
-    with pytest.raises(ValueError, match='"b" on the page, found 0'):
-        replaced(markdown(OLD), [OLD[0]._replace(what="b")])
+def test_a_new_row_comes_at_the_end_of_the_table() -> None:
+    """Before what follows the table."""
+    new = [Row("b", "1 s", "none", True, "x"), Row("c", "2 s", "none", True, "x")]
+    page = f"# Page\n\n{markdown(OLD)}\n\n## More\n\n| x |\n"
+    assert replaced(page, new) == f"# Page\n\n{markdown([*OLD, *new])}\n\n## More\n\n| x |\n"
+
+
+def test_a_page_that_cannot_take_a_row_is_refused() -> None:
+    """Its place is unknown: the label is there twice, or there is no table."""
+    with pytest.raises(ValueError, match='at most one row "a" on the page, found 2'):
+        replaced(markdown([OLD[0], OLD[0]]), [OLD[0]])
+    with pytest.raises(ValueError, match="what"):
+        replaced("# Page\n", [OLD[0]])
+
+
+def test_a_new_page_keeps_the_sections_after_its_table() -> None:
+    """Such as the profile, which another command writes."""
+    page = f"# Performance\n\nMachine: old.\n\n{markdown(OLD)}\n\n## CPU by function\n\ntext\n"
+    new = document("2 cores", OLD[:1], page)
+    assert new.endswith(f"Machine: 2 cores.\n\n{markdown(OLD[:1])}\n\n## CPU by function\n\ntext\n")
+    assert document("2 cores", OLD[:1], new) == new
