@@ -60,112 +60,154 @@ class Agent:
         environment: Mapping[str, str],
         boot_id: str,
     ) -> None:
-        self.bus = bus
-        self.settings = settings
-        self.journal = journal
-        self.ledger = journal.ledger
-        self.runtime = runtime
-        self.devices = devices
-        self.boot_id = boot_id
-        lease = read(settings.directory)
-        self.core = Reconciler(
-            self.ledger,
-            fence_ns=settings.fence_ns,
-            grace_ns=settings.fence_grace_ns,
-            now=boottime_ns(),
-            start_ns=settings.start_ns,
-            renewed=lease.renewed_ns if lease is not None and lease.boot_id == boot_id else None,
-        )
+        """Build the parts, in this order: each gets only what is above it, and parts that act later get calls of the agent."""
+        self.bus, self.settings = bus, settings
+        self.journal, self.ledger = journal, journal.ledger
+        self.runtime, self.devices, self.boot_id = runtime, devices, boot_id
+        self._stopped = asyncio.Event()
+        self.core = self._build_core()
         self.tasks = Tasks(self._task_failed)
         self.lease = LeaseKept(settings, boot_id, self.ledger.incarnation, runtime.name)
-        self.outbox = Outbox(
-            settings.node, self.ledger.incarnation, self.ledger.confirmed, held=self.ledger.reported > 0
-        )
+        self.outbox = self._build_outbox()
         self.output = OutputShipper(settings.node, bus.publish)
-        self.gpu_use = GpuUseWatcher(
+        self.gpu_use = self._build_gpu_use()
+        self.sampler = self._build_sampler()
+        self.preparation = self._build_preparation()
+        self.monitor = self._build_monitor()
+        self.starter = self._build_starter(environment)
+        self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
+        self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
+        self.ender = self._build_ender()
+        self.metrics = self._build_metrics()
+        self.hook = DrainedHook(settings, boot_id, self._stopped.set)
+        self.link = PlacerLink(bus, settings, self.core, self.outbox, self)
+        self._executor = self._build_executor()
+        self._run_events = self._build_run_events()
+        #: Why the core has given up; "" while it has not.
+        self._given_up = ""
+        self._questions: Subscription
+
+    # ------------------------------------------------------------------ parts
+
+    def _build_core(self) -> Reconciler:
+        lease = read(self.settings.directory)
+        return Reconciler(
+            self.ledger,
+            fence_ns=self.settings.fence_ns,
+            grace_ns=self.settings.fence_grace_ns,
+            now=boottime_ns(),
+            start_ns=self.settings.start_ns,
+            renewed=lease.renewed_ns if lease is not None and lease.boot_id == self.boot_id else None,
+        )
+
+    def _build_outbox(self) -> Outbox:
+        ledger = self.ledger
+        return Outbox(self.settings.node, ledger.incarnation, ledger.confirmed, held=ledger.reported > 0)
+
+    def _build_gpu_use(self) -> GpuUseWatcher:
+        return GpuUseWatcher(
             self.core,
-            runtime,
-            devices,
-            grace_ns=settings.share_grace_ns,
-            every_s=min(1.0, settings.sample_s),
+            self.runtime,
+            self.devices,
+            grace_ns=self.settings.share_grace_ns,
+            every_s=min(1.0, self.settings.sample_s),
             emit=self._handle_run_event,
         )
-        self.sampler = GpuSampler(
-            bus,
-            devices,
+
+    def _build_sampler(self) -> GpuSampler:
+        return GpuSampler(
+            self.bus,
+            self.devices,
             self.gpu_use,
-            runtime,
-            settings.node,
+            self.runtime,
+            self.settings.node,
             self.ledger.incarnation,
-            settings.sample_s,
+            self.settings.sample_s,
             lambda gpus: with_health(gpus, self.monitor.gpus, self.monitor.xids),
         )
-        self.preparation = LaunchPreparation(
-            bus, settings.node, settings.directory, may_start=self._may_start, spawn=self.tasks.spawn
+
+    def _build_preparation(self) -> LaunchPreparation:
+        return LaunchPreparation(
+            self.bus,
+            self.settings.node,
+            self.settings.directory,
+            may_start=self._may_start,
+            spawn=self.tasks.spawn,
         )
-        self.monitor = HealthMonitor(
-            settings, devices, runtime, self.ledger, boot_id, self, loads=lambda: self.sampler.loads
+
+    def _build_monitor(self) -> HealthMonitor:
+        return HealthMonitor(
+            self.settings,
+            self.devices,
+            self.runtime,
+            self.ledger,
+            self.boot_id,
+            self,
+            loads=lambda: self.sampler.loads,
         )
-        place = place_of(settings, environment, contained=runtime.name == "docker", simulated=devices.simulated)
-        self.starter = RunStarter(
-            bus,
-            runtime,
-            devices,
-            place,
+
+    def _build_starter(self, environment: Mapping[str, str]) -> RunStarter:
+        contained, simulated = self.runtime.name == "docker", self.devices.simulated
+        return RunStarter(
+            self.bus,
+            self.runtime,
+            self.devices,
+            place_of(self.settings, environment, contained=contained, simulated=simulated),
             self.preparation,
             self.monitor,
             emit=self._handle_run_event,
             may_start=self._may_start,
             spawn=self.tasks.spawn,
         )
-        self.checkpoints = CheckpointWatcher(runtime, self._handle_run_event, self.tasks.spawn)
-        self.upkeep = Upkeep(settings, journal, self.output, self.checkpoints, runtime)
-        self.ender = RunEnder(
+
+    def _build_ender(self) -> RunEnder:
+        return RunEnder(
             self.core,
             self.output,
-            devices,
+            self.devices,
             self.gpu_use,
             self.monitor,
-            GuardReports(settings.directory),
+            GuardReports(self.settings.directory),
             emit=self._handle_run_event,
             spawn=self.tasks.spawn,
         )
-        self.metrics = MetricsServer(
-            MetricsFacts(settings, self.core, self.outbox, journal, devices, self.sampler, self.monitor).page
+
+    def _build_metrics(self) -> MetricsServer:
+        facts = MetricsFacts(
+            self.settings, self.core, self.outbox, self.journal, self.devices, self.sampler, self.monitor
         )
-        self._stopped = asyncio.Event()
-        self.hook = DrainedHook(settings, boot_id, self._stopped.set)
-        #: Why the core has given up; "" while it has not.
-        self._given_up = ""
-        self.link = PlacerLink(bus, settings, self.core, self.outbox, self)
-        self._executor = StepExecutor(
+        return MetricsServer(facts.page)
+
+    def _build_executor(self) -> StepExecutor:
+        return StepExecutor(
             self.core,
-            journal,
+            self.journal,
             self.outbox,
             self.link,
-            runtime,
-            devices,
+            self.runtime,
+            self.devices,
             self.starter,
             self.checkpoints,
             self.monitor,
             self.tasks,
             self,
         )
-        self._run_events = RunEventHandler(
+
+    def _build_run_events(self) -> RunEventHandler:
+        return RunEventHandler(
             self.core,
-            journal,
-            runtime,
+            self.journal,
+            self.runtime,
             self.output,
             sampler=self.sampler,
             checkpoints=self.checkpoints,
             monitor=self.monitor,
             preparation=self.preparation,
             ender=self.ender,
-            directory=settings.directory,
+            directory=self.settings.directory,
             do=self._executor.do,
             spawn=self.tasks.spawn,
         )
-        self._questions: Subscription
 
     # ------------------------------------------------------------------ life
 

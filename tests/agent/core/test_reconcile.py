@@ -37,6 +37,18 @@ def test_reports_follow_the_life_of_a_run() -> None:
     assert node.do(node.core.exited(KEY, Exit(code=0), True, 13)).reports == []
 
 
+def test_only_the_report_of_a_start_can_wait() -> None:
+    """A start, alone: no acceptance, end, inventory, or start that must be stopped at once."""
+    node = CoreNode()
+    assert not node.desire(5, order("7", "true"), order("8", "true")).can_wait
+    assert node.do(node.core.started(KEY, 0, 11)).can_wait
+    assert not node.do(node.core.exited(KEY, Exit(code=3), True, 12)).can_wait
+    assert not node.desire(6, order("7", "true")).can_wait
+    assert not node.do(node.core.started(RunKey("8", 1, 0), 0, 13)).can_wait
+    assert not node.do(node.core.changed(Inventory(gpus=(), cpu_milli=1, memory_mib=1))).can_wait
+    assert not node.do(node.core.tick(0)).can_wait
+
+
 def test_a_start_reports_its_image_and_a_failed_one_its_fault() -> None:
     """The image by its digest; only a start has a fault: a run that was stopped first counts as stopped."""
     node = CoreNode()

@@ -230,3 +230,25 @@ def test_programs_say_how_busy_they_keep_a_gpu(tmp_path: Path) -> None:
     assert (play.sample()["utilization_pct"], play.sample()["memory_used_mib"]) == (100, 709)
     own.write_text(f"{play.uuids[0]} 700")
     assert read_uses(own) == {play.uuids[0]: SimulatedUse(700)}
+
+
+def test_a_directory_without_processes_is_listed_again_only_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while it is as it was for a while; a process that appears is seen at the next look."""
+    play = Play(tmp_path)
+    listed: list[Path] = []
+    listing = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda self: (listed.append(self), listing(self))[1])
+    assert play.devices.processes() == []
+    assert len(listed) == 1
+    assert play.devices.processes() == []
+    assert len(listed) == 2, "a change within the same step of the clock would not be seen"
+    os.utime(play.reports, (1000, 1000))
+    for _ in range(3):
+        assert play.devices.processes() == []
+    assert len(listed) == 3
+    (play.reports / str(os.getpid())).write_text(f"{play.uuids[0]} 5000\n")
+    assert [each.memory_mib for each in play.devices.processes()] == [5000]
+    (play.reports / str(os.getpid())).write_text(f"{play.uuids[0]} 6000\n")
+    assert [each.memory_mib for each in play.devices.processes()] == [6000]

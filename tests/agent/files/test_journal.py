@@ -9,6 +9,7 @@ from fairlead_agent.core.ledger import Accepted, Booted, Confirmed, Forgot, Ledg
 from fairlead_agent.files import journal as module
 from fairlead_agent.files.journal import Journal, JournalDamaged, JournalHeld, decode_lines, encode_line
 from fairlead_schemas.wire.reports import ExitSeen, StartSeen
+from tests.kit.eventually import eventually_async
 
 RECORDS: list[Record] = [
     Opened(incarnation="inc", node="n1"),
@@ -91,6 +92,44 @@ async def test_then_runs_after_the_sync(tmp_path: Path) -> None:
     assert list(range(1, 501)) == done
     assert journal.syncs < 500
     await journal.close()
+
+
+async def test_writes_of_one_turn_are_one_sync(tmp_path: Path) -> None:
+    """Events that arrive together cost one sync, whatever each of them writes."""
+    journal = Journal.open(tmp_path, "n1", "inc")
+    done: list[int] = []
+    for n in (1, 2, 3):
+        journal.write([Took(sequence=n)], lambda n=n: done.append(n))
+    await eventually_async(lambda: done == [1, 2, 3])
+    assert journal.syncs == 1
+    await journal.close()
+
+
+async def test_a_write_that_can_wait_is_durable_with_the_next_one(tmp_path: Path) -> None:
+    """It keeps its place, its callback comes first, and it costs no sync of its own."""
+    journal = Journal.open(tmp_path, "n1", "inc")
+    done: list[int] = []
+    journal.write([Took(sequence=1)], lambda: done.append(1), can_wait=True)
+    journal.write([Took(sequence=2)], lambda: done.append(2))
+    await eventually_async(lambda: len(done) == 2)
+    assert (done, journal.syncs) == ([1, 2], 1)
+    journal.write([Took(sequence=3)], lambda: done.append(3), can_wait=True)
+    journal.flush()
+    await eventually_async(lambda: len(done) == 3)
+    assert [record for record in decode_lines((tmp_path / "journal").read_bytes())[0] if isinstance(record, Took)] == [
+        Took(sequence=n) for n in (1, 2, 3)
+    ]
+    await journal.close()
+
+
+async def test_closing_makes_durable_what_waits(tmp_path: Path) -> None:
+    """Also if a batch is under way."""
+    journal = Journal.open(tmp_path, "n1", "inc")
+    journal.write([Took(sequence=1)], lambda: None)
+    await asyncio.sleep(0)  # the batch is with the thread
+    journal.write([Took(sequence=2)], lambda: None, can_wait=True)
+    await journal.close()
+    assert ledger_of(decode_lines((tmp_path / "journal").read_bytes())[0]).sequence == 2
 
 
 async def test_a_torn_tail_is_truncated_when_the_journal_is_opened(tmp_path: Path) -> None:

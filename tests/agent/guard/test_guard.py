@@ -54,6 +54,16 @@ def test_the_agent_is_first() -> None:
     assert due(made, 102) == []
 
 
+def test_it_rests_until_an_act_may_be_due() -> None:
+    """Until the shortest time that a job may have, and the guard's part of the margin; not while a run is ending."""
+    made = watch()
+    assert [made.due_in_ns("boot", LEASE.renewed_ns + second * S) // S for second in (0, 19, 20, 99)] == [20, 1, 0, 0]
+    due(made, 70, Work("7.1.0"))
+    made.read(LEASE._replace(renewed_ns=LEASE.renewed_ns + 80 * S))
+    assert made.due_in_ns("boot", LEASE.renewed_ns + 80 * S) == 0
+    assert min(watch(None).due_in_ns("boot", 10**18), made.due_in_ns("another", 10**18)) > 10**18
+
+
 def test_each_job_has_its_own_time() -> None:
     """Shorter, longer, or none at all."""
     made = watch()

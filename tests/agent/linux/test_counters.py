@@ -1,6 +1,6 @@
 """Values of the kernel's files, from texts of both versions of control groups."""
 
-from fairlead_agent.linux.counters import blkio, family, groups, io_stat, keyed, net_dev, process, terminal_name
+from fairlead_agent.linux.counters import Families, blkio, groups, io_stat, keyed, net_dev, process, terminal_name
 
 
 def stat(pid: int, parent: int, session: int, *, name: str = "sh", ticks: tuple[int, ...] = (3, 2, 10, 5)) -> str:
@@ -18,9 +18,9 @@ def test_a_process_is_read_whatever_its_name_is() -> None:
 def test_a_family_is_all_below_and_all_of_the_session() -> None:
     """Also a child that made a session, and one that was orphaned; not a neighbour."""
     lines = [stat(10, 1, 10), stat(11, 10, 10), stat(12, 11, 12), stat(13, 1, 10), stat(20, 1, 20), stat(21, 20, 20)]
-    found = family(10, [each for line in lines if (each := process(line))])
-    assert [each.pid for each in found] == [10, 11, 12, 13]
-    assert family(99, found) == []
+    families = Families(each for line in lines if (each := process(line)))
+    assert [each.pid for each in families.of(10)] == [10, 11, 12, 13]
+    assert families.of(99) == []
 
 
 def test_groups_of_both_versions() -> None:

@@ -6,7 +6,7 @@ placer takes them in order of their numbers, and its ReportAck says how far it h
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import msgspec
@@ -61,6 +61,11 @@ class Outbox:
         self._held = held
         self._resend_at = 0
 
+    @property
+    def idle(self) -> bool:
+        """True if nothing is to be sent before another report or answer comes."""
+        return not self._waiting and not self._introduce
+
     def add(self, report: Report) -> None:
         """A report, durable now; they come by rising number without a gap."""
         if report.n <= self.confirmed + len(self._waiting):
@@ -68,6 +73,11 @@ class Outbox:
         if isinstance(report, InventorySeen):
             self._inventory = report
         self._waiting.append(encode_report(report))
+
+    def add_all(self, reports: Iterable[Report]) -> None:
+        """Add these reports, in their order."""
+        for report in reports:
+            self.add(report)
 
     def confirm(self, confirm: ReportAck, now: int) -> None:
         """The placer's word. One that does not know us gets everything again, an inventory first."""

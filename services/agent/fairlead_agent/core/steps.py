@@ -12,7 +12,7 @@ from fairlead_agent.core.ledger import Ledger, Record, Reported
 from fairlead_agent.core.runs import RunKey
 from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
-from fairlead_schemas.wire.reports import Report
+from fairlead_schemas.wire.reports import Report, StartSeen
 
 
 class StartRun(NamedTuple):
@@ -66,6 +66,11 @@ class Step(NamedTuple):
     records: list[Record]
     instructions: list[Instruction]
     reports: list[Report]
+
+    @property
+    def can_wait(self) -> bool:
+        """True if the step only reports one start. No decision is due on it, and the run's end may follow soon."""
+        return len(self.reports) == 1 and not self.instructions and isinstance(self.reports[0], StartSeen)
 
 
 class Draft:

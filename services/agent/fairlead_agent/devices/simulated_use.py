@@ -32,6 +32,8 @@ VARIABLE = "FAIRLEAD_SIMULATED_GPUS"
 SIZES = "gpus.json"
 #: Of each file; a longer one is no statement of use.
 BYTES_MAX = 64 * 1024
+#: A directory that has changed less than this ago may change again without another time: file systems count in steps.
+SETTLED_NS = 2_000_000_000
 _LINE = re.compile(r"(\S+) (\d{1,9})(?: (\d{1,3})%)?\Z", re.ASCII)
 
 
@@ -40,6 +42,8 @@ class ReportedUse:
 
     def __init__(self, directory: Path | None, memory_mib: Mapping[str, int]) -> None:
         self._directory = directory
+        #: The directory's time of change (ns) at a look that found no process; -1: none, or it might not be the newest.
+        self._empty_since_ns = -1
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             (directory / SIZES).write_bytes(msgspec.json.encode(memory_mib))
@@ -51,9 +55,7 @@ class ReportedUse:
     def processes(self, known: Collection[str]) -> list[GpuProcess]:
         """Return the living processes on the `known` GPUs and instances. Files of dead processes are removed."""
         found: list[GpuProcess] = []
-        for path in self._directory.iterdir() if self._directory is not None else ():
-            if not path.name.isdecimal():
-                continue
+        for path in self._files():
             if not Path("/proc", path.name).exists():
                 path.unlink(missing_ok=True)
                 continue
@@ -61,6 +63,18 @@ class ReportedUse:
                 if uuid in known:
                     pid, percent = int(path.name), use.utilization_pct
                     found.append(GpuProcess(uuid=uuid, pid=pid, memory_mib=use.memory_mib, utilization_pct=percent))
+        return found
+
+    def _files(self) -> list[Path]:
+        """Return the files of processes. A directory without any is listed again only after it has changed."""
+        if self._directory is None:
+            return []
+        changed_ns = self._directory.stat().st_mtime_ns  # before the listing, so that no later change is missed
+        if changed_ns == self._empty_since_ns:
+            return []
+        found = [path for path in self._directory.iterdir() if path.name.isdecimal()]
+        settled = not found and time.time_ns() - changed_ns > SETTLED_NS
+        self._empty_since_ns = changed_ns if settled else -1
         return found
 
 

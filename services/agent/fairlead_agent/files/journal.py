@@ -1,8 +1,9 @@
 """The journal's file: records, one per line with a checksum, made durable in batches off the event loop.
 
 Owns `<directory>/journal`, its lock and its compaction. Must not know what the records mean beyond
-folding them. One thread writes and syncs everything that arrived while the last sync was under way,
-so a hundred starts cost one fsync. Start at `Journal.open`.
+folding them. The event loop collects records and hands them to one thread as a batch, one batch at a time. Everything
+that arrives in one turn of the loop, or while the last batch is being synced, is one batch: a hundred starts cost one
+fsync, and two thread switches. Start at `Journal.open`.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +64,14 @@ def decode_lines(data: bytes, source: str = "journal") -> tuple[list[Record], in
     return records, whole
 
 
+class _Batch(NamedTuple):
+    """Work of the thread: a new file (None: the old one goes on), lines to append, and calls for afterwards."""
+
+    rewrite: bytes | None
+    lines: list[bytes]
+    then: list[Callable[[], None]]
+
+
 class Journal:
     """The open journal of one agent process. `ledger` is what its records fold into; callers apply to it."""
 
@@ -76,12 +87,14 @@ class Journal:
         self._size = size
         self.reserve = reserve
         self._compact_at = max(COMPACT_BYTES, 2 * size)
-        self._ready = threading.Condition()
         self._rewrite: bytes | None = None
         self._lines: list[bytes] = []
         self._then: list[Callable[[], None]] = []
-        self._wanted = False
+        #: A batch is due, and the thread has one that is not durable yet.
+        self._wanted = self._busy = False
         self._closing = False
+        #: The thread's work; None ends it.
+        self._batches: SimpleQueue[_Batch | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_forever, name="journal", daemon=True)
         self._thread.start()
 
@@ -117,34 +130,33 @@ class Journal:
             raise JournalDamaged(f"{path}: {ledger.condemned}")
         return cls(path, ledger, fd, lock, whole, Reserve(directory, reserve_bytes))
 
-    def write(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
+    def write(
+        self, records: Sequence[Record], then: Callable[[], None] | None = None, *, can_wait: bool = False
+    ) -> None:
         """Append records that the ledger has already folded; `then` is called in the event loop once they are durable.
 
-        Without `then` the records wait for the next batch that has one, since no action depends on them.
+        Without `then`, and with `can_wait`, the records go with the next batch that another write or `flush` makes due.
         """
         data = b"".join(map(encode_line, records))
-        with self._ready:
-            self._lines.append(data)
-            self._size += len(data)
-            if self._size > self._compact_at:
-                self._compact()
-            if then is not None:
-                self._then.append(then)
-                self._wanted = True
-                self._ready.notify()
+        self._lines.append(data)
+        self._size += len(data)
+        if then is not None:
+            self._then.append(then)
+        if self._size > self._compact_at:
+            self._compact()
+        elif then is not None and not can_wait:
+            self._make_due()
 
     def flush(self) -> None:
         """Make durable what waits."""
-        with self._ready:
-            if self._lines:
-                self._wanted = True
-                self._ready.notify()
+        if self._lines or self._then:
+            self._make_due()
 
     async def close(self) -> None:
         """Make durable what waits, and let go of the file."""
-        with self._ready:
-            self._closing = True
-            self._ready.notify()
+        self._closing = True
+        self._batches.put(self._taken())
+        self._batches.put(None)
         await asyncio.to_thread(self._thread.join)
         os.close(self._fd)
         os.close(self._lock)
@@ -155,31 +167,52 @@ class Journal:
         self._lines.clear()
         self._size = len(self._rewrite)
         self._compact_at = max(COMPACT_BYTES, 2 * self._size)
-        self._wanted = True
-        self._ready.notify()
+        self._make_due()
+
+    # ------------------------------------------------------------------ batches, in the event loop
+
+    def _make_due(self) -> None:
+        """Hand over a batch at the end of this turn of the loop, so that the turn's other writes are in it."""
+        if not self._wanted:
+            self._wanted = True
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        if self._wanted and not self._busy and not self._closing:
+            self._busy = True
+            self._batches.put(self._taken())
+
+    def _taken(self) -> _Batch:
+        batch = _Batch(self._rewrite, self._lines, self._then)
+        self._rewrite, self._lines, self._then, self._wanted = None, [], [], False
+        return batch
+
+    def _durable(self, then: list[Callable[[], None]]) -> None:
+        self._busy = False
+        self._hand_over()  # first, so that the disk works meanwhile
+        for call in then:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 -- the others must not be lost with it; the agent ends and resumes
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    # ------------------------------------------------------------------ the thread
 
     def _write_forever(self) -> None:
-        while True:
-            with self._ready:
-                while not (self._wanted or self._closing):
-                    self._ready.wait()
-                rewrite, self._rewrite = self._rewrite, None
-                lines, self._lines = self._lines, []
-                then, self._then = self._then, []
-                self._wanted = False
-                closing = self._closing
+        while (batch := self._batches.get()) is not None:
             try:
-                if rewrite is not None:
-                    self._replace(rewrite)
-                if lines:
-                    self._append(b"".join(lines))
+                if batch.rewrite is not None:
+                    self._replace(batch.rewrite)
+                if batch.lines:
+                    self._append(b"".join(batch.lines))
             except OSError as error:
                 self._loop.call_soon_threadsafe(self._fail, error)
                 return
-            if then:
-                self._loop.call_soon_threadsafe(self._call_all, then)
-            if closing:
-                return
+            self._loop.call_soon_threadsafe(self._durable, batch.then)
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -213,17 +246,6 @@ class Journal:
         self._append(data)
         new.rename(self.path)
         _sync_directory(self.path.parent)
-
-    def _call_all(self, then: list[Callable[[], None]]) -> None:
-        for call in then:
-            try:
-                call()
-            except Exception as error:  # noqa: BLE001 -- the others must not be lost with it; the agent ends and resumes
-                self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        if not self.failed.done():
-            self.failed.set_exception(error)
 
 
 class _FirstRecord(msgspec.Struct):

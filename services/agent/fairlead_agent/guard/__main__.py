@@ -18,7 +18,8 @@ from fairlead_agent.files.guard_files import boottime_ns, read, tell
 from fairlead_agent.guard.policy import GuardWatch
 from fairlead_agent.guard.work import Containers, Processes, socket_of
 
-LOOK_S = 0.25
+#: Between two looks while an action may be due; and otherwise at most, since a new agent's lease may be a short one.
+LOOK_S, REST_S = 0.25, 1.0
 LOCK = "guard.lock"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -31,8 +32,12 @@ class Guarded:
         self.watch = GuardWatch()
         self._kinds = {"process": Processes(directory), "docker": Containers(docker)}
 
-    def look(self, boot_id: str) -> None:
-        """Once: read the lease, and end what is due."""
+    def look(self, boot_id: str) -> float:
+        """Read the lease once, and end what is due. Return the seconds until an action may be due."""
+        self._act(boot_id)
+        return self.watch.due_in_ns(boot_id, boottime_ns()) / 1e9
+
+    def _act(self, boot_id: str) -> None:
         now = boottime_ns()
         self.watch.read(read(self.directory))
         lease = self.watch.lease
@@ -73,7 +78,9 @@ def lock(data: Path) -> int:
 
 
 def main() -> None:
-    """Look four times a second. Nothing that one directory holds keeps another from being watched."""
+    """Look each second, and four times a second while an agent is silent. Nothing that one directory holds keeps another from
+    being watched.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
     data = Path(os.environ.get("FAIRLEAD_DATA") or ".fairlead").absolute()
@@ -83,12 +90,14 @@ def main() -> None:
     while True:
         for path in data.glob(f"agent-*/{NAME}"):
             guarded.setdefault(path.parent, Guarded(path.parent, docker))
+        due_in_s = REST_S
         for each in guarded.values():
             try:
-                each.look(boot_id)
+                due_in_s = min(due_in_s, each.look(boot_id))
             except Exception as error:  # noqa: BLE001 -- it must go on watching, whatever a directory holds
+                due_in_s = LOOK_S
                 say(f"{each.directory}: {type(error).__name__}: {error}")
-        time.sleep(LOOK_S)
+        time.sleep(max(LOOK_S, due_in_s))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ from typing import Literal, NamedTuple
 
 from fairlead_agent.core.lease import GUARD_WAITS, NEVER_NS, STOP_AFTER_LEAST_NS, Lease
 
+#: Longer than anything lasts.
+NO_ACT_NS = 1 << 62
+
 
 class Work(NamedTuple):
     """Run that is present: its name, and its permitted time without a lease (0: the node's default)."""
@@ -44,11 +47,15 @@ class GuardWatch:
 
     def must_look(self, boot_id: str, now: int) -> bool:
         """Return True if an action may be due, so that the node's work must be looked up. No work survives from another boot."""
+        return self.due_in_ns(boot_id, now) == 0
+
+    def due_in_ns(self, boot_id: str, now: int) -> int:
+        """Return the time until an action may be due if this lease is not renewed; 0 from then on, NO_ACT_NS without a lease."""
         lease = self.lease
         if lease is None or lease.boot_id != boot_id:
-            return False
+            return NO_ACT_NS
         least = min(lease.fence_ns, STOP_AFTER_LEAST_NS) + lease.margin_ns // GUARD_WAITS
-        return bool(self.ending) or self.silence_ns(now) >= least
+        return 0 if self.ending else max(0, least - self.silence_ns(now))
 
     def look(self, there: list[Work], now: int) -> list[Act]:
         """Return the actions that are due for the work that is present."""

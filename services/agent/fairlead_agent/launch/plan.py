@@ -235,6 +235,7 @@ class Unlaunchable(ValueError):
 
 
 _decoder = msgspec.json.Decoder(Program)
+_NO_WORDS = OutputWords()
 
 
 def read_program(spec: bytes | msgspec.Raw) -> Program:
@@ -259,13 +260,7 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
             "nodeSelector: {fairlead/runtime: docker}",
             "job",
         )
-    reading = ErrorCollector()
-    output = output_of(program.output, reading)
-    if wrong := [
-        f"{fault.field}: {fault.message}"
-        for fault in (*mount_faults(program.volumes, program.secrets, program.project), *reading.errors)
-    ]:
-        raise Unlaunchable("; ".join(wrong), "job")
+    output = _checked_output(program)
     hosts, key = order.hosts, key_of(order)
     ranks = ranks_of(order, program.launcher, program.command, program.processesPerNode)
     inside = place.boxes_inside.replace("{run}", key.name) if ranks.needs_box else ""
@@ -286,6 +281,18 @@ def plan(order: RunOrder, program: Program, place: NodePlace) -> Launch:
         box_inside=inside,
         output=output,
     )
+
+
+def _checked_output(program: Program) -> OutputBounds:
+    """Return the job file's bounds of its output. Raises Unlaunchable for wrong ones, and for wrong volumes and secrets."""
+    if not program.volumes and not program.secrets and program.output == _NO_WORDS:
+        return NODE_BOUNDS  # as most job files are
+    reading = ErrorCollector()
+    output = output_of(program.output, reading)
+    faults = (*mount_faults(program.volumes, program.secrets, program.project), *reading.errors)
+    if faults:
+        raise Unlaunchable("; ".join(f"{fault.field}: {fault.message}" for fault in faults), "job")
+    return output
 
 
 def devices_of(order: RunOrder) -> tuple[str, ...]:

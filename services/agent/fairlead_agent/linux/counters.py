@@ -33,19 +33,26 @@ def process(stat: str) -> Process | None:
     return Process(int(pid), int(fields[1]), int(fields[3]), ticks, pages, int(fields[4]))
 
 
-def family(root: int, processes: Iterable[Process]) -> list[Process]:
-    """The process, all below it, and all of its session."""
-    known = {each.pid: each for each in processes}
-    children: dict[int, list[int]] = {}
-    for each in known.values():
-        children.setdefault(each.parent, []).append(each.pid)
-    found = {each.pid for each in known.values() if each.session == root} | ({root} & known.keys())
-    todo = list(found)
-    while todo:
-        new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
-        found.update(new)
-        todo += new
-    return [known[pid] for pid in sorted(found)]
+class Families:
+    """Processes of a machine by parent and by session, sorted once for all runs."""
+
+    def __init__(self, processes: Iterable[Process]) -> None:
+        self._known = {each.pid: each for each in processes}
+        self._children: dict[int, list[int]] = {}
+        self._sessions: dict[int, list[int]] = {}
+        for each in self._known.values():
+            self._children.setdefault(each.parent, []).append(each.pid)
+            self._sessions.setdefault(each.session, []).append(each.pid)
+
+    def of(self, root: int) -> list[Process]:
+        """Return the process, all below it, and all of its session, by rising pid; empty if there is none."""
+        found = {*self._sessions.get(root, ()), *({root} & self._known.keys())}
+        todo = list(found)
+        while todo:
+            new = [pid for pid in self._children.get(todo.pop(), ()) if pid not in found]
+            found.update(new)
+            todo += new
+        return [self._known[pid] for pid in sorted(found)]
 
 
 #: Majors of pseudo terminals, and the bits of a device number as /proc writes it: minor 31-20 and 7-0, major 19-8.

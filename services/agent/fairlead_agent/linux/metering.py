@@ -2,7 +2,7 @@
 its control groups, a process's those of its family. What cannot be read is not known.
 """
 
-# ruff: noqa: PTH115, PTH123, PTH208 -- small files of /proc and /sys, many of them: plain system calls on strings
+# ruff: noqa: PTH115, PTH208 -- small files of /proc and /sys, many of them: plain system calls on strings
 
 import contextlib
 import os
@@ -17,6 +17,8 @@ from fairlead_schemas.wire.samples import RunResources
 
 MIB, NS_PER_MS, US_PER_MS = 2**20, 1_000_000, 1000
 CGROUPS = "/sys/fs/cgroup"
+#: At a time; nearly every file is shorter.
+READ_BYTES = 16 * 1024
 _TICK_MS = 1000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -32,11 +34,12 @@ class Metering:
     def read(self, programs: Mapping[RunKey, int], *, contained: bool) -> list[RunResources]:
         """Return the resources of these programs, {run: pid of its first process}. A program that is gone meanwhile is left out."""
         found: list[RunResources] = []
-        processes = [] if contained or not programs else _processes()
+        families = counters.Families(() if contained or not programs else _processes())
         for key, pid in programs.items():
-            usage = _of_groups(pid) if contained else _of_family(pid, processes)
+            family = families.of(pid)
+            usage = _of_groups(pid) if contained else _of_family(family)
             if usage:
-                terminals = _terminals_inside(pid) if contained else _terminals_of(pid, processes)
+                terminals = _terminals_inside(pid) if contained else _terminals_of(family)
                 usage |= _last_typed(terminals)
                 usage["cpu_ms"] = max(usage.get("cpu_ms", 0), self._cpu_ms.get(key, 0))
                 found.append(RunResources(run=_name(key), rank=key.rank, **usage, **_network(pid)))
@@ -51,9 +54,16 @@ def _name(key: RunKey) -> str:
 
 def _text(path: str) -> str:
     """ "" for a file that is not there."""
-    with contextlib.suppress(OSError), open(path) as file:
-        return file.read()
-    return ""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return b"".join(iter(lambda: os.read(fd, READ_BYTES), b"")).decode(errors="replace")
+    except OSError:  # its process has gone
+        return ""
+    finally:
+        os.close(fd)
 
 
 def _processes() -> list[counters.Process]:
@@ -61,8 +71,7 @@ def _processes() -> list[counters.Process]:
     return [each for text in texts if text and (each := counters.process(text)) is not None]
 
 
-def _of_family(pid: int, processes: list[counters.Process]) -> dict[str, int]:
-    family = counters.family(pid, processes)
+def _of_family(family: list[counters.Process]) -> dict[str, int]:
     if not family:
         return {}
     usage = {
@@ -113,9 +122,9 @@ def _terminals_inside(pid: int) -> list[str]:
     return []
 
 
-def _terminals_of(pid: int, processes: list[counters.Process]) -> list[str]:
+def _terminals_of(family: list[counters.Process]) -> list[str]:
     """Paths of the terminals that the family's processes are controlled by, each as the process itself sees it."""
-    named = {counters.terminal_name(each.terminal): each.pid for each in counters.family(pid, processes)}
+    named = {counters.terminal_name(each.terminal): each.pid for each in family}
     return [f"/proc/{each}/root/dev/{name}" for name, each in named.items() if name]
 
 

@@ -86,6 +86,10 @@ class Runtime(Protocol):
         """Files of its stdout and stderr, whether they exist or not."""
         ...
 
+    def output_paths(self, key: RunKey) -> tuple[str, str]:
+        """Return the paths of `output` as strings, for code that runs for every run: a `Path` costs more than a look at the file."""
+        ...
+
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
         """Return {pid: run} for those of the machine's processes that belong to this node's runs, children included. Others are
         left out.

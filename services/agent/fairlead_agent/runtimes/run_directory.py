@@ -123,7 +123,7 @@ def first_data(fd: int, offset: int) -> int:
 
 #: Sizes and ages are looked at this often.
 LOOK_S = 60.0
-#: So many more than `keep` are removed together, off the event loop.
+#: So many more than `keep` are removed together.
 PRUNE_BATCH = 64
 #: What every directory holds.
 FILES = ["stderr", "stdout"]
@@ -168,7 +168,8 @@ class RunDirectories:
         if len(self._ended) >= self.keep + PRUNE_BATCH:
             old = [self._ended.popleft() for _ in range(len(self._ended) - self.keep)]
             self._own.drop(old)
-            asyncio.get_running_loop().run_in_executor(None, self._remove, old)
+            if unfit := [name for name in old if not self._spared(name)]:
+                asyncio.get_running_loop().run_in_executor(None, self._remove, unfit)
 
     async def look(self) -> None:
         """Remove what is too old or too much, where that is bounded; called again and again."""
@@ -205,13 +206,19 @@ class RunDirectories:
         Making and removing three inodes costs some file systems more than everything else about a short run."""
         return self._spares.popleft() if self._spares else ""
 
+    def _spared(self, name: str) -> bool:
+        """Keep the directory as a spare if it may be one. The check is a dozen calls on names and inodes in memory: a thread
+        would have to take the interpreter's lock back after each.
+        """
+        directory = f"{self._base}/{name}"
+        spared = len(self._spares) < SPARES_MAX and _is_spare(directory)
+        if spared:
+            self._spares.append(directory)
+        return spared
+
     def _remove(self, names: list[str]) -> None:
         for name in names:
-            directory = f"{self._base}/{name}"
-            if len(self._spares) < SPARES_MAX and _is_spare(directory):
-                self._spares.append(directory)
-            else:
-                shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(f"{self._base}/{name}", ignore_errors=True)
 
 
 def _is_spare(directory: str) -> bool:

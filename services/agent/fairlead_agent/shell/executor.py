@@ -1,10 +1,12 @@
 """Execution of the core's steps.
 
 Each step is journalled. Its reports are sent and its instructions carried out when it is durable, never before.
-Start at `StepExecutor.do`.
+The report of a start waits a little for another one: a short run's start and end are then one sync, one message, and
+one commit of the placer. Start at `StepExecutor.do`.
 """
 
 import asyncio
+from collections import deque
 from typing import Protocol
 
 import structlog
@@ -34,6 +36,10 @@ from fairlead_schemas.wire.desired import LayoutOrder
 
 #: The longest wait between two looks at the clock, so that a new deadline is never seen late by more.
 TICK_S = 0.25
+#: The same while no run is open: then time changes nothing but the lease, whose age is looked at before each start.
+REST_S = 2.0
+#: The longest time that the report of a start waits for another one, before it is journalled and sent alone.
+START_WAIT_NS = 5_000_000
 
 _log = structlog.get_logger()
 
@@ -73,10 +79,18 @@ class StepExecutor:
         self._runtime, self._devices, self._results, self._tasks = runtime, devices, results, tasks
         self._starter, self._checkpoints, self._monitor = starter, checkpoints, monitor
         self._tick = asyncio.Event()
+        self._resting = False
+        #: (number, time by which it is sent) of reports that wait for another one, by rising number.
+        self._waiting: deque[tuple[int, int]] = deque()
 
     def do(self, step: Step) -> None:
         """Journal a step; send and carry out the rest of it when that is on the disk."""
-        if step.reports or step.instructions:
+        if step.can_wait:
+            self._journal.write(step.records, lambda: self._outbox.add_all(step.reports), can_wait=True)
+            self._waiting.append((step.reports[-1].n, boottime_ns() + START_WAIT_NS))
+            if len(self._waiting) == 1:
+                self._send_later(START_WAIT_NS)
+        elif step.reports or step.instructions:
             self._journal.write(step.records, lambda: self._durable(step))
         elif step.records:
             self._journal.write(step.records)
@@ -86,20 +100,39 @@ class StepExecutor:
         while True:
             self.do(self._core.tick(boottime_ns()))
             wake = self._core.wake_at()
-            left_s = (wake - boottime_ns()) / 1e9 if wake is not None else TICK_S
-            await set_or_after(self._tick, min(TICK_S, max(0.001, left_s)))
+            self._resting = not any(run.open for run in self._core.ledger.runs.values())
+            longest_s = REST_S if self._resting else TICK_S
+            left_s = (wake - boottime_ns()) / 1e9 if wake is not None else longest_s
+            await set_or_after(self._tick, min(longest_s, max(0.001, left_s)))
 
     def _durable(self, step: Step) -> None:
-        for report in step.reports:
-            self._outbox.add(report)
         if step.reports:
+            self._outbox.add_all(step.reports)
             self._link.report_soon()
         for instruction in step.instructions:
             self._carry_out(instruction)
 
+    def _send_later(self, wait_ns: int) -> None:
+        asyncio.get_running_loop().call_later(wait_ns / 1e9, self._send_waiting)
+
+    def _send_waiting(self) -> None:
+        """Send the reports that have waited for long enough, and look again when the next one has."""
+        while self._waiting and self._waiting[0][0] <= self._outbox.sent:
+            self._waiting.popleft()
+        if not self._waiting:
+            return
+        left_ns = self._waiting[0][1] - boottime_ns()
+        if left_ns > 0:
+            self._send_later(left_ns)
+        else:
+            self._waiting.clear()
+            self._journal.write([], self._link.report_soon)
+
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case StartRun(order):
+                if self._resting:
+                    self._tick.set()
                 self._starter.start(order)
             case NoticeRun():
                 self._tick.set()

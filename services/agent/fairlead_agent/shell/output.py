@@ -44,9 +44,9 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 class _File:
     __slots__ = ("marks", "offset", "path", "stream")
 
-    def __init__(self, stream: str, path: Path, offset: int) -> None:
+    def __init__(self, stream: str, path: str, offset: int) -> None:
         self.stream = stream
-        self.path = str(path)
+        self.path = path
         self.offset = offset
         #: (monotonic s, offset before what was sent then).
         self.marks: deque[tuple[float, int]] = deque()
@@ -74,8 +74,15 @@ class OutputShipper:
         self._active: dict[RunKey, _Run] = {}
         self._recent: deque[tuple[float, RunKey, _Run]] = deque()
         self.bytes_sent = 0
+        #: Set whenever a run's output is opened, for a poller that waits while there is none.
+        self.opened = asyncio.Event()
 
-    def open(self, key: RunKey, paths: tuple[Path, Path], *, adopted: bool = False) -> None:
+    @property
+    def idle(self) -> bool:
+        """True if there is no output to look for: nothing runs, and all was sent."""
+        return not self._active
+
+    def open(self, key: RunKey, paths: tuple[str, str], *, adopted: bool = False) -> None:
         """Start shipping a run's output from these files (stdout, stderr). A repeated call changes nothing.
 
         For an adopted run the newest part is sent again, since the sent offset is not known after a restart. A reader that
@@ -83,9 +90,10 @@ class OutputShipper:
         """
         if key in self._active:
             return
-        offsets = [max(0, _size(str(path)) - ADOPTED_BYTES_MAX) if adopted else 0 for path in paths]
+        offsets = [max(0, _size(path) - ADOPTED_BYTES_MAX) for path in paths] if adopted else (0, 0)
         files = [_File("stdout", paths[0], offsets[0]), _File("stderr", paths[1], offsets[1])]
         self._active[key] = _Run(key, subjects.output(self._node, key.job), files)
+        self.opened.set()
 
     async def ended(self, key: RunKey) -> None:
         """The run has ended: ship the rest now, before its end is reported (a large rest follows with the polls)."""

@@ -21,6 +21,8 @@ from fairlead_schemas.wire.desired import Desired, decode_desired
 from fairlead_schemas.wire.reports import Heartbeat, ReportAck, decode_ack, encode
 
 REPORT_POLL_S = 0.25
+#: The same while no report waits.
+REST_S = 2.0
 
 _log = structlog.get_logger()
 
@@ -99,7 +101,7 @@ class PlacerLink:
         """Send what is to be sent, and again what was not confirmed in time."""
         subject = subjects.report(self._settings.node)
         while True:
-            await set_or_after(self._report, REPORT_POLL_S)
+            await set_or_after(self._report, REST_S if self._outbox.idle else REPORT_POLL_S)
             for message in self._outbox.due(boottime_ns()):
                 await self._bus.publish(subject, message)
 
@@ -120,9 +122,10 @@ class PlacerLink:
             _log.error("a confirmation cannot be read", reason=str(error))
             return
         now = boottime_ns()
+        was_idle = self._outbox.idle
         self._outbox.confirm(confirm, now)
         self._events.confirmed(confirm, now)
-        if self._outbox.sent < self._core.ledger.reported:
+        if self._outbox.sent < self._core.ledger.reported or (was_idle and not self._outbox.idle):
             self._report.set()
 
     def _on_reconnect(self) -> None:

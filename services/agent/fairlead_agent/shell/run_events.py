@@ -64,7 +64,7 @@ class RunEventHandler:
         """Pass an event on to the core, and to the parts that follow the run."""
         match event:
             case RunPreparing(key):
-                self._output.open(key, self._runtime.output(key))
+                self._output.open(key, self._runtime.output_paths(key))
             case ProgramStarted(key, image):
                 self._started(key, image)
             case RunStartFailed():
@@ -117,7 +117,7 @@ class RunEventHandler:
                 self._checkpoints.hold(run)
                 found[key] = what._replace(exit=exit, clean=clean, mark=self._checkpoints.let_go(key))
             if what.state != "never":
-                self._output.open(key, self._runtime.output(key), adopted=True)
+                self._output.open(key, self._runtime.output_paths(key), adopted=True)
                 if what.state != "running":
                     self._spawn(self._output.ended(key))
             if what.state == "running":
@@ -126,7 +126,7 @@ class RunEventHandler:
         return found
 
     def _started(self, key: RunKey, image: str) -> None:
-        self._output.open(key, self._runtime.output(key))
+        self._output.open(key, self._runtime.output_paths(key))
         run = self._core.ledger.runs.get(key)
         if run is not None:
             self._sampler.hold(run)

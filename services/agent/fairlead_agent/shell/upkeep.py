@@ -75,7 +75,10 @@ class Upkeep:
         """Do the upkeep without end."""
         flushed = time.monotonic()
         while True:
-            await asyncio.sleep(OUTPUT_POLL_S)
+            if self._output.idle:
+                await set_or_after(self._output.opened, JOURNAL_FLUSH_S)
+            if not self._output.idle:  # its first look comes a moment after it was opened
+                await asyncio.sleep(OUTPUT_POLL_S)
             await self._output.poll()
             self._checkpoints.poll()
             if time.monotonic() - flushed >= JOURNAL_FLUSH_S:
@@ -121,11 +124,11 @@ class Tasks:
 
 
 async def set_or_after(event: asyncio.Event, timeout_s: float) -> None:
-    """Until the event is set (and clear it), or the time is over."""
+    """Wait until the event is set or the time is over, and clear it."""
     if not event.is_set():
+        timer = asyncio.get_running_loop().call_later(timeout_s, event.set)  # cheaper than a timeout, which cancels
         try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            pass
+            await event.wait()
+        finally:
+            timer.cancel()
     event.clear()

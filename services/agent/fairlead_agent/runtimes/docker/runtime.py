@@ -321,6 +321,11 @@ class DockerRuntime:
         directory = self.directories.path(key)
         return directory / "stdout", directory / "stderr"
 
+    def output_paths(self, key: RunKey) -> tuple[str, str]:
+        """stdout and stderr files."""
+        stdout, stderr = self.output(key)
+        return str(stdout), str(stderr)
+
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
         """By the container whose control groups they are in."""
         keys = {run.container: run.key for run in self._runs.values()}

@@ -221,8 +221,13 @@ class ProcessRuntime:
 
     def output(self, key: RunKey) -> tuple[Path, Path]:
         """stdout and stderr files."""
+        stdout, stderr = self.output_paths(key)
+        return Path(stdout), Path(stderr)
+
+    def output_paths(self, key: RunKey) -> tuple[str, str]:
+        """stdout and stderr files."""
         directory = f"{self._base}/{key.name}"
-        return Path(directory + "/stdout"), Path(directory + "/stderr")
+        return directory + "/stdout", directory + "/stderr"
 
     async def owners(self, pids: Collection[int]) -> dict[int, RunKey]:
         """By the tag in their environment or, where a process has overwritten that, in its parent's."""

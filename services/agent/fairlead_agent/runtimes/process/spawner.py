@@ -45,6 +45,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 #: Version stated with every listing; a spawner that states none has version 1. A version ignores unknown
@@ -71,6 +73,10 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 #: Faults of the machine, not of the job: the run is refused instead of ended.
 MACHINE_FAULTS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+#: Of an end: the kernel killed the program for memory.
+OOM = ',"oom":true'
+#: As `json.loads`, without its look for the text's encoding and for what follows the value.
+_decode = json.JSONDecoder().raw_decode
 
 
 class Connection:
@@ -107,11 +113,13 @@ class Spawner:
         self.killed: set[str] = set()
         self.connections: dict[int, Connection] = {}
         self.programs: dict[tuple[str, str], str] = {}
+        #: Lines for every agent, sent with the next flush.
         self.events: list[str] = []
         self.lines: list[str] = []
         self.idle_since = time.monotonic()
         # What this process ignores, a program must not: ignored signals stay so over an exec.
-        self.ignored = [n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN]
+        ignored = [n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN]
+        self.attributes: dict[str, Any] = {"setsid": True, "setsigmask": (), "setsigdef": ignored}
         self.wake, wake_write = socket.socketpair()
         for sock in (listener, self.wake, wake_write):
             sock.setblocking(False)
@@ -173,7 +181,7 @@ class Spawner:
             return False
         *lines, connection.rest = (connection.rest + data).split(b"\n")
         for line in lines:
-            self.carry_out(json.loads(line), connection)
+            self.carry_out(_decode(line.decode())[0], connection)
         return True
 
     def carry_out(self, request: dict[str, Any], connection: Connection) -> None:
@@ -186,13 +194,11 @@ class Spawner:
                 if pid is not None:  # not reaped: the group's number is its own
                     if request["number"] == signal.SIGKILL:
                         self.killed.add(request["key"])
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(pid, request["number"])
+                    send(os.killpg, pid, request["number"])
             case "notify":
                 pid = self.pids.get(request["key"])
                 if pid is not None:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, request["number"])
+                    send(os.kill, pid, request["number"])
             case "forget":
                 for key in request["keys"]:
                     self.ended.pop(key, None)
@@ -246,9 +252,9 @@ class Spawner:
                 write(directory + "/hostfile", request["hostfile"])
             pid, code = self.start(request["argv"], request["env"], request["cwd"] or directory, directory)
         except (OSError, ValueError) as error:
-            self.tell({"event": "failed", "key": key, "text": str(error)})
+            self.events.append(f'{{"event":"failed","key":{quoted(key)},"text":{quoted(str(error))}}}')
             return
-        self.tell({"event": "started", "key": key, "pid": pid})
+        self.events.append(f'{{"event":"started","key":{quoted(key)},"pid":{pid}}}')
         if pid:
             if pid != self.newest + 1:
                 self.forked.update(self.keys)
@@ -282,14 +288,15 @@ class Spawner:
             (os.POSIX_SPAWN_OPEN, 1, directory + "/stdout", _CREATE, 0o640),
             (os.POSIX_SPAWN_OPEN, 2, directory + "/stderr", _CREATE, 0o640),
         )
-        options: dict[str, Any] = {"file_actions": actions, "setsid": True, "setsigmask": (), "setsigdef": self.ignored}
         try:
             try:
-                return os.posix_spawn(program, argv, env, **options), 0
+                return os.posix_spawn(program, argv, env, file_actions=actions, **self.attributes), 0
             except OSError as error:
                 if error.errno != errno.ENOEXEC:
                     raise
-                return os.posix_spawn("/bin/sh", ["sh", program, *argv[1:]], env, **options), 0
+                return os.posix_spawn(
+                    "/bin/sh", ["sh", program, *argv[1:]], env, file_actions=actions, **self.attributes
+                ), 0
         except OSError as error:
             self.programs.clear()
             if error.errno in MACHINE_FAULTS:
@@ -324,8 +331,7 @@ class Spawner:
             key = self.keys.pop(pid, None)
             if key is not None:
                 # Before reaping, while the group's number cannot be another's: what the program left behind ends with it.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
+                send(os.killpg, pid, signal.SIGKILL)
                 del self.pids[key]
                 exited = result.si_code == os.CLD_EXITED
                 oom = status == signal.SIGKILL and not exited and key not in self.killed and self.oom_kills.rose()
@@ -360,8 +366,7 @@ class Spawner:
             mark = mark_of(pid)
             if mark in ended:
                 left.add(mark)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+                send(os.kill, pid, signal.SIGKILL)
         return left
 
     def others(self) -> list[int]:
@@ -378,14 +383,10 @@ class Spawner:
         self.ended[key] = (code, number)
         self.marks.pop(key, None)
         self.lines.append(f"E {key} {code if number is None else -number}\n")
-        event: dict[str, Any] = {"event": "ended", "key": key, "code": code, "signal": number}
-        self.tell(event | {"oom": True} if oom else event)
+        how = f'"code":{code},"signal":null' if number is None else f'"code":null,"signal":{number}'
+        self.events.append(f'{{"event":"ended","key":{quoted(key)},{how}{OOM if oom else ""}}}')
 
     # ------------------------------------------------------------------ memory
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """To every agent, with the next flush."""
-        self.events.append(json.dumps(event))
 
     def flush(self) -> None:
         """Write down what happened, then tell it."""
@@ -501,6 +502,14 @@ def mark_of(pid: int) -> int:
         return resource.prlimit(pid, MARK)[1]
     except OSError:
         return 0
+
+
+def send(kill: Callable[[int, int], None], pid: int, number: int) -> None:
+    """Send a signal by `os.kill` or `os.killpg`; one that cannot be sent is left out."""
+    try:
+        kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
 
 
 def is_gone(group: int) -> bool:
