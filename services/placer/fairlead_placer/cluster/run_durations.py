@@ -42,7 +42,7 @@ BUCKETS = bucket_of(SECONDS_MAX) + 1
 class LearnedDurations:
     """Counts of runs by bucket, their sum, and when a run was added last. Mutable."""
 
-    __slots__ = ("counts", "last_ns", "runs")
+    __slots__ = ("counts", "last_ns", "runs", "typical")
 
     def __init__(self, saved: RunDurations = RunDurations()) -> None:  # noqa: B008 -- immutable
         #: [bucket]: how many runs.
@@ -51,6 +51,8 @@ class LearnedDurations:
             self.counts[bucket] = count
         self.runs = sum(self.counts)
         self.last_ns = saved.last_ns
+        #: {bucket: `typical_s` of a run that has got there}, worked out since the last change.
+        self.typical: dict[int, int] = {}
 
     def saved(self) -> RunDurations:
         """The same as a row of a snapshot."""
@@ -61,6 +63,8 @@ class LearnedDurations:
         self.counts[bucket] += 1
         self.runs += 1
         self.last_ns = at_ns
+        if self.typical:
+            self.typical.clear()
         if self.runs > RUNS_MAX:
             self.counts = [count >> 1 for count in self.counts]
             self.runs = sum(self.counts)
@@ -69,6 +73,7 @@ class LearnedDurations:
         """Make one `add` undone: `counts` is the list of before it, in which it has changed the bucket's count alone."""
         self.counts, self.runs, self.last_ns = counts, runs, last_ns
         counts[bucket] = count
+        self.typical.clear()
 
 
 def typical_s(known: LearnedDurations, elapsed_s: int) -> int:
@@ -76,6 +81,13 @@ def typical_s(known: LearnedDurations, elapsed_s: int) -> int:
     too few longer runs.
     """
     first = bucket_of(elapsed_s)  # the first bucket that ends later
+    found = known.typical.get(first)
+    if found is None:
+        found = known.typical[first] = _half_of(known, first)
+    return found
+
+
+def _half_of(known: LearnedDurations, first: int) -> int:
     longer = known.counts[first:]
     runs = sum(longer)
     if runs < LEAST:
