@@ -70,7 +70,9 @@ def slots_of(run: PlacedRun, job: JobRecord | None) -> tuple[int, ...]:
     tasks = job is not None and job.request.tasks
     slots = tuple([part.tasks if tasks else len(part.instances or part.gpus) or 1 for part in run.parts])
     large = len(slots) >= FOLDED_MIN
-    if slots == (1,) or (large and all((len(part.gpus) or 1) == slots[0] for part in run.parts) and len(set(slots)) == 1):
+    if slots == (1,) or (
+        large and all((len(part.gpus) or 1) == slots[0] for part in run.parts) and len(set(slots)) == 1
+    ):
         return ()
     return slots
 

@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from fairlead_schemas.units.hostlists import NAMES_MAX, expand, fold, is_foldable
 
-NAMES = st.text("ab-.:019", max_size=6) | st.integers(0, 1200).map(lambda n: f"n{n}") | st.integers(0, 120).map("x{:03d}".format)
+NAMES = (
+    st.text("ab-.:019", max_size=6)
+    | st.integers(0, 1200).map(lambda n: f"n{n}")
+    | st.integers(0, 120).map("x{:03d}".format)
+)
 
 
 @given(st.lists(NAMES, min_size=2, max_size=60))
@@ -38,7 +42,9 @@ def test_names_with_a_meaning_in_hostlists_are_not_folded(names: list[str]) -> N
     assert not is_foldable(names)
 
 
-@pytest.mark.parametrize("text", ["n[", "n[1-", "n]", "n[1-2-3]", "n[a]", f"x*{NAMES_MAX + 1}", "n[0-999999999]", "a*b"])
+@pytest.mark.parametrize(
+    "text", ["n[", "n[1-", "n]", "n[1-2-3]", "n[a]", f"x*{NAMES_MAX + 1}", "n[0-999999999]", "a*b"]
+)
 def test_a_text_that_is_no_hostlist_is_refused(text: str) -> None:
     """No text makes the reader expand without bound."""
     with pytest.raises(ValueError, match="expected a"):

@@ -10,7 +10,7 @@ from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict, ReportedRefusal, run_key
 from fairlead_placer.cluster.failure_history import RankEnding, record_failure, record_success, way_of
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_placer.cluster.timeline.run_ends import job_of, learn
+from fairlead_placer.cluster.timeline.run_ends import learn
 from fairlead_placer.topology.gpu_topology import members_of
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import SECOND_NS
@@ -109,7 +109,7 @@ def _rank_ended(state: ClusterState, event: ev.RankEnded, at: EventPosition) -> 
 
 def _run_ended(state: ClusterState, event: ev.RunEnded, at: EventPosition) -> None:
     run = state.runs[f"{event.job}.{event.attempt}"]  # as `run_key`: this is done for every run
-    job = job_of(state, run)
+    job = state.job_of(run)
     if run.verdict is None:  # else it was noted with the rank that decided it
         if is_success(event.outcome, event.exit_code, event.signal):
             record_success(state, run, job, at.time_ns)
@@ -159,7 +159,7 @@ def stop(state: ClusterState, run: PlacedRun, reason: str, at_ns: int, *, notice
 
 
 def _give_notice(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
-    job = job_of(state, run)
+    job = state.job_of(run)
     if job is not None and job.checkpoint is not None and job.checkpoint.is_told:
         state.set(run, "noticed_ns", at_ns)
         state.set(run, "notice_ns", job.checkpoint.notice_ns)

@@ -24,7 +24,6 @@ from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requ
 from fairlead_placer.cluster.entities import ClusterNode, FastFail, JobFailure, JobRecord, LastSuccess, PlacedRun
 from fairlead_placer.cluster.repartition_demand import is_simple
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_placer.cluster.timeline.run_ends import job_of
 from fairlead_schemas.units.hardware import domain_of
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import SECOND_NS
@@ -61,7 +60,7 @@ def record_failure(state: ClusterState, run: PlacedRun, ending: RankEnding, at_n
     """The run is as good as over: its deciding rank has ended, and not well."""
     lasted = run.began_ns and at_ns - run.began_ns >= FAST_NS
     if lasted and ending.outcome == "exited" and not run.stop:
-        record_success(state, run, job_of(state, run), at_ns)
+        record_success(state, run, state.job_of(run), at_ns)
     if run.stop or ending.outcome not in AVOIDED:
         return
     node = run.parts[ending.rank if ending.blames is None else ending.blames].node

@@ -107,6 +107,11 @@ class ClusterState(PlacerUndoLog):
         kept = self.jobs.get(array_of(job) or job)
         return None if kept is None else kept.request
 
+    def job_of(self, run: PlacedRun) -> JobRecord | None:
+        """The job of a run, or the array of an element; None once the queue has forgotten it."""
+        job = run.job
+        return self.jobs.get(job if "_" not in job else array_of(job) or job)
+
     def work_of(self, request: Request) -> Arrivals[Request]:
         """The work that has arrived in the request's pool."""
         return self.arrivals.get(pool_of(request), NOTHING_YET)

@@ -112,7 +112,9 @@ def _look_again(draft: PlacerDraft, offer: Offer, kept: Reservation) -> bool:
     state, now_ns = draft.state, draft.now_ns
     here = start_on(state, offer.request, offer.job, kept.nodes, now_ns)
     best = None
-    if _is_sooner(now_ns + LEAST_NS, here.start_ns, now_ns):  # else no start elsewhere is soon enough to make a difference
+    if _is_sooner(
+        now_ns + LEAST_NS, here.start_ns, now_ns
+    ):  # else no start elsewhere is soon enough to make a difference
         best = earliest(state, offer.request, offer.job, now_ns)
     # A start by limits is a promise; an estimate elsewhere may pass without a start, and the promise would be gone.
     firm = here.basis == "limits" and best is not None and best.basis != "limits"

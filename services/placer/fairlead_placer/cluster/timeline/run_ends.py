@@ -13,17 +13,11 @@ from typing import NamedTuple
 from fairlead_placer.cluster.entities import JobRecord, PlacedRun
 from fairlead_placer.cluster.run_durations import LearnedDurations, bucket_of, typical_s
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire.events import Basis, RunOutcome
 
 #: Kinds of runs that are remembered; a new one takes the place of the one that was seen longest ago.
 KINDS_MAX = 1024
-
-
-def job_of(state: ClusterState, run: PlacedRun) -> JobRecord | None:
-    """The job, or the array of an element; None once the queue has forgotten it."""
-    return state.jobs.get(array_of(run.job) or run.job)
 
 
 def kinds_of(job: JobRecord) -> tuple[str, str]:
@@ -96,7 +90,7 @@ def latest_end_ns(job: JobRecord, units: int, placed_ns: int) -> int:
 
 def promised_end_ns(state: ClusterState, run: PlacedRun) -> int:
     """Return the same time for a run at its present stage; it does not depend on the clock. 0: the run has no limit."""
-    job = job_of(state, run)
+    job = state.job_of(run)
     if job is None or not job.total_ns:
         return 0
     if run.started != run.all_ranks:
@@ -120,7 +114,7 @@ def _from_ns(run: PlacedRun) -> int:
 
 def end_of(state: ClusterState, run: PlacedRun, rank: int, now_ns: int) -> ExpectedEnd:
     """Return the time at which the resources of the rank come free. For a rank that has ended and is not clean it is UNKNOWN."""
-    job = job_of(state, run)
+    job = state.job_of(run)
     if run.ended >> rank & 1:
         return UNKNOWN
     if run.is_stopping:
