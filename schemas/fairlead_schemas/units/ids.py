@@ -42,5 +42,4 @@ def element_id(array: JobId, index: int) -> JobId:
 
 def array_of(job: JobId) -> JobId | None:
     """The array that an element belongs to, or None for a job that is no element."""
-    array, underscore, _ = job.partition("_")
-    return array if underscore else None
+    return job.partition("_")[0] if "_" in job else None

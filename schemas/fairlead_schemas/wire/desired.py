@@ -8,6 +8,7 @@ of a journal cannot start an attempt a second time.
 import msgspec
 
 from fairlead_schemas.policies.checkpoints import Checkpoint
+from fairlead_schemas.units.hostlists import expand
 from fairlead_schemas.units.validation import decode
 from fairlead_schemas.wire.resources import MigInstance, MigPlace
 
@@ -35,6 +36,9 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hosts: tuple[str, ...] = ()
     #: Of a gang: its nodes, and on each how many processes a launcher starts unless the job file says it: tasks, or GPUs, or one.
     nodes: tuple[str, ...] = ()
+    #: `hosts` and `nodes` of a large gang on the wire, as hostlists (units/hostlists.py); `decode_desired` expands them.
+    hostlist: str = ""
+    nodelist: str = ""
     slots: tuple[int, ...] = ()
     gpus_per_node: int = 0
     master_address: str = ""
@@ -127,5 +131,21 @@ def encode_order(order: RunOrder) -> msgspec.Raw:
 
 
 def decode_desired(payload: bytes) -> Desired:
-    """Decode one node's desired state. Raises msgspec.MsgspecError."""
-    return decode(_decoder, payload)
+    """Decode one node's desired state, hostlists expanded. Raises msgspec.MsgspecError."""
+    desired = decode(_decoder, payload)
+    if not any(order.hostlist or order.nodelist for order in desired.runs):
+        return desired
+    try:
+        runs = [_expanded(order) for order in desired.runs]
+    except ValueError as error:
+        raise msgspec.ValidationError(str(error)) from error
+    return msgspec.structs.replace(desired, runs=runs)
+
+
+def _expanded(order: RunOrder) -> RunOrder:
+    """The order with its names in full."""
+    if not (order.hostlist or order.nodelist):
+        return order
+    hosts = expand(order.hostlist) if order.hostlist else order.hosts
+    nodes = expand(order.nodelist) if order.nodelist else order.nodes
+    return msgspec.structs.replace(order, hosts=hosts, nodes=nodes)

@@ -123,22 +123,25 @@ class Request(
     @property
     def gpu_milli_total(self) -> int:
         """milli-GPU of all units."""
-        return sum(kind.nodes * kind.gpu_milli for kind in self.kinds)
+        own = self.nodes * self.gpu_milli
+        return own + sum([kind.nodes * kind.gpu_milli for kind in self.also]) if self.also else own
 
     @property
     def cpu_milli_total(self) -> int:
         """milli-CPU of all units."""
-        return sum(kind.nodes * kind.cpu_milli for kind in self.kinds)
+        own = self.nodes * self.cpu_milli
+        return own + sum([kind.nodes * kind.cpu_milli for kind in self.also]) if self.also else own
 
     @property
     def memory_mib_total(self) -> int:
         """MiB of all units."""
-        return sum(kind.nodes * kind.memory_mib for kind in self.kinds)
+        own = self.nodes * self.memory_mib
+        return own + sum([kind.nodes * kind.memory_mib for kind in self.also]) if self.also else own
 
     @property
     def units(self) -> int:
         """Units of all kinds."""
-        return sum(kind.nodes for kind in self.kinds)
+        return self.nodes + sum([kind.nodes for kind in self.also]) if self.also else self.nodes
 
 
 class MigInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -84,7 +84,7 @@ class PlacerCore:
 
     def evolve(self, seq: int, commit: Commit) -> None:
         """Fold one commit."""
-        if not self.commit_pending(seq, commit):
+        if self._pending is None or not self.commit_pending(seq, commit):
             fold(self.rollback(), seq, commit)
         if commit.writer == self.writer:
             self._state.pools.tidy()

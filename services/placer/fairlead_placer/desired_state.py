@@ -12,6 +12,7 @@ import msgspec
 from fairlead_placer.cluster.entities import DRAINED, ClusterNode, JobRecord, PlacedRun
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.scheduling.allocate import master_port
+from fairlead_schemas.units.hostlists import fold, is_foldable
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire.desired import DesiredRaw, Drained, LayoutOrder, RunOrder, encode_desired, encode_order
 
@@ -23,6 +24,11 @@ SPECS_INLINE_MAX = 64
 #: What a node's value may hold. Orders beyond it, the newest, wait until older ones are released: dropping one that
 #: was sent would end its run, so the cut is at the end and nothing before it ever grows.
 DESIRED_BYTES_MAX = 900 * 1024
+
+#: Gangs of at least so many parts have their members as hostlists: written in full, n ranks take n² names.
+FOLDED_MIN = 32
+#: Large gangs whose members are remembered at once.
+GANGS_MAX = 256
 
 NO_SPEC = msgspec.Raw(b"null")
 
@@ -36,13 +42,39 @@ def stop_of(run: PlacedRun, rank: int) -> str:
     return "leader_ended" if run.verdict is None else "rank_failed"
 
 
+class Membership(msgspec.Struct, frozen=True):
+    """Fields of a run's orders that are the same for all of its ranks."""
+
+    hosts: tuple[str, ...]
+    nodes: tuple[str, ...]
+    hostlist: str
+    nodelist: str
+    slots: tuple[int, ...]
+
+
+def membership_of(run: PlacedRun, job: JobRecord | None) -> Membership:
+    """Return the members of a run, in the order of its ranks; those of a large gang as hostlists."""
+    hosts, nodes = run.hosts, tuple([part.node for part in run.parts]) if len(run.parts) > 1 else ()
+    hostlist = nodelist = ""
+    if len(hosts) >= FOLDED_MIN and is_foldable(hosts):
+        hosts, hostlist = (), fold(hosts)
+    if len(nodes) >= FOLDED_MIN and is_foldable(nodes):
+        nodes, nodelist = (), fold(nodes)
+    return Membership(hosts, nodes, hostlist, nodelist, slots_of(run, job))
+
+
 def slots_of(run: PlacedRun, job: JobRecord | None) -> tuple[int, ...]:
     """Return the processes that a launcher starts in each part, unless the job file sets them: tasks, or GPUs, or one. ()
-    means one in all.
+    means what the agent takes without them: one in all, or in a large gang the GPUs of each part.
     """
     tasks = job is not None and job.request.tasks
     slots = tuple([part.tasks if tasks else len(part.instances or part.gpus) or 1 for part in run.parts])
-    return slots if slots != (1,) else ()
+    large = len(slots) >= FOLDED_MIN
+    if slots == (1,) or (
+        large and all((len(part.gpus) or 1) == slots[0] for part in run.parts) and len(set(slots)) == 1
+    ):
+        return ()
+    return slots
 
 
 def notice_of(run: PlacedRun) -> int:
@@ -60,7 +92,12 @@ def ran_of(run: PlacedRun) -> int:
 
 
 def order_of(
-    run: PlacedRun, rank: int, job: JobRecord | None, stop: str, inline_max: int = SPEC_INLINE_MAX
+    run: PlacedRun,
+    rank: int,
+    job: JobRecord | None,
+    stop: str,
+    members: Membership,
+    inline_max: int = SPEC_INLINE_MAX,
 ) -> tuple[RunOrder, bytes]:
     """Return one rank's order, and the spec to store under `spec_hash` first (b"" if the spec is in the order).
 
@@ -73,8 +110,8 @@ def order_of(
             big, spec = bytes(spec), NO_SPEC
     order = RunOrder(
         job=run.job, attempt=run.attempt, rank=rank, epoch=run.epoch, gpus=part.gpus, cpu_milli=part.cpu_milli,
-        memory_mib=part.memory_mib, shm_mib=job.request.shm_mib if job else 0, hosts=run.hosts,
-        nodes=tuple([part.node for part in run.parts]) if len(run.parts) > 1 else (), slots=slots_of(run, job),
+        memory_mib=part.memory_mib, shm_mib=job.request.shm_mib if job else 0, hosts=members.hosts,
+        nodes=members.nodes, hostlist=members.hostlist, nodelist=members.nodelist, slots=members.slots,
         gpus_per_node=len(part.gpus), gpu_milli=part.gpu_milli, gpu_memory_mib=part.gpu_memory_mib,
         instances=part.instances, cpus=part.cpus, nics=part.nics, tasks=part.tasks,
         master_address=run.master_address or run.hosts[0],
@@ -110,6 +147,8 @@ class OrderBook:
         #: {node: parts that its last value held}: so that the bytes of released parts can be dropped.
         self._written: dict[str, set[tuple[str, int]]] = {}
         self._specs: dict[str, bytes] = {}
+        #: {run key of a large gang: its members}: each rank's order has them.
+        self._gangs: dict[str, Membership] = {}
 
     def desired(self, state: ClusterState, node: ClusterNode) -> bytes:
         """The value of the node's key, as of the state's sequence."""
@@ -149,9 +188,20 @@ class OrderBook:
         said = stop, notice_of(run), ran_of(run)
         if known is not None and known[0] == said:
             return known[1]
-        order, big = order_of(run, rank, state.jobs.get(array_of(run.job) or run.job), stop, inline_max)
+        job = state.jobs.get(array_of(run.job) or run.job)
+        order, big = order_of(run, rank, job, stop, self._members(run, job), inline_max)
         if big:
             self._specs[order.spec_hash] = big
         encoded = encode_order(order)
         self._orders[(run.key, rank)] = (said, encoded)
         return encoded
+
+    def _members(self, run: PlacedRun, job: JobRecord | None) -> Membership:
+        if len(run.parts) < FOLDED_MIN:
+            return membership_of(run, job)
+        known = self._gangs.get(run.key)
+        if known is None:
+            if len(self._gangs) >= GANGS_MAX:
+                self._gangs.clear()
+            known = self._gangs[run.key] = membership_of(run, job)
+        return known

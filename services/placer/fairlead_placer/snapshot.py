@@ -18,9 +18,10 @@ from fairlead_placer.cluster.entities import (
     Reservation,
     ReservationRequest,
     Withdrawal,
+    run_key,
 )
 from fairlead_placer.cluster.plans import LayoutPlan, RepartitionBackoff, RolloutPlan, Window
-from fairlead_placer.cluster.run_durations import RunDurations
+from fairlead_placer.cluster.run_durations import LearnedDurations, RunDurations
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.packing.policy import Arrivals
 from fairlead_schemas.policies.checkpoints import Checkpoint
@@ -189,7 +190,7 @@ def dump(state: ClusterState) -> bytes:
             defragmented=sorted(state.defragmented),
             packings=state.packings,
             rollouts=[state.rollouts[name] for name in sorted(state.rollouts)],
-            spans=state.spans,
+            spans={kind: known.saved() for kind, known in state.spans.items()},
             layouts=state.layouts,
             spoilt=state.spoilt,
         )
@@ -246,7 +247,7 @@ def load(data: bytes) -> ClusterState:
     state.acts, state.tripped, state.reset_ns = saved.acts, saved.tripped, saved.reset_ns
     state.windows = {window.name: window for window in saved.windows}
     state.rollouts = {rollout.name: rollout for rollout in saved.rollouts}
-    state.spans = saved.spans
+    state.spans = {kind: LearnedDurations(known) for kind, known in saved.spans.items()}
     state.spoilt = saved.spoilt
     for name, plan in saved.layouts.items():
         state.lay_out(state.nodes[name], plan)
@@ -269,7 +270,7 @@ def _node(row: SavedNode) -> ClusterNode:
 
 
 def _hold(state: ClusterState, row: SavedRun) -> None:
-    run = PlacedRun(row.job, row.attempt, row.epoch, row.parts, row.hosts)
+    run = PlacedRun(row.job, row.attempt, run_key(row.job, row.attempt), row.epoch, row.parts, row.hosts)
     fill(run, row, without=("started", "ended", "released"))
     run.started, run.ended, run.released = int(row.started, 16), int(row.ended, 16), int(row.released, 16)
     state.runs[run.key] = run

@@ -53,8 +53,12 @@ class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
 
     def consume(self, node: ClusterNode, number: int) -> None:
         """A report counts as taken up once this is in the log."""
-        self.state.set(node, "reported", number)
-        self.cursors[REPORT_CURSOR + node.name] = number
+        name = REPORT_CURSOR + node.name
+        if name in self.cursors:
+            node.reported = number  # what it was before the draft is noted
+        else:
+            self.state.set(node, "reported", number)
+        self.cursors[name] = number
 
     @property
     def full(self) -> bool:

@@ -16,6 +16,7 @@ from fairlead_placer.cluster.entities import (
     run_key,
 )
 from fairlead_placer.cluster.state import ClusterState
+from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import events as ev
 
 
@@ -48,21 +49,21 @@ def _job_moved(state: ClusterState, event: ev.JobMoved, at: EventPosition) -> No
 
 def _job_offered(state: ClusterState, event: ev.JobOffered, at: EventPosition) -> None:
     """Offered again, an open attempt gets another rank; one that was placed meanwhile is not open any more."""
-    request = state.request_of(event.job)
-    placed = run_key(event.job, event.attempt) in state.runs or state.unanswered.get(event.job, 0) >= event.attempt
-    if request is None or placed:
+    job, attempt, rank = event.job, event.attempt, event.rank
+    kept = state.jobs.get(job if "_" not in job else array_of(job) or job)
+    if kept is None or f"{job}.{attempt}" in state.runs or state.unanswered.get(job, 0) >= attempt:
         return
-    offer = state.offers.get(event.job)
-    if offer is not None and offer.attempt == event.attempt:
-        state.rerank(event.job, event.rank)
+    offer, request = state.offers.get(job), kept.request
+    if offer is not None and offer.attempt == attempt:
+        state.rerank(job, rank)
         return
     if offer is not None:
-        state.close_offer(event.job)
+        state.close_offer(job)
     if state.withdrawals:
-        state.drop(state.withdrawals, event.job)
-    if event.attempt == 1:
+        state.drop(state.withdrawals, job)
+    if attempt == 1:
         state.arrive(request)
-    state.open_offer(Offer(event.job, event.attempt, event.rank, at.id, request, at.time_ns))
+    state.open_offer(Offer(job, attempt, rank, at.id, request, at.time_ns))
 
 
 def _job_recalled(state: ClusterState, event: ev.OfferWithdrawn, at: EventPosition) -> None:
@@ -97,12 +98,9 @@ def _want_back(state: ClusterState, job: str, attempt: int, cause: str, reason: 
 def _job_finished(
     state: ClusterState, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at: EventPosition
 ) -> None:
-    state.drop(state.jobs, event.job)
-    state.drop(state.unanswered, event.job)
-    state.drop(state.failed_on, event.job)
-    state.drop(state.requeued, event.job)
-    if state.preemption_requests:
-        state.drop(state.preemption_requests, event.job)
+    job = event.job
+    for table in (state.jobs, state.unanswered, state.failed_on, state.requeued, state.preemption_requests):
+        table.pop(job, None)  # an event of the queue is only folded, never tried
 
 
 def _job_requeued(state: ClusterState, event: ev.JobRequeued, at: EventPosition) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from fairlead_bus.core import EventHandlers, EventPosition
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict, ReportedRefusal, run_key
-from fairlead_placer.cluster.failure_history import RankEnding, record_ending, way_of
+from fairlead_placer.cluster.failure_history import RankEnding, record_failure, record_success, way_of
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_placer.cluster.timeline.run_ends import job_of, learn
+from fairlead_placer.cluster.timeline.run_ends import learn
+from fairlead_placer.topology.gpu_topology import members_of
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
@@ -25,14 +26,14 @@ YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
 def _job_placed(state: ClusterState, event: ev.JobPlaced, at: EventPosition) -> None:
     nodes = [state.nodes[part.node] for part in event.parts]
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
-    job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
+    job = state.jobs.get(event.job if "_" not in event.job else array_of(event.job) or "")
     run = PlacedRun(
         event.job,
         event.attempt,
+        f"{event.job}.{event.attempt}",  # as `run_key`: this is done for every placement
         at.sequence,
         event.parts,
         hosts,
-        "",
         event.master_address,
         event.master_port,
         at.time_ns,
@@ -66,20 +67,13 @@ def _offer_returned(state: ClusterState, event: ev.OfferReturned, at: EventPosit
 
 
 def _rank_started(state: ClusterState, event: ev.RankStarted, at: EventPosition) -> None:
-    run = state.runs[run_key(event.job, event.attempt)]
-    state.set(run, "started", run.started | 1 << event.rank)
-    _began(state, run, at.time_ns)
+    run = state.runs[f"{event.job}.{event.attempt}"]
+    state.start_ranks(run, 1 << event.rank, at.time_ns)
 
 
 def _run_started(state: ClusterState, event: ev.RunStarted, at: EventPosition) -> None:
-    run = state.runs[run_key(event.job, event.attempt)]
-    state.set(run, "started", run.all_ranks)
-    _began(state, run, at.time_ns)
-
-
-def _began(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
-    if not run.began_ns:
-        state.set(run, "began_ns", at_ns)
+    run = state.runs[f"{event.job}.{event.attempt}"]
+    state.start_ranks(run, run.all_ranks, at.time_ns)
 
 
 def _checkpoint_saved(state: ClusterState, event: ev.CheckpointSaved, at: EventPosition) -> None:
@@ -92,7 +86,7 @@ def _checkpoint_saved(state: ClusterState, event: ev.CheckpointSaved, at: EventP
 
 def _rank_ended(state: ClusterState, event: ev.RankEnded, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
-    _end(state, run, event.rank)
+    state.end_rank(run, event.rank)
     if run.verdict is None and not is_success(event.outcome, event.exit_code, event.signal):
         verdict = RankVerdict(
             event.outcome,
@@ -105,52 +99,41 @@ def _rank_ended(state: ClusterState, event: ev.RankEnded, at: EventPosition) -> 
             event.ran_ns,
         )
         state.set(run, "verdict", verdict)
-        record_ending(state, run, _ending(event, well=False), at.time_ns)
+        record_failure(state, run, _ending(event), at.time_ns)
         _touch_live(state, run)
     elif event.rank == 0 and run.led_to_its_end:
         _touch_live(state, run)
     if event.released:
-        _release(state, run, event.rank)
+        state.release_rank(run, event.rank)
 
 
 def _run_ended(state: ClusterState, event: ev.RunEnded, at: EventPosition) -> None:
-    run = state.runs[run_key(event.job, event.attempt)]
+    run = state.runs[f"{event.job}.{event.attempt}"]  # as `run_key`: this is done for every run
+    job = state.job_of(run)
     if run.verdict is None:  # else it was noted with the rank that decided it
-        well = is_success(event.outcome, event.exit_code, event.signal)
-        record_ending(state, run, _ending(event, well=well), at.time_ns)
-    learn(state, run, event.outcome, at.time_ns)
+        if is_success(event.outcome, event.exit_code, event.signal):
+            record_success(state, run, job, at.time_ns)
+        else:
+            record_failure(state, run, _ending(event), at.time_ns)
+    learn(state, run, job, event.outcome, at.time_ns)
     state.put(state.unanswered, event.job, event.attempt)
-    for rank in range(len(run.parts)):
-        if not run.ended >> rank & 1:
-            _end(state, run, rank)
+    if len(run.parts) == 1 and event.released and not run.ended:  # most runs
+        state.finish(run)
+        return
+    for rank in members_of(run.all_ranks & ~run.ended):
+        state.end_rank(run, rank)
     for name in event.released:
-        _release(state, run, state.nodes[name].held[run.key])
+        state.release_rank(run, state.nodes[name].held[run.key])
 
 
 def _allocation_released(state: ClusterState, event: ev.AllocationReleased, at: EventPosition) -> None:
     run = state.runs[run_key(event.job, event.attempt)]
-    _release(state, run, state.nodes[event.node].held[run.key])
+    state.release_rank(run, state.nodes[event.node].held[run.key])
 
 
-def _ending(event: ev.RankEnded | ev.RunEnded, *, well: bool) -> RankEnding:
+def _ending(event: ev.RankEnded | ev.RunEnded) -> RankEnding:
     way = way_of(event.outcome, event.exit_code, event.signal)
-    return RankEnding(event.outcome, well, event.rank, way, event.fault, event.blames)
-
-
-def _end(state: ClusterState, run: PlacedRun, rank: int) -> None:
-    node = state.nodes[run.parts[rank].node]
-    state.set(run, "ended", run.ended | 1 << rank)
-    state.set(node, "live", node.live - 1)
-    state.touch(node.name)
-
-
-def _release(state: ClusterState, run: PlacedRun, rank: int) -> None:
-    part = run.parts[rank]
-    state.give(state.nodes[part.node], run.key, part)
-    state.set(run, "released", run.released | 1 << rank)
-    if run.released == run.all_ranks:
-        state.drop(state.runs, run.key)
-    state.touch(part.node)
+    return RankEnding(event.outcome, event.rank, way, event.fault, event.blames)
 
 
 def stop(state: ClusterState, run: PlacedRun, reason: str, at_ns: int, *, notice: bool = True, ran_ns: int = 0) -> None:
@@ -176,7 +159,7 @@ def stop(state: ClusterState, run: PlacedRun, reason: str, at_ns: int, *, notice
 
 
 def _give_notice(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
-    job = job_of(state, run)
+    job = state.job_of(run)
     if job is not None and job.checkpoint is not None and job.checkpoint.is_told:
         state.set(run, "noticed_ns", at_ns)
         state.set(run, "notice_ns", job.checkpoint.notice_ns)

@@ -159,54 +159,25 @@ def pool_of(request: Request) -> str:
     return request.pool or DEFAULT_POOL
 
 
-class JobRecord:
+class JobRecord(msgspec.Struct, eq=False):
     """Facts of a job that an order needs, kept from its submission to its end (for an array, to the whole array's end)."""
 
-    __slots__ = (
-        "checkpoint",
-        "gang",
-        "grace_ns",
-        "name",
-        "on_partition",
-        "queue",
-        "request",
-        "slice_ns",
-        "spec",
-        "total_ns",
-        "user",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        queue: str,
-        user: str,
-        grace_ns: int,
-        request: Request,
-        spec: msgspec.Raw,
-        total_ns: int = 0,
-        slice_ns: int = 0,
-        on_partition: OnPartition = AS_THE_CLUSTER,
-        checkpoint: Checkpoint | None = None,
-        gang: GangRule = "",
-    ) -> None:
-        self.name = name
-        self.queue = queue
-        self.user = user
-        self.grace_ns = grace_ns
-        #: Longest run time of one attempt; 0: none is known.
-        self.total_ns = total_ns
-        #: A batch job's least run time before it may be asked to yield: it saves and continues. 0: the job does not
-        #: state it.
-        self.slice_ns = slice_ns
-        #: When its node falls silent.
-        self.on_partition = on_partition
-        #: How it saves its work; None: it says nothing of it.
-        self.checkpoint = checkpoint
-        #: What one rank's end means for the others.
-        self.gang: GangRule = gang
-        self.request = request
-        self.spec = spec
+    name: str
+    queue: str
+    user: str
+    grace_ns: int
+    request: Request
+    spec: msgspec.Raw
+    #: Longest run time of one attempt; 0: none is known.
+    total_ns: int = 0
+    #: A batch job's least run time before it may be asked to yield: it saves and continues. 0: the job does not state it.
+    slice_ns: int = 0
+    #: When its node falls silent.
+    on_partition: OnPartition = AS_THE_CLUSTER
+    #: How it saves its work; None: it says nothing of it.
+    checkpoint: Checkpoint | None = None
+    #: What one rank's end means for the others.
+    gang: GangRule = ""
 
 
 class Offer(NamedTuple):
@@ -333,27 +304,22 @@ class ReportedRefusal(NamedTuple):
     since_ns: int
 
 
-class OfferClass:
+class OfferClass(msgspec.Struct, eq=False):
     """Open offers with equal requests: they fit or do not fit together."""
 
-    __slots__ = ("failed_at", "lent_at", "offers", "outcome", "picky", "request", "uncut_at")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        #: (rank, job), rising.
-        self.offers: list[tuple[int, str]] = []
-        self.outcome: ReportedRefusal | None = None
-        #: Version of the index at which it fitted nowhere (-1: not tried). A memory of work done, not state: trying
-        #: again places nothing either. What a fresh look may do, after a restart, is name causes that have changed
-        #: since the last look.
-        self.failed_at = -1
-        #: True if that refusal concerned jobs with restrictions: a job without them may fit. Not state either.
-        self.picky = False
-        #: Version of the index at which none of them could be a guest of kept nodes (-1: not tried). As little state.
-        self.lent_at = -1
-        #: Version of the index, and time, at which repartitioning GPUs was found not to help (-1: not tried). Not
-        #: state either.
-        self.uncut_at: tuple[int, int] = -1, 0
+    request: Request
+    #: (rank, job), rising.
+    offers: list[tuple[int, str]] = []
+    outcome: ReportedRefusal | None = None
+    #: Version of the index at which it fitted nowhere (-1: not tried). A memory of work done, not state: trying again
+    #: places nothing either. What a fresh look may do, after a restart, is name causes that have changed since the last look.
+    failed_at: int = -1
+    #: True if that refusal concerned jobs with restrictions: a job without them may fit. Not state either.
+    picky: bool = False
+    #: Version of the index at which none of them could be a guest of kept nodes (-1: not tried). As little state.
+    lent_at: int = -1
+    #: Version of the index, and time, at which repartitioning GPUs was found not to help (-1: not tried). Not state either.
+    uncut_at: tuple[int, int] = (-1, 0)
 
 
 class RankVerdict(NamedTuple):
@@ -376,11 +342,12 @@ class PlacedRun(msgspec.Struct, eq=False):
 
     job: str
     attempt: int
+    #: Its `run_key`.
+    key: str
     #: Sequence of the commit that placed it.
     epoch: int
     parts: tuple[Part, ...]
     hosts: tuple[str, ...]
-    key: str = ""
     master_address: str = ""
     master_port: int = 0
     #: When it was placed, and when its first rank was seen running (0: not yet).
@@ -408,9 +375,6 @@ class PlacedRun(msgspec.Struct, eq=False):
     verdict: RankVerdict | None = None
     #: As its job has it.
     gang: GangRule = ""
-
-    def __post_init__(self) -> None:
-        self.key = f"{self.job}.{self.attempt}"  # as `run_key`: this is done for every placement
 
     @property
     def is_stopping(self) -> bool:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from fairlead_placer.cluster.capacity.node_allocation import never
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
-from fairlead_placer.cluster.entities import ClusterNode, FastFail, JobFailure, LastSuccess, PlacedRun
+from fairlead_placer.cluster.entities import ClusterNode, FastFail, JobFailure, JobRecord, LastSuccess, PlacedRun
 from fairlead_placer.cluster.repartition_demand import is_simple
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_schemas.units.hardware import domain_of
@@ -46,10 +46,9 @@ AVOIDED: tuple[ev.RunOutcome, ...] = (*FAILURES, "preflight")
 
 
 class RankEnding(NamedTuple):
-    """End of the deciding rank."""
+    """End of the deciding rank, which did not do well."""
 
     outcome: ev.RunOutcome
-    well: bool
     rank: int
     way: str
     fault: ev.StartFault = ""
@@ -57,12 +56,12 @@ class RankEnding(NamedTuple):
     blames: int | None = None
 
 
-def record_ending(state: ClusterState, run: PlacedRun, ending: RankEnding, at_ns: int) -> None:
-    """The run is as good as over: its deciding rank has ended."""
+def record_failure(state: ClusterState, run: PlacedRun, ending: RankEnding, at_ns: int) -> None:
+    """The run is as good as over: its deciding rank has ended, and not well."""
     lasted = run.began_ns and at_ns - run.began_ns >= FAST_NS
-    if ending.well or (lasted and ending.outcome == "exited" and not run.stop):
-        _went_well(state, run, at_ns)
-    if ending.well or run.stop or ending.outcome not in AVOIDED:
+    if lasted and ending.outcome == "exited" and not run.stop:
+        record_success(state, run, state.job_of(run), at_ns)
+    if run.stop or ending.outcome not in AVOIDED:
         return
     node = run.parts[ending.rank if ending.blames is None else ending.blames].node
     others = tuple([each for each in state.failed_on.get(run.job, ()) if each.node != node])
@@ -121,22 +120,23 @@ def way_of(outcome: ev.RunOutcome, exit_code: int | None, signal: int | None) ->
 
 def failed_alike(state: ClusterState, run: PlacedRun, ending: RankEnding) -> tuple[str, ...]:
     """The nodes on which the job has failed in the same way by now, sorted; nothing while it is one only."""
-    if ending.well or run.stop or ending.outcome not in FAILURES:
+    if run.stop or ending.outcome not in FAILURES:
         return ()
     found = {each.node for each in state.failed_on.get(run.job, ()) if each.way == ending.way}
     found.add(run.parts[ending.rank].node)
     return tuple(sorted(found)) if len(found) > 1 else ()
 
 
-def _went_well(state: ClusterState, run: PlacedRun, at_ns: int) -> None:
+def record_success(state: ClusterState, run: PlacedRun, job: JobRecord | None, at_ns: int) -> None:
+    """A run of the job did well, or ran for a while."""
     if state.failing:
         for part in run.parts:
             state.drop(state.failing, part.node)
         _prove(state, run)
-    user = _user_of(state, run)
-    if user not in state.well and len(state.well) >= USERS_MAX:
-        state.drop(state.well, min(state.well, key=lambda name: (state.well[name].at_ns, name)))
-    state.put(state.well, user, LastSuccess(run.parts[0].node, at_ns))
+    user, well = "" if job is None else job.user, state.well
+    if user not in well and len(well) >= USERS_MAX:
+        state.drop(well, min(well, key=lambda name: (well[name].at_ns, name)))
+    state.put(well, user, LastSuccess(run.parts[0].node, at_ns))
 
 
 def _prove(state: ClusterState, run: PlacedRun) -> None:

@@ -59,12 +59,13 @@ class PoolIndex:
         #: again.
         self.repartitions = self.switches = False
         self.domains = Domains()
-        #: The version at which a node last came, went or changed; nodes that gained, and when.
+        #: The version at which a node last came, went or changed.
         self.stirred = 0
-        self._gained: dict[str, tuple[ClusterNode, int]] = {}
-        self._gained_last = 0
+        #: Nodes that take work and have more than before, with the version of their last gain; and that of the last of all.
+        self.gains: dict[str, tuple[ClusterNode, int]] = {}
+        self.gained_last = 0
         #: [row]: the version at which a node that is in it gained last.
-        self._gains: Ints = np.zeros(0, np.int64)
+        self._row_gains: Ints = np.zeros(0, np.int64)
         #: Version at which a node that is kept for a job last gained something, or came to be kept.
         self.lent = 0
         self._costs: dict[str, Costs] = {}
@@ -86,7 +87,7 @@ class PoolIndex:
     def discard(self, node: ClusterNode) -> None:
         """The node belongs elsewhere."""
         self.unsettled.pop(node.name, None)
-        self._gained.pop(node.name, None)  # its row will be another pool's
+        self.gains.pop(node.name, None)  # its row will be another pool's
         if node.row >= 0:
             self._lift(node)
             node.row = -1
@@ -171,19 +172,19 @@ class PoolIndex:
         self._costs.clear()
 
     def tidy(self, version: int) -> None:
-        """Drop empty rows once there are many."""
-        self.settled()
+        """Drop empty rows once there are many. Nodes that wait to be settled are few more rows, counted the next time."""
         nodes, rows = len(self.members), self.rows
         if (
             rows.rows <= ROWS_PER_NODE * nodes + ROWS_SPARE
             and len(rows.lattice) <= STATES_PER_NODE * nodes + STATES_SPARE
         ):
             return
+        self.settled()
         nodes = [node for node in self.members.values() if node.row >= 0]
         self.rows.clear()
         self.inhabitants.clear()
-        self._gained.clear()
-        self._gains = np.zeros(0, np.int64)
+        self.gains.clear()
+        self._row_gains = np.zeros(0, np.int64)
         self.stirred = version  # waiting jobs look again
         for node in nodes:
             node.row = -1
@@ -191,34 +192,29 @@ class PoolIndex:
 
     # -- what was gained
 
-    def gained(self, node: ClusterNode, version: int) -> None:
-        """A node that takes work has more than before."""
-        self._gained[node.name] = (node, version)
-        self._gained_last = version
-
     def gained_since(self, asks: tuple[UnitRequest, ...], work: Arrivals[Request], version: int) -> bool:
         """True when a node that would take a unit of one of the asks, by its amounts, has gained since `version`."""
         if self.stirred > version:
             return True
-        if self._gained_last <= version:
+        if self.gained_last <= version:
             return False
-        if self._gained:
+        if self.gains:
             self._note_gains()
-        rows = np.flatnonzero(self._gains > version).tolist()
+        rows = np.flatnonzero(self._row_gains > version).tolist()
         lines = [self.line(ask, work)[1] for ask in asks]
         return any(line.takes(self.rows, row) for line in lines for row in rows)
 
     def _note_gains(self) -> None:
-        if len(self._gains) < self.rows.rows:
-            self._gains = np.concatenate([self._gains, np.zeros(self.rows.rows, np.int64)])
-        for node, version in self._gained.values():
+        if len(self._row_gains) < self.rows.rows:
+            self._row_gains = np.concatenate([self._row_gains, np.zeros(self.rows.rows, np.int64)])
+        for node, version in self.gains.values():
             if node.row >= 0:
-                self._gains[node.row] = version
-        self._gained.clear()
+                self._row_gains[node.row] = version
+        self.gains.clear()
 
     def anything_gained_since(self, version: int) -> bool:
         """Return True if any node has gained capacity since `version`, for whatever request."""
-        return max(self.stirred, self._gained_last) > version
+        return max(self.stirred, self.gained_last) > version
 
     # -- what requests cost
 
@@ -352,13 +348,14 @@ class Pools:
 
     def gained(self, node: ClusterNode) -> None:
         """The node has more than before: bring it to where it belongs now."""
-        index = self._indices[node.pool]
-        index.unsettled[node.name] = node
-        self.version += 1
+        index, name = self._indices[node.pool], node.name
+        index.unsettled[name] = node
+        self.version = version = self.version + 1
         if node.keeper:
-            index.lent = self.version
+            index.lent = version
         elif node.open:
-            index.gained(node, self.version)
+            index.gains[name] = node, version
+            index.gained_last = version
 
     def stir_offers(self) -> None:
         """There is something more to decide; capacity is what it was."""

@@ -30,7 +30,7 @@ from fairlead_placer.cluster.entities import (
 )
 from fairlead_placer.cluster.plans import LayoutPlan, RepartitionBackoff, RolloutPlan, Window, keep_back
 from fairlead_placer.cluster.pools import Pools
-from fairlead_placer.cluster.run_durations import RunDurations
+from fairlead_placer.cluster.run_durations import LearnedDurations
 from fairlead_placer.cluster.undo_log import PlacerUndoLog
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.policy import Arrivals
@@ -89,7 +89,7 @@ class ClusterState(PlacerUndoLog):
         #: {pool: the work that has arrived there}: what packing takes for typical.
         self.arrivals: dict[str, Arrivals[Request]] = {}
         #: {kind of runs: how long they took}.
-        self.spans: dict[str, RunDurations] = {}
+        self.spans: dict[str, LearnedDurations] = {}
         #: {job that nodes are kept for: when it was last looked whether they are still the best}. A memory of work
         #: done, not state.
         self.looked: dict[str, int] = {}
@@ -106,6 +106,11 @@ class ClusterState(PlacerUndoLog):
         """Return the request of a kept job, or of an element of a kept array."""
         kept = self.jobs.get(array_of(job) or job)
         return None if kept is None else kept.request
+
+    def job_of(self, run: PlacedRun) -> JobRecord | None:
+        """The job of a run, or the array of an element; None once the queue has forgotten it."""
+        job = run.job
+        return self.jobs.get(job if "_" not in job else array_of(job) or job)
 
     def work_of(self, request: Request) -> Arrivals[Request]:
         """The work that has arrived in the request's pool."""
@@ -273,6 +278,67 @@ class ClusterState(PlacerUndoLog):
             self._sort(node)
         self.pools.gained(node)
 
+    def start_ranks(self, run: PlacedRun, ranks: int, at_ns: int) -> None:
+        """These ranks (bits) have started; the first of a run is when it began."""
+        if self.journal is not None:
+            self.journal.append((self._unstart_ranks, run, run.started, run.began_ns))
+        run.started |= ranks
+        if not run.began_ns:
+            run.began_ns = at_ns
+
+    def _unstart_ranks(self, run: PlacedRun, started: int, began_ns: int) -> None:
+        run.started, run.began_ns = started, began_ns
+
+    def finish(self, run: PlacedRun) -> None:
+        """The only rank of a run has ended, and its part is free again: `end_rank` and `release_rank` in one."""
+        part, key = run.parts[0], run.key
+        node = self.nodes[part.node]
+        if self.journal is None:
+            self.touched.add(node.name)
+        else:
+            self.journal.append((self._unfinish, run, node, part))
+            self._to_touch.add(node.name)
+        run.ended = run.released = 1
+        del self.runs[key]
+        node.live -= 1
+        self._give(node, key, part)
+
+    def _unfinish(self, run: PlacedRun, node: ClusterNode, part: Part) -> None:
+        self.runs[run.key] = run
+        run.ended = run.released = 0
+        node.live += 1
+        self.hold(node, run.key, 0, part)
+
+    def end_rank(self, run: PlacedRun, rank: int) -> None:
+        """A rank has ended; its part stays held until it is released."""
+        node = self.nodes[run.parts[rank].node]
+        if self.journal is not None:
+            self.journal.append((self._unend_rank, run, node, run.ended))
+        run.ended |= 1 << rank
+        node.live -= 1
+        self.touch(node.name)
+
+    def _unend_rank(self, run: PlacedRun, node: ClusterNode, ended: int) -> None:
+        run.ended = ended
+        node.live += 1
+
+    def release_rank(self, run: PlacedRun, rank: int) -> None:
+        """The part of an ended rank is free again; a run is forgotten with its last one."""
+        part = run.parts[rank]
+        node = self.nodes[part.node]
+        if self.journal is not None:
+            self.journal.append((self._unrelease_rank, run, node, rank, part, run.released))
+        run.released |= 1 << rank
+        if run.released == run.all_ranks:
+            del self.runs[run.key]
+        self._give(node, run.key, part)
+        self.touch(node.name)
+
+    def _unrelease_rank(self, run: PlacedRun, node: ClusterNode, rank: int, part: Part, released: int) -> None:
+        self.runs[run.key] = run
+        run.released = released
+        self.hold(node, run.key, rank, part)
+
     def hold(self, node: ClusterNode, key: str, rank: int, part: Part) -> None:
         """A part is held, whatever the inventory says by now: of GPUs that have left it none become fewer."""
         node.held[key] = rank
@@ -313,14 +379,15 @@ class ClusterState(PlacerUndoLog):
         if group is None:
             group = self.classes[offer.request] = OfferClass(offer.request)
         insort(group.offers, (offer.rank, offer.job))
-        self._joined(group)
+        if group.picky or group.lent_at >= 0:
+            self._joined(group)
+        self.pools.version += 1  # as `stir_offers`: this is done for every offer
 
     def _joined(self, group: OfferClass) -> None:
         """There is one more in the class: what was found out about the others may not hold for it."""
         if group.picky:
             group.failed_at, group.picky = -1, False
         group.lent_at = -1
-        self.pools.stir_offers()
 
     def _close(self, offer: Offer) -> None:
         group = self.classes[offer.request]
@@ -342,6 +409,7 @@ class ClusterState(PlacerUndoLog):
         self.classes[offer.request] = group
         group.offers.insert(at, (offer.rank, offer.job))
         self._joined(group)
+        self.pools.stir_offers()
 
     def reserve(self, kept: Reservation) -> None:
         """Keep these nodes, and no others, for the job."""

@@ -84,6 +84,24 @@ def _no_run(state: Any, run: PlacedRun, _nodes: object, _marks: object) -> None:
     state.runs.pop(run.key, None)
 
 
+def _started(_state: Any, run: PlacedRun, started: int, began_ns: int) -> None:
+    run.started, run.began_ns = started, began_ns
+
+
+def _ended(_state: Any, run: PlacedRun, _node: object, ended: int) -> None:
+    run.ended = ended
+
+
+def _finished(state: Any, run: PlacedRun, _node: object, _part: object) -> None:
+    run.ended = run.released = 0
+    state.runs[run.key] = run
+
+
+def _released(state: Any, run: PlacedRun, _node: object, _rank: int, _part: object, released: int) -> None:
+    run.released = released
+    state.runs[run.key] = run
+
+
 def _offer(state: Any, offer: Offer, group: OfferClass, _at: int) -> None:
     state.offers[offer.job] = offer
     state.classes[offer.request] = group
@@ -133,6 +151,10 @@ def _nothing(_state: Any, *_of: object) -> None:
 #: {method of `State` that is noted as an inverse: how the facts in its arguments are restored}
 FACTS: dict[str, Callable[..., None]] = {
     "_unplace": _no_run,
+    "_unstart_ranks": _started,
+    "_unfinish": _finished,
+    "_unend_rank": _ended,
+    "_unrelease_rank": _released,
     "_untake": _nothing,
     "hold": _nothing,
     "_unopen": _no_offer,

@@ -17,7 +17,6 @@ from fairlead_bus.core import MESSAGE_CHARS_MAX, CommandRefusal, encoded_bytes
 from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.cluster.entities import ClusterNode, PlacedRun, RankVerdict
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_placer.cluster.timeline.run_ends import job_of
 from fairlead_placer.decide import circuit_breaker
 from fairlead_placer.decide.run_lifecycle import rank_ended
 from fairlead_schemas.units.timestamps import SECOND_NS
@@ -99,7 +98,7 @@ def _end(draft: PlacerDraft, due: list[tuple[PlacedRun, int]]) -> bool:
 
 def _replace_after_ns(state: ClusterState, run: PlacedRun) -> int:
     """0 for a job that says nothing, or is gone; below 0 for a strict one."""
-    job = job_of(state, run)
+    job = state.job_of(run)
     return 0 if job is None else job.on_partition.replace_after_ns
 
 

@@ -82,7 +82,7 @@ def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bo
     well = is_success(verdict.outcome, verdict.exit_code, verdict.signal)
     if well:
         verdict = verdict._replace(rank=0, message="")
-    way = way_of(verdict.outcome, verdict.exit_code, verdict.signal)
+    way = "" if well else way_of(verdict.outcome, verdict.exit_code, verdict.signal)
     return ev.RunEnded(
         cause=cause,
         job=run.job,
@@ -103,7 +103,7 @@ def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bo
         if run.stop == "gpu_fault" and not well and verdict.outcome in ("stopped", "exited")
         else "",
         released=(run.parts[last.rank].node,) if clean else (),
-        alike=failed_alike(state, run, RankEnding(verdict.outcome, well, verdict.rank, way)),
+        alike=() if well else failed_alike(state, run, RankEnding(verdict.outcome, verdict.rank, way)),
     )
 
 

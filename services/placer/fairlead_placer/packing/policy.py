@@ -125,9 +125,11 @@ class Arrivals[Kind]:
     def observe(self, shape: Kind) -> None:
         """Count one arrived request, whether or not it will find a place."""
         self.arrived += 1
-        if shape not in self.weights and len(self.weights) >= SHAPES_MAX:
-            del self.weights[min(self.weights, key=self.weights.__getitem__)]
-        self.weights[shape] = self.weights.get(shape, 0) + ARRIVAL
+        weights = self.weights
+        weight = weights.get(shape)
+        if weight is None and len(weights) >= SHAPES_MAX:
+            del weights[min(weights, key=weights.__getitem__)]
+        weights[shape] = (weight or 0) + ARRIVAL
         if self.arrived % HALVED_EVERY == 0:
             self.weights = {each: weight // 2 for each, weight in self.weights.items() if weight > 1}
 

@@ -30,7 +30,6 @@ from fairlead_placer.apply.jobs import VICTIMS_MAX
 from fairlead_placer.cluster.entities import Offer, PlacedRun, Reservation, pool_of, run_key
 from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_placer.cluster.timeline.run_ends import job_of
 from fairlead_placer.cluster.timeline.upcoming_maintenance import barred
 from fairlead_placer.explain.reasons import refusal
 from fairlead_placer.scheduling.node_selection import find as find_place
@@ -67,7 +66,7 @@ def _victim(state: ClusterState, run: PlacedRun, pool: str, now_ns: int) -> Vict
         return None
     request = state.request_of(run.job)
     assert request is not None
-    job = job_of(state, run)
+    job = state.job_of(run)
     every_ns = job.checkpoint.every_ns if job is not None and job.checkpoint is not None else 0
     lost_ns = min(now_ns - max(run.began_ns, run.saved_ns), slice_ns, every_ns or slice_ns)
     lost_s = lost_ns // SECOND_NS + RESTART_S

@@ -13,7 +13,15 @@ from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requ
 from fairlead_placer.cluster.entities import ClusterNode, Offer, Reservation
 from fairlead_placer.cluster.failure_history import avoided
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_placer.cluster.timeline.earliest_start import EarliestStart, earliest, is_sound, lack, serves, start_on
+from fairlead_placer.cluster.timeline.earliest_start import (
+    LEAST_NS,
+    EarliestStart,
+    earliest,
+    is_sound,
+    lack,
+    serves,
+    start_on,
+)
 from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance, returns_ns
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
@@ -103,7 +111,11 @@ def _is_due(state: ClusterState, kept: Reservation, now_ns: int) -> bool:
 def _look_again(draft: PlacerDraft, offer: Offer, kept: Reservation) -> bool:
     state, now_ns = draft.state, draft.now_ns
     here = start_on(state, offer.request, offer.job, kept.nodes, now_ns)
-    best = earliest(state, offer.request, offer.job, now_ns)
+    best = None
+    if _is_sooner(
+        now_ns + LEAST_NS, here.start_ns, now_ns
+    ):  # else no start elsewhere is soon enough to make a difference
+        best = earliest(state, offer.request, offer.job, now_ns)
     # A start by limits is a promise; an estimate elsewhere may pass without a start, and the promise would be gone.
     firm = here.basis == "limits" and best is not None and best.basis != "limits"
     if best is not None and not firm and _is_sooner(best.start_ns, here.start_ns, now_ns):

@@ -58,7 +58,7 @@ class Ground:
     def put(self, found: NodeSelection) -> str:
         """A run in that place; its key."""
         job = str(next(self._jobs))
-        run = PlacedRun(job, 1, 1, found.parts, tuple(part.node for part in found.parts))
+        run = PlacedRun(job, 1, f"{job}.1", 1, found.parts, tuple(part.node for part in found.parts))
         self.state.runs[run.key] = run
         for rank, part in enumerate(found.parts):
             self.state.take(self.state.nodes[part.node], run.key, rank, part)

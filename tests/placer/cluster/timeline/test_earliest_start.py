@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_placer.cluster.run_durations import RUNS_MAX, RunDurations, bucket_of, longest_of, typical_s, with_one
+from fairlead_placer.cluster.run_durations import (
+    RUNS_MAX,
+    LearnedDurations,
+    RunDurations,
+    bucket_of,
+    longest_of,
+    typical_s,
+)
 from fairlead_placer.cluster.timeline.earliest_start import earliest
 from fairlead_placer.cluster.timeline.run_ends import KINDS_MAX
 from fairlead_placer.core import PlacerCore
@@ -14,6 +21,14 @@ from tests.kit.placer_world import SECOND, PlacerWorld, names, request
 from tests.placer.reserved_nodes import HOUR, busy, claim, from_now, made
 
 # ---------------------------------------------------------------------------- what is learned
+
+
+def learned(*seconds: int) -> LearnedDurations:
+    """Learn from runs of these durations, in their order."""
+    known = LearnedDurations()
+    for each in seconds:
+        known.add(bucket_of(each), 0)
+    return known
 
 
 @given(st.integers(4, 1 << 30))
@@ -26,24 +41,33 @@ def test_a_bucket_holds_times_that_differ_by_a_quarter(seconds: int) -> None:
 @given(st.lists(st.integers(0, 1 << 20), max_size=300))
 def test_histograms_of_durations_stay_small(seconds: list[int]) -> None:
     """Their size does not grow with the number of runs or their length."""
-    spans = RunDurations()
-    for each in seconds:
-        spans = with_one(spans, each, 0)
-    assert sum(count for _, count in spans.counts) <= RUNS_MAX
-    assert list(spans.counts) == sorted(spans.counts)
+    known = learned(*seconds)
+    assert known.runs == sum(known.counts) <= RUNS_MAX
+    assert LearnedDurations(known.saved()).counts == known.counts
+
+
+@given(st.lists(st.integers(0, 1 << 20), max_size=2 * RUNS_MAX), st.integers(0, 1 << 20))
+def test_one_more_duration_is_undone_without_a_trace(seconds: list[int], more: int) -> None:
+    """Even where it has halved all counts, and where it was not made at all."""
+    known, bucket = learned(*seconds), bucket_of(more)
+    before, entry = known.saved(), (known.counts, bucket, known.counts[bucket], known.runs, known.last_ns)
+    known.restore(*entry)
+    assert known.saved() == before
+    known.add(bucket, 7)
+    assert known.saved() != before
+    known.restore(*entry)
+    assert (known.saved(), known.runs) == (before, sum(known.counts))
 
 
 def test_the_typical_duration_depends_on_the_time_already_run() -> None:
     """Most take a minute; most that have run for ten take an hour; beyond the longest run, or with too few runs,
     nothing is known."""
-    spans = RunDurations()
-    assert typical_s(spans, 0) == 0
-    for seconds in [60] * 8 + [3600] * 3:
-        spans = with_one(spans, seconds, 0)
-    assert 60 < typical_s(spans, 0) <= 75
-    assert 3600 < typical_s(spans, 600) <= 4500
-    assert typical_s(spans, 5000) == 0
-    assert typical_s(with_one(with_one(RunDurations(), 60, 0), 60, 0), 0) == 0
+    assert typical_s(learned(), 0) == 0
+    known = learned(*[60] * 8, *[3600] * 3)
+    assert 60 < typical_s(known, 0) <= 75
+    assert 3600 < typical_s(known, 600) <= 4500
+    assert typical_s(known, 5000) == 0
+    assert typical_s(learned(60, 60), 0) == 0
 
 
 def test_the_number_of_remembered_kinds_is_bounded() -> None:
@@ -51,15 +75,16 @@ def test_the_number_of_remembered_kinds_is_bounded() -> None:
     world = PlacerWorld()
     world.join("a", 4)
     for user in range(KINDS_MAX + 3):
-        world.core.state.spans[f"user:u{user}:1000"] = RunDurations(user, ())
+        world.core.state.spans[f"user:u{user}:1000"] = LearnedDurations(RunDurations(user))
     world.offer(request(1))
     world.start("a", "1")
     world.now += 10 * SECOND
     world.exit("a", "1")
-    kinds = world.core.state.spans
+    kinds = {kind: known.saved() for kind, known in world.core.state.spans.items()}
     assert kinds["user:ann:1000"].counts == kinds["queue:default"].counts == ((bucket_of(10), 1),)
     assert "user:u0:1000" not in kinds
-    assert PlacerCore.restore(world.core.snapshot()).state.spans == kinds
+    restored = PlacerCore.restore(world.core.snapshot()).state.spans
+    assert {kind: known.saved() for kind, known in restored.items()} == kinds
 
 
 @pytest.mark.parametrize("how", ["stopped", "failed to start", "never seen running"])

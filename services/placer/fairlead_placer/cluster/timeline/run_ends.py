@@ -7,40 +7,52 @@ Learned durations of runs: for each user and size, and for each queue. Folded as
 Only runs that ended without being stopped or lost count: a stopped or lost run shows no full duration.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from fairlead_placer.cluster.entities import JobRecord, PlacedRun
-from fairlead_placer.cluster.run_durations import RunDurations, typical_s, with_one
+from fairlead_placer.cluster.run_durations import LearnedDurations, bucket_of, typical_s
 from fairlead_placer.cluster.state import ClusterState
-from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire.events import Basis, RunOutcome
 
 #: Kinds of runs that are remembered; a new one takes the place of the one that was seen longest ago.
 KINDS_MAX = 1024
-NOTHING = RunDurations()
 
 
-def job_of(state: ClusterState, run: PlacedRun) -> JobRecord | None:
-    """The job, or the array of an element; None once the queue has forgotten it."""
-    return state.jobs.get(array_of(run.job) or run.job)
-
-
-def kinds_of(job: JobRecord) -> tuple[str, ...]:
+def kinds_of(job: JobRecord) -> tuple[str, str]:
     """Return the keys under which a job's runs are remembered, the most specific first."""
-    return f"user:{job.user}:{job.request.gpu_milli_total}", f"queue:{job.queue}"
+    return _kinds(job.user, job.request.gpu_milli_total, job.queue)
 
 
-def learn(state: ClusterState, run: PlacedRun, outcome: RunOutcome, at_ns: int) -> None:
-    """The run has ended."""
-    job = job_of(state, run)
+@lru_cache(KINDS_MAX)  # the same few with the end of every run
+def _kinds(user: str, gpu_milli: int, queue: str) -> tuple[str, str]:
+    return f"user:{user}:{gpu_milli}", f"queue:{queue}"
+
+
+def learn(state: ClusterState, run: PlacedRun, job: JobRecord | None, outcome: RunOutcome, at_ns: int) -> None:
+    """The run of the job has ended."""
     if job is None or not run.began_ns or run.stop or outcome != "exited":
         return
+    spans, journal = state.spans, state.journal
+    bucket = bucket_of((at_ns - run.began_ns) // SECOND_NS)
     for kind in kinds_of(job):
-        if kind not in state.spans and len(state.spans) >= KINDS_MAX:
-            state.drop(state.spans, min(state.spans, key=lambda name: (state.spans[name].last_ns, name)))
-        known = state.spans.get(kind, NOTHING)
-        state.put(state.spans, kind, with_one(known, max(0, at_ns - run.began_ns) // SECOND_NS, at_ns))
+        known = spans.get(kind)
+        if known is None:
+            known = _begin(state, kind)
+        if journal is not None:
+            counts = known.counts
+            journal.append((known.restore, counts, bucket, counts[bucket], known.runs, known.last_ns))
+        known.add(bucket, at_ns)
+
+
+def _begin(state: ClusterState, kind: str) -> LearnedDurations:
+    """Remember a kind of runs that is new."""
+    spans, known = state.spans, LearnedDurations()
+    if len(spans) >= KINDS_MAX:
+        state.drop(spans, min(spans, key=lambda name: (spans[name].last_ns, name)))
+    state.put(spans, kind, known)
+    return known
 
 
 def expected_ns(state: ClusterState, job: JobRecord, elapsed_ns: int) -> int:
@@ -78,7 +90,7 @@ def latest_end_ns(job: JobRecord, units: int, placed_ns: int) -> int:
 
 def promised_end_ns(state: ClusterState, run: PlacedRun) -> int:
     """Return the same time for a run at its present stage; it does not depend on the clock. 0: the run has no limit."""
-    job = job_of(state, run)
+    job = state.job_of(run)
     if job is None or not job.total_ns:
         return 0
     if run.started != run.all_ranks:
@@ -102,7 +114,7 @@ def _from_ns(run: PlacedRun) -> int:
 
 def end_of(state: ClusterState, run: PlacedRun, rank: int, now_ns: int) -> ExpectedEnd:
     """Return the time at which the resources of the rank come free. For a rank that has ended and is not clean it is UNKNOWN."""
-    job = job_of(state, run)
+    job = state.job_of(run)
     if run.ended >> rank & 1:
         return UNKNOWN
     if run.is_stopping:
