@@ -142,7 +142,7 @@ def _ms(desk: QueryWorker, copy: Path, query: str, times: int = ASKED) -> tuple[
 
 
 def _carved(copy: Path, directory: Path, count: int) -> Row:
-    """Cost of a member's first query, and of the first after a change."""
+    """Measure the making of a member's own file, and one query on it."""
     path = directory / "part" / "warehouse.duckdb"
     path.parent.mkdir()
     began = time.perf_counter()

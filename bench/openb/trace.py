@@ -20,7 +20,7 @@ def machines(path: Path = NODES) -> list[EmptyNode]:
 
 
 def pods(path: Path) -> list[RequestShape]:
-    """Read a list of the trace's form, in the order of the file; models are separated by `|`."""
+    """Read the pods of a list in the trace's form, in the order of the file; models are separated by `|`."""
     found: list[RequestShape] = []
     for row in _rows(path):
         gpus = int(row["num_gpu"])

@@ -35,5 +35,5 @@ def on_disk() -> Row:
 
 
 async def all_rows() -> list[Row]:
-    """Return both rows."""
+    """Return both rows: taking samples in, and their size on disk."""
     return [await taking_in(), await asyncio.to_thread(on_disk)]

@@ -29,7 +29,7 @@ class Reserve:
         return self._size > 0 and not self.held
 
     def take(self) -> bool:
-        """Take the room, where there is at least twice as much; whether it is held."""
+        """Reserve the room if at least twice as much is free. Return True if it is held."""
         if self.held or not self._size:
             return self.held
         with contextlib.suppress(OSError):

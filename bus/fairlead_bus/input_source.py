@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from fairlead_bus.command_stream import Inspector
+from fairlead_bus.command_loss import Inspector
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.port import Bus, CommandsLost, LogDamaged, OutcomeUnknown, Stored, Tail, Unavailable
 from fairlead_schemas.wire import subjects

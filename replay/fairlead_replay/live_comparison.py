@@ -54,8 +54,9 @@ class Comparison(NamedTuple):
 
 
 async def compare_live(bus: Bus) -> list[Comparison]:
-    """Every live service, and every snapshot in the store, against the log on the bus. Raises LogDamaged,
-    Unavailable."""
+    """Compare every live service, and every snapshot in the store, with the log on the bus. Raises LogDamaged,
+    Unavailable.
+    """
     answers = {writer: await _ask(bus, writer) for writer in CORES}
     stored = [message async for message in read_log(bus)]
     commits = list(commits_of(stored))

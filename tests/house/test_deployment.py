@@ -91,7 +91,7 @@ def test_the_lock_holds_what_pyproject_asks_for() -> None:
 
 def test_compose_runs_the_services_and_a_server_that_is_new_enough() -> None:
     """Every service is there, built by the Dockerfile; the official image is at or above the floor."""
-    from fairlead_bus.nats.servers import VERSION_FLOOR
+    from fairlead_bus.nats.server_checks import VERSION_FLOOR
 
     services = COMPOSE["services"]
     # Those in another's image, which has what they need.

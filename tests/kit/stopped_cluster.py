@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.commands.audit_options import new_bus
-from fairlead_bus.command_stream import cursors
+from fairlead_bus.command_loss import cursors
 from fairlead_bus.main import with_bus
 from fairlead_bus.port import Bus, Stored
 from fairlead_schemas.wire import subjects

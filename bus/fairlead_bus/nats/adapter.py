@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from nats.js.object_store import ObjectStore
 
 from fairlead_bus import streams
-from fairlead_bus.nats import servers, stream_setup
+from fairlead_bus.nats import server_checks, stream_setup
 from fairlead_bus.nats.link import ANSWER_S, ApiError, Link, NoSuchMessage
 from fairlead_bus.nats.tail import NatsTail
 from fairlead_bus.nkey import KeyPair
@@ -179,24 +179,24 @@ class NatsBus:
         self._stores: dict[str, ObjectStore] = {}
 
     async def ensure(self) -> None:
-        await servers.check_servers(self.link.addresses)
+        await server_checks.check_servers(self.link.addresses)
         await stream_setup.ensure_streams(self.link)
 
     async def check(self) -> None:
         """Check that the servers fsync, and wait until the streams exist. For a service that may not make streams itself."""
-        await servers.check_servers(self.link.addresses)
+        await server_checks.check_servers(self.link.addresses)
         await stream_setup.wait_for_streams(self.link)
 
     async def check_again(self) -> None:
         """The servers' fitness after a reconnect: it may be another server, or one with other settings.
         Raises ServerUnfit."""
         self.check_version()
-        await servers.check_servers(self.link.addresses, seen_before=True)
+        await server_checks.check_servers(self.link.addresses, seen_before=True)
 
     def check_version(self) -> None:
         """Raises ServerUnfit where the connected server is below the version floor."""
         found = self.link.client.connected_server_version
-        servers.check_version((found.major, found.minor, found.patch), self.link.addresses.shown)
+        server_checks.check_version((found.major, found.minor, found.patch), self.link.addresses.shown)
 
     # -- streams
 

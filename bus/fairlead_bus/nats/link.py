@@ -25,7 +25,7 @@ from nats.aio.subscription import Subscription
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from fairlead_bus import permissions
-from fairlead_bus.nats.servers import parse_addresses
+from fairlead_bus.nats.server_checks import parse_addresses
 from fairlead_bus.nkey import KeyPair
 from fairlead_bus.port import BusError, NotAllowed, OutcomeUnknown, TooLarge, Unavailable
 
@@ -98,7 +98,7 @@ class BurstParser(Parser):
         self._handlers = handlers
 
     async def parse(self, data: bytes = b"") -> None:
-        """Bytes as they came from the socket."""
+        """Parse bytes from the socket: whole messages for a handler go straight to it, the library parses the rest."""
         if self.state == AWAITING_CONTROL_LINE:
             if self.buf:
                 data = bytes(self.buf) + data

@@ -5,7 +5,7 @@ stack, or the data of a stopped one (its bus is started alone for the reading, a
 
 `audit commands`: are all commands still there that people were promised a decision about? And what if not.
 
-The work is `fairlead_bus.command_stream`'s and `fairlead_bus.command_stream`'s.
+The work is `fairlead_bus.command_loss`'s.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from fairlead_schemas.wire.conditions import Condition
 from fairlead_schemas.wire.lifecycle import STATES
 
 if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every command line
-    from fairlead_bus.command_stream import AcceptedLoss, CommandStreamReport
+    from fairlead_bus.command_loss import AcceptedLoss, CommandStreamReport
     from fairlead_replay.fold import FoldedCluster
     from fairlead_replay.live_comparison import Comparison
 
@@ -226,7 +226,7 @@ def commands(
 
     Works on a running cluster, which recovers automatically within seconds, and on the data of a stopped one.
     """
-    from fairlead_bus import command_stream
+    from fairlead_bus import command_loss
     from fairlead_bus.main import with_bus
 
     folder = (data or state.default_data()).absolute()
@@ -234,7 +234,7 @@ def commands(
         raise typer.BadParameter("expected --accept-loss with it", param_hint="--through")
     with bus_url(folder, nats) as url, translated():
         if accept_loss:
-            accepted = with_bus(url, "audit", lambda bus: command_stream.accept_loss(bus, through=through))
+            accepted = with_bus(url, "audit", lambda bus: command_loss.accept_loss(bus, through=through))
             if not nats:
                 state.forget_condition(folder, "commands_lost")
             _write_accepted(accepted, output)
@@ -252,7 +252,7 @@ def commands(
 
 def inspect_url(url: str) -> "CommandStreamReport":
     """Hold all of CMD against the log, for callers without an event loop. Raises BusError."""
-    from fairlead_bus.command_stream import inspect
+    from fairlead_bus.command_loss import inspect
     from fairlead_bus.main import with_bus
 
     return with_bus(url, "audit", lambda bus: inspect(bus, deep=True))

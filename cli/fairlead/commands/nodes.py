@@ -1,5 +1,5 @@
-"""`nodes`, and what is asked of them: describe, remove, cordon, uncordon, drain, taint, untaint, quarantine, restore; and
-all about one node as text: its state and why, what is not well about it, and the labels that jobs may select by.
+"""Command `nodes` and the verbs on nodes, such as cordon, drain, taint, quarantine and restore. Also the text that
+describes one node.
 """
 
 import shutil

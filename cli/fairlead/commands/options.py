@@ -1,5 +1,5 @@
-"""Options that many verbs share, the connection that they use, and what `last`, `all` and TAB stand for; and job ids as
-people write them: `812`, `812_3`, `812[0-3]`, `1-3`, `7,9,12-14`, `last`, `all`.
+"""Options that many verbs share, the connection to the gateway, and completion by TAB. Also job ids as people write
+them: `812`, `812_3`, `812[0-3]`, `1-3`, `7,9,12-14`, `last`, `all`.
 
 The gateway is the one of --url or FAIRLEAD_URL, else the local stack of this data directory, else (where FAIRLEAD_DATA names none) port 8080 here.
 

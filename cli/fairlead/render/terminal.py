@@ -131,7 +131,7 @@ def _one_line(text: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Control characters of job names and messages must not steer the reader's terminal."""
+    """Replace unprintable characters with spaces: job names and messages must not control the reader's terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 

@@ -284,7 +284,9 @@ class Stack:
             raise state.error_of(found, self._data_word())
 
     def _is_ready(self, client: Client) -> bool:
-        """True once `/readyz` is. Raises FairleadError when it reports damage: waiting does not mend that."""
+        """Return True once `/readyz` reports ready. Raises FairleadError when it reports damage: waiting does not mend
+        that.
+        """
         readiness = client.readiness()
         damage = [each for each in readiness.conditions if each.code in DAMAGE] if readiness is not None else []
         if damage:

@@ -157,7 +157,9 @@ class Store:
         return open_checkpoint(note, self._signer.verifier)
 
     def spread(self) -> None:
-        """Bring the copy of the book up to date. Raises OSError: what is missing is written with the next checkpoint."""
+        """Append to the copy of the book what it lacks. Raises OSError; the next checkpoint then writes what is still
+        missing.
+        """
         if self.copy is None:
             return
         with (self.directory / BOOK).open("rb") as book:

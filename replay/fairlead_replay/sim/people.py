@@ -1,6 +1,5 @@
-"""People who ask for everything that a job may ask for, on nodes that can give it: shares, MIG instances, replicas, tasks,
-elastic gangs, topology, tolerations, several kinds of units, whole nodes; and people who also work on the nodes all the
-time: taints, quarantine, maintenance windows, rolling upgrades.
+"""Simulated people who use every feature of a job (`Particular`), who also maintain nodes (`Operators`), or who change
+the queues (`Restless`). They take the place of the plain people of `workload.py`.
 
 Goes before any other kind of people: `class Both(Particular, Operators)`. Half of the jobs stay as plain as theirs.
 

@@ -109,7 +109,9 @@ def amount_words(amounts: Amounts) -> dict[str, str | int]:
 
 
 def read_users(reading: ErrorCollector, value: Any, at: str) -> dict[str, Amounts]:
-    """{user: the most that they may hold}; no amounts: no limit, whatever all others have."""
+    """Return {user: the most that they may hold}. A user without amounts has no limit, whatever limit all
+    others have.
+    """
     users: dict[str, Amounts] = {}
     for user, amounts, path in reading.entries(value, at):
         if not is_token(user):

@@ -177,7 +177,7 @@ class RestoreGpu(CommandBase, tag=True, frozen=True, kw_only=True):
 
 
 class ResetBreaker(CommandBase, tag=True, frozen=True, kw_only=True):
-    """Let nodes be acted upon automatically again."""
+    """Reset the breaker, so that nodes are acted upon automatically again."""
 
 
 class ScheduleMaintenance(CommandBase, tag=True, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """Cause in words, and its kind."""
+    """Cause that keeps a node from a unit of a job: its wording and its kind."""
 
     #: After "1 " and "2 ": "1 lacks free GPUs", "2 lack free GPUs".
     one: str

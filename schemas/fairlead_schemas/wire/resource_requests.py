@@ -172,7 +172,9 @@ def _level(text: str) -> str:
 
 
 def _texts(field: str, texts: tuple[str, ...], canonical: Callable[[str], str]) -> Iterator[_Fault]:
-    """Equal requests have equal texts: each as it is written in canonical form, in order, once."""
+    """Yield a fault unless the texts are canonical, in order and without repeats, so that equal requests have equal
+    texts.
+    """
     if tuple(sorted(set(texts))) != texts:
         yield (field, "expected each once and in order")
     for text in texts:

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from fairlead_bus.command_stream import accept_loss
+from fairlead_bus.command_loss import accept_loss
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_schemas.wire import subjects

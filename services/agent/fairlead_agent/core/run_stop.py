@@ -67,7 +67,7 @@ class Stopping:
         self.term_at, self.kill_at = None, now + self.grace_ns
 
     def killed(self, now: int) -> None:
-        """KILL goes out now, and again where it does not work."""
+        """Record that KILL goes out now, and schedule the next one in case it does not work."""
         self.kill_at = now + KILL_AGAIN_NS
 
     def fence(self, now: int, room_ns: int = FENCE_GRACE_NS) -> bool:

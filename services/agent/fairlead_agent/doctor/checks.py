@@ -53,7 +53,7 @@ class DriverSetup(NamedTuple):
 
 
 class DiskSetup(NamedTuple):
-    """A file system that runs or images fill."""
+    """Size and free space of a file system that runs or images fill."""
 
     path: str
     total_bytes: int

@@ -76,7 +76,7 @@ class PlayedCommands:
         return self._known.get(digest)
 
     def learn(self, digest: str, spec: bytes) -> None:
-        """Remember a job file of the SPEC store by its hash."""
+        """Remember the duration and exit code of a job file, under its hash in the SPEC store."""
         self._remember(digest, spec)
 
     def _remember(self, key: bytes | str, spec: bytes) -> tuple[float, int]:

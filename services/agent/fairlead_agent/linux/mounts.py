@@ -1,6 +1,5 @@
-"""mount(2), for which Python has no word: a file system in memory, and directories seen elsewhere without set-user-id
-programs and device files; and safe opening of directories and files by names that others chose: one part after the
-other, following no link.
+"""Mounts of directories and of file systems in memory, by mount(2), for which Python has no function. Also safe
+opening of directories and files by names that others chose, following no link.
 
 A path that is checked first and opened later may lead elsewhere by then; an open descriptor keeps its target. So
 callers that mount or read get a file descriptor from here, never a path.

@@ -1,5 +1,5 @@
-"""Recurring upkeep of an agent's own directory: keeps the lease where the guard looks, reads output and words, flushes the
-journal, and logs a full disk once when it begins and once when it is over; and background tasks of an agent.
+"""Background tasks of an agent, and the recurring upkeep of its own directory. Upkeep keeps the lease where the guard
+looks, reads output, flushes the journal, and logs when a full disk begins and ends.
 
 The tasks end with the agent, and an error in any of them ends it.
 """

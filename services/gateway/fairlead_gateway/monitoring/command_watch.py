@@ -1,6 +1,6 @@
 """The gateway's view of the stream of commands: whether a command that is stored now would be decided.
 
-The bus alone says so: the stream held against the log (`fairlead_bus.command_stream`), and its last sequence, which
+The bus alone says so: the stream held against the log (`fairlead_bus.command_loss`), and its last sequence, which
 must never be below one that this gateway has seen. While commands are lost every new one is refused with 503, until a
 person has accepted the loss.
 """
@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from fairlead_bus.command_stream import Gap, Inspector
+from fairlead_bus.command_loss import Gap, Inspector
 from fairlead_bus.port import Bus, OutcomeUnknown, Unavailable
 from fairlead_gateway.errors import HttpError
 from fairlead_schemas.wire import subjects

@@ -28,7 +28,9 @@ LINES_KEPT_MAX = 256
 
 @lru_cache(LINES_KEPT_MAX)
 def topology_summary(inside: NodeTopology) -> str:
-    """ "12 NVLinks between all 8 GPUs, on 4 of 8 NUMA nodes, 12 NICs"; "" where nothing is known."""
+    """Return a summary like "12 NVLinks between all 8 GPUs, on 4 of 8 NUMA nodes, 12 NICs"; "" where nothing
+    is known.
+    """
     if inside == UNKNOWN_TOPOLOGY:
         return ""
     parts = [_links(inside), _numa(inside), _counted(len(inside.nics), "NIC")]

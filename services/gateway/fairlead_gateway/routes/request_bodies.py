@@ -166,7 +166,7 @@ def _selector(labels: dict[str, str]) -> tuple[str, ...]:
 
 
 def duration(field: str, text: str | int) -> int:
-    """Return nanoseconds. Raise HttpError (422)."""
+    """Return the field's duration in nanoseconds. Raise HttpError (422) if it cannot be read."""
     try:
         return parse_duration(text)
     except QuantityError as error:

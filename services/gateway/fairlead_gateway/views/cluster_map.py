@@ -204,8 +204,9 @@ def share_free_milli(gpu: MapGpu) -> int:
 
 
 def _largest_gang(counts: Counter[tuple[str, int]]) -> MapGang | None:
-    """The most GPUs that whole nodes of one domain have together, all with equally many; then the most nodes, then
-    the domain that comes first by name. A node without a domain at the level is in none."""
+    """Return the largest gang that whole nodes of one domain can hold, all with equally many GPUs. Ties go to more
+    nodes, then to the first domain by name; nodes without a domain at the level do not count.
+    """
     if not counts:
         return None
     domain, gpus = min(counts, key=lambda found: (-counts[found] * found[1], -counts[found], found))

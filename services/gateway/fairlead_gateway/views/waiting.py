@@ -229,7 +229,7 @@ def _of_array(array: str) -> str:
 
 
 def _classes(row: JobRow) -> tuple[DeferralClass, DeferralClass, DeferralClass]:
-    """The classes whose deferral may be about this job, the narrowest first."""
+    """Return the classes whose deferral may be about this job, the narrowest first: its array, its user, its queue."""
     queue, request = row.queue, row.request
     return (
         (queue, request, _of_array(row.array_id or row.id)),

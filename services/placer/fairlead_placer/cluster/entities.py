@@ -228,7 +228,9 @@ class PreemptionRequest(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """Nodes that take no other work, but guests, until the job has its place or gives up its offer."""
+    """Nodes kept for a job: except for guests they take no other work until the job has its place or gives up its
+    offer.
+    """
 
     job: str
     attempt: int

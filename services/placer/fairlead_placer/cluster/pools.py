@@ -1,5 +1,5 @@
-"""The pools that nodes belong to, each with its index; and when what could be placed last grew; and index of one pool: its
-nodes, in rows of like nodes, and which nodes are in each.
+"""Pools of nodes, and the index of each: its nodes, in rows of like nodes. Also when the capacity for placing last
+grew.
 
 Derived from the nodes, and from how pools are to be packed. A pool is there while it has a node.
 

@@ -110,7 +110,7 @@ def refusal(
 
 
 def _free_milli(index: PoolIndex, ask: UnitRequest, job: str) -> int:
-    """Return the free thousandths on nodes open to the job, judged by taints and reservations."""
+    """Return the free GPU thousandths on nodes open to the job, judged by taints and reservations."""
     kept = sum(node.left.free_milli for node in index.aside.values() if node.open and node.keeper == job)
     barred = [build.number for build in index.builds.values() if ask.verdict(build).cause == "taint"]
     if not barred:

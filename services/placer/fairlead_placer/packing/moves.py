@@ -179,7 +179,7 @@ class RowCosts:
         self.asked = 0
 
     def follow(self, rows: Rows) -> None:
-        """Make room for rows that are new, and look at builds that are."""
+        """Make room for new rows, and compute the burdens again when there are new builds."""
         if rows.rows > self._room:
             more = 2 * rows.rows - self._room
             self._room += more

@@ -205,7 +205,7 @@ class StateCosts(NamedTuple):
 
 
 class Policy(Protocol):
-    """Weighing of the states that a choice leaves."""
+    """Packing policy: the cost of each node state that a choice leaves behind."""
 
     @property
     def name(self) -> str:

@@ -95,8 +95,8 @@ def _has_room_then(state: ClusterState, kept: Reservation, node: ClusterNode, as
 
 
 def overdue(kept: Reservation, now_ns: int) -> bool:
-    """Return True if the job should have started before now. Work that ends exactly at the promised start is not late. A new
-    start, which is never promised as immediate, would admit guests that are in the job's way.
+    """Return True if the job's promised start has passed; a start due at this very moment is not late. A new promise
+    is never immediate, so making one too early would admit guests that are in the job's way.
     """
     return not kept.hole and 0 < kept.start_ns < now_ns
 

@@ -1,5 +1,5 @@
-"""GPUs, CPUs and NICs of one node for one part of an attempt: the decision that the others of this package make up; and
-the inside of a node, ready to choose from; equal ones are one object, and what they share is worked out once.
+"""Choice of the GPUs, CPUs and NICs of one node for one part of an attempt. Also the facts of a node that the choice
+needs, shared by equal nodes.
 """
 
 from typing import Any, NamedTuple
@@ -57,7 +57,9 @@ class NodeDevicesTable:
         self._choices: dict[GpuTopology, Choices] = {}
 
     def of(self, description: NodeTopology) -> NodeDevices:
-        """The inside so described. Raises TopologyError when the description makes no sense."""
+        """Return the device facts of a node with this topology, from the cache if known. Raises TopologyError when the
+        description makes no sense.
+        """
         inside = self._insides.pop(description, None)
         if inside is None:
             inside = NodeDevices(description, self._choices_of(shape_of(checked(description))), self._reserved)

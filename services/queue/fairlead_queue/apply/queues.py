@@ -57,7 +57,7 @@ def drop_pool(state: QueueState, name: str) -> None:
 
 
 def set_queue(state: QueueState, path: str, settings: QueueSettings) -> None:
-    """A queue has these settings now, or is there for the first time."""
+    """Give the queue these settings, and create it if it does not exist."""
     queue = state.queues.get(path)
     if queue is None:
         anew = _add(state, path, settings)

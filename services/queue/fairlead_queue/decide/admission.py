@@ -204,7 +204,7 @@ def _named(known: list[str]) -> str:
 
 
 def _not_allowed(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None:
-    """A pool may be for some users and projects only."""
+    """Return the refusal if the pool is for certain users and projects only, and the submit's are not among them."""
     name = pool_of_queue(draft, command.queue)
     settings = draft.pool_settings(name)
     if not settings.users and not settings.projects:
@@ -218,7 +218,7 @@ def _not_allowed(draft: QueueDraft, command: SubmitJob) -> CommandRefusal | None
 
 
 def spent_budget(draft: QueueDraft, path: str) -> CommandRefusal | None:
-    """A budget above the queue (or its own) that is spent and refuses."""
+    """Return the refusal if the budget of the queue, or of one above it, is spent and refuses."""
     account = refusing_account(draft.state.accounts, path)
     if account is None:
         return None

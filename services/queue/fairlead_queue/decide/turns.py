@@ -65,7 +65,7 @@ type _Front = tuple[int, Lane, Iterator[OfferCandidate] | None]
 
 
 class Turns:
-    """The turns of one pool within one decision."""
+    """Order in which the jobs of one pool get their turns to be offered, within one decision."""
 
     def __init__(
         self, state: QueueState, pool: PoolState, moved: "dict[str, str] | None" = None, *, unbounded: bool = False

@@ -1,6 +1,5 @@
-"""Position of a job in its line, as one integer: priority descending, then the earliest deadline, then the order of
-arrival, then array index; and a line of waiting jobs in order: appended at the end, taken from the front, cheap in
-both.
+"""Position of a job in its line, as one integer: priority, then deadline, then arrival, then array index. Also the
+line itself: jobs join at the end and are taken from the front, both cheaply.
 
 127                       117               53                   17                0
 | PRIORITY_MAX - priority | deadline, Unix ns | place              | array offset   |

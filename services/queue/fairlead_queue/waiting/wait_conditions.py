@@ -81,7 +81,7 @@ class Due:
         job.ages_ns = 0
 
     def await_mark(self, account: Account, now_ns: int) -> None:
-        """Set when the account's mark is due, after a change of what the account counts."""
+        """Schedule the account's next budget mark, after a change of what the account counts."""
         self.drop_mark(account)
         account.due_ns = account.next_ns(now_ns) or 0
         if account.mark(now_ns) != account.reached:

@@ -131,7 +131,7 @@ def _csv_row(row: Row) -> bytes:
 
 
 def _cell(value: Any) -> Any:
-    """Nothing for NULL; lists, structs and maps as JSON."""
+    """Return a value as a CSV cell: None for NULL, JSON text for lists, structs and maps."""
     converted = plain(value)
     return msgspec.json.encode(converted).decode() if isinstance(converted, list | dict) else converted
 

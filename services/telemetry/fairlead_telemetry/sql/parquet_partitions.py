@@ -54,7 +54,7 @@ class PartitionSources(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Identity of the contents of a copy."""
+        """Hash that identifies the contents of a copy made from these sources."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 

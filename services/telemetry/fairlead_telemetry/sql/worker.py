@@ -76,7 +76,7 @@ _TABLES = "read the tables that SHOW TABLES lists"
 
 
 class QueryWorker:
-    """The open copy, exchanged when a question names another."""
+    """Worker that answers queries from one open copy of the warehouse. It opens another copy when a query names one."""
 
     def __init__(self) -> None:
         self._path = ""

@@ -202,7 +202,7 @@ def zombies(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFi
 
 
 def disks(facts: HealthFacts, before: HealthFacts | None) -> Iterator[HealthFinding]:
-    """The fullest file system decides."""
+    """Yield findings if the fullest file system is low on space or full."""
     for disk in sorted(facts.disks, key=left_per_mille):
         if left_per_mille(disk) < 10 * DISK_FULL_PER_CENT:
             yield HealthFinding("", "disk_full", _left(disk))

@@ -1,6 +1,5 @@
-"""The gate: a node takes no work before its preflight has passed, at its join, after a boot, and after a check that has
-failed; and state of a node's health kept over restarts of its agent, outside the journal: a small file that may be
-lost.
+"""Gate of a node: it takes no work until its preflight has passed, after a join, a boot or a failed check. Also the
+small file, which may be lost, that keeps the node's health over restarts of its agent.
 
 While it is closed the node's own inventory says so, by the taint `fairlead/preflight:NoSchedule` (as Kubernetes' nodes do while
 they start); why, a health report says. The preflight is repeated until it passes.

@@ -59,7 +59,7 @@ def below(floor: Floor, version: str) -> bool:
 
 
 def parsed(version: str) -> tuple[int, ...]:
-    """ "1.17.8-1" is (1, 17, 8); () for what has no number."""
+    """Return a version as numbers: (1, 17, 8) for "1.17.8-1", () where it does not begin with a number."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", version.strip())
     return tuple(map(int, found[1].split("."))) if found else ()
 

@@ -1,6 +1,5 @@
-"""Metrics for which dcgm-exporter has no names: runs, their use of each GPU, the agent itself; and GPUs in the words of
-NVIDIA's dcgm-exporter: its names, types, units and labels, so that boards made for it work. Base units, as Prometheus
-asks. Pure.
+"""Prometheus metrics of a node: GPUs under the names, units and labels of NVIDIA's dcgm-exporter, so that boards made
+for it work. Runs and the agent, for which it has no names, have ours; pure, in base units.
 
 What a GPU does not say has no series. Of the counters that dcgm-exporter has on by default one is missing:
 DCGM_FI_DEV_VGPU_LICENSE_STATUS (we run no virtual GPUs). DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, of which its list names no

@@ -1,6 +1,6 @@
-"""Conversation with the spawner; and agent's end of the spawner's socket: starts a spawner where none lives, connects,
-sends and receives. It requests listings and holds back events until a listing was dealt with. After a break it resumes,
-with the same spawner or the next one.
+"""Agent's end of the spawner's socket, and the conversation over it: starts a spawner where none runs, connects, sends
+and receives. Events are held back until a listing was handled; after a break it resumes, with the same spawner or the
+next one.
 
 The link owns the connection and no state of runs. Events are delivered in their order, in the event loop. The protocol
 is described in `spawner.py`, which this module never imports: it is another program.

@@ -1,7 +1,7 @@
-"""A request, read for placing: what one unit of it needs of a node, and what all of it needs of the cluster; and view of
-an ask by a pool: its shape for packing, and the builds that it may use.
+"""Request as the placer reads it: what one unit needs of a node, and what all of it needs of the cluster. Also a
+pool's view of it: its shape for packing, and the builds that it may use.
 
-Equal kinds of units share one `Ask`, which remembers what it has found out about builds.
+Equal kinds of units share one `UnitRequest`, which remembers what it has found out about builds.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Earliest start of a job and its nodes: all of its units together, within the domain that it requires; and time at which
-one node has room for one unit: its work ends step by step, and the one test for room is applied each time.
+"""Earliest start of a job and its nodes: all of its units together, within the domain that it requires. Also the time
+at which one node has room for one unit.
 
 Of nodes with the same opening those that lack least are taken. A node that a maintenance window would take from the job
 opens at the window's end, and so does a node that a window has in hand. One search goes over every run of the pool

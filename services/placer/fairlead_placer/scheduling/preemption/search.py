@@ -49,7 +49,7 @@ class VictimAnswer(NamedTuple):
 
 
 class NodeSetChoice(NamedTuple):
-    """The sum of the prices, and {place of a node: its units}."""
+    """Chosen nodes: the sum of their prices, and {place of a node: its units}."""
 
     price: int
     units: dict[int, int]

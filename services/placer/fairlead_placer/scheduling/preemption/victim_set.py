@@ -1,5 +1,5 @@
-"""The hole for one job: who must yield, in the order of the queue, and which nodes are then kept for it; and a hole for
-several kinds of units at once: from all candidates, the dearest are spared as long as the rest will do.
+"""Runs that must yield so that one job fits, and the nodes that are then kept for it. For several kinds of units at
+once, the dearest candidates are spared as long as the rest will do.
 
 Not the cheapest of all sets, but a minimal one: without any one of its runs the job would not fit.
 """

@@ -30,7 +30,7 @@ class ReviewSchedule:
         self._next: dict[str, int] = {}
 
     def look(self, job: str) -> None:
-        """Something was folded of the job's run."""
+        """Mark the job for review, because an event of its run was folded."""
         self.looks[job] = None
 
     def wake(self, now_ns: int) -> None:

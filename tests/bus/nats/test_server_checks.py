@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from fairlead_bus.environment_settings import BadSetting
-from fairlead_bus.nats.servers import Addresses, check_servers, monitors, parse_addresses
+from fairlead_bus.nats.server_checks import Addresses, check_servers, monitors, parse_addresses
 from fairlead_bus.port import ServerUnfit
 
 DURABLE = {"version": "2.15.0", "jetstream": {"config": {"sync_always": True}}}

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from fairlead_bus import command_stream
-from fairlead_bus.command_stream import ASIDE, Gap, Inspector, accept_loss, inspect, judge
+from fairlead_bus import command_loss
+from fairlead_bus.command_loss import ASIDE, Gap, Inspector, accept_loss, inspect, judge
 from fairlead_bus.input_source import CommandSource
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Bus, CommandsLost, StreamState
@@ -227,14 +227,14 @@ async def test_a_loss_ends_only_what_reads_commands_and_is_looked_at_again_witho
     bus = hub.connect()
     await decided(bus, 12)
     inspections = 0
-    real = command_stream.inspect
+    real = command_loss.inspect
 
-    async def counted(bus: Bus, *, deep: bool = False) -> command_stream.CommandStreamReport:
+    async def counted(bus: Bus, *, deep: bool = False) -> command_loss.CommandStreamReport:
         nonlocal inspections
         inspections += not deep  # a deep one is for accepting a loss
         return await real(bus, deep=deep)
 
-    monkeypatch.setattr(command_stream, "inspect", counted)
+    monkeypatch.setattr(command_loss, "inspect", counted)
     inspector = Inspector(bus)
     for _ in range(5):
         await inspector.require()

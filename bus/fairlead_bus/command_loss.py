@@ -1,5 +1,5 @@
-"""Check of the stream of commands against the log: each command that its service has not read must still be there; and
-acceptance of lost commands: CMD continues behind all cursors, and unread commands that are still stored are kept.
+"""Check of the stream of commands against the log: no unread command may be missing. Also the acceptance of lost
+commands: CMD then continues behind all cursors, and unread commands that are still stored are kept.
 
 Commits say how far each service has read CMD (`cursors`). A server that lost the end of the stream gives its sequences
 out again, below those cursors: new commands would be stored and never read. A server that lost messages in the middle
