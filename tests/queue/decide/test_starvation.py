@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas.queuefile.settings import Budget, Preemption
+from fairlead_schemas.queuefile.settings import Budget, Preemption, Reclaim
 from fairlead_schemas.wire import events as ev
 from tests.kit.queue_world import SECOND, QueueWorld, request
 from tests.queue.cluster import SimulatedCluster
@@ -206,7 +206,7 @@ def test_capacity_that_the_whole_pool_reserves_is_claimed_of_the_whole_pool() ->
     assert world.state.pools["default"].tree.root.claim is None
 
 
-def entitled_and_borrower(sequencer: str, reclaim: str = "any") -> SimulatedCluster:
+def entitled_and_borrower(sequencer: str, reclaim: Reclaim = "any") -> SimulatedCluster:
     """Three nodes, a patience of 3 s: `team` lends its guarantee, `kept` lends nothing, `default` borrows."""
     world = QueueWorld()
     world.pool(patience_ns=3 * SECOND, sequencer=sequencer)
@@ -242,7 +242,7 @@ def test_a_claim_under_a_limit_holds_against_no_queue_within_its_guarantee(
 
 @pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
 @pytest.mark.parametrize("reclaim", ["any", "never"])
-def test_places_kept_for_a_borrower_go_to_a_job_within_its_guarantee(sequencer: str, reclaim: str) -> None:
+def test_places_kept_for_a_borrower_go_to_a_job_within_its_guarantee(sequencer: str, reclaim: Reclaim) -> None:
     """All nodes are kept for a borrower's wide job. The entitled job gets the first place that comes free, and the wide job
     starts when the runs have ended, asked back only once."""
     cluster = entitled_and_borrower(sequencer, reclaim)

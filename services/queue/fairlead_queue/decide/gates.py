@@ -15,6 +15,7 @@ from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode, is_ow
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import Lane, PoolState, RequestClass
+from fairlead_queue.waiting.settled_order import SettledOrder
 from fairlead_schemas.queries.explainer import Limit
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
@@ -103,6 +104,10 @@ class Gates:
         self.shut.update(request_class for request_class in self._wanted if not self._has_room(request_class))
         self.needs = {request_class.need for request_class in self._wanted if request_class not in self.shut}
 
+    def resume(self, settled: SettledOrder) -> None:
+        """Take up what a review of the same order has found closed."""
+        self.refused, self.owed, self.shut = dict(settled.refused), dict(settled.owed), set(settled.shut)
+
     def count(self, request_class: RequestClass, more: int) -> None:
         """The placer has so many offers of the class more."""
         self._open[request_class] = self._open.get(request_class, request_class.open) + more
@@ -117,7 +122,8 @@ class Gates:
     def closed(self, lane: Lane) -> ClosedGate | None:
         """Return the reason for which the lane's next job cannot be offered; None when it can be."""
         request_class = lane.request_class
-        if request_class in self.shut or not self._has_room(request_class):
+        few = self._open.get(request_class, request_class.open) < PARKED_OFFERS_MAX
+        if request_class in self.shut or not (few or self._has_room(request_class)):
             self.shut.add(request_class)
             self.needs = {each.need for each in self._wanted if each not in self.shut}
             return ClosedGate("turn")
@@ -145,7 +151,10 @@ class Gates:
     def refusal(self, lane: Lane) -> LimitRefusal | None:
         """The limit that the lane's next job would break, if any."""
         since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
-        return self.pool.tree.refusal(lane.leaf.node, lane.request_class.need, holder=lane.claim, since=since)
+        request_class = lane.request_class
+        return self.pool.tree.refusal(
+            lane.leaf.node, request_class.need, request_class.gain, holder=lane.claim, since=since
+        )
 
     def _has_room(self, request_class: RequestClass) -> bool:
         return self._unbounded or has_room(

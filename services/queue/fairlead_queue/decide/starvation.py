@@ -10,11 +10,11 @@ that comes free there (one under each).
 from collections.abc import Iterable
 
 from fairlead_queue.decide.draft import QueueDraft
-from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
+from fairlead_queue.decide.offer_review import withdraw
+from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob, priority_as_submitted
 from fairlead_queue.decide.preemption_estimates import UnplacedCharges
-from fairlead_queue.decide.review import withdraw
 from fairlead_queue.decide.turns import Turns
-from fairlead_queue.fairness.tree import QueueNode, is_owed, is_owed_before, sides
+from fairlead_queue.fairness.tree import Amounts, QueueNode, is_owed, is_owed_before, sides
 from fairlead_queue.limits import (
     ASK_AFTER_NS,
     ASK_AGAIN_NS,
@@ -26,7 +26,7 @@ from fairlead_queue.limits import (
 )
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.attempts import decisive
-from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState, RequestClass
 from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequested, Victim
 
 #: What a request for room takes at most.
@@ -102,8 +102,15 @@ class _StarvationReview:
         self.await_answers(self.pool.offers.values())
         #: Idle runs of the pool: waiting jobs may have what they hold.
         self._idle = idle_on_demand(draft.state, self.pool)
+        #: {what is alike in several jobs: the first of them to which no run at all may yield}
+        self._barren: dict[tuple[Lane, int, QueueNode], LiveJob] = {}
         #: The job whose place may be kept free, if any waits for a place.
         self._first: LiveJob | None = None
+        #: The job for which places are kept, or the first without one, and {lane: whether its jobs are owed theirs before}.
+        self._holder: LiveJob | None = None
+        self._owed: dict[Lane, bool] = {}
+        #: {class: whether it is hopeless}
+        self._hopeless: dict[RequestClass, bool] = {}
 
     def await_answers(self, jobs: Iterable[LiveJob]) -> None:
         """Nominate no further runs before the placer has answered for any of these jobs that waits for an answer. The same runs
@@ -117,9 +124,17 @@ class _StarvationReview:
         """
         if not stuck:
             return []
-        holder = self.pool.offers.get(self.pool.claimant, stuck[0])
-        self._first = next((job for job in stuck if self._is_owed_before(job, holder)), stuck[0])
+        self._holder = self.pool.offers.get(self.pool.claimant, stuck[0])
+        self._first = next(filter(self._is_owed_first, stuck), stuck[0])
         return [self._first, *(job for job in stuck if job is not self._first)]
+
+    def _is_owed_first(self, job: LiveJob) -> bool:
+        """Return `_is_owed_before` of the job and the holder; jobs of one lane are alike."""
+        assert self._holder is not None
+        owed = self._owed.get(job.lane)
+        if owed is None:
+            owed = self._owed[job.lane] = self._is_owed_before(job, self._holder)
+        return owed
 
     def _is_owed_before(self, job: LiveJob, holder: LiveJob) -> bool:
         """Return True if the job's place is within the guarantee of its side, and the holder's is not. Open offers have no
@@ -178,7 +193,7 @@ class _StarvationReview:
             return False
         if holder.withdrawal or holder.stop or holder.id in self.draft.states:
             return False
-        if not self._is_owed_before(starving.job, holder):
+        if holder is not self._holder or not self._is_owed_first(starving.job):
             return False
         withdraw(self.draft, holder, "order")
         return True
@@ -200,13 +215,16 @@ class _StarvationReview:
 
     def is_hopeless(self, lane: Lane) -> bool:
         """Return True if an offer has no place in the present state: the placer reported so, or the whole pool has too little left."""
-        if lane.request_class.parked:
-            return True
+        request_class = lane.request_class
+        hopeless = self._hopeless.get(request_class)
+        if hopeless is None:
+            hopeless = self._hopeless[request_class] = request_class.parked or self._is_beyond(request_class.need)
+        return hopeless
+
+    def _is_beyond(self, needed: Amounts) -> bool:
         root = self.pool.tree.root
         left = zip(self.pool.tree.capacity, root.usage, self.unplaced.under(root), strict=True)
-        return any(
-            need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.request_class.need, left, strict=True)
-        )
+        return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(needed, left, strict=True))
 
     @property
     def unplaced(self) -> UnplacedCharges:
@@ -219,9 +237,16 @@ class _StarvationReview:
 
     def _find(self, starving: StarvingJob) -> bool:
         """Return True if there is a run to ask."""
+        job = starving.job
+        key = (starving.lane, priority_as_submitted(job), starving.under)
+        before = self._barren.get(key)
+        if before is not None and before.rank <= job.rank and before.order <= job.order:
+            return False
         found = CandidateFinder(self.pool, starving, self.draft.now_ns, self.unplaced, self._named, self._idle).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
+        if not found.found_any:
+            self._barren[key] = job
         if not found.victims:
             return False
         for victim in found.victims:

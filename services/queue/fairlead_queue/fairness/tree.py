@@ -229,13 +229,16 @@ class QueueTree:
 
     # ------------------------------------------------------------------ jobs
 
-    def refusal(self, leaf: QueueNode, need: Amounts, *, holder: str = "", since: int = 0) -> LimitRefusal | None:
+    def refusal(
+        self, leaf: QueueNode, need: Amounts, rising: Parts | None = None, *, holder: str = "", since: int = 0
+    ) -> LimitRefusal | None:
         """The first limit that a job would break on the way up; None when it fits under all of them.
 
-        `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
+        `rising` is `parts(need, 1)`, where the caller has it. `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
         those of others who have not waited as long. No claim holds against a job that is owed its amounts before the holder.
         """
-        rising = [(at, more) for at, more in enumerate(need) if more]
+        if rising is None:
+            rising = parts(need, 1)
         within = False
         node: QueueNode | None = leaf
         while node is not None:
