@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: live, crowded, gangs, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: live, crowded, gangs, slow, fast-path, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
@@ -20,6 +20,7 @@ from bench import (
     ceilings,
     compare,
     crowd,
+    crowded_player,
     fast_path,
     gangs,
     history,
@@ -47,6 +48,7 @@ ROWS = (
     "fast-path",
     "agent",
     "queue",
+    "player",
     "kueue",
     "kai",
     "placing",
@@ -116,6 +118,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows += [_printed(row) for row in await agent.all_rows()]
     if "queue" in names:
         rows += [_printed(row) for row in (queueing.offers(), *queueing.events(), queueing.memory())]
+    if "player" in names:
+        rows.append(_printed(crowded_player.row()))
     if "kueue" in names:
         rows.append(_printed(await kueue_load.measure()))
     if "kai" in names:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas.queuefile.settings import Preemption
+from fairlead_schemas.queuefile.settings import Budget, Preemption, Reclaim
 from fairlead_schemas.wire import events as ev
 from tests.kit.queue_world import SECOND, QueueWorld, request
 from tests.queue.cluster import SimulatedCluster
@@ -204,6 +204,113 @@ def test_capacity_that_the_whole_pool_reserves_is_claimed_of_the_whole_pool() ->
         world.settle()
     assert (world.of(big), world.of(small)) == ("offered", "queued")
     assert world.state.pools["default"].tree.root.claim is None
+
+
+def entitled_and_borrower(sequencer: str, reclaim: Reclaim = "any") -> SimulatedCluster:
+    """Three nodes, a patience of 3 s: `team` lends its guarantee, `kept` lends nothing, `default` borrows."""
+    world = QueueWorld()
+    world.pool(patience_ns=3 * SECOND, sequencer=sequencer)
+    cluster = SimulatedCluster(world, 3, 4)
+    world.tree(
+        default={"preemption": Preemption(protect_ns=SECOND)},
+        team={"guaranteed": {"gpu": 4_000}, "preemption": Preemption(reclaim=reclaim)},
+        kept={"guaranteed": {"gpu": 4_000}, "lending": {"gpu": 0}},
+    )
+    return cluster
+
+
+@pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
+@pytest.mark.parametrize(("waiting", "entitled"), [(1, 1), (4, 1), (1, 4), (4, 4)])
+def test_a_claim_under_a_limit_holds_against_no_queue_within_its_guarantee(
+    sequencer: str, waiting: int, entitled: int
+) -> None:
+    """The borrowers run without an end, so the borrower's waiting job claims and cannot start: the queue that is within its
+    guarantee gets what they hold."""
+    cluster = entitled_and_borrower(sequencer)
+    world = cluster.world
+    for _ in range(8):
+        cluster.submit(10_000, 1)
+    cluster.run(1)
+    claimant = cluster.submit(10, waiting)
+    cluster.run(5)
+    assert [each.job for each in world.said(ev.ReservationRequested)] == [claimant]
+    owed, begun = cluster.submit(10, entitled, queue="team"), world.now
+    cluster.run(10)
+    assert cluster.started[owed] <= begun + 5 * SECOND
+    assert claimant not in cluster.started
+
+
+@pytest.mark.parametrize("sequencer", ["drf", "fifo", "fairshare"])
+@pytest.mark.parametrize("reclaim", ["any", "never"])
+def test_places_kept_for_a_borrower_go_to_a_job_within_its_guarantee(sequencer: str, reclaim: Reclaim) -> None:
+    """All nodes are kept for a borrower's wide job. The entitled job gets the first place that comes free, and the wide job
+    starts when the runs have ended, asked back only once."""
+    cluster = entitled_and_borrower(sequencer, reclaim)
+    world = cluster.world
+    world.remove("kept")
+    for number in range(12):
+        cluster.submit(60 + 10 * number, 1)
+    cluster.run(1)
+    wide = cluster.submit(10, request=request(4, nodes=3))
+    cluster.run(5)
+    assert [each.job for each in world.said(ev.ReservationRequested)] == [wide]
+    owed = cluster.submit(10, 1, queue="team")
+    cluster.run(60)
+    assert owed in cluster.started
+    assert [(each.job, each.reason) for each in world.said(ev.OfferWithdrawn)] == [(wide, "order")]
+    cluster.run(120)
+    assert wide in cluster.started
+
+
+def test_a_job_for_which_no_place_can_be_kept_takes_none_from_others() -> None:
+    """Its guarantee entitles it, but no node can ever serve it: the reservation of the other job stays."""
+    world = QueueWorld()
+    world.pool(patience_ns=3 * SECOND)
+    world.node(gpus=8)
+    world.tree(team={"guaranteed": {"gpu": 4_000}, "preemption": Preemption(reclaim="never")})
+    owed = world.submit(request=request(2, nodes=2), queue="team")
+    world.refuse(owed)
+    world.pass_time(4)
+    world.unreserve(owed)
+    other = world.submit(1)
+    world.fold(
+        "queue", [ev.ReservationRequested(cause=world.state.jobs[other].cause, job=other, attempt=1, waited_ns=1)]
+    )
+    assert world.state.pools["default"].claimant == other
+    world.pass_time(60)
+    assert world.said(ev.OfferWithdrawn) == []
+
+
+@pytest.mark.parametrize("change", ["lowered limit", "node gone", "guarantee not lent", "spent budget"])
+def test_a_claim_that_can_no_longer_succeed_lapses(change: str) -> None:
+    """Nothing is kept for a job that could not start even if nothing ran."""
+    world = QueueWorld()
+    world.pool(patience_ns=PATIENCE_S * SECOND)
+    world.node("n0", gpus=4)
+    world.node("n1", gpus=4)
+    world.tree(org={"maximum": {"gpu": 8_000}}, org__a={}, org__b={}, lab={})
+    running = world.submit(request=request(4, nodes=2), queue="org/a")
+    world.run(running)
+    claimant = world.submit(request=request(3, nodes=2), queue="org/b")
+    world.pass_time(PATIENCE_S + 1)
+    org = world.state.pools["default"].tree.nodes["org"]
+    assert org.claim is not None and org.claim.holder == claimant
+    match change:
+        case "lowered limit":
+            world.configure("org", maximum={"gpu": 4_000})
+        case "node gone":
+            world.fold("placer", [ev.NodeRemoved(cause="clock", node="n1")])
+        case "guarantee not lent":
+            world.configure("org/a", guaranteed={"gpu": 4_000}, lending={"gpu": 0})
+        case _:
+            budget = Budget(gpu_milli_s=1_000)
+            world.configure("org/b", budget=budget)
+            world.fold(
+                "queue",
+                [ev.BudgetReached(cause="clock", queue="org/b", percent=100, spent=1, budget=1_000, period_ns=0)],
+            )
+    assert org.claim is None
+    assert world.state.jobs[claimant].lane.claim == ""
 
 
 jobs_of = st.lists(

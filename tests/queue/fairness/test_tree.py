@@ -363,3 +363,39 @@ def test_of_two_conflicting_claims_the_older_goes_first() -> None:
     refused = tree.refusal(wide, (8,), holder="young", since=20)
     assert refused is not None
     assert (refused.kind, refused.holder) == ("claimed", "old")
+
+
+def test_a_claim_holds_against_no_job_within_its_guarantee() -> None:
+    """Unless its holder is, too. Sides are compared below the node where both ways up meet."""
+    tree = QueueTree(("gpu",))
+    tree.capacity = [16]
+    a = tree.add("org/a", Limits(guaranteed={"gpu": 4}))
+    b = tree.add("org/b")
+    c = tree.add("lab", Limits(guaranteed={"gpu": 4}))
+    tree.charge(b, (12,))
+    tree.root.claim = QuotaClaim("j", b, (4,))
+    assert tree.refusal(c, (4,)) is None
+    assert tree.refusal(a, (1,)) is None
+    refused = tree.refusal(tree.add("other"), (1,))
+    assert refused is not None and refused.kind == "claimed"
+    tree.charge(c, (4,))
+    refused = tree.refusal(c, (1,))
+    assert refused is not None and refused.kind == "claimed"
+    tree.charge(c, (4,), -1)
+    tree.root.claim = QuotaClaim("j", tree.add("vip", Limits(guaranteed={"gpu": 4})), (4,))
+    refused = tree.refusal(c, (4,))
+    assert refused is not None and refused.kind == "claimed"
+
+
+def test_a_job_can_ever_fit_if_no_limit_and_no_kept_amount_above_it_is_in_the_way() -> None:
+    """Whatever runs now; amounts that siblings never lend stay theirs, at every level."""
+    tree = QueueTree(("gpu", "cpu"))
+    leaf = tree.add("org/a", Limits(maximum={"gpu": 8}))
+    tree.add("org/b", Limits(guaranteed={"cpu": 2}, lending={"cpu": 0}))
+    tree.limit(tree.nodes["org"], Limits(maximum={"cpu": 6}))
+    assert tree.can_ever_fit(leaf, (8, 4))
+    assert not tree.can_ever_fit(leaf, (9, 1))
+    assert not tree.can_ever_fit(leaf, (1, 5))
+    tree.capacity = [4, 100]
+    assert not tree.can_ever_fit(leaf, (8, 4))
+    assert tree.can_ever_fit(leaf, (4, 4))

@@ -4,8 +4,9 @@ No rules, no refusals. The legal moves of jobs are the table in `fairlead_schema
 handler against it.
 """
 
-from fairlead_bus.core import EventHandlers, apply_events, merged
+from fairlead_bus.core import EventHandlers, EventPosition, merged
 from fairlead_queue.apply import jobs, queues, reclaim_requests, runs
+from fairlead_queue.apply.order_effects import note_effect
 from fairlead_queue.apply.reclaim_requests import forget_finished_reclaims
 from fairlead_queue.state import QueueState
 from fairlead_schemas.wire.commit import Commit
@@ -23,10 +24,17 @@ def fold(state: QueueState, seq: int, commit: Commit) -> None:
         for pool in state.pools.values():
             if pool.past is not None and pool.past.tick(at_ns):
                 pool.ranking.forget()
+                pool.settled = None
     if commit.writer == WRITER:
         state.decided_ns = at_ns
     elif commit.writer == "placer":
         state.heard_ns = state.at_ns
-    apply_events(HANDLERS, state, seq, commit)
+    at = EventPosition(seq, 0, commit.at_ns)
+    for index, event in enumerate(commit.events):
+        handler = HANDLERS.get(type(event))
+        if handler is not None:
+            at.index = index
+            note_effect(state, event)
+            handler(state, event, at)
     if state.reclaims:
         forget_finished_reclaims(state)

@@ -145,6 +145,7 @@ def _limits_changed(state: QueueState, pool: PoolState) -> None:
         state.unwait(job)
         state.wait_in_line(job)
     pool.forget_all()
+    waiting_jobs.lapse_claims(state, pool)
 
 
 def _subtree(state: QueueState, path: str) -> Iterable[LiveQueue]:
@@ -160,6 +161,7 @@ def limit_again(state: QueueState, path: str) -> None:
     """
     limit_upwards(state, path)
     state.queues[path].pool.forget_all()
+    waiting_jobs.lapse_claims(state, state.queues[path].pool)
 
 
 def _set_account(state: QueueState, path: str, settings: QueueSettings) -> None:
@@ -254,6 +256,7 @@ def _node(state: QueueState, event: ev.NodeJoined | ev.NodeChanged, at: EventPos
         if pool is not None:
             if old != shape:
                 measure_capacity(state, pool)
+                waiting_jobs.lapse_claims(state, pool)
             state.capacity_changed(pool)
 
 
@@ -262,6 +265,7 @@ def _node_removed(state: QueueState, event: ev.NodeRemoved, at: EventPosition) -
     state.nodes.remove(event.node)
     if pool is not None:
         measure_capacity(state, pool)
+        waiting_jobs.lapse_claims(state, pool)
         state.capacity_changed(pool)
 
 

@@ -1,7 +1,8 @@
 """Conditions that a job waits for before it is in line: the ends of other jobs, then its start time; and capacity kept
 free for a waiting job: quota under a limit, or (`PoolState.claimant`) a place. Called by `evolve` only.
 
-One job at a time claims under a limit. If two block each other (one under a limit of a limit), the job that has waited
+One job at a time claims under a limit. A claim holds against no job that is within its queue's guarantee, unless its
+holder is, too; and it lapses when its holder can no longer start (a lowered limit, a node gone, a spent budget). If two block each other (one under a limit of a limit), the job that has waited
 longer goes first. A lane's jobs are alike, so one of them claims at a time; a job ahead of it in the lane takes the
 claim over.
 
@@ -9,6 +10,7 @@ A job's place in its line, when what it depends on has changed. Called by `evolv
 """
 
 from fairlead_bus.core import EventPosition
+from fairlead_queue.fairness.budgets import refusing_account
 from fairlead_queue.fairness.tree import QueueNode, QuotaClaim
 from fairlead_queue.fairness.waiting_line import offset_of, place_of
 from fairlead_queue.state import QueueState
@@ -93,6 +95,17 @@ def drop_claims(job: LiveJob) -> None:
         if node.claim is not None and node.claim.holder == job.id:
             node.claim = None
     PoolState.forget_refusals(lane.leaf.node)
+
+
+def lapse_claims(state: QueueState, pool: PoolState) -> None:
+    """Drop the claims under limits whose holders cannot be offered as long as limits, capacity and budgets are as they are."""
+    for node in list(pool.tree.nodes.values()):
+        if node.claim is None:
+            continue
+        job = state.jobs[node.claim.holder]
+        leaf, need = job.lane.leaf, job.lane.request_class.need
+        if refusing_account(state.accounts, leaf.queue.path) or not pool.tree.can_ever_fit(leaf.node, need):
+            drop_claims(job)
 
 
 def give_up_claim(job: LiveJob) -> None:

@@ -52,7 +52,9 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         self.next_number = state.next_number
         self.next_place = state.next_place
         self.next_rank = state.next_rank
+        #: Single jobs that this decision accepts, and those of them for which turns are taken already.
         self.fresh: list[AcceptedJob] = []
+        self.tried: set[str] = set()
         #: Something was left for the next decision because this one is full.
         self.full = False
 

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from fairlead_queue.fairness.budgets import refusing_account
 from fairlead_queue.fairness.quota import queue_of
-from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode
+from fairlead_queue.fairness.tree import Amounts, LimitRefusal, QueueNode, is_owed
 from fairlead_queue.limits import AHEAD_OFFERS_MAX, PARKED_OFFERS_MAX, WINDOW_OFFERS_MAX
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import Lane, PoolState, RequestClass
+from fairlead_queue.waiting.settled_order import SettledOrder
 from fairlead_schemas.queries.explainer import Limit
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.wire.events import DeferReason
@@ -69,6 +70,14 @@ def is_within_capacity(pool: PoolState, need: Amounts) -> bool:
     return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
 
 
+def is_owed_below(node: QueueNode, lane: Lane) -> bool:
+    """Return True if the lane's next job is within the guarantee of its branch below the node."""
+    branch = lane.leaf.node
+    while branch.parent is not None and branch.parent is not node:
+        branch = branch.parent
+    return is_owed(branch, lane.request_class.need)
+
+
 class Gates:
     """The gates of one pool within one decision, and what they go by: open offers as of now, and needs that may still be
     met."""
@@ -86,11 +95,18 @@ class Gates:
         self.needs = {request_class.need for request_class in self._wanted}
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
         self.refused: dict[QueueNode, tuple[Lane, ClosedGate]] = {}
+        #: The same of the first lane that is within a guarantee below the node, where the first of all is not: in pools
+        #: whose jobs go by their places, whatever their queues are guaranteed.
+        self.owed: dict[QueueNode, tuple[Lane, ClosedGate]] = {}
 
     def begin(self) -> None:
         """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
         self.shut.update(request_class for request_class in self._wanted if not self._has_room(request_class))
         self.needs = {request_class.need for request_class in self._wanted if request_class not in self.shut}
+
+    def resume(self, settled: SettledOrder) -> None:
+        """Take up what a review of the same order has found closed."""
+        self.refused, self.owed, self.shut = dict(settled.refused), dict(settled.owed), set(settled.shut)
 
     def count(self, request_class: RequestClass, more: int) -> None:
         """The placer has so many offers of the class more."""
@@ -106,7 +122,8 @@ class Gates:
     def closed(self, lane: Lane) -> ClosedGate | None:
         """Return the reason for which the lane's next job cannot be offered; None when it can be."""
         request_class = lane.request_class
-        if request_class in self.shut or not self._has_room(request_class):
+        few = self._open.get(request_class, request_class.open) < PARKED_OFFERS_MAX
+        if request_class in self.shut or not (few or self._has_room(request_class)):
             self.shut.add(request_class)
             self.needs = {each.need for each in self._wanted if each not in self.shut}
             return ClosedGate("turn")
@@ -123,12 +140,21 @@ class Gates:
         first = self.refused.get(refusal.node)
         if first is None or (first[1].reason == "claimed" and refusal.kind != "claimed"):
             self.refused[refusal.node] = (lane, closed)
+        elif self.pool.sequencer.by_order and refusal.kind != "claimed":
+            self._note_owed(refusal.node, lane, closed)
         return closed
+
+    def _note_owed(self, node: QueueNode, lane: Lane, closed: ClosedGate) -> None:
+        if is_owed_below(node, lane) and not is_owed_below(node, self.refused[node][0]):
+            self.owed.setdefault(node, (lane, closed))
 
     def refusal(self, lane: Lane) -> LimitRefusal | None:
         """The limit that the lane's next job would break, if any."""
         since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
-        return self.pool.tree.refusal(lane.leaf.node, lane.request_class.need, holder=lane.claim, since=since)
+        request_class = lane.request_class
+        return self.pool.tree.refusal(
+            lane.leaf.node, request_class.need, request_class.gain, holder=lane.claim, since=since
+        )
 
     def _has_room(self, request_class: RequestClass) -> bool:
         return self._unbounded or has_room(

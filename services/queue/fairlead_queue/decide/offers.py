@@ -2,8 +2,8 @@
 
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.gates import has_room
+from fairlead_queue.decide.offer_review import is_settled, recall_for_quota, reorder, stuck_offers
 from fairlead_queue.decide.pending_reasons import emit_array_reasons, emit_changed_reasons, emit_pending_reasons
-from fairlead_queue.decide.review import recall_for_quota, reorder, stuck_offers
 from fairlead_queue.decide.starvation import StarvationPolicy
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.waiting_line import RANK_STEP
@@ -44,6 +44,7 @@ def _try_fresh(draft: QueueDraft) -> None:
         job = LiveJob(fresh.id, fresh.order, state.lane(fresh.queue, fresh.user, fresh.request), fresh.cause)
         job.user, job.since_ns = fresh.user, draft.now_ns
         state.try_in_line(job, imaged)
+        draft.tried.add(fresh.id)
 
 
 def _is_full(state: QueueState, request: Request) -> bool:
@@ -54,14 +55,13 @@ def _is_full(state: QueueState, request: Request) -> bool:
 
 
 def _offer(draft: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:
-    if reviewing:
-        pool.forget_refused()
     stuck = stuck_offers(draft, pool) if reviewing else []
     turns = Turns(draft.state, pool, draft.states)
-    if stuck:
-        reorder(draft, turns, stuck)
+    settled = pool.settled if is_settled(draft, pool) else None
+    if settled is not None and (stuck or settled.is_free):
+        turns.gates.resume(settled)
     else:
-        _in_turn(draft, turns)
+        _take_turns(draft, turns, stuck, reviewing=reviewing)
     times: list[int | None] = []
     if not draft.full:
         emit_pending_reasons(draft, turns)
@@ -73,6 +73,15 @@ def _offer(draft: QueueDraft, pool: PoolState, reviewing: bool) -> int | None:
             starving.limits(),
         ]
     return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+
+def _take_turns(draft: QueueDraft, turns: Turns, stuck: list[LiveJob], *, reviewing: bool) -> None:
+    if reviewing:
+        turns.pool.forget_refused()
+    if stuck:
+        reorder(draft, turns, stuck)
+    else:
+        _in_turn(draft, turns)
 
 
 def _in_turn(draft: QueueDraft, turns: Turns) -> None:

@@ -77,11 +77,13 @@ class StarvingJob(NamedTuple):
 
 class PreemptionCandidates(NamedTuple):
     """Runs that may yield, cheapest first, and the next time at which a protection ends. The victims are empty when they would
-    not suffice.
+    not suffice. `found_any` is False when no run at all may yield now: then none may yield either to a job like this one
+    that comes after it in rank, order and priority.
     """
 
     victims: tuple[Victim, ...]
     next_ns: int | None
+    found_any: bool = True
 
 
 class _Choice(NamedTuple):
@@ -112,7 +114,7 @@ class CandidateFinder:
         self.tree = pool.tree
         self.need = starving.lane.request_class.need
         self._needs_gpus = bool(self.need[GPU])
-        self.priority = _priority(starving.job)
+        self.priority = priority_as_submitted(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
         self._unplaced = unplaced or UnplacedCharges(pool)
         self._named = named
@@ -132,6 +134,8 @@ class CandidateFinder:
         node. When the runs are too few or too small, the largest are chosen.
         """
         choices = sorted([*self._lying_idle(), *self._choices()], key=_cheapness)
+        if not choices:
+            return PreemptionCandidates((), self._next_ns, found_any=False)
         if self.starving.job.asked == "declined":
             whole = self._on_a_node(self.starving.lane)
             choices.sort(key=lambda choice: -min(whole, self._on_a_node(choice.job.lane)))
@@ -283,11 +287,11 @@ class CandidateFinder:
                 return "over_slice"
             has_had_it = False  # a job whose place is before the starving job's keeps running
         if leaf.queue is self.starving.lane.leaf.queue:
-            priority = _priority(job)
+            priority = priority_as_submitted(job)
             if self.settings.lower_priority and priority < self.priority:
                 return "lower_priority"
             return "over_slice" if has_had_it and priority <= self.priority else None
-        if "over_guarantee" in rules and (self.settings.reclaim == "any" or _priority(job) < self.priority):
+        if "over_guarantee" in rules and (self.settings.reclaim == "any" or priority_as_submitted(job) < self.priority):
             return "over_guarantee"
         if has_had_it:
             return "over_slice"
@@ -414,7 +418,7 @@ def lost_gpu_s(job: LiveJob, now_ns: int) -> int:
     return job.lane.request_class.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
 
 
-def _priority(job: LiveJob) -> int:
+def priority_as_submitted(job: LiveJob) -> int:
     """Return the priority as submitted. No run yields to a job because that job has waited (the run would return by waiting
     itself).
     """

@@ -75,12 +75,11 @@ class UnplacedCharges:
         self.offers = pool.offers
         self._by_node: dict[QueueNode, list[int]] = {}
         self._leaving: dict[QueueNode, list[int]] = {}
-        for job in pool.offers.values():
-            self._count(self._by_node, job.lane, job.lane.request_class.need)
         for lane, times in (changed or {}).items():
-            self._count(self._by_node, lane, tuple(more * times for more in lane.request_class.need))
+            self._count_times(lane, times)
         for node in pool.tree.nodes.values():
             for lane in node.leaf.lanes.values() if node.leaf is not None else ():
+                self._count_times(lane, len(lane.offers))
                 for job in lane.running.values():
                     if job.yields_to or job.stop:
                         self.leaves(job)
@@ -88,6 +87,10 @@ class UnplacedCharges:
     def leaves(self, job: LiveJob) -> None:
         """A run gives back soon what it holds."""
         self._count(self._leaving, job.lane, job.lane.request_class.pool.holds(job))
+
+    def _count_times(self, lane: Lane, times: int) -> None:
+        if times:
+            self._count(self._by_node, lane, tuple(more * times for more in lane.request_class.need))
 
     def _count(self, by_node: dict[QueueNode, list[int]], lane: Lane, need: Amounts) -> None:
         for node in lane.leaf.node.up():

@@ -11,8 +11,8 @@ victims instead (`preemption_candidates.py`).
 from fairlead_bus.core import encoded_bytes
 from fairlead_queue.apply.reclaim_requests import OverLimit, excess, find_reclaim
 from fairlead_queue.decide.draft import QueueDraft
+from fairlead_queue.decide.offer_review import withdraw
 from fairlead_queue.decide.preemption_candidates import lost_gpu_s
-from fairlead_queue.decide.review import withdraw
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.waiting.attempts import decisive

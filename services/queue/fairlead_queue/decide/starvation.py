@@ -10,10 +10,11 @@ that comes free there (one under each).
 from collections.abc import Iterable
 
 from fairlead_queue.decide.draft import QueueDraft
-from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
+from fairlead_queue.decide.offer_review import withdraw
+from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob, priority_as_submitted
 from fairlead_queue.decide.preemption_estimates import UnplacedCharges
 from fairlead_queue.decide.turns import Turns
-from fairlead_queue.fairness.tree import LimitRefusal, QueueNode
+from fairlead_queue.fairness.tree import Amounts, QueueNode, is_owed, is_owed_before, sides
 from fairlead_queue.limits import (
     ASK_AFTER_NS,
     ASK_AGAIN_NS,
@@ -25,7 +26,7 @@ from fairlead_queue.limits import (
 )
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.attempts import decisive
-from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState, RequestClass
 from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequested, Victim
 
 #: What a request for room takes at most.
@@ -50,7 +51,7 @@ class StarvationPolicy:
         is_hopeless = self._helper.is_hopeless
         stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= draft.now_ns or is_hopeless(job.lane)]
         left = STARVING_MAX
-        for job in sorted(stuck, key=lambda job: job.rank):
+        for job in self._helper.in_line(sorted(stuck, key=lambda job: job.rank)):
             self._helper.help(StarvingJob(job, job.lane, pool.tree.root, {}, True))
             left -= not is_helped(job)
             if not left:
@@ -73,35 +74,17 @@ def is_helped(job: LiveJob) -> bool:
 
 
 def _under_limits(draft: QueueDraft, turns: Turns) -> list[StarvingJob]:
-    """The first under each limit that is in the way."""
+    """The first under each limit that is in the way, and the first there that a guarantee entitles."""
     found: list[StarvingJob] = []
-    for node, (lane, closed) in list(turns.gates.refused.items())[:STARVING_MAX]:
+    refused = list(turns.gates.refused.items())[:STARVING_MAX]
+    for node, (lane, closed) in [*refused, *list(turns.gates.owed.items())[:STARVING_MAX]]:
         refusal, job = closed.refusal, lane.first()
         if refusal is None or refusal.kind == "claimed" or job is None or job.id in draft.states:
             continue
-        if can_ever_fit(turns.pool, lane, refusal):
+        if turns.pool.tree.can_ever_fit(lane.leaf.node, lane.request_class.need):
             missing = {refusal.resource: refusal.held + refusal.needed - refusal.ceiling}
             found.append(StarvingJob(job, lane, node, missing, False))
     return found
-
-
-def can_ever_fit(pool: PoolState, lane: Lane, refusal: LimitRefusal) -> bool:
-    """Return True if a job would be within the limit if nothing ran below it. Capacity that siblings never lend stays
-    unavailable.
-    """
-    at = pool.resources.index(refusal.resource)
-    amount, node = lane.request_class.need[at], lane.leaf.node
-    while node is not refusal.node:
-        parent = node.parent
-        assert parent is not None
-        others = sum(_least(child, at) for child in parent.children.values() if child is not node)
-        amount, node = max(amount, node.kept[at]) + others, parent
-    return amount <= refusal.ceiling
-
-
-def _least(node: QueueNode, at: int) -> int:
-    """Return the amount that a queue counts for in its parent while nothing runs in it."""
-    return max(node.kept[at], sum(_least(child, at) for child in node.children.values()))
 
 
 class _StarvationReview:
@@ -119,8 +102,15 @@ class _StarvationReview:
         self.await_answers(self.pool.offers.values())
         #: Idle runs of the pool: waiting jobs may have what they hold.
         self._idle = idle_on_demand(draft.state, self.pool)
-        #: True once a job was seen that is before all others and waits for a place.
-        self._first_seen = False
+        #: {what is alike in several jobs: the first of them to which no run at all may yield}
+        self._barren: dict[tuple[Lane, int, QueueNode], LiveJob] = {}
+        #: The job whose place may be kept free, if any waits for a place.
+        self._first: LiveJob | None = None
+        #: The job for which places are kept, or the first without one, and {lane: whether its jobs are owed theirs before}.
+        self._holder: LiveJob | None = None
+        self._owed: dict[Lane, bool] = {}
+        #: {class: whether it is hopeless}
+        self._hopeless: dict[RequestClass, bool] = {}
 
     def await_answers(self, jobs: Iterable[LiveJob]) -> None:
         """Nominate no further runs before the placer has answered for any of these jobs that waits for an answer. The same runs
@@ -128,21 +118,52 @@ class _StarvationReview:
         """
         self._awaits_answers |= any(job.asked == "asked" for job in jobs)
 
+    def in_line(self, stuck: list[LiveJob]) -> list[LiveJob]:
+        """Return the jobs without a place, which come by rank, in the order in which they are helped: one that a guarantee
+        entitles to the place before its holder, or before the first, goes before all others.
+        """
+        if not stuck:
+            return []
+        self._holder = self.pool.offers.get(self.pool.claimant, stuck[0])
+        self._first = next(filter(self._is_owed_first, stuck), stuck[0])
+        return [self._first, *(job for job in stuck if job is not self._first)]
+
+    def _is_owed_first(self, job: LiveJob) -> bool:
+        """Return `_is_owed_before` of the job and the holder; jobs of one lane are alike."""
+        assert self._holder is not None
+        owed = self._owed.get(job.lane)
+        if owed is None:
+            owed = self._owed[job.lane] = self._is_owed_before(job, self._holder)
+        return owed
+
+    def _is_owed_before(self, job: LiveJob, holder: LiveJob) -> bool:
+        """Return True if the job's place is within the guarantee of its side, and the holder's is not. Open offers have no
+        place."""
+        mine, theirs = sides(job.lane.leaf.node, holder.lane.leaf.node)
+        return mine is not theirs and self._is_owed(mine, job) and not self._is_owed(theirs, holder)
+
+    def _is_owed(self, node: QueueNode, job: LiveJob) -> bool:
+        if not node.promised:
+            return False
+        placed = [used - open_ for used, open_ in zip(node.usage, self.unplaced.under(node), strict=True)]
+        return is_owed(node, job.lane.request_class.need, placed)
+
     def help(self, starving: StarvingJob) -> None:
         """Ask others to yield to it; or else, when it has waited long enough, keep for it what comes free."""
         draft, job = self.draft, starving.job
-        is_first = not (starving.charged and self._first_seen)
-        self._first_seen |= starving.charged
+        is_first = not starving.charged or job is self._first
         if not draft.has_room(1 + VICTIMS_BYTES_MAX // draft.EVENT_BYTES):
             return
-        claim = starving.under.claim
-        if is_helped(job) or (claim is not None and claim.holder != job.id):
+        if is_helped(job) or self._is_claimed(starving):
             return
         again_ns = self._first_asked_ns(starving)
         if job.asked:
             again_ns = max(again_ns, self._asked_again_ns(job))
         self.times.append(again_ns)
-        if again_ns <= draft.now_ns and not self._awaits_answers and self._find(starving):
+        asks = again_ns <= draft.now_ns and not self._awaits_answers
+        if asks and self._find(starving):
+            return
+        if (asks or job.asked == "declined") and self._take_place(starving):
             return
         if not is_first or not _may_claim(self.pool, starving):
             return
@@ -152,6 +173,30 @@ class _StarvationReview:
         self.times.append(patient_ns)
         if patient_ns <= draft.now_ns:
             _keep(draft, starving)
+
+    @staticmethod
+    def _is_claimed(starving: StarvingJob) -> bool:
+        """Return True if the capacity that comes free there is kept for another job, against this one."""
+        claim = starving.under.claim
+        if claim is None or claim.holder == starving.job.id:
+            return False
+        return not is_owed_before(starving.lane.leaf.node, starving.lane.request_class.need, claim)
+
+    def _take_place(self, starving: StarvingJob) -> bool:
+        """Withdraw the offer for which places are kept, if the starving job is owed a place before its holder; the next
+        review keeps it for that job. Return True if so.
+        """
+        holder = self.pool.offers.get(self.pool.claimant)
+        if not starving.charged or starving.job.asked == "unkept":  # none can be kept for it
+            return False
+        if holder is None or holder is starving.job or is_helped(holder):
+            return False
+        if holder.withdrawal or holder.stop or holder.id in self.draft.states:
+            return False
+        if holder is not self._holder or not self._is_owed_first(starving.job):
+            return False
+        withdraw(self.draft, holder, "order")
+        return True
 
     def _asked_again_ns(self, job: LiveJob) -> int:
         """Return when the job may request again after a refusal: after a while, or when more runs are idle than it requested."""
@@ -170,13 +215,16 @@ class _StarvationReview:
 
     def is_hopeless(self, lane: Lane) -> bool:
         """Return True if an offer has no place in the present state: the placer reported so, or the whole pool has too little left."""
-        if lane.request_class.parked:
-            return True
+        request_class = lane.request_class
+        hopeless = self._hopeless.get(request_class)
+        if hopeless is None:
+            hopeless = self._hopeless[request_class] = request_class.parked or self._is_beyond(request_class.need)
+        return hopeless
+
+    def _is_beyond(self, needed: Amounts) -> bool:
         root = self.pool.tree.root
         left = zip(self.pool.tree.capacity, root.usage, self.unplaced.under(root), strict=True)
-        return any(
-            need > all_ - used + open_ for need, (all_, used, open_) in zip(lane.request_class.need, left, strict=True)
-        )
+        return any(need > all_ - used + open_ for need, (all_, used, open_) in zip(needed, left, strict=True))
 
     @property
     def unplaced(self) -> UnplacedCharges:
@@ -189,9 +237,16 @@ class _StarvationReview:
 
     def _find(self, starving: StarvingJob) -> bool:
         """Return True if there is a run to ask."""
+        job = starving.job
+        key = (starving.lane, priority_as_submitted(job), starving.under)
+        before = self._barren.get(key)
+        if before is not None and before.rank <= job.rank and before.order <= job.order:
+            return False
         found = CandidateFinder(self.pool, starving, self.draft.now_ns, self.unplaced, self._named, self._idle).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
+        if not found.found_any:
+            self._barren[key] = job
         if not found.victims:
             return False
         for victim in found.victims:
@@ -231,8 +286,10 @@ def _ask(draft: QueueDraft, starving: StarvingJob, victims: tuple[Victim, ...]) 
 
 
 def _may_claim(pool: PoolState, starving: StarvingJob) -> bool:
-    """A place for one job of the pool at a time, and what comes free under a limit."""
-    return not pool.claimant if starving.charged else starving.under.claim is None
+    """A place for one job of the pool at a time, and what comes free under a limit, where no other job claims it or where
+    the job is owed it before the holder of that claim."""
+    claim = starving.under.claim
+    return not pool.claimant if starving.charged else claim is None or claim.holder != starving.job.id
 
 
 def _keep(draft: QueueDraft, starving: StarvingJob) -> None:

@@ -79,6 +79,7 @@ class Turns:
         self._reopened: dict[Lane, list[LiveJob]] = {}
         self._fronts: dict[Leaf, list[_Front]] = {}
         self._begun = False
+        self._only: QueueNode | None = None
         #: {lane: jobs charged more (or less) than in the state}
         self._charged: dict[Lane, int] = {}
         #: Queues whose charges have a before-image.
@@ -99,6 +100,7 @@ class Turns:
         if not self._begun:
             self._begun = True
             self.gates.begin()
+            self._only = self._only_leaf()
         while self.gates.needs:
             found = self._find()
             if found is None:
@@ -108,12 +110,25 @@ class Turns:
             return lane, candidate
         return None
 
-    def _find(self) -> tuple[Lane, OfferCandidate] | None:
+    def _only_leaf(self) -> QueueNode | None:
+        """Return the node of the leaf in which all jobs of the pool wait; None where there are several. The order of the
+        leaves need not be asked before each turn of a single one.
+        """
         first = self.pool.ranking.first()
+        if first is None or self.pool.waiting > len(first.leaf.fronts):
+            return None
+        return first if all(lane.leaf is first.leaf for lane in self._reopened) else None
+
+    def _find(self) -> tuple[Lane, OfferCandidate] | None:
+        first = self._only or self.pool.ranking.first()
         while first is not None:
             found = self._first(first.leaf)  # most often it is the first one's
             if found is not None:
                 return found
+            if self._only is not None:
+                if not self._fronts[first.leaf]:
+                    return None
+                continue
             if not self._fronts[first.leaf]:
                 found, again = self._look_past()
                 if not again:
@@ -234,12 +249,11 @@ class Turns:
     def reopen(self, jobs: list[LiveJob]) -> None:
         """Take open offers back: their jobs wait again, in their places."""
         for job in jobs:
-            lane = job.lane
-            self._reopened.setdefault(lane, []).append(job)
-            self.gates.count(lane.request_class, -1)
-            self._charge(lane, -1)
-            self.gates.want(lane.request_class)
+            self._reopened.setdefault(job.lane, []).append(job)
         for lane, reopened in self._reopened.items():
+            self.gates.count(lane.request_class, -len(reopened))
+            self._charge(lane, -len(reopened))
+            self.gates.want(lane.request_class)
             reopened.sort(key=_order)
             image_leaf(self.state, self.pool, lane.leaf)
             node, first = lane.leaf.node, reopened[0].order

@@ -101,7 +101,7 @@ class Ranking:
             face = view.get(node)
             if face is None:
                 self._grow(view, node)
-            else:
+            elif not face.is_stale:
                 self._mark(face)
 
     def remove(self, node: QueueNode) -> None:

@@ -229,13 +229,16 @@ class QueueTree:
 
     # ------------------------------------------------------------------ jobs
 
-    def refusal(self, leaf: QueueNode, need: Amounts, *, holder: str = "", since: int = 0) -> LimitRefusal | None:
+    def refusal(
+        self, leaf: QueueNode, need: Amounts, rising: Parts | None = None, *, holder: str = "", since: int = 0
+    ) -> LimitRefusal | None:
         """The first limit that a job would break on the way up; None when it fits under all of them.
 
-        `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
-        those of others who have not waited as long.
+        `rising` is `parts(need, 1)`, where the caller has it. `holder` is the job, where it has a claim, and `since` when it began to wait: its own claim is passed over, and
+        those of others who have not waited as long. No claim holds against a job that is owed its amounts before the holder.
         """
-        rising = [(at, more) for at, more in enumerate(need) if more]
+        if rising is None:
+            rising = parts(need, 1)
         within = False
         node: QueueNode | None = leaf
         while node is not None:
@@ -252,7 +255,7 @@ class QueueTree:
             claim = node.claim
             if claim is not None and not (holder and (since, holder) <= (claim.since, claim.holder)):
                 refused = self._claimed(node, claim, rising)
-                if refused is not None:
+                if refused is not None and not is_owed_before(leaf, need, claim):
                     return refused
             if node.keeps:
                 kept = node.kept
@@ -320,9 +323,64 @@ class QueueTree:
                 rising = [(at, max(held[at], kept[at]) - max(held[at] - more, kept[at])) for at, more in rising]
             node = node.parent
 
+    def can_ever_fit(self, leaf: QueueNode, need: Amounts) -> bool:
+        """Return True if a job would be within every limit above it, and within the pool, if nothing ran there. Amounts that
+        other queues never lend stay unavailable. A pool without known nodes counts as large enough.
+        """
+        amounts = need
+        for node in leaf.up():
+            ceilings = node.ceiling if node.parent is not None or not any(self.capacity) else self.capacity
+            if any(more and amount > ceiling for more, amount, ceiling in zip(need, amounts, ceilings, strict=True)):
+                return False
+            if node.parent is not None and node.parent.held is not node.parent.usage:
+                others = [_least(child) for child in node.parent.children.values() if child is not node]
+                own = map(max, amounts, node.kept)
+                amounts = tuple(map(sum, zip(own, *others, strict=True)))
+        return True
+
     def over_guarantee(self, node: QueueNode, at: int) -> int:
         """Return the amount of the resource with this index that is charged beyond the guarantee."""
         return max(0, node.usage[at] - node.guaranteed[at])
+
+
+def is_owed(node: QueueNode, need: Amounts, used: Sequence[int] | None = None) -> bool:
+    """Return True if a job that comes below the node stays within what the node is guaranteed, of each resource that is
+    guaranteed and that the job needs, and there is such a resource. `used`: instead of what is charged to the node.
+    """
+    if not node.promised:
+        return False
+    owed = False
+    for before, more, most in zip(node.usage if used is None else used, need, node.guaranteed, strict=True):
+        if more and most:
+            if before + more > most:
+                return False
+            owed = True
+    return owed
+
+
+def is_owed_before(leaf: QueueNode, need: Amounts, claim: QuotaClaim) -> bool:
+    """Return True if a job of the leaf is within the guarantee of its side, and the claim's holder is not within that of its
+    own (`sides`)."""
+    mine, theirs = sides(leaf, claim.leaf)
+    return mine is not theirs and is_owed(mine, need) and not is_owed(theirs, claim.amounts)
+
+
+def sides(leaf: QueueNode, other: QueueNode) -> tuple[QueueNode, QueueNode]:
+    """Return the branches, below the node where the ways up from two leaves meet, that hold the one and the other. A leaf
+    and itself: twice the leaf."""
+    ways = [list(leaf.up()), list(other.up())]
+    mine, theirs = leaf, other
+    while ways[0] and ways[1] and ways[0][-1] is ways[1][-1]:
+        mine, theirs = ways[0].pop(), ways[1].pop()
+    return (ways[0] or [mine])[-1], (ways[1] or [theirs])[-1]
+
+
+def _least(node: QueueNode) -> list[int]:
+    """Return the amounts that a queue counts for in its parent while nothing runs in it."""
+    if node.held is node.usage:  # nothing below it keeps anything
+        return node.kept
+    below = [sum(amounts) for amounts in zip(*map(_least, node.children.values()), strict=True)]
+    return [max(kept, amount) for kept, amount in zip(node.kept, below, strict=True)]
 
 
 def parts(amounts: Amounts, times: int) -> Parts:

@@ -30,6 +30,7 @@ from fairlead_queue.fairness.waiting_line import WaitingLine, order_of
 from fairlead_queue.sequencers.fifo import MissingSequencer
 from fairlead_queue.sequencers.registry import sequencer_named
 from fairlead_queue.waiting.attempts import AttemptEnd, IdleReclaim
+from fairlead_queue.waiting.settled_order import SettledOrder
 from fairlead_schemas.queuefile.settings import (
     DEFAULT_POOL,
     GPU_CLASS_PREFIX,
@@ -365,6 +366,8 @@ class PoolState:
             self.sequencer = MissingSequencer(f"pool {self.name}: {error}")
         self.past = self.sequencer.past
         self.ranking = Ranking(self.tree, self.sequencer)
+        #: What a review found out about the order, while that holds (a memo).
+        self.settled: SettledOrder | None = None
 
     def order(
         self, priority: int, place: int, offset: int = 0, *, deadline_ns: int, submitted_ns: int, total_ns: int
@@ -445,6 +448,7 @@ class PoolState:
 
     def forget_all(self) -> None:
         """Limits or capacity are others."""
+        self.settled = None
         self.forget_refused()
         self.ranking.forget()
 

@@ -10,13 +10,16 @@ withdrawn for the order only where the order lets it.
 
 from bisect import bisect_left
 from collections.abc import Collection
+from itertools import chain
+from operator import lt
 
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.turns import OfferCandidate, Turns
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.limits import REVIEW_NS, STUCK_NS
-from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState, pool_of
+from fairlead_queue.waiting.settled_order import SettledOrder
 from fairlead_schemas.wire.events import JobOffered, OfferWithdrawn, WithdrawReason
 
 
@@ -33,6 +36,16 @@ def stuck_offers(draft: QueueDraft, pool: PoolState) -> list[LiveJob]:
 # ---------------------------------------------------------------------------------------- the order
 
 
+def is_settled(draft: QueueDraft, pool: PoolState) -> bool:
+    """Return True if nothing that turns depend on has changed since a review found every offer in its place, and this
+    decision has changed nothing of it."""
+    if pool.settled is None or not pool.settled.is_folded:
+        return False
+    jobs = draft.state.jobs
+    moved = [jobs[job] for job in draft.states if job in jobs]
+    return not draft.fresh and not any(job.open or job.wait == "line" for job in moved)
+
+
 def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     """Run the turns again as if the jobs of the stuck offers were still waiting, then emit the differences:
     withdrawals and new offers."""
@@ -41,9 +54,11 @@ def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     turns.reopen(stuck)
     room = draft.room()
     picks: list[tuple[Lane, OfferCandidate]] = []
+    is_whole = False
     while len(picks) < room + len(stuck):
         turn = turns.next()
         if turn is None:
+            is_whole = True
             break
         picks.append(turn)
     picked = {candidate.id for _, candidate in picks}
@@ -56,10 +71,33 @@ def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     leaving += back
     if leaving:
         picks = _within_limits(turns, picks, leaving)
-    for candidate, rank in _ranked(draft, [candidate for _, candidate in picks]):
+    ranked = _ranked(draft, [candidate for _, candidate in picks])
+    for candidate, rank in ranked:
         if not draft.has_room():
             return
         draft.emit(JobOffered(cause=candidate.job.cause, job=candidate.id, attempt=candidate.attempt, rank=rank))
+    if is_whole and not leaving:
+        _settle(draft, turns, picks, ranked)
+
+
+def _settle(
+    draft: QueueDraft, turns: Turns, picks: list[tuple[Lane, OfferCandidate]], ranked: list[tuple[OfferCandidate, int]]
+) -> None:
+    """Note that the order holds once the offers of this decision are folded, unless a closed gate may be about a job that
+    this decision accepts: the lanes of such jobs exist only within it.
+    """
+    gates, pool = turns.gates, turns.pool
+    fresh = {job.id for job in draft.fresh if job.id in draft.tried and pool_of(job.request) == pool.name}
+    if fresh and (gates.refused or gates.shut):
+        return
+    pool.settled = SettledOrder(
+        [candidate.id for _, candidate in picks],
+        {candidate.id: rank for candidate, rank in ranked},
+        fresh,
+        dict(gates.refused),
+        dict(gates.owed),
+        set(gates.shut),
+    )
 
 
 def _within_limits(
@@ -91,6 +129,8 @@ def _ranked(draft: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferC
     their rank.
     """
     ranks = [candidate.job.rank if is_offered(candidate) else 0 for candidate in picks]
+    if all(map(lt, chain((0,), ranks), ranks)):
+        return []
     kept = _longest_rising(ranks)
     given: list[tuple[OfferCandidate, int]] = []
     run: list[OfferCandidate] = []

@@ -1,8 +1,13 @@
 """The slow look at the order leaves alone what is right, and comes when it is needed."""
 
+from unittest.mock import patch
+
 import pytest
 
+from fairlead_bus.core import Input
+from fairlead_queue.decide.turns import Turns
 from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preemption, QueueEntry, QueueSettings
+from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.events import JobDeferred, JobUnplaceable, PreemptionDeclined, PreemptionRequested
 from tests.kit.queue_world import SECOND, QueueWorld, kinds
 
@@ -96,3 +101,80 @@ def test_victims_of_one_node_are_nominated_if_the_cheapest_make_no_room() -> Non
     here.says(PreemptionDeclined(cause="1.0", job=waiting, attempt=1))
     again = [event for event in here.pass_time(10) if isinstance(event, PreemptionRequested)]
     assert [victim.job for victim in again[0].victims] == [large]
+
+
+# ---------------------------------------------------------------------------------------- a settled order
+
+
+def turns_run(world: QueueWorld, seconds: float) -> int:
+    """Return how many times reviews have run the turns of all offers again while time passes in steps of 250 ms. The world
+    compares every decision with that of a core that knows of no earlier review."""
+    with patch.object(Turns, "reopen", autospec=True, side_effect=Turns.reopen) as reopen:
+        before = reopen.call_count
+        for _ in range(int(seconds * 4)):
+            world.pass_time(0.25)
+        return sum(1 for call in reopen.call_args_list[before:] if call.args[0].state is world.state)
+
+
+def test_a_review_after_which_nothing_came_is_not_repeated() -> None:
+    """Events that change no turn leave the order settled; a run's end, a new job and a refusal do not."""
+    here = world()
+    running = here.submit(8, queue="a")
+    here.run(running)
+    for queue in ("b", "a", "b"):
+        here.submit(4, queue=queue)
+    assert turns_run(here, 1) >= 1
+    here.says(ev.CheckpointSaved(cause="1.0", job=running, attempt=1))
+    assert turns_run(here, 2) == 0
+    here.submit(4, queue="a")
+    here.says(ev.JobUnplaceable(cause="1.0", job="2", attempt=1, reasons={}, nodes=1))
+    assert turns_run(here, 1) >= 1
+    here.end(running)
+    assert turns_run(here, 1) >= 1
+
+
+def test_a_decision_that_is_never_committed_settles_nothing() -> None:
+    """Its offers are not in the log, so the next decision makes them."""
+    here = world()
+    here.run(here.submit(8, queue="a"))
+    here.submit(4, queue="b")
+    here.pass_time(1)
+    urgent = here.submission(4, queue="b", priority=90)
+    here.now += SECOND
+    lost = here.core.decide([Input("CMD", 99, [urgent])], here.now)
+    assert kinds(lost.events) == ["JobSubmitted", "JobOffered"]
+    job = here.submit(4, queue="b", priority=90)
+    assert here.of(job) == "offered"
+
+
+def test_a_job_of_a_class_with_many_offers_finds_its_place_after_a_settled_review() -> None:
+    """No turn was taken for it when it was accepted: the next review gives it one, and withdraws the last of the others."""
+    here = world()
+    here.run(here.submit(8, queue="a"))
+    many = [here.submit(1, queue="a") for _ in range(17)]
+    here.refuse(many[0])
+    here.pass_time(1)
+    first = here.submit(1, queue="b")
+    here.pass_time(1)
+    assert here.state.jobs[many[15]].withdrawal == "order"
+    here.give_back(many[15])
+    here.settle()
+    assert here.of(first) == "offered"
+
+
+def test_an_offer_of_a_job_with_a_claim_frees_what_it_claimed() -> None:
+    """The order is not settled by the review that offers it: jobs that its claim held back have their turn next."""
+    here = QueueWorld()
+    here.pool(patience_ns=3 * SECOND)
+    here.node(gpus=8)
+    here.tree(q={"maximum": {"gpu": 4_000}}, other={})
+    running = here.submit(4, queue="q")
+    here.run(running)
+    here.submit(8, queue="other")
+    claimant = here.submit(3, queue="q")
+    here.pass_time(4)
+    small = here.submit(1, queue="q", user="bob")
+    assert (claimant, "q") in [(each.job, each.queue) for each in here.said(ev.ReservationRequested)]
+    here.end(running)
+    here.pass_time(1)
+    assert (here.of(claimant), here.of(small)) == ("offered", "offered")

@@ -1,0 +1,90 @@
+"""Effect of an event on the order of its pool: whether a review could find anything new after it.
+
+An event unsettles the order unless its entry here shows that the review has foreseen it, or that it changes nothing that
+turns depend on: the jobs in line and their places, open offers, charges, refused classes, claims, limits and capacity.
+An event type without an entry always unsettles.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairlead_queue.state import QueueState
+from fairlead_queue.waiting.pending import LiveJob, PoolState, pool_of
+from fairlead_queue.waiting.settled_order import SettledOrder
+from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.wire import events as ev
+
+
+def note_effect(state: QueueState, event: Any) -> None:
+    """Forget what is known of the order of the event's pool, if the event could change it; to be called before it is
+    applied. An event that names no live job counts for all pools."""
+    job = state.jobs.get(event.job) if hasattr(event, "job") else None
+    if job is not None:
+        pools = (job.lane.request_class.pool,)
+    elif isinstance(event, ev.JobSubmitted):
+        pool = state.pools.get(pool_of(event.request))
+        pools = (pool,) if pool is not None else ()
+    else:
+        pools = tuple(state.pools.values())
+    kind: type[ev.EventBase] = type(event)
+    keeps = KEEPS.get(kind)
+    for pool in pools:
+        settled = pool.settled
+        if settled is not None and not (keeps is not None and keeps(state, pool, settled, event)):
+            pool.settled = None
+
+
+def _always(state: QueueState, pool: PoolState, settled: SettledOrder, event: Any) -> bool:
+    return True
+
+
+def _submitted(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.JobSubmitted) -> bool:
+    if event.job not in settled.fresh:
+        return False
+    settled.fresh.discard(event.job)
+    return True
+
+
+def _offered(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.JobOffered) -> bool:
+    """An offer that the review has made; what its job claimed under a limit is free for others from then on."""
+    job = state.jobs.get(event.job) or state.jobs.get(array_of(event.job) or "")
+    return settled.ranks.pop(event.job, None) == event.rank and job is not None and job.lane.claim != job.id
+
+
+def _placed(state: QueueState, pool: PoolState, settled: SettledOrder, event: ev.JobPlaced) -> bool:
+    """The first in order has its place: the others stay in order, unless a gate was closed."""
+    job = state.jobs.get(event.job)
+    if job is None or not settled.picks or settled.picks[0] != job.id or not settled.is_free:
+        return False
+    request_class = job.lane.request_class
+    if job.attempt != event.attempt or not job.open or request_class.parked or request_class.request.nodes_min:
+        return False
+    settled.picks.popleft()
+    return True
+
+
+def _ended(state: QueueState, pool: PoolState, settled: SettledOrder, event: Any) -> bool:
+    """A run's job leaves: its charge is released before, and nothing was kept for it."""
+    job = state.jobs.get(event.job)
+    return job is not None and job.wait == "owed" and job.parent is None and not job.open and _claims_nothing(pool, job)
+
+
+def _claims_nothing(pool: PoolState, job: LiveJob) -> bool:
+    return job.lane.claim != job.id and pool.claimant != job.id
+
+
+type _Keeps = Callable[[QueueState, PoolState, SettledOrder, Any], bool]
+
+#: {event type: True if the order stays settled}
+KEEPS: Mapping[type[ev.EventBase], _Keeps] = {
+    ev.JobSubmitted: _submitted,
+    ev.JobOffered: _offered,
+    ev.JobPlaced: _placed,
+    ev.JobSucceeded: _ended,
+    ev.JobFailed: _ended,
+    ev.JobCancelled: _ended,
+    ev.JobDeferred: _always,
+    ev.JobsRetired: _always,
+    ev.RunStarted: _always,
+    ev.CheckpointSaved: _always,
+}
