@@ -16,3 +16,49 @@ def test_the_command_and_the_guard_start_without_what_they_seldom_need(module: s
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"], capture_output=True, text=True, check=True
     ).stdout
     assert HEAVY & set(said.split()) == set()
+
+
+#: Additional modules that the list of verbs needs none of, and that each take about as long as Python's own start or longer.
+FOR_REQUESTS = {"httpx", "yaml", "rich", "msgspec", "fairlead.client", "fairlead.commands.jobs"}
+#: Modules that a request for a list of jobs does not need.
+FOR_OTHER_VERBS = {
+    "yaml",
+    "rich",
+    "click",
+    "pygments",
+    "pydantic",
+    "httpx._main",
+    "httpx_sse",
+    "fairlead.commands.submit",
+}
+
+
+def imported_by(*words: str) -> set[str]:
+    """Return the modules that a command line has imported at its end."""
+    program = f"import sys; from fairlead.main import main; main({list(words)!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_the_list_of_verbs_imports_no_verb() -> None:
+    """Users read it while they look for a word, and a shell's completion of verbs imports the same."""
+    found = imported_by("--help")
+    assert found & (HEAVY | FOR_REQUESTS) == set()
+    assert [name for name in found if name.startswith(("fairlead_agent", "fairlead_bus", "fairlead_replay"))] == []
+
+
+def test_a_list_of_jobs_imports_what_it_needs() -> None:
+    """`fairlead jobs` is typed most; files, drawings and other verbs are not its business."""
+    found = imported_by("jobs", "--help")
+    assert {"httpx", "fairlead.commands.jobs"} <= found, "the test looks at the wrong process"
+    assert found & (HEAVY | FOR_OTHER_VERBS) == set()
+
+
+def test_the_client_is_part_of_the_package() -> None:
+    """`from fairlead import Client` works though the package imports it late; other names are errors."""
+    import fairlead
+    from fairlead.client import Client
+
+    assert fairlead.Client is Client
+    with pytest.raises(AttributeError, match="no attribute 'Clint'"):
+        _ = fairlead.Clint

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,6 +18,10 @@ from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Node
 from fairlead_schemas.wire.lifecycle import END_STATES
 
+#: Options of sbatch are parsed by `split`.
+TYPER_SETTINGS: dict[str, dict[str, Any]] = {
+    "sbatch": {"context_settings": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+}
 #: Where a job goes that names no queue.
 DEFAULT_QUEUE = "default"
 

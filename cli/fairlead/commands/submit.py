@@ -251,6 +251,12 @@ class AfterDashes(TyperCommand):
         return rest
 
 
+#: Options after the first word are the script's or the command's.
+TYPER_SETTINGS: dict[str, dict[str, Any]] = {
+    "submit": {"cls": AfterDashes, "context_settings": {"allow_interspersed_args": False}}
+}
+
+
 def submit(
     ctx: typer.Context,
     words: Words = None,
