@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: live, crowded, gangs, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: cli, rest, live, crowded, gangs, slow, fast-path, agent, queue, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
@@ -18,6 +18,7 @@ import uvloop
 from bench import (
     asking,
     ceilings,
+    command_line,
     compare,
     crowd,
     fast_path,
@@ -28,6 +29,7 @@ from bench import (
     profile,
     queueing,
     regression,
+    rest,
     table,
 )
 from bench.agent import rows as agent
@@ -40,6 +42,8 @@ from bench.telemetry import rows as telemetry
 from fairlead_bus.main import collect_rarely
 
 ROWS = (
+    "cli",
+    "rest",
     "live",
     "crowded",
     "gangs",
@@ -99,6 +103,10 @@ def _printed(row: table.Row) -> table.Row:
 async def measure(names: list[str]) -> list[table.Row]:
     """The rows asked for, in order."""
     rows: list[table.Row] = []
+    if "cli" in names:
+        rows += [_printed(row) for row in command_line.rows()]
+    if "rest" in names:
+        rows.append(_printed(rest.row()))
     if "live" in names:
         rows += await live(False)
     if "crowded" in names:
