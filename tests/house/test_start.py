@@ -9,6 +9,28 @@ import pytest
 HEAVY = {"asyncio", "structlog", "nats", "numpy", "duckdb", "docker", "pynvml", "fastapi", "cryptography"}
 
 
+#: Processes of a cluster, each with what it does not need before somebody needs it.
+PROCESSES = {
+    "fairlead_queue.__main__": {"rich", "numpy"},
+    "fairlead_placer.__main__": {"rich"},
+    "fairlead_gateway.__main__": {"rich", "numpy"},
+    "fairlead_telemetry.__main__": {"rich"},
+    "fairlead_agent.__main__": {"rich", "numpy", "docker"},
+    "fairlead_agent.hollow.__main__": {"rich", "numpy"},
+    "fairlead_replay.explainer.__main__": {"rich", "numpy", "fairlead_queue", "fairlead_placer"},
+}
+
+
+@pytest.mark.parametrize(("module", "unneeded"), PROCESSES.items(), ids=PROCESSES)
+def test_processes_do_without_what_they_seldom_need(module: str, unneeded: set[str]) -> None:
+    """Each of them runs all the time, so their memory at rest is a machine's, and each start takes CPU from jobs."""
+    program = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found = set(done.stdout.split())
+    assert "structlog" in found, "the test looks at the wrong process"
+    assert found & unneeded == set()
+
+
 @pytest.mark.parametrize("module", ["fairlead.main", "fairlead_agent.guard.__main__"])
 def test_the_command_and_the_guard_start_without_what_they_seldom_need(module: str) -> None:
     """Import these where they are needed, in the function."""
