@@ -8,7 +8,6 @@ revisions in turn with `python -m bench compare REV` (compare.py). `python -m be
 
 import argparse
 import os
-import platform
 import shutil
 import sys
 from pathlib import Path
@@ -39,6 +38,7 @@ from bench.openb import row as packing
 from bench.placing import rows as placing
 from bench.stack import Stack
 from bench.telemetry import rows as telemetry
+from fairlead import interpreter
 from fairlead_bus.main import collect_rarely
 
 ROWS = (
@@ -157,7 +157,7 @@ def machine() -> str:
         "?",
     )
     fsync = ceilings.fsync_p50_us(Path(os.environ.get("FAIRLEAD_BENCH_DIR", "/tmp")))
-    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}, fsync p50 {fsync:.0f} µs"
+    return f"{os.cpu_count()} cores, {model}, {interpreter.this()}, fsync p50 {fsync:.0f} µs"
 
 
 def main() -> int:
