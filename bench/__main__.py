@@ -190,7 +190,7 @@ def document(host: str, rows: list[table.Row], page: str) -> str:
     sections = "".join(page.partition("\n## ")[1:])
     return (
         "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page (single rows may be of a later run, by `python -m bench ROW --write`); `make bench` prints the same table for your machine. Nodes and GPUs are played "
-        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n{sections}"
+        f"where a row says hollow or simulated. A Python with PGO and LTO takes less CPU than one without; the machine's line and `fairlead doctor` name its build.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n{sections}"
     )
 
 

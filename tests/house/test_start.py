@@ -52,6 +52,7 @@ FOR_OTHER_VERBS = {
     "httpx._main",
     "httpx_sse",
     "fairlead.commands.submit",
+    "fairlead.commands.submission",
 }
 
 

@@ -156,7 +156,7 @@ def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None
     fairlead wait last --timeout 10m
     """
     timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
-    from fairlead.commands.submit import exit_code
+    from fairlead.commands.submission import exit_code
 
     with connect() as client:
         ended = client.wait(pick(client, ids), timeout_s=timeout_s)

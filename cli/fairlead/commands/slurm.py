@@ -8,7 +8,8 @@ import typer
 
 from fairlead.commands import jobs as jobs_verbs
 from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
-from fairlead.commands.submit import send, with_products
+from fairlead.commands.submission import send
+from fairlead.commands.submit import with_products
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader, sbatch, sbatch_options
 from fairlead.jobfile.reader import read_script
