@@ -32,13 +32,17 @@ help: ## what can be typed here
 
 setup: $(STAMP) ## install everything into .venv (done by the others by themselves)
 
-# The first interpreter that runs and is new enough: a pyenv shim may exist and still not run.
+# FAIRLEAD_PYTHON, else the fastest Python on PATH that is new enough: builds differ by a fifth (cli/fairlead/interpreter.py).
 $(STAMP): requirements.lock pyproject.toml
 	@set -euo pipefail; \
 	found=; \
-	for candidate in $${FAIRLEAD_PYTHON:-} python3.13 python3.12 python3.14 python3 python; do \
-	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then found=$$candidate; break; fi; \
-	done; \
+	if [ -n "$${FAIRLEAD_PYTHON:-}" ] && "$$FAIRLEAD_PYTHON" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then \
+	  found=$$FAIRLEAD_PYTHON; \
+	else \
+	  for any in python3 python python3.13 python3.12 python3.14; do \
+	    if found=$$("$$any" cli/fairlead/interpreter.py); then break; fi; \
+	  done; \
+	fi; \
 	if [ -z "$$found" ]; then \
 	  echo "fairlead needs Python 3.12 or newer with venv, and found none on PATH; install one (for example: uv python install 3.13, or your system's python3.13 and python3.13-venv) or name it in FAIRLEAD_PYTHON" >&2; exit 1; \
 	fi; \

@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: live, crowded, gangs, slow, fast-path, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: cli, rest, live, crowded, gangs, slow, fast-path, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
@@ -8,7 +8,6 @@ revisions in turn with `python -m bench compare REV` (compare.py). `python -m be
 
 import argparse
 import os
-import platform
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import uvloop
 from bench import (
     asking,
     ceilings,
+    command_line,
     compare,
     crowd,
     crowded_player,
@@ -29,6 +29,7 @@ from bench import (
     profile,
     queueing,
     regression,
+    rest,
     table,
 )
 from bench.agent import rows as agent
@@ -38,9 +39,12 @@ from bench.openb import row as packing
 from bench.placing import rows as placing
 from bench.stack import Stack
 from bench.telemetry import rows as telemetry
+from fairlead import interpreter
 from fairlead_bus.main import collect_rarely
 
 ROWS = (
+    "cli",
+    "rest",
     "live",
     "crowded",
     "gangs",
@@ -101,6 +105,10 @@ def _printed(row: table.Row) -> table.Row:
 async def measure(names: list[str]) -> list[table.Row]:
     """The rows asked for, in order."""
     rows: list[table.Row] = []
+    if "cli" in names:
+        rows += [_printed(row) for row in command_line.rows()]
+    if "rest" in names:
+        rows.append(_printed(rest.row()))
     if "live" in names:
         rows += await live(False)
     if "crowded" in names:
@@ -153,7 +161,7 @@ def machine() -> str:
         "?",
     )
     fsync = ceilings.fsync_p50_us(Path(os.environ.get("FAIRLEAD_BENCH_DIR", "/tmp")))
-    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}, fsync p50 {fsync:.0f} µs"
+    return f"{os.cpu_count()} cores, {model}, {interpreter.this()}, fsync p50 {fsync:.0f} µs"
 
 
 def main() -> int:
@@ -186,7 +194,7 @@ def document(host: str, rows: list[table.Row], page: str) -> str:
     sections = "".join(page.partition("\n## ")[1:])
     return (
         "# Performance\n\nMeasured by `python -m bench --write`, which wrote this page (single rows may be of a later run, by `python -m bench ROW --write`); `make bench` prints the same table for your machine. Nodes and GPUs are played "
-        f"where a row says hollow or simulated.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n{sections}"
+        f"where a row says hollow or simulated. A Python with PGO and LTO takes less CPU than one without; the machine's line and `fairlead doctor` name its build.\n\nMachine: {host}.\n\n{table.markdown(rows)}\n{sections}"
     )
 
 

@@ -22,6 +22,7 @@ import typer
 
 from fairlead import errors
 from fairlead import main as command_line
+from fairlead.verbs import LazyGroup
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.service import Gateway, GatewaySettings
@@ -271,7 +272,10 @@ def cli_page() -> str:
 
 def _verbs(group: Any) -> Iterator[tuple[str, Any]]:
     """Yield the (name, command) of each command of a group, in the order of its help text."""
-    yield from getattr(group, "commands", {}).items()
+    if isinstance(group, LazyGroup):
+        yield from ((name, group.loaded(name)) for name in group.commands)
+    else:
+        yield from getattr(group, "commands", {}).items()
 
 
 def _verb(verb: Any, context: typer.Context) -> Iterator[str]:

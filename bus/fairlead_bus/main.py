@@ -19,8 +19,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
-import structlog
+from fairlead_bus.plain_structlog import structlog
 
+# isort: split
 from fairlead_bus import bus_faults, nkey
 from fairlead_bus.bus_faults import retry_until_available
 from fairlead_bus.environment_settings import BadSetting, one_of

@@ -8,6 +8,18 @@ Start at `client.py` for the API in Python, at `main.py` for the command, at `st
 local stack. Nothing here decides anything about jobs: it asks the gateway and prints the answer.
 """
 
-from fairlead.client import Client
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairlead.client import Client
 
 __all__ = ["Client"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the client when a program uses it: every `fairlead` command line imports this package, few need HTTP."""
+    if name != "Client":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fairlead.client import Client
+
+    return Client

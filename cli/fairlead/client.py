@@ -6,14 +6,13 @@ again and turned into typed errors: `transport.py`. Start at `Client.submit`; er
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-import httpx_sse
 import msgspec
 
 from fairlead.errors import Conflict, FairleadError, InputRefused, Unreachable, WaitTimedOut, hint_for
+from fairlead.http_library import httpx
 from fairlead.transport import PAGE_ITEMS, RESENDS_MAX, TIMEOUT_S, Transport, decode, decode_page, query_of, raise_for
 from fairlead_schemas.http.api import (
     Breaker,
@@ -33,10 +32,12 @@ from fairlead_schemas.http.api import (
 )
 from fairlead_schemas.http.cloudevents import CloudEventOut
 from fairlead_schemas.queries.cluster_map import ClusterMap, PoolPacking
-from fairlead_schemas.queries.explainer import Defrag
 from fairlead_schemas.queries.telemetry import JobMetrics, JobUses, SqlFormat, UsageStatement
 from fairlead_schemas.wire.conditions import Readiness
 from fairlead_schemas.wire.lifecycle import END_STATES
+
+if TYPE_CHECKING:
+    from fairlead_schemas.queries.explainer import Defrag
 
 #: A watch hears at least a comment every few seconds; longer silence is a broken connection.
 WATCH_SILENCE_S = 60.0
@@ -269,8 +270,10 @@ class Client(Transport):
         """All pools of nodes and queues."""
         return self._pages("/v1/pools", {}, Pool, 0)
 
-    def defrag(self, pool: str) -> Defrag:
+    def defrag(self, pool: str) -> "Defrag":
         """Return the runs of the pool that would be moved so that big jobs start; nothing is moved."""
+        from fairlead_schemas.queries.explainer import Defrag
+
         return decode(self._get(f"/v1/pools/{quote(pool, safe='')}/defrag").content, Defrag)
 
     def packing(self, pool: str, *, at: str = "") -> PoolPacking:
@@ -354,6 +357,8 @@ class Client(Transport):
             query["continue"] = page.next
 
     def _watch(self, start: int | None, last: str, job: str) -> Iterator[CloudEventOut]:
+        import httpx_sse
+
         query = query_of({"from": None if last else start, "follow": "true", "job": job})
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
         timeout = httpx.Timeout(TIMEOUT_S, read=WATCH_SILENCE_S)

@@ -4,8 +4,10 @@ Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 
 6 unreachable, 124 wait timed out, 1 anything else.
 """
 
-from fairlead_schemas.http.api import Problem
-from fairlead_schemas.units.validation import printable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairlead_schemas.http.api import Problem
 
 
 class FairleadError(Exception):
@@ -13,7 +15,7 @@ class FairleadError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str = "", problem: Problem | None = None) -> None:
+    def __init__(self, message: str, *, hint: str = "", problem: "Problem | None" = None) -> None:
         super().__init__(message)
         self.hint = hint
         self.problem = problem
@@ -83,8 +85,10 @@ def hint_for(code: str) -> str:
     return _HINTS.get(code, "")
 
 
-def from_problem(problem: Problem) -> FairleadError:
+def from_problem(problem: "Problem") -> FairleadError:
     """The error of an API answer; its message names every field that the API named."""
+    from fairlead_schemas.units.validation import printable
+
     lines = [problem.detail or problem.title]
     for error in problem.errors:
         field, message = printable(error.get("field", "")), error.get("message", "")

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
 import msgspec
 
 from fairlead.errors import FairleadError, InputRefused, Unreachable, from_problem
+from fairlead.http_library import httpx
 from fairlead_schemas.http.api import Page, Problem
 from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
 
@@ -52,7 +52,13 @@ class Transport:
         token = _header("FAIRLEAD_TOKEN", token or os.environ.get("FAIRLEAD_TOKEN", ""))
         headers = {"X-Fairlead-User": self.user, **({"Authorization": f"Bearer {token}"} if token else {})}
         self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=False
+            base_url=self.url,
+            headers=headers,
+            timeout=TIMEOUT_S,
+            transport=transport,
+            trust_env=False,
+            # Reading the certificates takes longer than a request; plain HTTP has none, and redirects are not followed.
+            verify=any(each.startswith("https:") for each in self.urls),
         )
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import structlog
@@ -92,16 +93,23 @@ class CoreKind[C: Core](NamedTuple):
 
 
 class Folds[C: Core]:
-    """Folds kept between questions. Not for two callers at once."""
+    """Folds kept between questions. Not for two callers at once.
 
-    def __init__(self, bus: Bus, kind: CoreKind[C]) -> None:
-        self._bus, self._kind = bus, kind
+    `kind` returns the core's kind. It is called at the first question, and may import the core.
+    """
+
+    def __init__(self, bus: Bus, kind: Callable[[], CoreKind[C]]) -> None:
+        self._bus, self._find_kind = bus, kind
         self._live: Fold[C] | None = None
         self._past: Fold[C] | None = None
         #: The log that they are of (`fairlead_bus.log.identity`).
         self._log_id = ""
         #: End of the log at its last query, sequence that the working fold has reached, and count of commits folded.
         self.last = self.reached = self.folded = 0
+
+    @cached_property
+    def _kind(self) -> CoreKind[C]:
+        return self._find_kind()
 
     @property
     def held(self) -> bool:

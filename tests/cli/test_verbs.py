@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fairlead.errors import hint_for
+from fairlead.verbs import ALIASES, GROUPS, VERBS, Verb, load
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import (
     GatewayStub,
@@ -455,3 +456,17 @@ def test_a_kubernetes_job_with_volumes_is_not_started_without_them(
     assert (refused.code, gateway.requests) == (2, [])
     for name in ("spec.suspend", "containers[0].envFrom", "spec.template.spec.initContainers"):
         assert f"--ignore {name}" in refused.err
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *GROUPS], ids=lambda verb: verb.name)
+def test_the_list_of_verbs_has_their_own_words(verb: Verb) -> None:
+    """`fairlead --help` prints what the verb's own help begins with, though it does not import the verb."""
+    command = load(verb)
+    assert (command.name, command.hidden) == (verb.name, False)
+    assert (command.help or "").split("\n\n")[0].split() == verb.help.split()
+
+
+@pytest.mark.parametrize("verb", ALIASES, ids=lambda verb: verb.name)
+def test_aliases_are_hidden(verb: Verb) -> None:
+    """Users of Slurm type them from memory; the list of verbs does not have each thing twice."""
+    assert load(verb).hidden

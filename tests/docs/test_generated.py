@@ -8,7 +8,7 @@ import jsonschema as validator
 import pytest
 
 from docs import generate
-from fairlead.main import ALIASES, VERBS
+from fairlead.verbs import ALIASES, VERBS
 from fairlead_bus.streams import BUCKETS, stream_specs
 from fairlead_schemas.http import asyncapi, json_schema
 from fairlead_schemas.wire import lifecycle
@@ -45,7 +45,7 @@ def test_every_field_is_described() -> None:
 def test_every_verb_is_described() -> None:
     """Verbs, their aliases and the verbs below them have a section each."""
     page = generate.cli_page()
-    names = [*(name for _, name, _, _ in VERBS), *(name for name, _, _ in ALIASES), "queues apply", "audit verify"]
+    names = [*(verb.name for verb in (*VERBS, *ALIASES)), "queues apply", "audit verify"]
     assert [name for name in names if page.count(f"### fairlead {name}\n") != 1] == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.main import VERBS
+from fairlead.verbs import VERBS
 from fairlead_schemas.jobfile.job_spec import decode_job
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.wire.events import Event
@@ -100,7 +100,7 @@ def readme_commands() -> list[list[str]]:
 
 def test_the_readmes_verbs_exist() -> None:
     """A newcomer types them as they stand."""
-    verbs = {name for _, name, _, _ in VERBS} | {"queues", "audit"}
+    verbs = {verb.name for verb in VERBS} | {"queues", "audit"}
     used = {words[1] for words in readme_commands() if words[0] != "curl"}
     assert used and used <= verbs
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Unavailable
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_telemetry import ingest
 from fairlead_telemetry import service as telemetry_service
 from fairlead_telemetry.service import EXIT_REFUSED, Telemetry
 from fairlead_telemetry.warehouse.event_rows import CommitBytes
 from fairlead_telemetry.warehouse.warehouse import Warehouse
+from tests.kit.eventually import eventually_async
 from tests.telemetry.service_on_bus import ask, reaches, running, world
 from tests.telemetry.story import START_NS, busy, morning
 
@@ -47,6 +50,43 @@ async def test_commits_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.M
     assert await serving == 0
 
 
+def samples_of(node: str, number: int) -> bytes:
+    gpu = GpuSample(uuid="GPU-1", memory_used_mib=1)
+    return encode_samples(SampleBatch(node=node, incarnation="i", n=number, at_ns=time.time_ns(), gpus=[gpu]))
+
+
+async def test_few_samples_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small cluster at rest pays for no transaction each second; a question finds the samples that came before it."""
+    stored: list[int] = []
+    store = Warehouse.store
+
+    def counting(self: Warehouse, commits: Sequence[CommitBytes], heads: Any, log_id: str, samples: Any) -> Any:
+        stored.append(len(samples.batches))
+        return store(self, commits, heads, log_id, samples)
+
+    monkeypatch.setattr(Warehouse, "store", counting)
+    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 600.0)
+    monkeypatch.setattr(ingest, "FEW_BYTES", 4096)
+    hub = MemoryHub()
+    bus = hub.connect()
+    await bus.ensure()
+    async with running(hub.connect(), tmp_path):
+        for number in (1, 2, 3):
+            await bus.append(subjects.SAMPLE, subjects.sample("n1"), samples_of("n1", number))
+        await asyncio.sleep(1.5)  # longer than the interval of many samples
+        assert stored == []
+        counted = await ask(bus, "sql", query="SELECT count(*) FROM samples")
+        assert counted["rows"] == [[3]]
+        assert stored == [3]
+        await bus.append(subjects.SAMPLE, subjects.sample("n1"), samples_of("n1", 4))
+        await asyncio.sleep(1.5)  # the copy for SQL counts as fresh for a second
+        assert (await ask(bus, "sql", query="SELECT count(*) FROM samples"))["rows"] == [[4]]
+        before = len(stored)
+        for number in range(5, 60):
+            await bus.append(subjects.SAMPLE, subjects.sample("n1"), samples_of("n1", number))
+        await eventually_async(lambda: len(stored) > before, "many samples are stored at once")
+
+
 async def test_a_question_during_a_transaction_of_samples_waits_for_its_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +99,7 @@ async def test_a_question_during_a_transaction_of_samples_waits_for_its_commits(
             gate.wait(60)
         return store(self, commits, heads, log_id, samples)
 
+    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 0.0)
     hub, story = MemoryHub(), busy(40)
     bus, half = hub.connect(), len(story.commits) // 2
     await bus.ensure()

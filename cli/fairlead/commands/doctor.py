@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from fairlead import interpreter
 from fairlead.client import Client
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError
@@ -133,7 +134,11 @@ def _warehouse(folder: Path) -> DoctorFinding:
 def _python() -> DoctorFinding:
     version = platform.python_version()
     if sys.version_info >= (3, 12):  # noqa: UP036 -- pip may have been told to ignore it
-        return DoctorFinding("python", "ok", f"{version} at {sys.executable}")
+        found = interpreter.this()
+        text = f"{version} at {sys.executable}, built {found.build}; a short loop takes {found.loop_ms:.1f} ms"
+        if found.build == interpreter.PLAIN:
+            return DoctorFinding("python", "note", text, "one with PGO and LTO takes a fifth less CPU: FAIRLEAD_PYTHON")
+        return DoctorFinding("python", "ok", text)
     return DoctorFinding("python", "bad", version, "install Python 3.12 or newer")
 
 

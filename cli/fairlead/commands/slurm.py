@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from fairlead.commands import jobs as jobs_verbs
 from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
-from fairlead.commands.submit import send, with_products
+from fairlead.commands.submission import send
+from fairlead.commands.submit import with_products
 from fairlead.errors import InputRefused
 from fairlead.jobfile import reader, sbatch, sbatch_options
 from fairlead.jobfile.reader import read_script
@@ -18,6 +19,10 @@ from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Node
 from fairlead_schemas.wire.lifecycle import END_STATES
 
+#: Options of sbatch are parsed by `split`.
+TYPER_SETTINGS: dict[str, dict[str, Any]] = {
+    "sbatch": {"context_settings": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+}
 #: Where a job goes that names no queue.
 DEFAULT_QUEUE = "default"
 

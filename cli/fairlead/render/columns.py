@@ -6,16 +6,16 @@ Table columns read the clock.
 
 import time
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairlead.render.terminal import TableColumn
 from fairlead_schemas.http.api import IdleRun, IdleSaving, IdleScope, IdleStatus, Job, Node
-from fairlead_schemas.jobfile.job_spec import decode_job
-from fairlead_schemas.jobfile.request import request_of
 from fairlead_schemas.units.quantities import format_duration, format_memory, format_milli
 from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339
 from fairlead_schemas.units.validation import ErrorCollector, InvalidJob
-from fairlead_schemas.wire.resources import Request
+
+if TYPE_CHECKING:
+    from fairlead_schemas.wire.resources import Request
 
 
 def standing(idle: IdleStatus, now_ns: int) -> str:
@@ -153,8 +153,12 @@ def ended_how(job: Job) -> str:
     return f"exit {job.exit_code}" if job.exit_code is not None else ""
 
 
-def job_request(job: Job) -> Request:
+def job_request(job: Job) -> "Request":
     """Return the request of the job file; an empty request if the file cannot be read."""
+    from fairlead_schemas.jobfile.job_spec import decode_job
+    from fairlead_schemas.jobfile.request import request_of
+    from fairlead_schemas.wire.resources import Request
+
     try:
         return request_of(decode_job(bytes(job.spec)), ErrorCollector())
     except InvalidJob:
@@ -172,7 +176,7 @@ def gpu_count(job: Job) -> str:
     return "+".join(kinds) or "0"
 
 
-def _each(kind: Request) -> str:
+def _each(kind: "Request") -> str:
     """GPUs of a node or task: "8", "0.500", "2x3g.20gb"."""
     if kind.profile or kind.replicas:
         return f"{kind.gpu_parts}x{kind.profile or 'shared'}"

@@ -18,14 +18,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
-import yaml
-from rich.cells import cell_len, set_cell_size
-from rich.text import Text
 
-from fairlead_schemas.http.api import Page
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from fairlead_schemas.http.api import Page
 
 
 class Format(StrEnum):
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
 
 
 def page(
-    answer: Page[Any], columns: Sequence[TableColumn], name: Callable[[Any], str], form: Format, *, empty: str = ""
+    answer: "Page[Any]", columns: Sequence[TableColumn], name: Callable[[Any], str], form: Format, *, empty: str = ""
 ) -> str:
     """A list answer as text."""
     if form in (Format.json, Format.yaml):
@@ -100,6 +100,8 @@ def shown(columns: Sequence[TableColumn], form: Format) -> list[TableColumn]:
 def document(value: Any, form: Format) -> str:
     """Any answer as JSON (default) or YAML."""
     if form is Format.yaml:
+        import yaml
+
         return yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True, width=120)
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
@@ -114,6 +116,8 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[TableColumn]) -> str:
 
 
 def _cut(lines: Sequence[str]) -> list[str]:
+    from rich.text import Text
+
     width = shutil.get_terminal_size().columns
     texts = [Text(line) for line in lines]
     for text in texts:
@@ -160,13 +164,16 @@ def write_picture(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
         sys.stdout.write("".join(f"{''.join(text for text, _ in line)}\n" for line in lines))
     else:
         from rich.console import Console
+        from rich.text import Text
 
         drawn = Text("\n").join(Text.assemble(*line) for line in lines)
         Console(file=sys.stdout, highlight=False).print(drawn, soft_wrap=True)
     sys.stdout.flush()
 
 
-def _coloured(prepared: str) -> Text:
+def _coloured(prepared: str) -> "Text":
+    from rich.text import Text
+
     text = Text(prepared)
     for state, colour in STATE_COLOURS.items():
         text.highlight_words([f" {state} ", f" {state}\n"], colour)
@@ -265,6 +272,8 @@ def harmless(text: str) -> str:
 
 def cut(text: str, cells: int) -> str:
     """At most so many cells of a terminal, the beginning kept; ".." says that there was more."""
+    from rich.cells import cell_len, set_cell_size
+
     text = harmless(text)
     if cell_len(text) <= cells:
         return text
@@ -273,6 +282,8 @@ def cut(text: str, cells: int) -> str:
 
 def cut_left(text: str, cells: int) -> str:
     """Shorten a text like `cut`, keeping its end: machine names differ there."""
+    from rich.cells import cell_len
+
     text = harmless(text)
     while cell_len(text) > cells:
         text = f"..{text.removeprefix('..')[1:]}" if len(text) > 2 else text[1:]
@@ -281,12 +292,16 @@ def cut_left(text: str, cells: int) -> str:
 
 def padded(text: str, cells: int) -> str:
     """Exactly so many cells."""
+    from rich.cells import set_cell_size
+
     return set_cell_size(cut(text, cells), cells)
 
 
 def wrapped(phrases: Iterable[str], width: int, indent: str = "") -> Iterator[Line]:
     """Phrases on as few lines as hold them, two blanks between; further lines are indented. None is broken, but cut
     where it alone is too long."""
+    from rich.cells import cell_len
+
     row = ""
     for phrase in phrases:
         candidate = f"{row}  {phrase}" if row.strip() else f"{row}{phrase}"

@@ -3,10 +3,12 @@
 Each is a session leader of its own, so Ctrl-C reaches this supervisor alone, which then stops all in order. Stopping
 signals the process itself, never its group: processes that an agent started keep running. Start at `Supervisor`.
 The supervisor survives a lack of disk, memory or processes: a failure is logged once and the action is tried again.
+Its thread sleeps until a process ends or something is due (`_Sleep`), so a stack at rest is not woken by it.
 """
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -23,6 +25,7 @@ from fairlead_schemas.wire.conditions import EXIT_COMMANDS_LOST, EXIT_DAMAGED, E
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.1, 5.0
 #: A process that ran this long is healthy: its next crash starts from the first pause again.
 HEALTHY_S = 10.0
+#: Between two looks where the system does not report the end of a process, and after a failure.
 POLL_S = 0.05
 STOP_S = 10.0
 
@@ -46,11 +49,70 @@ class _Kept:
         self.restarts = 0
         #: Exit code of the newest process that ended by itself; None before the first, and once its successor is healthy.
         self.ended_with: int | None = None
+        #: Descriptor that is readable once the process has ended; None without a process, and where there is no such thing.
+        self.end: int | None = None
 
     @property
     def is_given_up(self) -> bool:
         """True once the process has found its log damaged: another one would find the same."""
         return self.ended_with == EXIT_DAMAGED
+
+    def run(self, process: "subprocess.Popen[bytes]") -> None:
+        """Take a process that has just started."""
+        self.process, self.started_at = process, time.monotonic()
+        # Systems without pidfd, and a lack of descriptors.
+        with contextlib.suppress(AttributeError, OSError):
+            self.end = os.pidfd_open(process.pid)
+
+    def drop(self) -> None:
+        """Forget the process, which has ended."""
+        self.process = None
+        if self.end is not None:
+            os.close(self.end)
+            self.end = None
+
+    def due_s(self, now: float) -> float | None:
+        """Return the time until something is to be done though the process does not end; None: never."""
+        if self.is_given_up:
+            return None
+        if self.process is None:
+            return max(0.0, self.start_at - now)
+        healthy_s = None if self.ended_with is None else max(0.0, self.started_at + HEALTHY_S - now)
+        return healthy_s if self.end is not None else min(POLL_S, POLL_S if healthy_s is None else healthy_s)
+
+
+class _Sleep:
+    """Sleep of the supervisor's thread: it ends at a time, when a descriptor is readable, or when it is broken off."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        os.set_blocking(self._read, False)
+
+    def for_(self, seconds: float | None, descriptors: Sequence[int]) -> None:
+        """Sleep for so long (None: without end)."""
+        poll = select.poll()
+        for descriptor in (self._read, *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        # Rounded up: a look just before the time would find nothing to do, again and again.
+        poll.poll(None if seconds is None else int(seconds * 1000) + 1)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                pass
+
+    def break_off(self) -> None:
+        """End the present sleep, or the next one at once."""
+        if self._write < 0:
+            return
+        with contextlib.suppress(BlockingIOError):  # full: it ends already
+            os.write(self._write, b"x")
+
+    def close(self) -> None:
+        """Close its descriptors; no sleep begins after that."""
+        if self._write >= 0:
+            os.close(self._read)
+            os.close(self._write)
+            self._read = self._write = -1
 
 
 class Supervisor:
@@ -67,6 +129,7 @@ class Supervisor:
         #: Held while processes are started again; take it to see them at rest.
         self.lock = threading.RLock()
         self._stopping = threading.Event()
+        self._sleep = _Sleep()
         self._thread: threading.Thread | None = None
 
     def add(self, spec: Spec) -> None:
@@ -74,6 +137,7 @@ class Supervisor:
         with self.lock:
             kept = self._kept[spec.name] = _Kept(spec)
             self._start(kept)
+        self._sleep.break_off()
 
     def watch(self) -> None:
         """Begin to restart what crashes, on a thread of its own."""
@@ -112,21 +176,42 @@ class Supervisor:
     def stop(self, timeout_s: float = STOP_S) -> list[str]:
         """End all, highest group first: TERM, then KILL at the deadline. Returns whom it had to kill."""
         self._stopping.set()
+        self._sleep.break_off()
         if self._thread is not None:
             self._thread.join()
         killed: list[str] = []
         for group in sorted({kept.spec.group for kept in self._kept.values()}, reverse=True):
             members = {k.spec.name: k.process for k in self._kept.values() if k.spec.group == group and k.process}
             killed += _end(members, timeout_s)
+        for kept in self._kept.values():
+            kept.drop()
+        self._sleep.close()
         return killed
 
     def _watch(self) -> None:
-        while not self._stopping.wait(POLL_S):
+        while True:
+            with self.lock:
+                ends, due_s = self._ends(), self._due_s()
+            self._sleep.for_(due_s, ends)
+            if self._stopping.is_set():
+                return
             with self.lock:
                 for kept in self._kept.values():
                     self._attempt(f"start {kept.spec.name} again", partial(self._look_after, kept))
                 if self._untold:
                     self._attempt("write down what runs", self._tell)
+
+    def _ends(self) -> list[int]:
+        """Return the descriptors of running processes that report their ends."""
+        return [kept.end for kept in self._kept.values() if kept.end is not None]
+
+    def _due_s(self) -> float | None:
+        """Return the time until a look is due though no process ends; None: never."""
+        now = time.monotonic()
+        dues = [due for kept in self._kept.values() if (due := kept.due_s(now)) is not None]
+        if self._failing or self._untold:
+            dues = [max(POLL_S, min(dues, default=POLL_S))]
+        return min(dues, default=None)
 
     def _attempt(self, what: str, act: Callable[[], None]) -> None:
         """Perform an action; log a failure once. Temporary errors (ENOSPC, EAGAIN, ENOMEM) must not end this thread: the next poll
@@ -157,13 +242,14 @@ class Supervisor:
                 return
             kept.ended_with = code
             if kept.is_given_up:
-                kept.process = None
+                kept.drop()
                 self._untold = True
                 say(f"{kept.spec.name} found its log damaged and is not started again: fairlead doctor")
                 return
             if now - kept.started_at >= HEALTHY_S:
                 kept.pause_s = BACKOFF_FIRST_S
-            kept.process, kept.start_at = None, now + kept.pause_s
+            kept.drop()
+            kept.start_at = now + kept.pause_s
             kept.pause_s = min(kept.pause_s * 2, BACKOFF_LAST_S)
         if now >= kept.start_at:
             self._start(kept)
@@ -172,7 +258,7 @@ class Supervisor:
 
     def _start(self, kept: _Kept) -> None:
         with (self._logs / f"{kept.spec.name}.log").open("ab") as log:
-            kept.process = subprocess.Popen(
+            process = subprocess.Popen(
                 kept.spec.argv,
                 env=dict(kept.spec.env),
                 stdin=subprocess.DEVNULL,
@@ -180,7 +266,7 @@ class Supervisor:
                 stderr=log,
                 start_new_session=True,
             )
-        kept.started_at = time.monotonic()
+        kept.run(process)
 
 
 def say(text: str) -> None:

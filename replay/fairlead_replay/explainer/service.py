@@ -2,7 +2,8 @@
 `answers.py`.
 
 Any number of explainers may run: each question goes to one of them. Without questions, an explainer holds a
-connection and the scrub (`scrub.py`), and no state. Start at `Explainer`.
+connection and the scrub (`scrub.py`), and no state. It imports the cores at the first question: with numpy they take
+more memory than the rest of the process, and many explainers are never asked. Start at `Explainer`.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import structlog
@@ -18,10 +19,6 @@ import structlog
 from fairlead_bus import bus_faults
 from fairlead_bus.environment_settings import number
 from fairlead_bus.port import Bus, BusError, LogDamaged, Message, Unavailable
-from fairlead_placer.core import PlacerCore
-from fairlead_queue.core import QueueCore
-from fairlead_queue.explain.dry_run import dry_run
-from fairlead_replay.explainer.answers import defrag, packing, why
 from fairlead_replay.kept_folds import CoreKind, Fold, Folds, NotYet
 from fairlead_replay.scrub import PERCENT, Scrub
 from fairlead_schemas.queries.explainer import (
@@ -39,6 +36,10 @@ from fairlead_schemas.queries.explainer import (
 )
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import ALIVE, Alive, encode_alive
+
+if TYPE_CHECKING:
+    from fairlead_placer.core import PlacerCore
+    from fairlead_queue.core import QueueCore
 
 NAME = "explainer"
 #: Without a question for so long, what was folded is let go.
@@ -72,8 +73,7 @@ class Explainer:
         scrub_percent: float = PERCENT,
     ) -> None:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
-        self._folds = Folds(bus, CoreKind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore))
-        self._placers = Folds(bus, CoreKind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore))
+        self._folds, self._placers = Folds(bus, _queue), Folds(bus, _placer)
         self._both = (self._folds, self._placers)
         self._waiting: asyncio.Queue[PendingQuestion] = asyncio.Queue(WAITING_MAX)
         #: Everybody who has not been answered.
@@ -215,6 +215,8 @@ class Explainer:
         """
         if _is_past(deadline):
             raise TimeoutError("many were asked before it; ask again")
+        from fairlead_replay.explainer.answers import defrag, packing, why
+
         match ask:
             case AskWhy():
                 fold = await self._folds.at(ask.at, deadline)
@@ -229,7 +231,9 @@ class Explainer:
             case AskDryRun():
                 return await self._dry_runs(ask, await self._folds.at(0, deadline), deadline)
 
-    async def _dry_runs(self, ask: AskDryRun, fold: Fold[QueueCore], deadline: float) -> ExplainerAnswer:
+    async def _dry_runs(self, ask: AskDryRun, fold: "Fold[QueueCore]", deadline: float) -> ExplainerAnswer:
+        from fairlead_queue.explain.dry_run import dry_run
+
         # As for the queue's own clock: never before the newest commit.
         now_ns = max(self._clock(), fold.core.state.at_ns)
         outcomes: list[DryRunOutcome] = []
@@ -239,6 +243,18 @@ class Explainer:
                 raise TimeoutError(f"{tried}; ask again, for fewer at once")
             outcomes.append(await asyncio.to_thread(dry_run, fold.core.state, command, now_ns))
         return ExplainerAnswer(sequence=fold.sequence, outcomes=tuple(outcomes))
+
+
+def _queue() -> "CoreKind[QueueCore]":
+    from fairlead_queue.core import QueueCore
+
+    return CoreKind(QueueCore.writer, QueueCore.schema, QueueCore, QueueCore.restore)
+
+
+def _placer() -> "CoreKind[PlacerCore]":
+    from fairlead_placer.core import PlacerCore
+
+    return CoreKind(PlacerCore.writer, PlacerCore.schema, PlacerCore, PlacerCore.restore)
 
 
 def _is_past(deadline: float) -> bool:

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-import structlog
+from fairlead_bus.plain_structlog import structlog
 
+# isort: split
 from fairlead_agent import settings
 from fairlead_agent.agent import Agent
 from fairlead_agent.core.reserved_cpus import Reserved

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,6 +97,41 @@ def test_a_killed_process_comes_back_and_its_log_goes_on(supervisor: Supervisor,
     eventually(lambda: log.read_text() == "up\nup\n")
     assert supervisor.pids()["a"] != first
     assert supervisor.crashed() == {"a": 1}
+
+
+def test_nothing_wakes_the_supervisor_while_its_processes_run(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Its thread looks at the processes when one ends, and does not sleep in short turns meanwhile."""
+    script = f"import pathlib, time; pathlib.Path({str(tmp_path / 'up')!r}).touch(); time.sleep(600)"
+    supervisor.add(Spec("a", [sys.executable, "-c", script], dict(os.environ), 0))
+    supervisor.watch()
+    eventually((tmp_path / "up").exists)
+    (thread,) = (each for each in threading.enumerate() if each.name == "supervisor")
+    status = Path(f"/proc/self/task/{thread.native_id}/status")
+
+    def switches() -> int:
+        found = (line.split()[1] for line in status.read_text().splitlines() if line.startswith("voluntary_ctxt"))
+        return int(next(found))
+
+    before = switches()
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])  # no process of the supervisor
+    ended.wait()
+    for _ in range(20):
+        subprocess.run(["sleep", "0.01"], check=True)
+    assert switches() - before <= 1
+    os.kill(supervisor.pids()["a"], signal.SIGKILL)
+    eventually(lambda: supervisor.crashed() == {"a": 1})
+
+
+def test_ends_are_noticed_where_the_system_does_not_report_them(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systems without pidfd: the supervisor looks again and again, and restarts what has ended."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    supervisor.watch()
+    supervisor.add(Spec("a", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), 0))
+    first = supervisor.pids()["a"]
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: supervisor.crashed() == {"a": 1} and supervisor.pids().get("a", first) != first)
 
 
 def test_stop_ends_groups_in_order_and_kills_processes_that_ignore_term(supervisor: Supervisor, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from fairlead_bus.memory import MemoryBus, MemoryTail
 from fairlead_bus.port import Message, Stored
+from fairlead_queue.explain import dry_run as dry_runs
 from fairlead_replay import kept_folds
-from fairlead_replay.explainer import service
+from fairlead_replay.explainer import answers, service
 from fairlead_schemas.queries.explainer import COMMANDS_MAX, AskDryRun, AskWhy, DryRunOutcome, decode_answer, encode
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import EXIT_DAMAGED
@@ -87,7 +88,7 @@ async def test_a_fault_is_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch
                 state.jobs.clear()  # type: ignore[attr-defined] -- the queue's state
                 raise ValueError("planted")
 
-            patched.setattr(service, "why", spoil)
+            patched.setattr(answers, "why", spoil)
             answer = await world.why(job)
         assert (answer.error, answer.message) == ("failed", "ValueError: the explainer's log has more")
         assert (await world.why(job)).why == world.told(job)
@@ -252,7 +253,7 @@ async def test_an_answer_that_no_message_carries_is_refused(monkeypatch: pytest.
 
 async def test_a_dry_run_that_exceeds_its_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number again would fail again; the next query has its own time."""
-    real = service.dry_run
+    real = dry_runs.dry_run
 
     def slow(*arguments: Any) -> DryRunOutcome:
         time.sleep(0.3)
@@ -263,7 +264,7 @@ async def test_a_dry_run_that_exceeds_its_time_is_refused(monkeypatch: pytest.Mo
         await world.write()
         await world.dry_run(world.queue.submission(1))  # folds, which takes its own time
         with monkeypatch.context() as patched:
-            patched.setattr(service, "dry_run", slow)
+            patched.setattr(dry_runs, "dry_run", slow)
             patched.setattr(service, "ANSWER_S", 0.5)
             answer = await world.dry_run(*(world.queue.submission(1) for _ in range(5)))
         assert (answer.error, answer.outcomes) == ("busy", ())

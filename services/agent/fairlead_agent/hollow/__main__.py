@@ -9,6 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import fairlead_bus.plain_structlog  # noqa: F401 -- before the modules that import structlog
+
+# isort: split
 from fairlead_agent import settings
 from fairlead_agent.devices.labels import rack_labels
 from fairlead_agent.devices.profiles import profiles

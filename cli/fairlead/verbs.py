@@ -1,0 +1,212 @@
+"""Verbs of the `fairlead` command: name, one line of help and the module of each, which is imported when the verb is typed.
+
+Imports of all verbs take ten times as long as one verb needs, and users wait for them at every command line. So the
+list of verbs and `fairlead --help` are made of `VERBS` alone. A test compares its help lines with those of the verbs.
+Start at `LazyGroup.resolve_command`.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Verb(NamedTuple):
+    """Verb with its help panel, and where its function or its group of verbs is defined ("jobs:show")."""
+
+    panel: str
+    name: str
+    target: str
+    #: First paragraph of its help; "" for hidden verbs.
+    help: str = ""
+
+    @property
+    def hidden(self) -> bool:
+        """True for verbs that no list shows."""
+        return not self.help
+
+
+#: In the order of the help text.
+VERBS: tuple[Verb, ...] = (
+    Verb(
+        "Start here", "demo", "demo:demo", "Watch a small team's morning on four simulated 8-GPU nodes; ends by itself."
+    ),
+    Verb(
+        "Start here",
+        "up",
+        "stack:up",
+        "Start a cluster on this machine: bus, services, nodes. Ctrl-C stops it; jobs' processes live on.",
+    ),
+    Verb(
+        "Start here",
+        "down",
+        "stack:down",
+        "Stop the cluster on this machine. Running jobs continue and waiting ones wait, unless --jobs; the data stays.",
+    ),
+    Verb(
+        "Start here",
+        "doctor",
+        "doctor:doctor",
+        "Look at this machine: exit code 0 when a cluster can run here, or the node that it is can take work; 1 otherwise.",
+    ),
+    Verb("Jobs", "submit", "submit:submit", "Submit a job and print its id."),
+    Verb("Jobs", "jobs", "jobs:jobs", "List jobs."),
+    Verb("Jobs", "show", "jobs:show", "Show everything about jobs."),
+    Verb(
+        "Jobs",
+        "why",
+        "jobs:why",
+        "Say why a job is where it is: one reason, its evidence, what would start it now, the next step.",
+    ),
+    Verb(
+        "Jobs",
+        "logs",
+        "jobs:logs",
+        "Print a job's output. To a terminal colours are kept and other control sequences left out, unless --raw.",
+    ),
+    Verb(
+        "Jobs",
+        "wait",
+        "jobs:wait",
+        "Wait until jobs have ended; exit with the first failure's own code (0: all succeeded).",
+    ),
+    Verb("Jobs", "cancel", "jobs:cancel", "End jobs, waiting or running (an array with all its elements)."),
+    Verb("Jobs", "hold", "jobs:hold", "Keep waiting jobs from starting."),
+    Verb("Jobs", "release", "jobs:release", "End a hold."),
+    Verb("Jobs", "move", "queues:move", "Put waiting jobs into another queue."),
+    Verb("Jobs", "extend", "idle:extend", "Keep idle jobs: no idle policy acts on them for a while."),
+    Verb(
+        "Cluster",
+        "nodes",
+        "nodes:nodes",
+        "List nodes with their free resources, draw them, describe one in detail, or remove some permanently.",
+    ),
+    Verb("Cluster", "cordon", "nodes:cordon", "Give nodes no new work; their present runs continue."),
+    Verb("Cluster", "uncordon", "nodes:uncordon", "Give nodes work again (ends a drain, too)."),
+    Verb("Cluster", "drain", "nodes:drain", "Empty nodes: no new work, and at the deadline their jobs go elsewhere."),
+    Verb("Cluster", "taint", "nodes:taint", "Keep work that does not tolerate the taint from nodes."),
+    Verb(
+        "Cluster",
+        "untaint",
+        "nodes:untaint",
+        "Remove nodes' taints that match, but those that health or the node itself has set.",
+    ),
+    Verb(
+        "Cluster",
+        "quarantine",
+        "nodes:quarantine",
+        "Give nodes no work until they are released; their present runs continue.",
+    ),
+    Verb("Cluster", "unquarantine", "nodes:unquarantine", "End nodes' quarantine, or the suspicion against them."),
+    Verb(
+        "Cluster",
+        "restore",
+        "nodes:restore",
+        "Use a faulted GPU of a node again; without one, what is wrong with the node itself is over.",
+    ),
+    Verb(
+        "Cluster",
+        "declare-dead",
+        "nodes:declare_dead",
+        "Say that nothing runs on lost nodes any more, so that their jobs may start elsewhere, strict ones, too.",
+    ),
+    Verb(
+        "Cluster",
+        "packing",
+        "packing:packing",
+        "Show the packing of a pool and its free resources, or choose its policy.",
+    ),
+    Verb(
+        "Cluster",
+        "defrag",
+        "packing:defrag",
+        "Show which runs would be moved for jobs that fit nowhere though enough GPUs are free.",
+    ),
+    Verb(
+        "Cluster",
+        "top",
+        "top:top",
+        "Watch nodes and jobs, and what running ones make of their GPUs: the mean of their utilisation, memory and power of all of them.",
+    ),
+    Verb(
+        "The record", "events", "events:events", "Print events of the log: time, id, what, about whom, caused by what."
+    ),
+    Verb("The record", "sql", "sql:sql", "Ask the warehouse in SQL (DuckDB, read-only). Ctrl-C cancels the query."),
+    Verb(
+        "The record",
+        "usage",
+        "usage:usage",
+        "Show who had how many GPU-hours of which model in a month, and what they cost.",
+    ),
+    Verb(
+        "The record",
+        "replay",
+        "audit:replay",
+        "Fold the log to a sequence with the services' own code and print what it amounts to.",
+    ),
+)
+#: Hidden.
+ALIASES: tuple[Verb, ...] = (
+    Verb("", "squeue", "slurm:squeue"),
+    Verb("", "sinfo", "slurm:sinfo"),
+    Verb("", "sbatch", "slurm:sbatch_verb"),
+    Verb("", "scancel", "slurm:scancel"),
+    Verb("", "sacct", "slurm:sacct"),
+)
+#: Verbs that have verbs of their own.
+GROUPS: tuple[Verb, ...] = (
+    Verb("Cluster", "queues", "queues:app", "List queues as a tree, or change them."),
+    Verb(
+        "Cluster", "idle", "idle:app", "List jobs that lie idle: since when, what follows and when, and the evidence."
+    ),
+    Verb("Cluster", "rollout", "plans:rollout", "List rolling upgrades, or run one."),
+    Verb("Cluster", "maintenance", "plans:maintenance", "List maintenance windows, or schedule one."),
+    Verb(
+        "Cluster", "breaker", "plans:breaker", "Say whether nodes are acted upon automatically, or let them be again."
+    ),
+    Verb("Cluster", "agent", "agent:app", "Make this machine a node."),
+    Verb("Cluster", "credentials", "credentials:app", "Users of the bus and their keys."),
+    Verb("The record", "audit", "audit:app", "Check or export the log."),
+)
+
+
+class LazyGroup(TyperGroup):
+    """Group whose commands stand for verbs that are not imported yet: they have names and help, and nothing else."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._verbs = {verb.name: verb for verb in (*VERBS, *ALIASES, *GROUPS)}
+        for verb in self._verbs.values():
+            self.add_command(TyperCommand(verb.name, help=verb.help, hidden=verb.hidden, rich_markup_mode=None))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the verb itself with its name and remaining words: from here on its module is imported."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, self.loaded(name) if name else None, rest
+
+    def loaded(self, name: str) -> Any:
+        """Return the command, or group of commands, of a verb."""
+        return load(self._verbs[name])
+
+
+def load(verb: Verb) -> Any:
+    """Import the module of a verb, and return the verb as a command, or group of commands, of Typer."""
+    module_name, _, attribute = verb.target.partition(":")
+    module = import_module(f"fairlead.commands.{module_name}")
+    found: typer.Typer | Callable[..., None] = getattr(module, attribute)
+    parent = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    parent.callback()(_nothing)
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=verb.name, rich_help_panel=verb.panel)
+    else:
+        settings = getattr(module, "TYPER_SETTINGS", {}).get(verb.name, {})
+        parent.command(verb.name, hidden=verb.hidden, rich_help_panel=verb.panel, **settings)(found)
+    group = typer.main.get_command(parent)
+    assert isinstance(group, TyperGroup)
+    return group.commands[verb.name]
+
+
+def _nothing() -> None:
+    """Callback without effect: without one, Typer makes no group of a single command."""
