@@ -14,10 +14,14 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_bus.port import Unavailable
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
+from fairlead_telemetry import ingest
 from fairlead_telemetry import service as telemetry_service
+from fairlead_telemetry.queries.current_use import NewestBatches
 from fairlead_telemetry.service import EXIT_REFUSED, Telemetry
+from fairlead_telemetry.sql import copies
 from fairlead_telemetry.warehouse.event_rows import CommitBytes
 from fairlead_telemetry.warehouse.warehouse import Warehouse
+from tests.kit.eventually import eventually_async
 from tests.telemetry.service_on_bus import ask, reaches, running, world
 from tests.telemetry.story import START_NS, busy, morning
 
@@ -45,6 +49,53 @@ async def test_commits_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.M
     assert sum(stored) == len(story.commits)
     await telemetry.stop()
     assert await serving == 0
+
+
+async def test_samples_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few samples start no transaction each second; a question finds those that were read before it, also after an earlier one."""
+    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(copies, "COPY_SHARE", 0)  # on a slow disk a copy would be used for longer
+    hub, story = MemoryHub(), busy(2)
+    bus = hub.connect()
+    await story.append_to(bus, first=0)
+    read: list[int] = []
+    feed = NewestBatches.feed
+    monkeypatch.setattr(NewestBatches, "feed", lambda self, batch: (feed(self, batch), read.append(batch.n))[0])
+    async with running(hub.connect(), tmp_path):
+        await reaches(bus, len(story.commits))
+        for n in (1, 2):
+            batch = SampleBatch(
+                node="n1", incarnation="i", n=n, at_ns=START_NS + n, gpus=[GpuSample(uuid="GPU-1", memory_used_mib=1)]
+            )
+            await bus.append(subjects.SAMPLE, subjects.sample("n1"), encode_samples(batch))
+            await eventually_async(lambda n=n: asyncio.sleep(0, n in read))
+            await asyncio.sleep(
+                1.1
+            )  # longer than a copy is used for further queries, and than the pause between transactions
+            counted = await ask(bus, "sql", query="SELECT count(*) FROM samples")
+            assert counted["rows"][0][0] == n
+
+
+async def test_many_samples_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples beyond a size are stored within the pause between two transactions."""
+    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(ingest, "SAMPLE_BYTES", 10)
+    stored = asyncio.Event()
+    store, loop = Warehouse.store, asyncio.get_running_loop()
+
+    def counting(self: Warehouse, commits: Any, heads: Any, log_id: str, samples: Any) -> Any:
+        if samples.batches:
+            loop.call_soon_threadsafe(stored.set)
+        return store(self, commits, heads, log_id, samples)
+
+    monkeypatch.setattr(Warehouse, "store", counting)
+    hub, bus = await world(busy(2))
+    async with running(hub.connect(), tmp_path):
+        batch = SampleBatch(
+            node="n1", incarnation="i", n=1, at_ns=START_NS, gpus=[GpuSample(uuid="GPU-1", memory_used_mib=1)]
+        )
+        await bus.append(subjects.SAMPLE, subjects.sample("n1"), encode_samples(batch))
+        await asyncio.wait_for(stored.wait(), 60)
 
 
 async def test_a_question_during_a_transaction_of_samples_waits_for_its_commits(

@@ -1,8 +1,9 @@
 """The log and the samples, read from the bus and stored in batches.
 
-Owns the pace. Samples are stored once a second. Commits wait in memory until a question needs them (`flush`), many are pending, or
-the oldest has waited 30 s: a transaction costs some 60 ms before its first event, because its statements are planned again, and a
-crash loses nothing, because the log is read again from the cursor. Reading stops while more than `PENDING_BYTES_MAX` wait. Knows no
+Owns the pace. What has been read waits in memory until a question needs it (`flush`), much is pending, or the oldest has waited: a
+commit for 30 s, a sample for 5 s. A transaction costs some 60 ms before its first event, because its statements are planned
+again, and some ms for a few samples, which is most of what telemetry does in a cluster at rest. A crash loses nothing: log and
+samples are read again from the bus. Reading stops while more than `PENDING_BYTES_MAX` wait. Knows no
 SQL. One thread owns the warehouse; everything that touches it goes through `on_thread`, questions through `ask`. Start at `run`.
 """
 
@@ -30,8 +31,10 @@ from fairlead_telemetry.warehouse.warehouse import Cursor, Retention, Warehouse,
 
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait or a question needs what is pending.
 INTERVAL_S = 1.0
-#: Longest time that a commit waits to be stored.
-LOG_INTERVAL_S = 30.0
+#: Longest time that a commit and a sample wait to be stored.
+LOG_INTERVAL_S, SAMPLE_INTERVAL_S = 30.0, 5.0
+#: Samples of this size wait no longer than INTERVAL_S: those of some 2,000 GPUs in a second.
+SAMPLE_BYTES = 256 * 1024
 #: Some 80,000 events: with an eighth of that, planning and committing cost as much again as the rows themselves.
 FLUSH_BYTES = 24 * 2**20
 PENDING_BYTES_MAX = 64 * 2**20
@@ -74,8 +77,8 @@ class Ingest:
         self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
         self._book = SampleBook(warehouse.sample_heads())
         self._commits: list[CommitBytes] = []
-        #: time.monotonic() when the oldest of `_commits` was read.
-        self._oldest_at = 0.0
+        #: time.monotonic() when the oldest of `_commits` and the oldest pending sample were read.
+        self._oldest_at = self._oldest_sample_at = 0.0
         self._commit_bytes = self._sample_bytes = 0
         #: Commits of the transaction that runs now, and their bytes.
         self._storing: list[CommitBytes] = []
@@ -112,7 +115,7 @@ class Ingest:
     @property
     def version(self) -> int:
         """Version of the warehouse once what is pending is stored."""
-        return self._warehouse.version + any(True for _ in self._unstored())
+        return self._warehouse.version + (self._sample_bytes > 0 or any(True for _ in self._unstored()))
 
     def _unstored(self) -> Iterator[CommitBytes]:
         """Yield the commits that have been read and are not in the warehouse, those of the running transaction included."""
@@ -125,8 +128,10 @@ class Ingest:
         return await self.on_thread(call, *args, **kwargs)
 
     async def flush(self) -> None:
-        """Return when the commits that have been read are stored. Raises what prevents that, StoringEnded once `run` has ended."""
-        if self.sequence > self.cursor.sequence:
+        """Return when the commits and samples that have been read are stored. Raises what prevents that, StoringEnded once `run` has
+        ended and commits are left."""
+        is_behind = self.sequence > self.cursor.sequence
+        if is_behind or (self._sample_bytes and self._is_storing):
             if not self._is_storing:
                 raise StoringEnded("telemetry is stopping; ask again")
             flushed = asyncio.get_running_loop().create_future()
@@ -206,6 +211,8 @@ class Ingest:
                 await tail.close()
 
     def _add_sample(self, subject: str, payload: bytes) -> None:
+        if not self._sample_bytes:
+            self._oldest_sample_at = time.monotonic()
         self._sample_bytes += len(payload)
         node = subjects.node_of(subject)
         try:
@@ -256,7 +263,11 @@ class Ingest:
         """Return the seconds until the next transaction is due, None while nothing is pending. `started`: start of the last one."""
         if self._flushes or self._is_much():
             return 0
-        due = [started + INTERVAL_S] if self._sample_bytes else []
+        due = list[float]()
+        if self._sample_bytes >= SAMPLE_BYTES:
+            due.append(started + INTERVAL_S)
+        elif self._sample_bytes:
+            due.append(max(started + INTERVAL_S, self._oldest_sample_at + SAMPLE_INTERVAL_S))
         due += [max(started + INTERVAL_S, self._oldest_at + LOG_INTERVAL_S)] if self._commits else []
         return max(0, min(due) - time.monotonic()) if due else None
 
