@@ -17,6 +17,7 @@ import base64
 import contextlib
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import nats.errors
@@ -58,7 +59,7 @@ class DirectClient(Client):
         self._direct: dict[int, Handler] = {}
         self._checked_subjects: set[str] = set()
         self._is_write_due = False
-        self._ps = BurstParser(self._direct, self)
+        self._ps = self._burst_parser = BurstParser(self._direct, self)
 
     async def subscribe_direct(self, subject: str, handler: Handler, group: str = "") -> Subscription:
         """Call `handler` in the read loop for each message, in order. It must not block; what it raises is logged."""
@@ -117,7 +118,7 @@ class DirectClient(Client):
     async def _read_loop(self) -> None:
         reader = getattr(self._transport, "_io_reader", None)
         if isinstance(reader, asyncio.StreamReader):  # a transport of another kind has none
-            reader.feed_data = _ShortWay(reader, self._ps).feed  # type: ignore[method-assign]
+            reader.feed_data = _ShortWay(reader, self._burst_parser).feed  # type: ignore[method-assign]
         await super()._read_loop()
 
     def _setup_nkeys_seed_connect(self) -> None:
@@ -159,7 +160,7 @@ class _ShortWay:
 
     def feed(self, data: bytes) -> None:
         """Handle the whole messages at the front of the bytes, and leave the rest to the reading task."""
-        reader = self._reader
+        reader: Any = self._reader  # its private attributes have no types
         # The task waits for bytes, and nothing that came earlier is left to be parsed: order is kept.
         if reader._waiter is not None and not reader._waiter.done() and not reader._buffer and self._parser.is_idle:
             taken, _ = self._parser.burst(bytes(data))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_bus.nats.link import CUT_MAX, DirectClient, Link, _ShortWay
+from fairlead_bus.nats.link import CUT_MAX, BurstParser, DirectClient, Link, _ShortWay
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
 #: The subscription with a handler of ours, and one of the library's own kind.
@@ -101,7 +101,9 @@ def test_messages_arrive_whole_however_they_are_split(written: list[tuple[str, b
 
     async def read_from_the_socket() -> list[tuple[Any, ...]]:
         client, reader = Spy(), asyncio.StreamReader()
-        reader.feed_data = _ShortWay(reader, client._ps).feed
+        parser = client._ps
+        assert isinstance(parser, BurstParser)
+        feed = _ShortWay(reader, parser).feed
 
         async def loop() -> None:
             while piece := await reader.read(32_768):
@@ -112,7 +114,7 @@ def test_messages_arrive_whole_however_they_are_split(written: list[tuple[str, b
             if data.draw(st.booleans()):  # else it comes before the task has read the last one
                 await asyncio.sleep(0)
             if piece:
-                reader.feed_data(piece)
+                feed(piece)
         reader.feed_eof()
         await reading
         return client.seen

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
 from fairlead_bus.environment_settings import BadSetting
-=======
-from fairlead_bus.settings import BadSetting
 from fairlead_gateway.server import http_server
->>>>>>> bc817f44 (A small submit skips ASGI and is answered in one write; reasons, deadlines and outcomes cost less per command)
 from fairlead_gateway.server.http_server import (
     FILES_KEPT,
     HttpServer,
@@ -26,6 +22,8 @@ from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX
 from tests.gateway.world import GatewayWorld
 
 SHORT_S = 0.4
+#: For a server that is never run.
+NO_APP: Any = None
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -236,7 +234,7 @@ async def test_a_head_without_end_is_disconnected() -> None:
 def test_the_bound_stays_below_the_limit_of_open_files() -> None:
     """The soft limit is raised to the hard one, and clients never take all of it."""
     files = raise_file_limit()
-    server = make_server(None, HttpSettings(connections_max=1_000_000), lambda _: None)
+    server = make_server(NO_APP, HttpSettings(connections_max=1_000_000), lambda _: None)
     assert server.connections_max == min(1_000_000, files - FILES_KEPT)
 
 

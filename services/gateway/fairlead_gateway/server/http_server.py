@@ -242,12 +242,14 @@ class _Connection(HttpToolsProtocol):
     def _begin_direct(self) -> bool:
         """Return True if the request whose head is complete skips ASGI: a small POST to a fast route, with nothing about its
         head that is refused or that uvicorn acts upon, and with no request of the connection in front of it."""
-        if self.parser.get_method() != b"POST" or not (self.cycle is None or self.cycle.response_complete):
+        parser = self.parser
+        assert parser is not None, "it calls this"
+        if parser.get_method() != b"POST" or not (self.cycle is None or self.cycle.response_complete):
             return False
         admitted = self.admitted
         if admitted is None or self.url != admitted.url or self.headers != admitted.headers:
             admitted = self.admitted = self._admit()
-        if admitted is None or self.fast.is_limited(admitted.scope) or not self.parser.should_keep_alive():
+        if admitted is None or self.fast.is_limited(admitted.scope) or not parser.should_keep_alive():
             return False
         self.cycle = _DirectRequest(admitted)  # type: ignore[assignment] -- in its place
         return True
