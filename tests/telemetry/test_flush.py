@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, encode_samples
 from fairlead_telemetry import ingest
 from fairlead_telemetry import service as telemetry_service
+from fairlead_telemetry.queries.current_use import NewestBatches
 from fairlead_telemetry.service import EXIT_REFUSED, Telemetry
+from fairlead_telemetry.sql import copies
 from fairlead_telemetry.warehouse.event_rows import CommitBytes
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.kit.eventually import eventually_async
@@ -50,41 +51,51 @@ async def test_commits_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.M
     assert await serving == 0
 
 
-def samples_of(node: str, number: int) -> bytes:
-    gpu = GpuSample(uuid="GPU-1", memory_used_mib=1)
-    return encode_samples(SampleBatch(node=node, incarnation="i", n=number, at_ns=time.time_ns(), gpus=[gpu]))
+async def test_samples_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few samples start no transaction each second; a question finds those that were read before it, also after an earlier one."""
+    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(copies, "COPY_SHARE", 0)  # on a slow disk a copy would be used for longer
+    hub, story = MemoryHub(), busy(2)
+    bus = hub.connect()
+    await story.append_to(bus, first=0)
+    read: list[int] = []
+    feed = NewestBatches.feed
+    monkeypatch.setattr(NewestBatches, "feed", lambda self, batch: (feed(self, batch), read.append(batch.n))[0])
+    async with running(hub.connect(), tmp_path):
+        await reaches(bus, len(story.commits))
+        for n in (1, 2):
+            batch = SampleBatch(
+                node="n1", incarnation="i", n=n, at_ns=START_NS + n, gpus=[GpuSample(uuid="GPU-1", memory_used_mib=1)]
+            )
+            await bus.append(subjects.SAMPLE, subjects.sample("n1"), encode_samples(batch))
+            await eventually_async(lambda n=n: asyncio.sleep(0, n in read))
+            await asyncio.sleep(
+                1.1
+            )  # longer than a copy is used for further queries, and than the pause between transactions
+            counted = await ask(bus, "sql", query="SELECT count(*) FROM samples")
+            assert counted["rows"][0][0] == n
 
 
-async def test_few_samples_wait_for_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small cluster at rest pays for no transaction each second; a question finds the samples that came before it."""
-    stored: list[int] = []
-    store = Warehouse.store
+async def test_many_samples_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples beyond a size are stored within the pause between two transactions."""
+    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(ingest, "SAMPLE_BYTES", 10)
+    stored = asyncio.Event()
+    store, loop = Warehouse.store, asyncio.get_running_loop()
 
-    def counting(self: Warehouse, commits: Sequence[CommitBytes], heads: Any, log_id: str, samples: Any) -> Any:
-        stored.append(len(samples.batches))
+    def counting(self: Warehouse, commits: Any, heads: Any, log_id: str, samples: Any) -> Any:
+        if samples.batches:
+            loop.call_soon_threadsafe(stored.set)
         return store(self, commits, heads, log_id, samples)
 
     monkeypatch.setattr(Warehouse, "store", counting)
-    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 600.0)
-    monkeypatch.setattr(ingest, "FEW_BYTES", 4096)
-    hub = MemoryHub()
-    bus = hub.connect()
-    await bus.ensure()
+    hub, bus = await world(busy(2))
     async with running(hub.connect(), tmp_path):
-        for number in (1, 2, 3):
-            await bus.append(subjects.SAMPLE, subjects.sample("n1"), samples_of("n1", number))
-        await asyncio.sleep(1.5)  # longer than the interval of many samples
-        assert stored == []
-        counted = await ask(bus, "sql", query="SELECT count(*) FROM samples")
-        assert counted["rows"] == [[3]]
-        assert stored == [3]
-        await bus.append(subjects.SAMPLE, subjects.sample("n1"), samples_of("n1", 4))
-        await asyncio.sleep(1.5)  # the copy for SQL counts as fresh for a second
-        assert (await ask(bus, "sql", query="SELECT count(*) FROM samples"))["rows"] == [[4]]
-        before = len(stored)
-        for number in range(5, 60):
-            await bus.append(subjects.SAMPLE, subjects.sample("n1"), samples_of("n1", number))
-        await eventually_async(lambda: len(stored) > before, "many samples are stored at once")
+        batch = SampleBatch(
+            node="n1", incarnation="i", n=1, at_ns=START_NS, gpus=[GpuSample(uuid="GPU-1", memory_used_mib=1)]
+        )
+        await bus.append(subjects.SAMPLE, subjects.sample("n1"), encode_samples(batch))
+        await asyncio.wait_for(stored.wait(), 60)
 
 
 async def test_a_question_during_a_transaction_of_samples_waits_for_its_commits(
@@ -99,7 +110,6 @@ async def test_a_question_during_a_transaction_of_samples_waits_for_its_commits(
             gate.wait(60)
         return store(self, commits, heads, log_id, samples)
 
-    monkeypatch.setattr(ingest, "SAMPLE_INTERVAL_S", 0.0)
     hub, story = MemoryHub(), busy(40)
     bus, half = hub.connect(), len(story.commits) // 2
     await bus.ensure()

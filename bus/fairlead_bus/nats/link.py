@@ -7,8 +7,9 @@ timeout.
 
 The library gives each message two regular expressions, a coroutine, its headers' parse, an object, a queue and a
 task; reading the log spent more on that than on the log. Here a subscription may name a plain function that gets
-the bytes, and `flush` is a barrier. The methods below override private ones of a library that is pinned by hash;
-tests/bus holds what they promise.
+the bytes, and `flush` is a barrier. A message that is sent waits in a list, and one call writes all that a turn of the event
+loop has sent; the library wakes a task for each. The methods below override private ones of a library that is pinned by
+hash; tests/bus holds what they promise.
 """
 
 import asyncio
@@ -16,11 +17,12 @@ import base64
 import contextlib
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import nats.errors
 import structlog
-from nats.aio.client import PING_PROTO, Client
+from nats.aio.client import PING_PROTO, Client, _validate_subject
 from nats.aio.subscription import Subscription
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
@@ -39,6 +41,8 @@ _PLAIN_HEADERS = b"NATS/1.0\r\n"
 _STATUS = slice(9, 12)
 #: A message cut by the end of a read is put together here up to this size, beyond it by the library.
 CUT_MAX = 64 * 1024
+#: Subjects that are remembered as valid.
+SUBJECTS_CHECKED_MAX = 10_000
 
 #: (subject, payload, reply, status): status is "" or that of an inline status line ("100", "503").
 Handler = Callable[[str, bytes, str, str], None]
@@ -53,7 +57,9 @@ class DirectClient(Client):
         super().__init__()
         self._key = key
         self._direct: dict[int, Handler] = {}
-        self._ps = BurstParser(self._direct, self)
+        self._checked_subjects: set[str] = set()
+        self._is_write_due = False
+        self._ps = self._burst_parser = BurstParser(self._direct, self)
 
     async def subscribe_direct(self, subject: str, handler: Handler, group: str = "") -> Subscription:
         """Call `handler` in the read loop for each message, in order. It must not block; what it raises is logged."""
@@ -63,6 +69,57 @@ class DirectClient(Client):
             message = subscription._pending_queue.get_nowait()
             _call(handler, message.subject, message.data, message.reply, (message.headers or {}).get("Status", ""))
         return subscription
+
+    def publish_direct(self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None) -> None:
+        """Send one message with the others of this turn of the event loop. Raises as `publish` does, on a connection that keeps
+        nothing for later, and ValueError for a header of more than one line."""
+        if self.is_closed:
+            raise nats.errors.ConnectionClosedError
+        if self.is_draining_pubs:
+            raise nats.errors.ConnectionDrainingError
+        if not self.is_connected:
+            raise nats.errors.OutboundBufferLimitError
+        if len(payload) > self._max_payload:
+            raise nats.errors.MaxPayloadError
+        if subject not in self._checked_subjects:
+            self._check_subject(subject)
+        if headers is None:
+            message = b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)
+        else:
+            head = _header_bytes(headers)
+            sizes = len(head), len(head) + len(payload)
+            message = b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), reply.encode(), *sizes, head, payload)
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(payload)
+        self._pending.append(message)
+        self._pending_data_size += len(message)
+        if not self._is_write_due:
+            self._is_write_due = True
+            asyncio.get_running_loop().call_soon(self._write_pending)
+
+    def _check_subject(self, subject: str) -> None:
+        _validate_subject(subject)
+        if len(self._checked_subjects) >= SUBJECTS_CHECKED_MAX:
+            self._checked_subjects.clear()
+        self._checked_subjects.add(subject)
+
+    def _write_pending(self) -> None:
+        self._is_write_due = False
+        if not self._pending or not self.is_connected or self._transport is None:
+            return  # the library's flusher leaves it, too
+        try:
+            self._transport.write(b"".join(self._pending))
+        except (OSError, RuntimeError, AttributeError) as error:  # the connection has just ended; its reader notices
+            log.debug("messages not written", reason=str(error) or type(error).__name__)
+            return
+        self._pending = []
+        self._pending_data_size = 0
+
+    async def _read_loop(self) -> None:
+        reader = getattr(self._transport, "_io_reader", None)
+        if isinstance(reader, asyncio.StreamReader):  # a transport of another kind has none
+            reader.feed_data = _ShortWay(reader, self._burst_parser).feed  # type: ignore[method-assign]
+        await super()._read_loop()
 
     def _setup_nkeys_seed_connect(self) -> None:
         # As the library's, without the package that it would take for it (why: nkey.py).
@@ -90,6 +147,28 @@ class DirectClient(Client):
         _call(handler, subject.decode(), data, reply.decode(), _status(headers or b""))
 
 
+class _ShortWay:
+    """Way of bytes from the socket into the parser's whole messages, within the call that delivers the bytes.
+
+    The library's way is a stream reader: the bytes are copied, a future wakes the reading task, and the task copies them again and
+    parses them. It stays the way of whatever is not a whole message for a handler.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, parser: "BurstParser") -> None:
+        self._reader, self._parser = reader, parser
+        self._feed_reader = reader.feed_data
+
+    def feed(self, data: bytes) -> None:
+        """Handle the whole messages at the front of the bytes, and leave the rest to the reading task."""
+        reader: Any = self._reader  # its private attributes have no types
+        # The task waits for bytes, and nothing that came earlier is left to be parsed: order is kept.
+        if reader._waiter is not None and not reader._waiter.done() and not reader._buffer and self._parser.is_idle:
+            taken, _ = self._parser.burst(bytes(data))
+            data = data[taken:]
+        if data:
+            self._feed_reader(data)
+
+
 class BurstParser(Parser):
     """The library's parser, which sees only what is not a whole message for a handler."""
 
@@ -103,7 +182,7 @@ class BurstParser(Parser):
             if self.buf:
                 data = bytes(self.buf) + data
                 self.buf.clear()
-            taken, cut = self._burst(data)
+            taken, cut = self.burst(data)
             data = data[taken:]
             if cut:  # the rest comes with the next bytes; the library would also consume all of those
                 self.buf.extend(data)
@@ -111,7 +190,12 @@ class BurstParser(Parser):
         if data:
             await super().parse(data)
 
-    def _burst(self, data: bytes) -> tuple[int, bool]:
+    @property
+    def is_idle(self) -> bool:
+        """True while no beginning of a message waits for the rest."""
+        return self.state == AWAITING_CONTROL_LINE and not self.buf
+
+    def burst(self, data: bytes) -> tuple[int, bool]:
         """Hand over the whole messages at the front that have a handler; how many bytes they took, and whether what
         follows is the beginning of one more (a short one: to wait for a long one here would copy it over and over)."""
         at = 0
@@ -137,6 +221,13 @@ class BurstParser(Parser):
             _call(handler, line[1].decode(), data[start:stop], reply, status)
             at = stop + 2
         return at, False
+
+
+def _header_bytes(headers: dict[str, str]) -> bytes:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise ValueError(f"headers {', '.join(headers)}: expected one line each")
+    return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
 def _status(headers: bytes) -> str:
@@ -172,6 +263,11 @@ SEND_ERRORS = (
     nats.errors.StaleConnectionError,
     OSError,
 )
+
+
+def _expire(answer: asyncio.Future[bytes], message: str) -> None:
+    if not answer.done():
+        answer.set_exception(OutcomeUnknown(message))
 
 
 class NoSuchMessage(BusError):
@@ -322,7 +418,7 @@ class Link:
     ) -> None:
         """Publish. Raises Unavailable when the connection is down and TooLarge; nothing was sent then."""
         try:
-            await self.client.publish(subject, payload, reply=reply, headers=headers)
+            self.client.publish_direct(subject, payload, reply, headers)
         except nats.errors.MaxPayloadError as error:
             raise TooLarge(f"{len(payload)} bytes on {subject}, over the server's max_payload") from error
         except SEND_ERRORS as error:
@@ -332,18 +428,19 @@ class Link:
         self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float = ANSWER_S
     ) -> bytes:
         """Publish and wait for one answer. Raises Unavailable (not sent, or no listener) or OutcomeUnknown."""
-        token = str(next(self._numbers))
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        token, loop = str(next(self._numbers)), asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
         self._waiting[token] = answer
         if self.key is not None:
             self._subjects[token] = subject
+        timer = None
         try:
             await self.send(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
-            async with asyncio.timeout(timeout_s):
-                return await answer
-        except TimeoutError:
-            raise OutcomeUnknown(f"no answer on {subject} within {timeout_s:g} s") from None
+            timer = loop.call_later(timeout_s, _expire, answer, f"no answer on {subject} within {timeout_s:g} s")
+            return await answer
         finally:
+            if timer is not None:
+                timer.cancel()
             self._waiting.pop(token, None)
             self._subjects.pop(token, None)
 

@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from itertools import count
+from itertools import count, islice
 
 import msgspec
 import structlog
@@ -65,13 +65,36 @@ class PendingResults:
             self.future.set_exception(error)
 
 
-class _Pending:
-    __slots__ = ("body", "id", "waiter")
+#: Command to be published: its id, its bytes and the request that waits for it.
+type _Pending = tuple[str, bytes, PendingResults]
 
-    def __init__(self, command_id: str, body: bytes, waiter: PendingResults) -> None:
-        self.id = command_id
-        self.body = body
-        self.waiter = waiter
+
+class _Deadlines:
+    """Ends waits that have lasted for one length, with one timer for all of them: the waits end in the order in which they
+    began, and a timer for each request costs as much as the rest of its wait."""
+
+    def __init__(self) -> None:
+        #: Loop times and futures, the oldest first.
+        self._due: deque[tuple[float, asyncio.Future[None]]] = deque()
+        self._is_armed = False
+
+    def add(self, future: asyncio.Future[None], length_s: float) -> None:
+        """End a wait after `length_s`, which is the same for all."""
+        loop, due = asyncio.get_running_loop(), self._due
+        while due and due[0][1].done():
+            due.popleft()
+        due.append((loop.time() + length_s, future))
+        if not self._is_armed:
+            self._is_armed = True
+            loop.call_later(length_s, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        due, now = self._due, loop.time()
+        while due and (due[0][0] <= now or due[0][1].done()):
+            _give_up(due.popleft()[1])
+        self._is_armed = bool(due)
+        if due:
+            loop.call_at(due[0][0], self._look, loop)
 
 
 class CommandPublisher:
@@ -91,6 +114,7 @@ class CommandPublisher:
         self._subject = subjects.cmd(service)
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
+        self._deadlines = _Deadlines()
         #: {command: its waiters, with the command's position among each one's}; a repeated command may have several.
         self._waiting: dict[str, list[tuple[PendingResults, int]]] = {}
         self._prefix = os.urandom(6).hex()
@@ -106,14 +130,14 @@ class CommandPublisher:
         """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
         again. Raise HttpError (503) when too many wait or commands are lost, (413) when one is larger than a message
         may be."""
-        largest = max(len(body) for _, body in commands)
+        largest = max([len(body) for _, body in commands])
         if largest + 2 > MESSAGE_BYTES_MAX:
             detail = f"the command has {largest} bytes, at most {MESSAGE_BYTES_MAX - 2} are taken"
             hint = "keep scripts and data in files; apply a large queue file in parts"
             raise HttpError(413, "too_large", detail, hint=hint)
         if len(self._pending) + len(commands) > PENDING_MAX:
             raise HttpError(503, "busy", f"{len(self._pending)} commands wait for the bus already", retry_after_s=1)
-        if any(command_id not in known for command_id, _ in commands):
+        if not known or any(command_id not in known for command_id, _ in commands):
             self._watch.require()
         waiter = PendingResults(len(commands))
         for index, (command_id, body) in enumerate(commands):
@@ -122,18 +146,28 @@ class CommandPublisher:
                 waiter.decided(index, known[command_id])
                 continue
             self._waiting.setdefault(command_id, []).append((waiter, index))
-            self._pending.append(_Pending(command_id, body, waiter))
+            self._pending.append((command_id, body, waiter))
         self._wake.set()
         return waiter
 
-    def decided(self, command_id: str, outcome: OutcomeRow) -> None:
-        """An outcome came in with the log."""
-        for waiter, index in self._waiting.pop(command_id, ()):
+    def decided(self, command_id: str, outcome: OutcomeRow) -> bool:
+        """Hand an outcome that came in with the log to the requests that wait for it. Return False if none does."""
+        waiters = self._waiting.pop(command_id, None)
+        if waiters is None:
+            return False
+        for waiter, index in waiters:
             waiter.decided(index, outcome)
+        return True
 
     async def wait(self, waiter: PendingResults, ids: list[str], timeout_s: float) -> bool:
-        """Wait for all outcomes; False when some are missing in time. Raise HttpError when the bus refused."""
-        timer = asyncio.get_running_loop().call_later(timeout_s, _give_up, waiter.future)
+        """Wait for all outcomes; False when some are missing in time. Raise HttpError when the bus refused. `timeout_s` is the
+        same for every single command.
+        """
+        timer = None
+        if len(ids) == 1:
+            self._deadlines.add(waiter.future, timeout_s)
+        else:
+            timer = asyncio.get_running_loop().call_later(timeout_s, _give_up, waiter.future)
         try:
             await waiter.future
             return True
@@ -143,7 +177,8 @@ class CommandPublisher:
                 raise
             return False
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             if waiter.left:
                 for command_id in ids:
                     self._forget(command_id, waiter)
@@ -166,24 +201,25 @@ class CommandPublisher:
     def _next_message(self) -> list[_Pending]:
         batch: list[_Pending] = []
         size = 2
-        while self._pending and len(batch) < MESSAGE_COMMANDS_MAX:
-            size += len(self._pending[0].body) + 1
+        for pending in islice(self._pending, MESSAGE_COMMANDS_MAX):
+            size += len(pending[1]) + 1
             if batch and size > MESSAGE_BYTES_MAX:
                 break
-            batch.append(self._pending.popleft())
+            batch.append(pending)
+        for _ in batch:
+            self._pending.popleft()
         return batch
 
     async def _publish(self, batch: list[_Pending]) -> None:
-        payload = b"[" + b",".join([pending.body for pending in batch]) + b"]"
+        payload = b"[" + b",".join([body for _, body, _ in batch]) + b"]"
         msg_id = f"{self._prefix}.{next(self._messages)}"
         refusal = await self._store(payload, msg_id)
-        for pending in batch:
-            waiter = pending.waiter
+        for command_id, _, waiter in batch:
             if refusal is None:
                 waiter.unstored -= 1
                 waiter.stored = not waiter.unstored
             else:
-                self._waiting.pop(pending.id, None)
+                self._waiting.pop(command_id, None)
                 waiter.fail(refusal)
         self.published += len(batch)
 

@@ -113,10 +113,15 @@ async def read_body(
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
         body = b"".join(pieces)
+    if may_be_empty and len(body) <= most and not body.strip():
+        return b"{}"
+    return check_body(head, body, most, media_types)
+
+
+def check_body(head: RequestHead, body: bytes, most: int, media_types: Collection[bytes]) -> bytes:
+    """Return a complete body. Raise HttpError (413) where it is longer than `most` bytes, (415) for another media type."""
     if len(body) > most:
         raise too_large(most)
-    if may_be_empty and not body.strip():
-        return b"{}"
     if head.content_type not in media_types:
         raise wrong_media_type(head.content_type, media_types)
     return body

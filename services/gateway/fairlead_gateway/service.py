@@ -71,6 +71,7 @@ class Gateway:
         self.queue, self.placer, self.telemetry = (
             CommandPublisher(bus, name, self.watch, self.pulse.appended) for name in ("queue", "placer", "telemetry")
         )
+        self._gates = self.queue, self.placer, self.telemetry
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         waiter = ResultWaiter(
@@ -118,9 +119,9 @@ class Gateway:
         self._server: HttpServer | None = None
 
     def _decided(self, command_id: str, outcome: OutcomeRow) -> None:
-        self.queue.decided(command_id, outcome)
-        self.placer.decided(command_id, outcome)
-        self.telemetry.decided(command_id, outcome)
+        for gate in self._gates:  # a command is sent to one service, most often the queue
+            if gate.decided(command_id, outcome):
+                return
 
     def _folded(self, batch: list[Folded]) -> None:
         self.feed.extend(batch)

@@ -1,9 +1,9 @@
 """The log and the samples, read from the bus and stored in batches.
 
-Owns the pace. Samples are stored once a second, few ones when a question needs them or the oldest has waited 10 s: a small cluster
-would otherwise pay for a transaction each second while nobody asks. Commits wait in memory until a question needs them (`flush`), many are pending, or
-the oldest has waited 30 s: a transaction costs some 60 ms before its first event, because its statements are planned again, and a
-crash loses nothing, because the log is read again from the cursor. Reading stops while more than `PENDING_BYTES_MAX` wait. Knows no
+Owns the pace. What has been read waits in memory until a question needs it (`flush`), much is pending, or the oldest has waited: a
+commit for 30 s, a sample for 5 s. A transaction costs some 60 ms before its first event, because its statements are planned
+again, and some ms for a few samples, which is most of what telemetry does in a cluster at rest. A crash loses nothing: log and
+samples are read again from the bus. Reading stops while more than `PENDING_BYTES_MAX` wait. Knows no
 SQL. One thread owns the warehouse; everything that touches it goes through `on_thread`, questions through `ask`. Start at `run`.
 """
 
@@ -31,12 +31,10 @@ from fairlead_telemetry.warehouse.warehouse import Cursor, Retention, Warehouse,
 
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait or a question needs what is pending.
 INTERVAL_S = 1.0
-#: Longest time that a commit waits to be stored.
-LOG_INTERVAL_S = 30.0
-#: Longest time that samples wait while they are few. A crash loses none: the stream keeps them.
-SAMPLE_INTERVAL_S = 10.0
-#: Samples of some 20 nodes of 8 GPUs in a second; more are stored at the usual pace.
-FEW_BYTES = 32 * 2**10
+#: Longest time that a commit and a sample wait to be stored.
+LOG_INTERVAL_S, SAMPLE_INTERVAL_S = 30.0, 5.0
+#: Samples of this size wait no longer than INTERVAL_S: those of some 2,000 GPUs in a second.
+SAMPLE_BYTES = 256 * 1024
 #: Some 80,000 events: with an eighth of that, planning and committing cost as much again as the rows themselves.
 FLUSH_BYTES = 24 * 2**20
 PENDING_BYTES_MAX = 64 * 2**20
@@ -79,10 +77,8 @@ class Ingest:
         self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
         self._book = SampleBook(warehouse.sample_heads())
         self._commits: list[CommitBytes] = []
-        #: time.monotonic() when the oldest of `_commits` was read.
-        self._oldest_at = 0.0
-        #: The same for the samples that wait.
-        self._oldest_sample_at = 0.0
+        #: time.monotonic() when the oldest of `_commits` and the oldest pending sample were read.
+        self._oldest_at = self._oldest_sample_at = 0.0
         self._commit_bytes = self._sample_bytes = 0
         #: Commits of the transaction that runs now, and their bytes.
         self._storing: list[CommitBytes] = []
@@ -119,11 +115,7 @@ class Ingest:
     @property
     def version(self) -> int:
         """Version of the warehouse once what is pending is stored."""
-        return self._warehouse.version + self._is_pending()
-
-    def _is_pending(self) -> bool:
-        """True while a transaction would change the warehouse."""
-        return bool(self._sample_bytes) or any(True for _ in self._unstored())
+        return self._warehouse.version + (self._sample_bytes > 0 or any(True for _ in self._unstored()))
 
     def _unstored(self) -> Iterator[CommitBytes]:
         """Yield the commits that have been read and are not in the warehouse, those of the running transaction included."""
@@ -136,8 +128,10 @@ class Ingest:
         return await self.on_thread(call, *args, **kwargs)
 
     async def flush(self) -> None:
-        """Return when the commits and samples that have been read are stored. Raises what prevents that, StoringEnded once `run` has ended."""
-        if self.sequence > self.cursor.sequence or (self._sample_bytes and self._is_storing):
+        """Return when the commits and samples that have been read are stored. Raises what prevents that, StoringEnded once `run` has
+        ended and commits are left."""
+        is_behind = self.sequence > self.cursor.sequence
+        if is_behind or (self._sample_bytes and self._is_storing):
             if not self._is_storing:
                 raise StoringEnded("telemetry is stopping; ask again")
             flushed = asyncio.get_running_loop().create_future()
@@ -269,13 +263,13 @@ class Ingest:
         """Return the seconds until the next transaction is due, None while nothing is pending. `started`: start of the last one."""
         if self._flushes or self._is_much():
             return 0
-        due = [self._samples_due(started)] if self._sample_bytes else []
+        due = list[float]()
+        if self._sample_bytes >= SAMPLE_BYTES:
+            due.append(started + INTERVAL_S)
+        elif self._sample_bytes:
+            due.append(max(started + INTERVAL_S, self._oldest_sample_at + SAMPLE_INTERVAL_S))
         due += [max(started + INTERVAL_S, self._oldest_at + LOG_INTERVAL_S)] if self._commits else []
         return max(0, min(due) - time.monotonic()) if due else None
-
-    def _samples_due(self, started: float) -> float:
-        wait_s = SAMPLE_INTERVAL_S if self._sample_bytes <= FEW_BYTES else 0.0
-        return max(started + INTERVAL_S, self._oldest_sample_at + wait_s)
 
     def _is_much(self) -> bool:
         return self._commit_bytes + self._sample_bytes > FLUSH_BYTES

@@ -4,10 +4,12 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import nats.errors
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_bus.nats.link import CUT_MAX, DirectClient, Link
+from fairlead_bus.nats.link import CUT_MAX, BurstParser, DirectClient, Link, _ShortWay
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
 #: The subscription with a handler of ours, and one of the library's own kind.
@@ -89,10 +91,68 @@ def test_messages_arrive_whole_however_they_are_split(written: list[tuple[str, b
     stream = b"".join(wire for wire, _ in pairs)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
 
+    pieces = [stream[start:end] for start, end in pairwise([0, *cuts, len(stream)])]
+
     async def read() -> list[tuple[Any, ...]]:
         client = Spy()
-        for start, end in pairwise([0, *cuts, len(stream)]):
-            await client._ps.parse(stream[start:end])
+        for piece in pieces:
+            await client._ps.parse(piece)
         return client.seen
 
-    assert asyncio.run(read()) == [seen for _, seen in pairs if seen is not None]
+    async def read_from_the_socket() -> list[tuple[Any, ...]]:
+        client, reader = Spy(), asyncio.StreamReader()
+        parser = client._ps
+        assert isinstance(parser, BurstParser)
+        feed = _ShortWay(reader, parser).feed
+
+        async def loop() -> None:
+            while piece := await reader.read(32_768):
+                await client._ps.parse(piece)
+
+        reading = asyncio.create_task(loop())
+        for piece in pieces:
+            if data.draw(st.booleans()):  # else it comes before the task has read the last one
+                await asyncio.sleep(0)
+            if piece:
+                feed(piece)
+        reader.feed_eof()
+        await reading
+        return client.seen
+
+    expected = [seen for _, seen in pairs if seen is not None]
+    assert asyncio.run(read()) == expected
+    assert asyncio.run(read_from_the_socket()) == expected
+
+
+async def test_messages_of_one_turn_are_one_write() -> None:
+    """Small messages that are sent together leave together, in order, and after a message that the library sends."""
+    pieces: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(INFO)
+        while piece := await reader.read(65_536):
+            pieces.append(piece)
+            if b"PING\r\n" in piece:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    link = Link(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", "wire")
+    await link.open()
+    pieces.clear()
+    for n in range(3):
+        await link.send("a.b", b"%d" % n)
+    await link.send("a.c", b"x", reply="r", headers={"Nats-Msg-Id": "7"})
+    await link.client.flush()
+    head = b"NATS/1.0\r\nNats-Msg-Id: 7\r\n\r\n"
+    last = b"HPUB a.c r %d %d\r\n%bx\r\n" % (len(head), len(head) + 1, head)
+    expected = b"".join(b"PUB a.b  1\r\n%d\r\n" % n for n in range(3)) + last
+    assert b"".join(pieces).startswith(expected)
+    assert pieces[0].startswith(expected)
+    with pytest.raises(ValueError, match="one line"):
+        await link.send("a.b", b"", headers={"Nats-Msg-Id": "7\r\nX: y"})
+    with pytest.raises(nats.errors.BadSubjectError):
+        await link.send("a.b 0\r\nPUB c", b"")
+    await link.close()
+    server.close()
+    await server.wait_closed()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead_bus.environment_settings import BadSetting
+from fairlead_gateway.server import http_server
 from fairlead_gateway.server.http_server import (
     FILES_KEPT,
     HttpServer,
@@ -21,6 +22,8 @@ from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX
 from tests.gateway.world import GatewayWorld
 
 SHORT_S = 0.4
+#: For a server that is never run.
+NO_APP: Any = None
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -79,8 +82,8 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(**bounds: Any) -> AsyncIterator[Served]:
     """Serve a world's gateway until the block ends."""
-    async with GatewayWorld() as world:
-        settings = HttpSettings(port=0, **bounds)
+    settings = HttpSettings(port=0, **bounds)
+    async with GatewayWorld(http=settings) as world:
         server = make_server(world.gateway.app, settings, world.gateway.metrics.count_refusal)
         door = listen(settings)
         tasks = [asyncio.create_task(server.serve(sockets=[door])), asyncio.create_task(server.watch_deadlines())]
@@ -231,7 +234,7 @@ async def test_a_head_without_end_is_disconnected() -> None:
 def test_the_bound_stays_below_the_limit_of_open_files() -> None:
     """The soft limit is raised to the hard one, and clients never take all of it."""
     files = raise_file_limit()
-    server = make_server(None, HttpSettings(connections_max=1_000_000), lambda _: None)
+    server = make_server(NO_APP, HttpSettings(connections_max=1_000_000), lambda _: None)
     assert server.connections_max == min(1_000_000, files - FILES_KEPT)
 
 
@@ -253,3 +256,81 @@ def test_settings_are_refused_by_name(name: str, value: str) -> None:
 def test_hosts_are_read_from_the_setting() -> None:
     """Blanks and empty entries mean nothing."""
     assert HttpSettings.from_environment({"FAIRLEAD_HTTP_HOSTS": " a.example, ,b "}).hosts == ("a.example", "b")
+
+
+JOB = b'{"command":["true"]}'
+
+
+def submit(body: bytes = JOB, *, path: bytes = b"/v1/jobs", headers: bytes = b"") -> bytes:
+    """The bytes of a submit."""
+    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n"
+    return head % (path, len(body), headers) + body
+
+
+async def test_submits_of_one_connection_are_answered_in_order() -> None:
+    """Requests that skip ASGI and others share a connection; a request that came before the answer waits for its turn."""
+    async with serving() as served:
+        client = await served.connect()
+        await client.send(submit() + GET + submit(b"{}") + submit(headers=b"X-Fairlead-User: Ada L\r\n") + submit())
+        assert [(await client.answer())[0] for _ in range(5)] == [201, 200, 422, 422, 201]
+        await client.send(submit())
+        assert (await client.answer())[0] == 201
+
+
+async def test_a_submit_in_pieces_is_answered() -> None:
+    """A head and a body that arrive byte by byte are one request."""
+    async with serving() as served:
+        client = await served.connect()
+        for byte in submit():
+            await client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert (await client.answer())[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (submit(headers=b"Origin: http://evil.example\r\n"), 403),
+        (submit(path=b"/v1/jobs?x=1"), 422),
+        (submit(b"[" + b",".join([JOB] * 4_000) + b"]"), 200),
+        (submit().replace(b"application/json", b"text/plain"), 415),
+        (submit().replace(b"Host: localhost", b"Host: evil.example"), 421),
+        (submit(headers=b"Expect: 100-continue\r\n"), 201),
+        (submit(headers=b"X-Forwarded-For: 10.0.0.1\r\n"), 201),
+    ],
+)
+async def test_a_head_that_was_admitted_admits_no_other(request_: bytes, status: int) -> None:
+    """Each head is checked unless it equals the one before."""
+    async with serving() as served:
+        client = await served.connect()
+        for _ in range(2):
+            await client.send(submit())
+            assert (await client.answer())[0] == 201
+            await client.send(request_)
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 100"):
+                head = await client.reader.readuntil(b"\r\n\r\n")
+            assert int(head.split()[1]) == status
+            await client.reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+
+
+async def test_a_client_over_its_bound_is_limited_on_a_kept_connection() -> None:
+    """The bound on refusals counts for heads that were admitted earlier, too."""
+    async with serving(refusals_per_minute=3) as served:
+        client = await served.connect()
+        statuses: list[int] = []
+        for _ in range(6):
+            await client.send(submit(b"{}"))
+            statuses.append((await client.answer())[0])
+        assert statuses[:2] == [422, 422]
+        assert statuses[-1] == 429
+
+
+async def test_an_unused_connection_is_closed_after_a_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection whose last request skipped ASGI is kept for KEEP_ALIVE_S."""
+    monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.1)
+    async with serving(request_s=SHORT_S) as served:
+        client = await served.connect()
+        await client.send(submit())
+        assert (await client.answer())[0] == 201
+        assert await client.until_closed() == b""

@@ -89,16 +89,20 @@ class SubmitRoutes:
         self._gate = gate
         self._waiter = waiter
         self._translator = JobTranslator(registries)
+        #: Reasons as of a sequence.
+        self._reasons: ReasonCache = {}
+        self._reasons_of = -1
 
     async def jobs(self, head: RequestHead, body: bytes) -> HttpResponse:
         """Answer a submit of one job or a list of jobs. Raise HttpError or UndecidedCommand."""
         self._waiter.require_ready()
         user = head.user
         if is_list(body):
+            keyed = head.key is not None
             commands = await read_list(
                 body,
                 LIST_JOBS_MAX,
-                lambda index, one: self._submit(user, one, command_key(user, "list", head.key, index)),
+                lambda index, one: self._submit(user, one, command_key(user, "list", head.key, index) if keyed else ""),
             )
             return await self._many(commands)
         key = command_key(user, "job", head.key)
@@ -119,8 +123,8 @@ class SubmitRoutes:
         if error is not None:
             raise InvalidJob([error])
         command_id = self._gate.new_id()
-        warning = image_warning(submission.has_image, runtimes)
-        return PendingCommand(command_id, submission.command(command_id, key), warning=warning)
+        warning = image_warning(submission.has_image, runtimes) if submission.has_image else ""
+        return PendingCommand(command_id, submission.command(command_id, key), "", warning)
 
     def _event(self, user: str, body: bytes) -> PendingCommand:
         """Make the command of a CloudEvent. Raise InvalidJob naming the attribute, HttpError (409) for an id that was used
@@ -147,9 +151,16 @@ class SubmitRoutes:
             self._waiter.require_room()
         refusal = verb_refusal if pending.job else job_refusal
         outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
-        result = self._result(pending, outcome, {})
+        result = self._result(pending, outcome, self._shared_reasons())
         status = 200 if outcome.repeated or pending.job else 201
         return HttpResponse(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
+
+    def _shared_reasons(self) -> ReasonCache:
+        """Return the reasons that answers share for as long as the views stay at their sequence: reasons depend on the views
+        alone, and one commit of the queue decides the submits of many requests."""
+        if self._reasons_of != self._views.sequence:
+            self._reasons, self._reasons_of = {}, self._views.sequence
+        return self._reasons
 
     async def _many(self, pending: list[PendingCommand]) -> HttpResponse:
         if not all(each.job for each in pending):

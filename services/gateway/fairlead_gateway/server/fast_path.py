@@ -1,9 +1,12 @@
 """The first ASGI callable: the guard, the bound on refusals and the request's head for every request, and the fast path.
 
-Submits are answered here, past FastAPI, whose routing, dependencies and response objects cost three times the CPU of all
-that the gateway does for a submit: 143 µs with this path and 581 µs without it, from HTTP to the folded decision.
-`python -m bench fast-path` measures both. A route on this path (`routes.router.FastRoute`) has a handler for head and body, and a plain form in the application,
-which answers the same; a request with a query string takes the plain form.
+Submits are answered here, past FastAPI, whose routing, dependencies and response objects cost several times the CPU of all
+that the gateway does for a submit; `python -m bench fast-path` measures both. A route on this path (`routes.router.FastRoute`)
+has a handler for head and body, and a plain form in the application, which answers the same; a request with a query string
+takes the plain form.
+
+The web server may also call `respond` itself, past ASGI, for a small request to a fast route that it has read as a whole
+(`server/http_server.py`): `admits` first says whether there is anything to refuse.
 
 Every answer gets a request id and the log sequence that it is true for.
 """
@@ -16,8 +19,16 @@ from typing import Any
 
 import structlog
 
-from fairlead_gateway.errors import EarlyAnswer, HttpResponse, internal_error
-from fairlead_gateway.http_messages import HEAD, LIST_BYTES_MAX, REFUSED_ELEMENTS, ClientGone, read_body, read_head
+from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
+from fairlead_gateway.http_messages import (
+    HEAD,
+    LIST_BYTES_MAX,
+    REFUSED_ELEMENTS,
+    ClientGone,
+    check_body,
+    read_body,
+    read_head,
+)
 from fairlead_gateway.routes.router import FastRoute
 from fairlead_gateway.server.request_guard import CHANGING, RefusalLimit, RequestGuard
 from fairlead_gateway.views.fold import Views
@@ -26,6 +37,7 @@ log = structlog.get_logger()
 
 type Scope = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+type Headers = list[tuple[bytes, bytes]]
 type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 REQUEST_ID = "fairlead.request_id"
@@ -59,11 +71,8 @@ class FastPath:
         if scope["type"] != "http":
             # No route takes anything else, and none may come in past the guard.
             raise RuntimeError(f"expected an HTTP request, found {scope['type']}")
-        request_id = f"{self._prefix}-{next(self._numbers):x}"
-        refused = self._guard.check(scope)
-        if refused is None and scope["method"] in CHANGING:
-            scope[HEAD] = read_head(scope["headers"])
-            refused = self._limit.check(_client(scope), monotonic())
+        request_id = self._new_id()
+        refused = self._check(scope)
         if refused is not None:
             self._on_refusal(refused.code)
             await self._send(send, refused.response(request_id), request_id)
@@ -77,28 +86,72 @@ class FastPath:
         else:
             await self._answer(route, scope, receive, send, request_id)
 
+    def _new_id(self) -> str:
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+    def _check(self, scope: Scope) -> HttpError | None:
+        """Return the refusal of a request by its head and its client, else None. Reads the head of a change into the scope."""
+        refused = self._guard.check(scope)
+        if refused is None and scope["method"] in CHANGING:
+            scope[HEAD] = read_head(scope["headers"])
+            refused = self._limit.check(_client(scope), monotonic())
+        return refused
+
+    def admits(self, scope: Scope, body_bytes_max: int) -> bool:
+        """Return True if a change to a fast route has a body of a stated length up to `body_bytes_max`, and nothing about
+        its head is refused. The scope needs method, headers, client and server, and then has the head.
+
+        All of it depends on the scope alone, except for the bound on refusals (`is_limited`)."""
+        return self._check(scope) is None and 0 < scope[HEAD].length <= body_bytes_max
+
+    def is_limited(self, scope: Scope) -> bool:
+        """Return True while the client of an admitted scope is over its bound on refusals."""
+        return self._limit.check(_client(scope), monotonic()) is not None
+
+    async def respond(self, route: FastRoute, scope: Scope, body: bytes) -> tuple[HttpResponse, Headers]:
+        """Answer a request that `admits` has let pass, and whose body is complete."""
+        request_id = self._new_id()
+        response = await self._response(route, scope, None, body, request_id)
+        assert response is not None, "the body is here"
+        return response, self._headers(response, request_id)
+
     async def _answer(self, route: FastRoute, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        response = await self._response(route, scope, receive, b"", request_id)
+        if response is not None:
+            await self._send(send, response, request_id)
+
+    async def _response(
+        self, route: FastRoute, scope: Scope, receive: Receive | None, body: bytes, request_id: str
+    ) -> HttpResponse | None:
+        """Return the answer of a fast route; None where the client has gone. `receive`: reads a body that is not here yet."""
         try:
             head = scope[HEAD].require_valid()
-            response = await route.answer(head, await read_body(head, receive, LIST_BYTES_MAX, route.media_types))
+            if receive is not None:
+                body = await read_body(head, receive, LIST_BYTES_MAX, route.media_types)
+            else:
+                check_body(head, body, LIST_BYTES_MAX, route.media_types)
+            response = await route.answer(head, body)
         except ClientGone:
-            return
+            return None
         except EarlyAnswer as early:
             response = early.response(request_id)
         except Exception:
             log.exception("request failed", path=scope["path"], request=request_id)
             response = internal_error().response(request_id)
         self._count(scope, response.status, response.refusals)
-        await self._send(send, response, request_id)
+        return response
 
-    async def _send(self, send: Send, response: HttpResponse, request_id: str) -> None:
-        headers = [
+    def _headers(self, response: HttpResponse, request_id: str) -> Headers:
+        return [
             (b"content-type", response.media_type),
             (b"x-request-id", request_id.encode()),
             (b"x-fairlead-sequence", b"%d" % self._views.sequence),
             (b"content-length", b"%d" % len(response.body)),
             *response.headers,
         ]
+
+    async def _send(self, send: Send, response: HttpResponse, request_id: str) -> None:
+        headers = self._headers(response, request_id)
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 

@@ -27,6 +27,8 @@ SNAPSHOT_EVENTS = 200_000
 SNAPSHOT_AGE_S = 300.0
 #: How often the log's end is asked for, to tell how far behind the views are.
 END_POLL_S = 1.0
+#: Least time between two full garbage collections.
+COLLECT_S = 30.0
 #: /readyz says no when the views are further behind than this.
 LAG_MAX = 2_000
 #: The last twentieth of the log (at least four full commits) takes no new jobs.
@@ -56,6 +58,8 @@ class LiveViews:
         self._events = 0
         self._saved_at = 0.0
         self._seen = self._collected = 0
+        #: Loop time from which on the next full garbage collection may run.
+        self._collect_at = 0.0
 
     async def restore(self) -> None:
         """Take up the newest snapshot, if there is one. Raises LogDamaged where the log does not hold what it builds on."""
@@ -139,13 +143,14 @@ class LiveViews:
         self.bus_answers = True
 
     def _collect_when_idle(self) -> None:
-        """Run a full garbage collection when no commit is folded. Full collections stall the loop, so the collector is
-        configured to leave them to this method.
+        """Run a full garbage collection when no commit is folded, at most every COLLECT_S. Full collections stall the loop, so
+        the collector is configured to leave them to this method.
         """
+        now_s = asyncio.get_running_loop().time()
         if self._seen != self.views.sequence:
             self._seen = self.views.sequence
-        elif self._collected != self._seen:
-            self._collected = self._seen
+        elif self._collected != self._seen and now_s >= self._collect_at:
+            self._collected, self._collect_at = self._seen, now_s + COLLECT_S
             gc.collect()
 
     @property

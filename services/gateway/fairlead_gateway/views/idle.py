@@ -116,8 +116,9 @@ class IdleView:
         row = self._jobs.rows.get(e.job)
         if row is None or row.attempt != e.attempt:
             return
-        self._save(row, at_ns)
-        self._set(row, ())
+        if row.idle or row.foreseen:  # most runs end without a report
+            self._save(row, at_ns)
+            self._set(row, ())
         row.extended_until_ns = row.extensions = 0
 
     def _requeued(self, e: ev.JobRequeued, _seq: int, _at_ns: int) -> None:

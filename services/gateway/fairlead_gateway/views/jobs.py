@@ -13,7 +13,7 @@ from fairlead_schemas.http.api import ATTEMPT_MESSAGE_CHARS_MAX, ATTEMPTS_MAX
 from fairlead_schemas.units.ids import array_of, element_id
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import SubmitJob
-from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON, next_state
+from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON, NEXT, next_state
 
 
 def row_of(e: ev.JobSubmitted | SubmitJob, job: str, state: str, born: int, at_ns: int, seq: int) -> JobRow:
@@ -121,7 +121,7 @@ class JobsView:
         is not legal.
         """
         old = row.state
-        new = next_state(old, event)
+        new = NEXT.get((old, event)) or next_state(old, event)
         row.changed_seq = seq
         if new == old:
             return
@@ -155,10 +155,10 @@ class JobsView:
     def uncharge(self, row: JobRow) -> None:
         """Release the charge of the attempt."""
         if row.charged:
-            row.charged = False
-            self._queues.charge(row.queue, row.user, row.holds, -1)
+            row.charged, holds = False, row.holds
+            self._queues.charge(row.queue, row.user, holds, -1)
             if row.placed_ns:
-                self._queues.use(row.queue, row.holds, -1)
+                self._queues.use(row.queue, holds, -1)
             row.missing = 0
 
     def _queued(self, e: ev.JobQueued, seq: int, _at_ns: int) -> None:

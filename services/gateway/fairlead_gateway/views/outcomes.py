@@ -21,7 +21,7 @@ def key_in(command: str) -> str:
 
 
 #: Effects of an applied change, which its own commit states before or after the answer.
-_PARTS = (ev.QueueConfigured, ev.QueueRemoved, ev.PoolConfigured, ev.PoolRemoved)
+_PARTS = frozenset({ev.QueueConfigured, ev.QueueRemoved, ev.PoolConfigured, ev.PoolRemoved})
 
 
 class OutcomesView:
@@ -50,10 +50,10 @@ class OutcomesView:
         """Fold an event whose cause is a command."""
         command: str = event.cause[4:]
         young = self._young
-        if command in young or isinstance(event, _PARTS):
+        if command in young or type(event) in _PARTS:
             return
         outcome = young[command] = _outcome(event, seq)
-        if command.startswith(KEYED):
+        if command[:1] == KEYED:
             self._keyed[key_in(command)] = command
         if len(young) >= GENERATION:
             self.fill(young, {})

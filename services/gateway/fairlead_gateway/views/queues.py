@@ -38,8 +38,9 @@ def charge_of(request: Request) -> tuple[tuple[str, int], ...]:
 
 def add(total: Amounts, amounts: tuple[tuple[str, int], ...], sign: int = 1) -> None:
     """Add amounts to a sum in place; resources that fall to 0 are removed."""
+    get = total.get
     for resource, amount in amounts:
-        new = total.get(resource, 0) + sign * amount
+        new = get(resource, 0) + sign * amount
         if new:
             total[resource] = new
         else:
