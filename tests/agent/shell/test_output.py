@@ -27,7 +27,7 @@ async def test_an_end_during_a_poll_repeats_and_skips_nothing(tmp_path: Path) ->
     stdout.write_bytes(b"one\n")
     stderr.touch()
     shipper = OutputShipper("n1", publish)
-    shipper.open(KEY, (stdout, stderr))
+    shipper.open(KEY, (str(stdout), str(stderr)))
     poll = asyncio.ensure_future(shipper.poll())
     await asyncio.sleep(0)
     stdout.write_bytes(b"one\ntwo\n")
@@ -55,7 +55,7 @@ async def test_freed_bytes_are_left_out_and_never_sent_as_nul(tmp_path: Path) ->
             cut_head(str(stdout), 2 * poll)
 
     shipper = OutputShipper("n1", publish)
-    shipper.open(KEY, (stdout, stderr))
+    shipper.open(KEY, (str(stdout), str(stderr)))
     await shipper.poll()
     cut_head(str(stdout), 4 * poll)
     await shipper.poll()
