@@ -277,7 +277,7 @@ class NoSuchMessage(BusError):
 class Link:
     """A connection that never gives up, refuses to buffer while it is down, and tells when it is back.
 
-    `url`: one server or several of one cluster (servers.py); a lost connection is made again to any of them.
+    `url`: one server or several of one cluster (server_checks.py); a lost connection is made again to any of them.
     `key`: whose permissions it has; without one, those of the address's token. Raises BadSetting.
     """
 

@@ -1,7 +1,7 @@
 """The streams as they must be: missing ones are made, existing ones are checked, moved to more copies or refused.
 
 What exists is checked because an old server silently ignores settings that it does not know (docs/reference/facts.md). Which
-streams there are: `streams.py`. Fitness of the servers themselves: `servers.py`. Start at `ensure_streams`.
+streams there are: `streams.py`. Fitness of the servers themselves: `server_checks.py`. Start at `ensure_streams`.
 """
 
 import asyncio
