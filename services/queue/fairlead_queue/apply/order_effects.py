@@ -26,7 +26,7 @@ def note_effect(state: QueueState, event: Any) -> None:
         pools = (pool,) if pool is not None else ()
     else:
         pools = tuple(state.pools.values())
-    kind: type[ev.EventBase] = type(event)
+    kind: type[Any] = event.__class__
     keeps = KEEPS.get(kind)
     for pool in pools:
         settled = pool.settled
