@@ -25,10 +25,19 @@ SITE_VENV := .venv-site
 SITE_STAMP := $(SITE_VENV)/.set-up
 SITE_LOCK := docs/site.lock
 
-.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator check partitions hostile bench wheel fmt docs site clean
+COMPILER_VENV := .venv-compiler
+COMPILER_STAMP := $(COMPILER_VENV)/.set-up
+COMPILER_LOCK := deploy/compiler.lock
+# The compiled wheel, unpacked: before everything else on PYTHONPATH, and nowhere near the sources.
+COMPILED := .compiled
+COMPILED_STAMP := $(COMPILED)/.built
+# Parts whose tests run on the compiled cores, too: those that only call the cores.
+COMPILED_TESTS := tests/cores tests/queue tests/placer tests/replay
+
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator compiled test-compiled check partitions hostile bench wheel wheel-compiled fmt docs site clean
 
 help: ## what can be typed here
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv (done by the others by themselves)
 
@@ -102,6 +111,24 @@ $(GENERATOR_STAMP): $(GENERATOR_LOCK) | $(STAMP)
 	$(GENERATOR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(GENERATOR_LOCK)
 	touch $(GENERATOR_STAMP)
 
+compiled: $(COMPILED_STAMP) ## the cores as extension modules, in .compiled: any command uses them with PYTHONPATH=$$PWD/.compiled
+
+$(COMPILED_STAMP): pyproject.toml deploy/compiled_cores.py $(shell find schemas bus services replay cli -name '*.py') | $(COMPILER_STAMP)
+	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(COMPILER_VENV)/bin/python -m hatchling build --target wheel --directory $(COMPILED)
+	$(COMPILER_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) $(COMPILED)/*.whl
+	@touch $(COMPILED_STAMP)
+
+# Has a venv of its own, like the client generator: nothing that we run needs a compiler.
+$(COMPILER_STAMP): $(COMPILER_LOCK) | $(STAMP)
+	$(PYTHON) -m venv --clear $(COMPILER_VENV)
+	$(COMPILER_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(COMPILER_LOCK)
+	touch $(COMPILER_STAMP)
+
+test-compiled: $(COMPILED_STAMP) ## the rules on the compiled cores, and the logs of the same seeds on both
+	PYTHONPATH=$(CURDIR)/$(COMPILED) $(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal --pure $(COMPILED_TESTS) $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(COMPILED) $(PYTHON) -m pytest -q -n $(WORKERS) tests/compiled $(ARGS)
+
 check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
@@ -121,6 +148,9 @@ bench: $(STAMP) ## the table of docs/reference/performance.md, measured here
 wheel: $(STAMP) ## build dist/fairlead_cluster-VERSION-py3-none-any.whl, which installs on other machines by its path
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
+wheel-compiled: $(COMPILED_STAMP) ## build dist/fairlead_cluster-VERSION-PYTHON-PLATFORM.whl, in which the cores are extension modules
+	@mkdir -p dist && cp -v $(COMPILED)/*.whl dist/
+
 fmt: $(STAMP) ## format, and mend what lint can mend
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
@@ -139,5 +169,5 @@ $(SITE_STAMP): $(SITE_LOCK) | $(STAMP)
 	touch $(SITE_STAMP)
 
 clean: ## remove everything that was installed or produced here
-	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) $(COMPILER_VENV) $(COMPILED) .compiled-cache site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

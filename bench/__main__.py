@@ -41,6 +41,7 @@ from bench.stack import Stack
 from bench.telemetry import rows as telemetry
 from fairlead import interpreter
 from fairlead_bus.main import collect_rarely
+from fairlead_replay.compiled import cores_build
 
 ROWS = (
     "cli",
@@ -161,7 +162,7 @@ def machine() -> str:
         "?",
     )
     fsync = ceilings.fsync_p50_us(Path(os.environ.get("FAIRLEAD_BENCH_DIR", "/tmp")))
-    return f"{os.cpu_count()} cores, {model}, {interpreter.this()}, fsync p50 {fsync:.0f} µs"
+    return f"{os.cpu_count()} cores, {model}, {interpreter.this()}, cores {cores_build()}, fsync p50 {fsync:.0f} µs"
 
 
 def main() -> int:

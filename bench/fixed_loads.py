@@ -10,7 +10,9 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterable
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -108,8 +110,20 @@ def _settle() -> None:
     gc.freeze()
 
 
+def _check_plain() -> None:
+    """Raise RuntimeError if a module of the product is an extension module: compiled against plain would compare two builds."""
+    compiled = [name for name, each in sys.modules.items() if name.startswith("fairlead") and _is_extension(each)]
+    if compiled:
+        raise RuntimeError(f"expected plain Python, found compiled {', '.join(sorted(compiled))}: unset PYTHONPATH")
+
+
+def _is_extension(module: ModuleType) -> bool:
+    return isinstance(module.__loader__, ExtensionFileLoader)
+
+
 def measure(repetitions: int = REPETITIONS) -> Done:
-    """Run each load so many times. Raises RuntimeError if one did not do the same work each time."""
+    """Run each load so many times. Raises RuntimeError if one did not do the same work each time, or if a core is compiled."""
+    _check_plain()
     seconds: dict[str, float] = {}
     for name, load in LOADS.items():
         runs = [load() for _ in range(repetitions)]

@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests import pure, quarantine
+from tests import plain_only, pure, quarantine
 from tests.kit import hosts
 from tests.kit.nats_server import NatsServer, find_program
 
@@ -119,6 +119,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, missing in NEEDS:
         if item.get_closest_marker(marker) is not None and (reason := missing()):
             pytest.skip(reason)
+    if reason := plain_only.reason_to_skip(item.nodeid):
+        pytest.skip(reason)
     if item.get_closest_marker("slow") is not None and item.config.getoption("--quick"):
         pytest.skip("slow: left out by --quick")
 

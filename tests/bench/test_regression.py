@@ -1,7 +1,10 @@
 """The check of CPU against another revision: what counts, when it fails, and what it does without a revision."""
 
 import subprocess
+import sys
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -96,6 +99,15 @@ def test_each_load_does_the_same_work_each_time(monkeypatch: pytest.MonkeyPatch)
     assert list(found.seconds) == ["queue", "placing", "replay", "cores"]
     assert all(seconds > 0 for seconds in found.seconds.values())
     assert found.product == str(regression.ROOT)
+
+
+def test_compiled_and_plain_are_never_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has imported an extension module of ours measures nothing."""
+    module = ModuleType("fairlead_queue.planted")
+    module.__loader__ = ExtensionFileLoader(module.__name__, "planted.so")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(RuntimeError, match=r"found compiled fairlead_queue\.planted"):
+        fixed_loads.measure(1)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,6 +33,12 @@ class Injected(Exception):
     """The fault."""
 
 
+def _shields() -> set[CodeType]:
+    """Return the functions in which nothing is injected, nor in what they call. A compiled one is no Python code and is left out."""
+    functions = (UndoLog.rollback, UndoLog.abort, ClusterState.abort, PlacerCore.rollback, PlacerCore._recover)
+    return {each.__code__ for each in functions if isinstance(each, FunctionType)}
+
+
 class Injector:
     """Raises at the n-th call made by our code while it is armed: of a function of ours or of a library, and at each
     resumption of a generator. To be entered first."""
@@ -42,6 +48,7 @@ class Injector:
         self._left = 0
         self._fault: type[BaseException] = Injected
         self._shielded = 0
+        self._shields = _shields()
         self.calls = 0
 
     def __enter__(self) -> "Injector":
@@ -75,7 +82,7 @@ class Injector:
             return sys.monitoring.DISABLE
         if not self._on:
             return None
-        if not call and code in SHIELDS:
+        if not call and code in self._shields:
             self._shielded += 1
         # A fault in the rollback itself ends the process: see UndoFailed.
         if self._shielded or code.co_filename == fairlead_bus.undo_log.__file__:
@@ -86,17 +93,8 @@ class Injector:
         return None
 
     def _returned(self, code: CodeType, _offset: int, _value: object) -> None:
-        if code in SHIELDS:
+        if code in self._shields:
             self._shielded -= 1
-
-
-#: Functions in which nothing is injected, nor in what they call.
-SHIELDS: set[CodeType] = {
-    UndoLog.rollback.__code__,
-    UndoLog.abort.__code__,
-    ClusterState.abort.__code__,
-    PlacerCore._recover.__code__,
-}
 
 
 class Decided(NamedTuple):

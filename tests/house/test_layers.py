@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import pure, quarantine
+from tests import plain_only, pure, quarantine
 from tests.quarantine import Entry
 
 TESTS = pure.ROOT / "tests"
@@ -76,6 +76,16 @@ def test_the_quarantine_is_short_and_names_existing_tests() -> None:
         assert name in functions(pure.ROOT / path), f"{one.test} does not exist"
         assert one.reason
         assert datetime.date.fromisoformat(one.since) <= datetime.datetime.now(datetime.UTC).date()
+
+
+def test_each_test_of_plain_python_only_exists_and_has_a_reason() -> None:
+    """A name that no test has any more would hide nothing, and a test is named once."""
+    listed = plain_only.entries()
+    assert len({one.test for one in listed}) == len(listed)
+    for one in listed:
+        path, _, name = one.test.partition("::")
+        assert name in functions(pure.ROOT / path), f"{one.test} does not exist"
+        assert one.reason
 
 
 def test_only_failures_of_listed_tests_are_excused(monkeypatch: pytest.MonkeyPatch) -> None:

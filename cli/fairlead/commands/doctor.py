@@ -24,6 +24,7 @@ from fairlead.render.terminal import Format, TableColumn
 from fairlead.stack import nats_server, state
 from fairlead_agent.doctor import checks, collect
 from fairlead_agent.setup import layout
+from fairlead_replay.compiled import cores_build
 from fairlead_schemas.units.timestamps import rfc3339_seconds
 
 
@@ -84,6 +85,7 @@ def doctor(
     folder = (data or state.default_data()).absolute()
     looks: tuple[Callable[[], DoctorFinding], ...] = (
         _python,
+        _cores,
         _nats,
         _docker,
         _driver,
@@ -140,6 +142,10 @@ def _python() -> DoctorFinding:
             return DoctorFinding("python", "note", text, "one with PGO and LTO takes a fifth less CPU: FAIRLEAD_PYTHON")
         return DoctorFinding("python", "ok", text)
     return DoctorFinding("python", "bad", version, "install Python 3.12 or newer")
+
+
+def _cores() -> DoctorFinding:
+    return DoctorFinding("cores", "ok", cores_build())
 
 
 def _nats() -> DoctorFinding:

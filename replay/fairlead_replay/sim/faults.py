@@ -14,7 +14,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from random import Random
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple, get_args
 
 from fairlead_bus.core import Decision, Input
@@ -148,7 +148,8 @@ _STEPS: tuple[Callable[..., object], ...] = (
     ReviewSchedule.wake,
     ReviewSchedule.settled,
 )
-STEPS: tuple[CodeType, ...] = tuple(step.__code__ for step in _STEPS)
+#: Steps of a compiled core are no Python code, so no fault strikes at them: only after the decision of a poisoned command.
+STEPS: tuple[CodeType, ...] = tuple(step.__code__ for step in _STEPS if isinstance(step, FunctionType))
 
 
 class Defect(Exception):

@@ -59,6 +59,7 @@ class Parts(NamedTuple):
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
     idle: Callable[[int, float], idleness.IdlePlan | None] = idleness.plan
+    decision_faults: Callable[[int, float], list[faults.DecisionFault]] = faults.plan_decision_faults
 
 
 class SeedOutcome(NamedTuple):
@@ -143,7 +144,7 @@ class World:
             health.carry_out(self.context, [node.machine for node in self.nodes], health.plan(self.seed, WORK_S))
         )
         writers = sorted({replica.writer for replica in self.replicas})
-        struck = faults.plan_decision_faults(self.seed, WORK_S)
+        struck = self.parts.decision_faults(self.seed, WORK_S)
         self.context.spawn(self.decisions.carry_out(self.context.faults, writers, struck))
         await self.people.configure()
         if self.idleness is not None:

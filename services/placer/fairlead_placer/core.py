@@ -36,7 +36,7 @@ class PendingDecision(NamedTuple):
 class PlacerCore:
     """`fairlead_bus.core.Core` for the placer."""
 
-    writer = WRITER
+    writer: ClassVar[str] = WRITER
     schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from fairlead_schemas.wire.commit import Commit
 class QueueCore:
     """Implements `fairlead_bus.core.Core` for the writer "queue"."""
 
-    writer = WRITER
+    writer: ClassVar[str] = WRITER
     schema: ClassVar[str] = snapshot.SCHEMA
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import fairlead_queue.apply.handlers
 from fairlead.commands import doctor
 from fairlead.stack import state
 from fairlead_schemas.wire.conditions import Condition, Readiness
@@ -160,3 +161,9 @@ def test_an_external_server_is_known_by_its_greeting(
     monkeypatch.setenv("NATS_URL", greeting)
     found = findings(run, tmp_path)["nats-server"]
     assert (found["verdict"], told in found["found"]) == (verdict, True)
+
+
+def test_the_build_of_the_cores_is_named(run: Run, tmp_path: Path) -> None:
+    """As the modules that this process has imported were loaded: from a source or from an extension module."""
+    source = Path(str(fairlead_queue.apply.handlers.__file__)).suffix == ".py"
+    assert findings(run, tmp_path)["cores"]["found"] == ("plain Python" if source else "compiled")

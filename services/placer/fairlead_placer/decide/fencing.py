@@ -103,8 +103,9 @@ def _replace_after_ns(state: ClusterState, run: PlacedRun) -> int:
 
 
 def _lost(state: ClusterState) -> Iterator[ClusterNode]:
-    nodes = (state.nodes[name] for name in sorted(state.closed))
-    return (node for node in nodes if node.lost and node.live)
+    for node in map(state.nodes.__getitem__, sorted(state.closed)):
+        if node.lost and node.live:
+            yield node
 
 
 def _live(state: ClusterState, node: ClusterNode) -> list[tuple[PlacedRun, int]]:

@@ -33,7 +33,7 @@ def joined(draft: PlacerDraft, name: str, incarnation: str, report: InventorySee
     """
     node = draft.state.nodes.get(name)
     if node is not None:
-        outcome = "exit_unknown" if node.boot_id == report.boot_id else "node_rebooted"
+        outcome: ev.RunOutcome = "exit_unknown" if node.boot_id == report.boot_id else "node_rebooted"
         if not _clear(draft, node, outcome, cause):
             return False
         repartition.agent_restarted(draft, node)

@@ -267,7 +267,7 @@ def _run_of(
         return draft.state.runs[key]
     if rank is not None or (key in draft.state.runs and not _was_here(draft.state.runs[key], node, report.rank)):
         _disbelieved(draft, node, report, "wrong_rank", f"rank {report.rank} of {key} is not on this node", cause)
-    elif rank is None and isinstance(report, StartSeen) and key not in draft.state.runs:
+    elif isinstance(report, StartSeen) and key not in draft.state.runs:
         _disbelieved(draft, node, report, "not_authorised", f"no part of {key} was placed on this node", cause)
     return None
 

@@ -208,7 +208,9 @@ def _recall_under(
 ) -> int | None:
     """From the last in rank on, until `over` is on its way back; nothing if it cannot be."""
     under = [
-        job for job in turns.pool.offers.values() if node in job.lane.leaf.node.up() and job.lane.request_class.need[at]
+        job
+        for job in turns.pool.offers.values()
+        if job.lane.leaf.node.is_within(node) and job.lane.request_class.need[at]
     ]
     chosen: list[LiveJob] = []
     later: list[int] = []

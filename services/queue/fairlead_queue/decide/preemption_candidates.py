@@ -214,7 +214,7 @@ class CandidateFinder:
 
     def _lying_idle(self) -> Iterator[_Choice]:
         for job in self._idle.values():
-            if self._goes_on(job) and self.starving.under in job.lane.leaf.node.up():
+            if self._goes_on(job) and job.lane.leaf.node.is_within(self.starving.under):
                 yield _Choice(lost_gpu_s(job, self.now_ns), job.order, job, "idle")
 
     def _holds_some(self, job: LiveJob) -> bool:

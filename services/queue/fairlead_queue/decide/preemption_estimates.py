@@ -110,7 +110,7 @@ class UnplacedCharges:
         """Return the amounts of the open offers below a node up to a rank."""
         amounts = self.nothing.copy()
         for job in self.offers.values():
-            if job.rank <= rank and node in job.lane.leaf.node.up():
+            if job.rank <= rank and job.lane.leaf.node.is_within(node):
                 for at, more in enumerate(job.lane.request_class.need):
                     amounts[at] += more
         return amounts
@@ -120,7 +120,7 @@ class UnplacedCharges:
         the placed amounts. An offer that is too large takes no room from those behind it.
         """
         used, owed = list(used), [at for at, amount in enumerate(node.guaranteed) if amount]
-        before = [job for job in self.offers.values() if job.rank < rank and node in job.lane.leaf.node.up()]
+        before = [job for job in self.offers.values() if job.rank < rank and job.lane.leaf.node.is_within(node)]
         for job in sorted(before, key=lambda job: job.rank):
             need = job.lane.request_class.need
             if all(not need[at] or used[at] + need[at] <= node.guaranteed[at] for at in owed):

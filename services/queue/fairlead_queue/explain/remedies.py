@@ -54,12 +54,12 @@ def _in_the_way(
     pool, top = job.lane.request_class.pool, refusal.node
     while True:
         # A limit that is lifted is lifted for all below it.
-        before = [other for other in ahead if not other.open and top in other.lane.leaf.node.up()]
+        before = [other for other in ahead if not other.open and other.lane.leaf.node.is_within(top)]
         with _charged(before):
             lacks = _lacks(job)
             room = list(_short(pool.tree.root, job.lane.request_class.need, job))
         last = lacks[-1].node
-        if last is top or last not in top.up():
+        if last is top or not top.is_within(last):
             return len(before), lacks, room
         top = last
 
@@ -127,7 +127,7 @@ def _comes_with(lack: LimitRefusal, lacks: Sequence[LimitRefusal]) -> bool:
     """
     return any(
         other.node is not lack.node
-        and lack.node in other.node.up()
+        and other.node.is_within(lack.node)
         and other.resource == lack.resource
         and _over(other) >= _over(lack)
         for other in lacks

@@ -152,6 +152,13 @@ class QueueNode:
             yield node
             node = node.parent
 
+    def is_within(self, node: "QueueNode") -> bool:
+        """Return True if `node` is this node or one above it."""
+        above: QueueNode | None = self
+        while above is not None and above is not node:
+            above = above.parent
+        return above is not None
+
 
 class QueueTree:
     """The queues of one pool and their charges."""

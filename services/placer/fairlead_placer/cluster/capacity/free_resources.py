@@ -55,7 +55,7 @@ class MigInstances:
 
     def copy(self) -> "MigInstances":
         """The same, to try something on."""
-        other = object.__new__(MigInstances)
+        other = MigInstances.__new__(MigInstances)
         other.cells, other.legal, other.going = self.cells, self.legal, self.going
         other.held = self.held.copy()
         return other
@@ -141,7 +141,7 @@ class FreeResources:
 
     def copy(self) -> "FreeResources":
         """The same, to try something on."""
-        other = object.__new__(FreeResources)
+        other = FreeResources.__new__(FreeResources)
         other.build, other.uuids, other.at, other.where = self.build, self.uuids, self.at, self.where
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
         other.milli, other.caps, other.parts = self.milli.copy(), self.caps.copy(), self.parts
