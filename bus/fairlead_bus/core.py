@@ -16,7 +16,13 @@ import msgspec
 
 from fairlead_schemas.wire.commands import Undecodable
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, Commit
-from fairlead_schemas.wire.events import CommandRejected, Event, NodeCommandRejected, TelemetryCommandRejected
+from fairlead_schemas.wire.events import (
+    AccessCommandRejected,
+    CommandRejected,
+    Event,
+    NodeCommandRejected,
+    TelemetryCommandRejected,
+)
 
 
 class Input(NamedTuple):
@@ -186,7 +192,7 @@ class CommandRefusal(NamedTuple):
     field: str = ""
 
 
-type Rejection = CommandRejected | NodeCommandRejected | TelemetryCommandRejected
+type Rejection = CommandRejected | NodeCommandRejected | TelemetryCommandRejected | AccessCommandRejected
 
 
 def rejected[R: Rejection](

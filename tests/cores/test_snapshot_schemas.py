@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_access.core import AccessCore
+from fairlead_access.snapshot import AccessSnapshot
 from fairlead_bus.snapshot_codec import described
 from fairlead_placer.snapshot import PlacerSnapshot
 from fairlead_queue.snapshot import QueueSnapshot
-from fairlead_replay.fold import CORES
+from fairlead_replay import fold
 from fairlead_telemetry.idle.snapshot import IdleSnapshot
 
 GOLDEN = Path(__file__).parent / "data" / "snapshot_schemas.txt"
@@ -20,7 +22,9 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "queue": QueueSnapshot,
     "placer": PlacerSnapshot,
     "telemetry": IdleSnapshot,
+    "access": AccessSnapshot,
 }
+CORES = {**fold.CORES, "access": AccessCore}
 
 
 def test_the_shapes_of_snapshots_are_those_that_are_pinned(request: pytest.FixtureRequest) -> None:

@@ -9,6 +9,7 @@ are mostly shell, and list their cores.
 SHELLS: dict[str, dict[str, str]] = {
     "fairlead_schemas": {},
     "fairlead_rights": {},
+    "fairlead_access": {},
     "fairlead_queue": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",
@@ -167,7 +168,15 @@ PACKAGES: dict[str, str] = {
     "fairlead_placer": "services/placer",
     "fairlead_agent": "services/agent",
     "fairlead_telemetry": "services/telemetry",
+    "fairlead_access": "services/access",
     "fairlead_replay": "replay",
     "fairlead": "cli",
 }
-SERVICES = ("fairlead_gateway", "fairlead_queue", "fairlead_placer", "fairlead_agent", "fairlead_telemetry")
+SERVICES = (
+    "fairlead_gateway",
+    "fairlead_queue",
+    "fairlead_placer",
+    "fairlead_agent",
+    "fairlead_telemetry",
+    "fairlead_access",
+)

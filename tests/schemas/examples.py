@@ -404,7 +404,41 @@ EVENTS: list[events.EventBase] = [
     events.QueueClockStepped(cause="clock", step_ns=3_600_000_000_000, lag_ns=3_599_990_000_000),
     events.PlacerClockStepped(cause="clock", step_ns=-3_600_000_000_000, lag_ns=-3_599_990_000_000),
     events.TelemetryClockStepped(cause="clock", step_ns=7_500_000_000, lag_ns=7_499_900_000),
+    events.PrincipalAdmitted(cause="cmd:c40", principal="p7f3k", kind="person", by="p1root"),
+    events.PrincipalSuspended(cause="cmd:c41", principal="p7f3k", by="p1root"),
+    events.RoleGranted(
+        cause="cmd:c42", subject="p7f3k", role="member", scope="queue:research/llm", source="person", by="p1root"
+    ),
+    events.RoleRevoked(
+        cause="cmd:c43", subject="group:vision", role="viewer", scope="pool:a100", source="queue-file", by="p1root"
+    ),
+    events.RolesApplied(
+        cause="cmd:c44", source="queue-file", scope="queue:research", configured=2, removed=1, unchanged=3, by="p1root"
+    ),
+    events.GroupSynced(
+        cause="cmd:c45", group="group:vision", source="scim", added=("p7f3k",), removed=("p8g4m",), by="p1root"
+    ),
+    events.TokenIssued(
+        cause="cmd:c46",
+        token="t9xw2",
+        principal="p7f3k",
+        kind="person",
+        expires_ns=AT_NS,
+        verbs=("job:submit", "job:read"),
+        scopes=("queue:research/llm",),
+        by="p7f3k",
+    ),
+    events.TokenRevoked(cause="cmd:c47", token="t9xw2", reason="revoked", by="p7f3k"),
+    events.SessionOpened(cause="cmd:c48", session="s5qd1", principal="p7f3k", provider="corp", expires_ns=AT_NS),
+    events.SessionEnded(cause="cmd:c49", session="s5qd1", reason="provider", by="p7f3k"),
+    events.AccessCommandRejected(
+        cause="cmd:c50", command="c50", code="denied", message="nobody grants more than they hold", digest=DIGEST
+    ),
+    events.AccessClockStepped(cause="clock", step_ns=-7_500_000_000, lag_ns=-7_499_900_000),
 ]
+ROLE_ENTRY = commands.RoleEntry(
+    subject="p7f3k", role="member", scope="job:812", queue="research/llm", pool="a100", project="llm", owner="p8g4m"
+)
 
 COMMANDS: list[commands.CommandBase] = [
     commands.SubmitJob(
@@ -489,6 +523,29 @@ COMMANDS: list[commands.CommandBase] = [
     commands.SetIdlePolicies(id="c30", user="ada", scope="project:llm", policies=(POLICY,)),
     commands.ApplyIdlePolicies(id="c32", user="ada", scopes={"project:llm": (POLICY,), "user:bob": ()}),
     commands.ExtendJob(id="c31", user="ada", job="812", for_ns=3600 * 10**9),
+    commands.AdmitPrincipal(id="c40", user="p1root", principal="ci", kind="service"),
+    commands.SuspendPrincipal(id="c41", user="p1root", principal="p7f3k"),
+    commands.GrantRole(id="c42", user="p8g4m", grant=ROLE_ENTRY),
+    commands.RevokeRole(id="c43", user="p8g4m", grant=ROLE_ENTRY),
+    commands.ApplyRoles(id="c44", user="p1root", source="queue-file", scope="queue:research", grants=(ROLE_ENTRY,)),
+    commands.SyncGroup(
+        id="c45", user="p1root", group="group:vision", source="scim", added=("p7f3k",), removed=("p8g4m",)
+    ),
+    commands.IssueToken(
+        id="c46",
+        user="p1root",
+        token="t9xw2",
+        principal="ci",
+        kind="service",
+        expires_ns=AT_NS,
+        verbs=("job:submit",),
+        scopes=("queue:research/llm",),
+    ),
+    commands.RevokeToken(id="c47", user="p1root", token="t9xw2"),
+    commands.OpenSession(
+        id="c48", user="p1root", session="s5qd1", principal="p7f3k", provider="corp", expires_ns=AT_NS
+    ),
+    commands.EndSession(id="c49", user="p7f3k", session="s5qd1", reason="provider"),
 ]
 
 REPORTS: list[reports.ReportBase] = [

@@ -33,7 +33,7 @@ FAMILIES = [
         "commands",
         examples.COMMANDS,
         _canonical,
-        reader(commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand),
+        reader(commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand | commands.AccessCommand),
     ),
     Family("reports", examples.REPORTS, _canonical, reader(reports.Report)),
     Family("heartbeat", [examples.BEAT], reports.encode, reports.decode_heartbeat),

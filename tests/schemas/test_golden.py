@@ -41,11 +41,21 @@ def test_the_bytes_are_those_of_the_golden_file(family: Family, request: pytest.
         (commands.QueueCommand, examples.COMMANDS),
         (commands.PlacerCommand, examples.COMMANDS),
         (commands.TelemetryCommand, examples.COMMANDS),
+        (commands.AccessCommand, examples.COMMANDS),
         (reports.Report, examples.REPORTS),
         (rank_rpc.GangCall, examples.GANG_CALLS),
         (explainer.Ask, examples.ASKS),
     ],
-    ids=["events", "queue commands", "placer commands", "telemetry commands", "reports", "gang calls", "questions"],
+    ids=[
+        "events",
+        "queue commands",
+        "placer commands",
+        "telemetry commands",
+        "access commands",
+        "reports",
+        "gang calls",
+        "questions",
+    ],
 )
 def test_every_type_of_a_union_has_an_example(union: Any, objects: list[Any]) -> None:
     """A type without an example has no promise; add one to examples.py."""

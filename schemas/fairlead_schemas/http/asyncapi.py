@@ -48,7 +48,7 @@ def channels() -> list[Channel]:
         for writer in subjects.WRITERS
     ]  # fmt: skip
     queue, placer = list[commands.QueueCommand], list[commands.PlacerCommand]
-    telemetry = list[commands.TelemetryCommand]
+    telemetry, access = list[commands.TelemetryCommand], list[commands.AccessCommand]
     return [
         *log,
         Channel("cmd.queue", subjects.cmd("queue"), "QueueCommands", queue, "gateway",
@@ -57,6 +57,8 @@ def channels() -> list[Channel]:
                 "What people ask of the placer, a list per message.", _CMD),
         Channel("cmd.telemetry", subjects.cmd("telemetry"), "TelemetryCommands", telemetry, "gateway",
                 "What people ask of the telemetry service, a list per message.", _CMD),
+        Channel("cmd.access", subjects.cmd("access"), "AccessCommands", access, "gateway",
+                "Sign-ins, and what people ask of the access service, a list per message.", _CMD),
         Channel("report", subjects.report("{node}"), "ReportBatch", reports.ReportBatch, "agent",
                 "What an agent saw; numbered, kept in its journal and sent again until confirmed."),
         Channel("beat", subjects.beat("{node}"), "Heartbeat", reports.Heartbeat, "agent",

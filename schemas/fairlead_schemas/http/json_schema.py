@@ -41,7 +41,7 @@ DOCUMENTS: dict[str, Any] = {
     "queues": parse.QueueFileWords,
     "events": events.Event,
     "commit": commit.Commit,
-    "commands": commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand,
+    "commands": commands.QueueCommand | commands.PlacerCommand | commands.TelemetryCommand | commands.AccessCommand,
     "reports": reports.ReportBatch,
     "desired": Desired,
     "samples": samples.SampleColumns,

@@ -14,9 +14,11 @@ from fairlead_schemas.policies.checkpoints import Checkpoint
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.policies.launchers import GangRule
 from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
+from fairlead_schemas.policies.rights import Role, Verb
 from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.units.validation import decode
 from fairlead_schemas.wire.events import Dependency, JobKind
+from fairlead_schemas.wire.events.access import EndReason, PrincipalKind, TokenKind
 from fairlead_schemas.wire.resources import Request
 
 #: A message of commands stays within both, so that what it leads to fits one commit.
@@ -262,6 +264,94 @@ class ExtendJob(CommandBase, tag=True, frozen=True, kw_only=True):
     for_ns: int = 0
 
 
+class AdmitPrincipal(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Make a principal active, new or after a suspension. Without `user`: by a sign-in, a directory or the set-up."""
+
+    principal: str
+    kind: PrincipalKind = "person"
+
+
+class SuspendPrincipal(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Take all rights from a principal, and end its tokens and sessions."""
+
+    principal: str
+
+
+class RoleEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One grant, with what the gateway knows of the thing that its scope names."""
+
+    subject: str
+    role: Role
+    scope: str
+    #: Of a job or volume: its queue, pool, project and owner. Of a queue: its pool.
+    queue: str = ""
+    pool: str = ""
+    project: str = ""
+    owner: str = ""
+
+
+class GrantRole(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let the subject be a role in a scope."""
+
+    grant: RoleEntry
+
+
+class RevokeRole(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Take a grant back that a person gave; what a file states is taken back there."""
+
+    grant: RoleEntry
+
+
+class ApplyRoles(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let these be all grants that a source states below a scope: all of them or none."""
+
+    source: str
+    scope: str
+    grants: tuple[RoleEntry, ...]
+
+
+class SyncGroup(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Change the members that a source gives a group; those of other sources stay. A large directory sends several."""
+
+    group: str
+    source: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class IssueToken(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Let a token act for a principal. Its text and digest are no part of the command."""
+
+    token: str
+    principal: str
+    kind: TokenKind = "person"
+    expires_ns: int
+    verbs: tuple[Verb, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+
+class RevokeToken(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Refuse a token from here on."""
+
+    token: str
+
+
+class OpenSession(CommandBase, tag=True, frozen=True, kw_only=True):
+    """A principal signed in at a provider."""
+
+    session: str
+    principal: str
+    provider: str
+    expires_ns: int
+
+
+class EndSession(CommandBase, tag=True, frozen=True, kw_only=True):
+    """End a sign-in: signed out here, or at the provider."""
+
+    session: str
+    reason: EndReason = "signed_out"
+
+
 QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQueues
 PlacerCommand = (
     CordonNode
@@ -284,17 +374,31 @@ PlacerCommand = (
     | RemoveNode
 )
 TelemetryCommand = SetIdlePolicies | ApplyIdlePolicies | ExtendJob
+AccessCommand = (
+    AdmitPrincipal
+    | SuspendPrincipal
+    | GrantRole
+    | RevokeRole
+    | ApplyRoles
+    | SyncGroup
+    | IssueToken
+    | RevokeToken
+    | OpenSession
+    | EndSession
+)
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "queue": msgspec.json.Decoder(list[QueueCommand]),
     "placer": msgspec.json.Decoder(list[PlacerCommand]),
     "telemetry": msgspec.json.Decoder(list[TelemetryCommand]),
+    "access": msgspec.json.Decoder(list[AccessCommand]),
 }
 _one: dict[str, msgspec.json.Decoder[Any]] = {
     "queue": msgspec.json.Decoder(QueueCommand),
     "placer": msgspec.json.Decoder(PlacerCommand),
     "telemetry": msgspec.json.Decoder(TelemetryCommand),
+    "access": msgspec.json.Decoder(AccessCommand),
 }
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -315,7 +419,9 @@ class _OnlyId(msgspec.Struct):
 _id_decoder = msgspec.json.Decoder(_OnlyId)
 
 
-def encode_commands(commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand]") -> bytes:
+def encode_commands(
+    commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand]",
+) -> bytes:
     """Encode commands as one message."""
     return _encoder.encode(commands)
 

@@ -12,7 +12,7 @@ SPEC = "SPEC"
 SNAPSHOT = "SNAPSHOT"
 LEASE = "LEASE"
 
-WRITERS = ("queue", "placer", "telemetry")
+WRITERS = ("queue", "placer", "telemetry", "access")
 
 LOG_ALL = "fairlead.log.>"
 CMD_ALL = "fairlead.cmd.>"

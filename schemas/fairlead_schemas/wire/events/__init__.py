@@ -10,9 +10,23 @@ Read `base.py` and `enums.py` first. Then there is a file per subject: `queue.py
 
 # One door to all of them.
 # pyright: reportUnusedImport=false
+from fairlead_schemas.wire.events.access import (
+    AccessCommandRejected,
+    GroupSynced,
+    PrincipalAdmitted,
+    PrincipalSuspended,
+    RoleGranted,
+    RoleRevoked,
+    RolesApplied,
+    SessionEnded,
+    SessionOpened,
+    TokenIssued,
+    TokenRevoked,
+)
 from fairlead_schemas.wire.events.base import (
     CLOCK_STEPPED,
     FIELDS,
+    AccessClockStepped,
     ClockStepped,
     EventBase,
     PlacerClockStepped,
@@ -186,11 +200,26 @@ TelemetryEvent = (
     | TelemetryCommandRejected
     | TelemetryClockStepped
 )
-Event = QueueEvent | PlacerEvent | TelemetryEvent
+AccessEvent = (
+    PrincipalAdmitted
+    | PrincipalSuspended
+    | RoleGranted
+    | RoleRevoked
+    | RolesApplied
+    | GroupSynced
+    | TokenIssued
+    | TokenRevoked
+    | SessionOpened
+    | SessionEnded
+    | AccessCommandRejected
+    | AccessClockStepped
+)
+Event = QueueEvent | PlacerEvent | TelemetryEvent | AccessEvent
 
 #: Which writer emits which types; a commit holding another's type is out of contract.
 EVENTS_OF: dict[str, tuple[type[EventBase], ...]] = {
     "queue": QueueEvent.__args__,
     "placer": PlacerEvent.__args__,
     "telemetry": TelemetryEvent.__args__,
+    "access": AccessEvent.__args__,
 }

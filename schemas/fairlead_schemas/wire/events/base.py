@@ -56,6 +56,14 @@ FIELDS: dict[str, str] = {
     "plan": "Sequence of the commit whose MigLayoutPlanned it answers.",
     "mode": "What is done to the GPU's MIG mode.",
     "scope": 'Whose policy it is: "global", "project:<name>" or "user:<name>".',
+    "principal": "Opaque id of a person or a service account.",
+    "subject": 'A principal, or "group:<name>".',
+    "group": 'Name of the group: "group:<name>".',
+    "role": "Name of the role.",
+    "source": "Origin of the statement; each source takes back its own only.",
+    "token": "Opaque id of the token, never its text.",
+    "session": "Opaque id of the sign-in, never its cookie.",
+    "expires_ns": "Unix time at which it ends by itself.",
     "action": "What the policy does once the notice is over.",
     "evidence": "What decided: one entry for each signal that was asked about.",
     "since_ns": "Unix time since which that holds.",
@@ -98,11 +106,24 @@ class TelemetryClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
     lag_ns: int = 0
 
 
-type ClockStepped = QueueClockStepped | PlacerClockStepped | TelemetryClockStepped
+class AccessClockStepped(EventBase, tag=True, frozen=True, kw_only=True):
+    """The wall clock of the access service's machine was set. Log time continues as before and slowly approaches the new
+    clock.
+    """
+
+    step_ns: int
+    lag_ns: int = 0
+
+
+type ClockStepped = QueueClockStepped | PlacerClockStepped | TelemetryClockStepped | AccessClockStepped
 
 #: Which of them a writer emits.
-CLOCK_STEPPED: dict[str, type[QueueClockStepped] | type[PlacerClockStepped] | type[TelemetryClockStepped]] = {
+CLOCK_STEPPED: dict[
+    str,
+    type[QueueClockStepped] | type[PlacerClockStepped] | type[TelemetryClockStepped] | type[AccessClockStepped],
+] = {
     "queue": QueueClockStepped,
     "placer": PlacerClockStepped,
     "telemetry": TelemetryClockStepped,
+    "access": AccessClockStepped,
 }

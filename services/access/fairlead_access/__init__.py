@@ -1,0 +1,1 @@
+"""The access service: principals, roles, groups, tokens and sign-in sessions. A core and a writer of the log of its own."""

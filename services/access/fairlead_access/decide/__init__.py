@@ -1,0 +1,1 @@
+"""Decisions of the access core: answers to commands (commands.py), and what time ends. Start at decision.py."""

@@ -1,0 +1,370 @@
+"""Decisions on commands, one by one. Every command leads to at least one event that names it.
+
+A command without a user is the service's own: a sign-in, a directory, the set-up of a cluster. The bus lets only the access
+service's own shells and the gateway publish commands, and the gateway sends none without a user for a person.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fairlead_access.decide.draft import AccessDraft
+from fairlead_access.limits import (
+    GRANTS_MAX,
+    GROUPS_MAX,
+    MEMBERS_CHUNK,
+    MEMBERS_MAX,
+    PRINCIPALS_MAX,
+    SESSION_LIFE_NS_MAX,
+    SESSIONS_OF_PRINCIPAL_MAX,
+    TOKEN_LIFE_NS_MAX,
+    TOKEN_SCOPES_MAX,
+    TOKENS_MAX,
+    TOKENS_OF_PRINCIPAL_MAX,
+)
+from fairlead_bus.core import CommandRefusal, names_bytes, rejected, undecodable
+from fairlead_rights.access_list import Grant, Target
+from fairlead_rights.roles import verbs_of
+from fairlead_schemas.policies.rights import GROUP, SUBJECT_CHARS_MAX, Scope, ScopeError, is_group, parse_scope
+from fairlead_schemas.units.ids import is_token
+from fairlead_schemas.units.quantities import format_duration
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+
+#: Source of grants and memberships that people give.
+PERSON = "person"
+
+
+def decide_command(draft: AccessDraft, command: cmd.AccessCommand | cmd.Undecodable) -> None:
+    """Decide one command: carry it out, or record why not."""
+    if isinstance(command, cmd.Undecodable):
+        draft.emit(undecodable(ev.AccessCommandRejected, command))
+        return
+    refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
+    if refusal is not None:
+        draft.emit(rejected(ev.AccessCommandRejected, command.id, refusal))
+
+
+# ------------------------------------------------------------------------------- principals
+
+
+def _admit(draft: AccessDraft, command: cmd.AdmitPrincipal, cause: str) -> CommandRefusal | None:
+    state, principal = draft.state, command.principal
+    if not is_token(principal):
+        return CommandRefusal("invalid", "principal: expected an opaque id of a-z 0-9 _ -", "principal")
+    if refusal := _cluster_right(draft, command.user):
+        return refusal
+    known = state.kinds.get(principal)
+    if known is None and len(state.kinds) + len(draft.admitted) >= PRINCIPALS_MAX:
+        return CommandRefusal("too_many", f"expected at most {PRINCIPALS_MAX} principals")
+    if known is not None and known != command.kind:
+        return CommandRefusal("conflict", f"{principal} is a {known} already, not a {command.kind}")
+    draft.admitted.add(principal)
+    draft.suspended.discard(principal)
+    draft.emit(ev.PrincipalAdmitted(cause=cause, principal=principal, kind=command.kind, by=command.user))
+    return None
+
+
+def _suspend(draft: AccessDraft, command: cmd.SuspendPrincipal, cause: str) -> CommandRefusal | None:
+    state, principal = draft.state, command.principal
+    if principal not in state.kinds and principal not in draft.admitted:
+        return CommandRefusal("not_found", f"there is no principal {principal[:SUBJECT_CHARS_MAX]}", "principal")
+    if refusal := _cluster_right(draft, command.user):
+        return refusal
+    if draft.admins == {principal}:
+        return CommandRefusal("last_admin", f"{principal} is the last admin; make another one first", "principal")
+    draft.suspended.add(principal)
+    draft.admins.discard(principal)
+    draft.emit(ev.PrincipalSuspended(cause=cause, principal=principal, by=command.user))
+    return None
+
+
+def _cluster_right(draft: AccessDraft, user: str) -> CommandRefusal | None:
+    """Principals belong to the cluster: whoever changes them may grant roles in all of it."""
+    if user and not draft.state.access.may(user, "rights:grant", Target()):
+        return CommandRefusal("denied", "rights:grant in the cluster is needed to admit or suspend principals")
+    return None
+
+
+# ------------------------------------------------------------------------------- roles
+
+
+def _grant(draft: AccessDraft, command: cmd.GrantRole, cause: str) -> CommandRefusal | None:
+    read = _readable(draft, command.grant, command.user)
+    if isinstance(read, CommandRefusal):
+        return read
+    if draft.state.grant_count >= GRANTS_MAX:
+        return CommandRefusal("too_many", f"expected at most {GRANTS_MAX} grants")
+    _emit_grant(draft, read, PERSON, cause, command.user)
+    return None
+
+
+def _revoke(draft: AccessDraft, command: cmd.RevokeRole, cause: str) -> CommandRefusal | None:
+    read = _readable(draft, command.grant, command.user)
+    if isinstance(read, CommandRefusal):
+        return read
+    sources = draft.state.access.grants.get(read.subject, {}).get((read.role, read.scope), frozenset[str]())
+    if PERSON not in sources:
+        where = f"; {', '.join(sorted(sources))} states it" if sources else ""
+        return CommandRefusal("not_found", f"no person granted that {read}{where}", "grant")
+    if _is_last_admin(draft, read):
+        return CommandRefusal("last_admin", f"{read.subject} is the last admin; make another one first", "grant")
+    _emit_revoke(draft, read, PERSON, cause, command.user)
+    return None
+
+
+def _apply(draft: AccessDraft, command: cmd.ApplyRoles, cause: str) -> CommandRefusal | None:
+    """All grants of one source below a scope, or none of them."""
+    if not is_token(command.source) or command.source == PERSON:
+        return CommandRefusal("invalid", f'source: expected the name of a file or directory, not "{PERSON}"', "source")
+    try:
+        below = parse_scope(command.scope)
+    except ScopeError as error:
+        return CommandRefusal("invalid", f"scope: {error}", "scope")
+    wanted: set[Grant] = set()
+    for at, entry in enumerate(command.grants):
+        read = _readable(draft, entry, command.user)
+        if isinstance(read, CommandRefusal):
+            return read._replace(message=f"grants[{at}]: {read.message}", field=f"grants[{at}]")
+        if not _is_below(read.scope, below):
+            return CommandRefusal("invalid", f"grants[{at}].scope: expected a scope in {below}, found {read.scope}")
+        wanted.add(read)
+    held = {grant for grant in _grants_of(draft, command.source) if _is_below(grant.scope, below)}
+    gone, new = sorted(held - wanted), sorted(wanted - held)
+    if not draft.fits(events=len(gone) + len(new) + 1):
+        return CommandRefusal("too_many", f"expected at most a commit's changes at once, found {len(gone) + len(new)}")
+    if any(_is_last_admin(draft, grant) for grant in gone):
+        return CommandRefusal("last_admin", "this would remove the last admin; make another one first")
+    for grant in gone:
+        _emit_revoke(draft, grant, command.source, cause, command.user)
+    for grant in new:
+        _emit_grant(draft, grant, command.source, cause, command.user)
+    draft.emit(
+        ev.RolesApplied(
+            cause=cause,
+            source=command.source,
+            scope=command.scope,
+            configured=len(new),
+            removed=len(gone),
+            unchanged=len(wanted & held),
+            by=command.user,
+        )
+    )
+    return None
+
+
+def _readable(draft: AccessDraft, entry: cmd.RoleEntry, user: str) -> Grant | CommandRefusal:
+    """Return the grant of an entry that the user may give and take."""
+    try:
+        scope = parse_scope(entry.scope)
+    except ScopeError as error:
+        return CommandRefusal("invalid", f"scope: {error}", "scope")
+    name = entry.subject.removeprefix(GROUP)
+    if not is_token(name):
+        return CommandRefusal("invalid", 'subject: expected a principal\'s id or "group:<name>"', "subject")
+    if not is_group(entry.subject) and entry.subject not in draft.state.kinds and entry.subject not in draft.admitted:
+        return CommandRefusal("not_found", f"there is no principal {entry.subject}", "subject")
+    if not verbs_of(entry.role, scope.kind):
+        return CommandRefusal("invalid", f"role: {entry.role} cannot be given in a {scope.kind}", "role")
+    if user and not draft.state.access.may_grant(user, entry.role, scope, _target(entry, scope)):
+        return CommandRefusal(
+            "denied", f"nobody grants more than they hold: {user} may not give or take {entry.role} in {scope}"
+        )
+    return Grant(entry.subject, entry.role, scope)
+
+
+def _target(entry: cmd.RoleEntry, scope: Scope) -> Target:
+    """Return the thing that a scope names. A narrow one is in its queue, pool and project, as the gateway found them."""
+    if scope.kind in ("cluster", "pool", "project"):
+        return Target(
+            pool=scope.name if scope.kind == "pool" else "", project=scope.name if scope.kind == "project" else ""
+        )
+    if scope.kind == "queue":
+        return Target(queue=scope.name, pool=entry.pool)
+    found = Target(queue=entry.queue, pool=entry.pool, project=entry.project, owner=entry.owner)
+    return found._replace(job=scope.name) if scope.kind == "job" else found._replace(volume=scope.name)
+
+
+def _is_below(scope: Scope, outer: Scope) -> bool:
+    if outer.kind == "cluster" or scope == outer:
+        return True
+    return scope.kind == outer.kind == "queue" and scope.name.startswith(outer.name + "/")
+
+
+def _grants_of(draft: AccessDraft, source: str) -> Iterable[Grant]:
+    for subject, held in draft.state.access.grants.items():
+        for (role, scope), sources in held.items():
+            if source in sources:
+                yield Grant(subject, role, scope)
+
+
+def _is_last_admin(draft: AccessDraft, grant: Grant) -> bool:
+    return grant.role == "admin" and draft.admins == {grant.subject}
+
+
+def _emit_grant(draft: AccessDraft, grant: Grant, source: str, cause: str, by: str) -> None:
+    draft.emit(
+        ev.RoleGranted(
+            cause=cause, subject=grant.subject, role=grant.role, scope=str(grant.scope), source=source, by=by
+        )
+    )
+    if grant.role == "admin" and not is_group(grant.subject) and draft.is_active(grant.subject):
+        draft.admins.add(grant.subject)
+
+
+def _emit_revoke(draft: AccessDraft, grant: Grant, source: str, cause: str, by: str) -> None:
+    draft.emit(
+        ev.RoleRevoked(
+            cause=cause, subject=grant.subject, role=grant.role, scope=str(grant.scope), source=source, by=by
+        )
+    )
+    sources = draft.state.access.grants[grant.subject][grant.role, grant.scope]
+    if grant.role == "admin" and sources == frozenset((source,)):
+        draft.admins.discard(grant.subject)
+
+
+# ------------------------------------------------------------------------------- groups
+
+
+def _sync(draft: AccessDraft, command: cmd.SyncGroup, cause: str) -> CommandRefusal | None:
+    state, group = draft.state, command.group
+    if not is_group(group) or not is_token(group.removeprefix(GROUP)):
+        return CommandRefusal("invalid", 'group: expected "group:" and 1 to 63 of a-z 0-9 _ -', "group")
+    if refusal := _cluster_right(draft, command.user):
+        return refusal
+    if not is_token(command.source):
+        return CommandRefusal("invalid", "source: expected 1 to 63 of a-z 0-9 _ -", "source")
+    if group not in state.access.groups and len(state.access.groups) >= GROUPS_MAX:
+        return CommandRefusal("too_many", f"expected at most {GROUPS_MAX} groups")
+    for field, names in (("added", command.added), ("removed", command.removed)):
+        if len(names) > MEMBERS_CHUNK:
+            return CommandRefusal("too_many", f"{field}: expected at most {MEMBERS_CHUNK} ids in a command", field)
+    unknown = [name for name in command.added if name not in state.kinds and name not in draft.admitted]
+    if unknown:
+        return CommandRefusal("not_found", f"added: there is no principal {unknown[0][:SUBJECT_CHARS_MAX]}", "added")
+    held = state.access.groups.get(group, {}).get(command.source, frozenset[str]())
+    if len(held) + len(command.added) > MEMBERS_MAX:
+        return CommandRefusal("too_many", f"expected at most {MEMBERS_MAX} members of a group from one source", "added")
+    draft.emit(
+        ev.GroupSynced(
+            cause=cause,
+            group=group,
+            source=command.source,
+            added=command.added,
+            removed=command.removed,
+            by=command.user,
+        ),
+        names_bytes(command.added) + names_bytes(command.removed),
+    )
+    return None
+
+
+# ------------------------------------------------------------------------------- tokens and sessions
+
+
+def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRefusal | None:
+    state, principal = draft.state, command.principal
+    if refusal := _usable(draft, command.token, principal, command.user):
+        return refusal
+    if command.token in state.tokens or command.token in draft.tokens:
+        return CommandRefusal("conflict", "there is a token of this id already", "token")
+    issued = draft.issued.get(principal, 0)
+    of_principal = len(state.tokens_of.get(principal, {})) + issued
+    if of_principal >= TOKENS_OF_PRINCIPAL_MAX or len(state.tokens) + sum(draft.issued.values()) >= TOKENS_MAX:
+        return CommandRefusal(
+            "too_many", f"expected at most {TOKENS_OF_PRINCIPAL_MAX} tokens of a principal; revoke one"
+        )
+    if not 0 < command.expires_ns - draft.now_ns <= TOKEN_LIFE_NS_MAX:
+        return CommandRefusal(
+            "invalid", f"expires: expected a time within {format_duration(TOKEN_LIFE_NS_MAX)} from now", "expires"
+        )
+    if len(command.scopes) > TOKEN_SCOPES_MAX:
+        return CommandRefusal("too_many", f"scopes: expected at most {TOKEN_SCOPES_MAX}", "scopes")
+    for at, text in enumerate(command.scopes):
+        try:
+            parse_scope(text)
+        except ScopeError as error:
+            return CommandRefusal("invalid", f"scopes[{at}]: {error}", f"scopes[{at}]")
+    draft.issued[principal] = issued + 1
+    draft.tokens.add(command.token)
+    draft.emit(
+        ev.TokenIssued(
+            cause=cause,
+            token=command.token,
+            principal=principal,
+            kind=command.kind,
+            expires_ns=command.expires_ns,
+            verbs=tuple(dict.fromkeys(command.verbs)),
+            scopes=tuple(dict.fromkeys(command.scopes)),
+            by=command.user,
+        )
+    )
+    return None
+
+
+def _usable(draft: AccessDraft, item: str, principal: str, user: str) -> CommandRefusal | None:
+    """Refuse ids that are none, and principals that may not have tokens or sessions."""
+    if not is_token(item):
+        return CommandRefusal("invalid", "expected an opaque id of a-z 0-9 _ -")
+    if not draft.is_active(principal):
+        return CommandRefusal("not_found", "there is no active principal of this id", "principal")
+    if user not in ("", principal) and draft.state.kinds.get(principal) != "service":
+        return CommandRefusal("denied", "tokens of a person are issued by that person alone", "principal")
+    return None if user in ("", principal) else _cluster_right(draft, user)
+
+
+def _revoke_token(draft: AccessDraft, command: cmd.RevokeToken, cause: str) -> CommandRefusal | None:
+    token = draft.state.tokens.get(command.token)
+    if token is None or (command.user not in ("", token.principal) and _cluster_right(draft, command.user)):
+        return CommandRefusal("not_found", "there is no such token, or it is not yours", "token")
+    draft.emit(ev.TokenRevoked(cause=cause, token=token.id, reason="revoked", by=command.user))
+    return None
+
+
+def _open(draft: AccessDraft, command: cmd.OpenSession, cause: str) -> CommandRefusal | None:
+    state, principal = draft.state, command.principal
+    if command.user or not is_token(command.provider):
+        return CommandRefusal("denied", "sessions are opened by a sign-in alone, at a named provider")
+    if refusal := _usable(draft, command.session, principal, ""):
+        return refusal
+    held = draft.sessions_of(principal)
+    if command.session in state.sessions or command.session in held:
+        return CommandRefusal("conflict", "there is a session of this id already", "session")
+    if not 0 < command.expires_ns - draft.now_ns <= SESSION_LIFE_NS_MAX:
+        return CommandRefusal("invalid", f"expires: expected a time within {format_duration(SESSION_LIFE_NS_MAX)}")
+    while len(held) >= SESSIONS_OF_PRINCIPAL_MAX:
+        draft.emit(ev.SessionEnded(cause=cause, session=held.pop(0), reason="replaced"))
+    held.append(command.session)
+    draft.emit(
+        ev.SessionOpened(
+            cause=cause,
+            session=command.session,
+            principal=principal,
+            provider=command.provider,
+            expires_ns=command.expires_ns,
+        )
+    )
+    return None
+
+
+def _end(draft: AccessDraft, command: cmd.EndSession, cause: str) -> CommandRefusal | None:
+    session = draft.state.sessions.get(command.session)
+    if session is None or (command.user not in ("", session.principal) and _cluster_right(draft, command.user)):
+        return CommandRefusal("not_found", "there is no such session, or it is not yours", "session")
+    if session.id in (held := draft.sessions_of(session.principal)):
+        held.remove(session.id)
+    draft.emit(ev.SessionEnded(cause=cause, session=session.id, reason=command.reason, by=command.user))
+    return None
+
+
+HANDLERS: dict[type, Callable[[AccessDraft, Any, str], CommandRefusal | None]] = {
+    cmd.AdmitPrincipal: _admit,
+    cmd.SuspendPrincipal: _suspend,
+    cmd.GrantRole: _grant,
+    cmd.RevokeRole: _revoke,
+    cmd.ApplyRoles: _apply,
+    cmd.SyncGroup: _sync,
+    cmd.IssueToken: _issue,
+    cmd.RevokeToken: _revoke_token,
+    cmd.OpenSession: _open,
+    cmd.EndSession: _end,
+}

@@ -1,0 +1,79 @@
+"""Folded state of the access core: the list of grants of `fairlead_rights`, and the tokens and sessions in force."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from fairlead_rights.access_list import AccessList
+from fairlead_schemas.policies.rights import Verb
+from fairlead_schemas.wire.events.access import PrincipalKind, TokenKind
+
+
+class Token(msgspec.Struct, frozen=True):
+    """Token in force."""
+
+    id: str
+    principal: str
+    kind: TokenKind
+    expires_ns: int
+    verbs: tuple[Verb, ...]
+    scopes: tuple[str, ...]
+
+
+class SignIn(msgspec.Struct, frozen=True):
+    """Sign-in session in force."""
+
+    id: str
+    principal: str
+    provider: str
+    expires_ns: int
+
+
+class AccessState:
+    """Tables of the access core. Only `apply/` changes them."""
+
+    def __init__(self) -> None:
+        self.access = AccessList()
+        #: {principal: kind}, of active and suspended ones.
+        self.kinds: dict[str, PrincipalKind] = {}
+        self.tokens: dict[str, Token] = {}
+        self.sessions: dict[str, SignIn] = {}
+        #: Derived: {principal: ids}, in the order in which they were issued or opened.
+        self.tokens_of: dict[str, dict[str, None]] = {}
+        self.sessions_of: dict[str, dict[str, None]] = {}
+        #: Derived: number of grants over all subjects.
+        self.grant_count = 0
+
+    def add_token(self, token: Token) -> None:
+        """Put a token in force."""
+        self.tokens[token.id] = token
+        self.tokens_of.setdefault(token.principal, {})[token.id] = None
+
+    def drop_token(self, token_id: str) -> None:
+        """Remove a token; no effect if there is none."""
+        token = self.tokens.pop(token_id, None)
+        if token is not None:
+            _drop(self.tokens_of, token.principal, token_id)
+
+    def add_session(self, session: SignIn) -> None:
+        """Put a session in force."""
+        self.sessions[session.id] = session
+        self.sessions_of.setdefault(session.principal, {})[session.id] = None
+
+    def drop_session(self, session_id: str) -> None:
+        """Remove a session; no effect if there is none."""
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            _drop(self.sessions_of, session.principal, session_id)
+
+    def expiries(self) -> Iterator[int]:
+        """Yield the Unix ns at which each token and session expires."""
+        yield from (token.expires_ns for token in self.tokens.values())
+        yield from (session.expires_ns for session in self.sessions.values())
+
+
+def _drop(index: dict[str, dict[str, None]], principal: str, item: str) -> None:
+    held = index[principal]
+    del held[item]
+    if not held:
+        del index[principal]

@@ -1,0 +1,338 @@
+"""The access core: given events, when a command comes, then these events, and nothing else."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_access.core import AccessCore
+from fairlead_access.limits import SESSIONS_OF_PRINCIPAL_MAX, TOKENS_OF_PRINCIPAL_MAX
+from fairlead_rights.access_list import Target
+from fairlead_schemas.policies.rights import ROLES
+from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, SECOND_NS
+from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire import events as ev
+from tests.access.world import AccessWorld, refused
+from tests.schemas.examples import COMMIT
+
+
+def world(*people: str) -> AccessWorld:
+    """A world with `root` as its admin, and these people without roles."""
+    made = AccessWorld()
+    made.admit("root", *people)
+    made.grant("root", "admin", "cluster")
+    return made
+
+
+# ------------------------------------------------------------------------------- principals and roles
+
+
+def test_admission_gives_no_right() -> None:
+    """A new person may do nothing until somebody grants something."""
+    made = world("ann")
+    assert made.core.state.access.principals["ann"]
+    assert not made.core.state.access.may_anywhere("ann", "job:read")
+
+
+@pytest.mark.parametrize(
+    ("user", "role", "scope", "code"),
+    [
+        ("ann", "member", "queue:research", "denied"),
+        ("lead", "member", "queue:other", "denied"),
+        ("lead", "operator", "queue:research", "denied"),
+        ("lead", "admin", "cluster", "denied"),
+        ("root", "admin", "queue:research", "invalid"),
+        ("root", "auditor", "job:7", "invalid"),
+        ("root", "member", "queue:Research", "invalid"),
+        ("eve", "viewer", "queue:research", "denied"),
+    ],
+)
+def test_a_grant_beyond_the_givers_rights_or_out_of_the_table_is_refused(
+    user: str, role: Any, scope: str, code: str
+) -> None:
+    """The state stays as it was."""
+    made = world("ann", "lead")
+    made.grant("lead", "queue-admin", "queue:research")
+    before = made.core.snapshot()
+    assert refused(made.grant("ann", role, scope, user=user), code)
+    assert made.core.snapshot() == before
+
+
+def test_a_lead_grants_below_its_own_queue_and_takes_it_back() -> None:
+    """The event says by whom."""
+    made = world("ann", "lead")
+    made.grant("lead", "queue-admin", "queue:research")
+    event = made.grant("ann", "member", "queue:research/llm", user="lead")
+    assert isinstance(event, ev.RoleGranted) and event.by == "lead" and event.source == "person"
+    place = Target(queue="research/llm")
+    assert made.core.state.access.may("ann", "job:submit", place)
+    assert isinstance(made.revoke("ann", "member", "queue:research/llm", user="lead"), ev.RoleRevoked)
+    assert not made.core.state.access.may("ann", "job:submit", place)
+    assert refused(made.revoke("ann", "member", "queue:research/llm", user="lead"), "not_found")
+
+
+def test_an_owner_shares_its_job_and_nobody_elses() -> None:
+    """With the owner that the gateway found."""
+    made = world("ann", "bob")
+    assert isinstance(made.grant("bob", "member", "job:7", user="ann", owner="ann", queue="q"), ev.RoleGranted)
+    assert refused(made.grant("bob", "member", "job:8", user="ann", owner="root", queue="q"), "denied")
+
+
+def test_a_subject_that_is_no_principal_is_refused() -> None:
+    """A grant to a misspelt id would wait for somebody to get that id."""
+    assert refused(world().grant("nan", "viewer", "cluster"), "not_found")
+    assert refused(world().grant("ann@example.org", "viewer", "cluster"), "invalid")
+
+
+def test_the_last_admin_is_neither_suspended_nor_revoked() -> None:
+    """Not even by two commands of one message that take one of two each."""
+    made = world("ann")
+    (event,) = made.send(cmd.SuspendPrincipal(id=made.id(), principal="root", user="root"))
+    assert refused(event, "last_admin")
+    assert refused(made.revoke("root", "admin", "cluster", user="root"), "last_admin")
+    made.grant("ann", "admin", "cluster", user="root")
+    entry = cmd.RoleEntry(subject="ann", role="admin", scope="cluster")
+    suspended, kept = made.send(
+        cmd.SuspendPrincipal(id=made.id(), principal="root", user="ann"),
+        cmd.RevokeRole(id=made.id(), grant=entry, user="ann"),
+    )
+    assert isinstance(suspended, ev.PrincipalSuspended) and refused(kept, "last_admin")
+
+
+def test_a_suspension_ends_tokens_and_sessions_and_keeps_grants() -> None:
+    """They do not return with the principal; the grants do."""
+    made = world("ann")
+    made.grant("ann", "member", "cluster")
+    made.send(issue(made, "t1", "ann"), opening(made, "s1", "ann"))
+    made.send(cmd.SuspendPrincipal(id=made.id(), principal="ann", user="root"))
+    state = made.core.state
+    assert not state.tokens and not state.sessions and not state.access.may("ann", "job:read", Target())
+    made.admit("ann")
+    assert not state.tokens and state.access.may("ann", "job:read", Target())
+
+
+def test_a_token_is_not_issued_to_somebody_who_is_suspended_in_the_same_message() -> None:
+    """Otherwise it would outlive the suspension."""
+    made = world("ann")
+    _, event = made.send(cmd.SuspendPrincipal(id=made.id(), principal="ann"), issue(made, "t1", "ann"))
+    assert refused(event, "not_found")
+
+
+# ------------------------------------------------------------------------------- files and directories
+
+
+def applied(
+    made: AccessWorld, *grants: tuple[str, Any, str], user: str = "", scope: str = "queue:research"
+) -> list[Any]:
+    """The events of a queue file's roles."""
+    entries = tuple(cmd.RoleEntry(subject=subject, role=role, scope=at) for subject, role, at in grants)
+    return made.send(cmd.ApplyRoles(id=made.id(), source="queue-file", scope=scope, grants=entries, user=user))
+
+
+def test_a_file_takes_back_what_it_stated_and_nothing_else() -> None:
+    """What a person gave stays, and so does what the file states for another part of the tree."""
+    made = world("ann", "bob")
+    made.grant("ann", "member", "queue:research")
+    applied(made, ("ann", "member", "queue:research"), ("bob", "viewer", "queue:research/llm"))
+    events = applied(made)
+    assert [type(event) for event in events] == [ev.RoleRevoked, ev.RoleRevoked, ev.RolesApplied]
+    assert made.core.state.access.may("ann", "job:submit", Target(queue="research"))
+    assert not made.core.state.access.may("bob", "job:read", Target(queue="research/llm"))
+
+
+def test_a_file_that_changes_nothing_is_answered() -> None:
+    """Every command leads to an event that names it."""
+    made = world("ann")
+    assert [type(event) for event in applied(made)] == [ev.RolesApplied]
+    applied(made, ("ann", "member", "queue:research"))
+    (answer,) = applied(made, ("ann", "member", "queue:research"))
+    assert (answer.configured, answer.removed, answer.unchanged) == (0, 0, 1)
+
+
+def test_a_file_with_one_grant_that_its_sender_may_not_give_changes_nothing() -> None:
+    """All of them or none; the place in the file is named."""
+    made = world("ann", "lead")
+    made.grant("lead", "queue-admin", "queue:research")
+    before = made.core.snapshot()
+    (event,) = applied(made, ("ann", "member", "queue:research"), ("ann", "operator", "queue:research"), user="lead")
+    assert refused(event, "denied") and event.message.startswith("grants[1]")
+    (event,) = applied(made, ("ann", "member", "queue:other"), user="root")
+    assert refused(event, "invalid") and made.core.snapshot() == before
+
+
+def test_memberships_of_a_directory_are_its_own() -> None:
+    """A sync adds and removes; a member that is no principal is refused."""
+    made = world("ann", "bob")
+    made.grant("group:vision", "member", "queue:vision")
+    sync = cmd.SyncGroup(id=made.id(), group="group:vision", source="scim", added=("ann", "bob"))
+    made.send(sync)
+    made.send(cmd.SyncGroup(id=made.id(), group="group:vision", source="ldap", added=("ann",)))
+    made.send(cmd.SyncGroup(id=made.id(), group="group:vision", source="scim", removed=("ann", "bob")))
+    access = made.core.state.access
+    assert access.may("ann", "job:submit", Target(queue="vision"))
+    assert not access.may("bob", "job:submit", Target(queue="vision"))
+    (event,) = made.send(cmd.SyncGroup(id=made.id(), group="group:vision", source="scim", added=("eve",)))
+    assert refused(event, "not_found")
+    (event,) = made.send(cmd.SyncGroup(id=made.id(), group="group:vision", source="scim", added=("ann",), user="bob"))
+    assert refused(event, "denied")
+
+
+# ------------------------------------------------------------------------------- tokens and sessions
+
+
+def issue(made: AccessWorld, token: str, principal: str, user: str = "", for_ns: int = HOUR_NS) -> cmd.IssueToken:
+    """A command that issues a token."""
+    return cmd.IssueToken(id=made.id(), token=token, principal=principal, expires_ns=made.now_ns + for_ns, user=user)
+
+
+def opening(made: AccessWorld, session: str, principal: str) -> cmd.OpenSession:
+    """A command that opens a session."""
+    return cmd.OpenSession(
+        id=made.id(), session=session, principal=principal, provider="corp", expires_ns=made.now_ns + HOUR_NS
+    )
+
+
+def test_tokens_of_a_person_are_issued_by_that_person_alone() -> None:
+    """An admin issues those of service accounts."""
+    made = world("ann", "bob")
+    made.send(cmd.AdmitPrincipal(id=made.id(), principal="ci", kind="service", user="root"))
+    assert refused(made.send(issue(made, "t1", "ann", user="root"))[0], "denied")
+    assert refused(made.send(issue(made, "t1", "ci", user="bob"))[0], "denied")
+    assert isinstance(made.send(issue(made, "t1", "ann", user="ann"))[0], ev.TokenIssued)
+    assert isinstance(made.send(issue(made, "t2", "ci", user="root"))[0], ev.TokenIssued)
+    assert refused(made.send(cmd.RevokeToken(id=made.id(), token="t1", user="bob"))[0], "not_found")
+    assert isinstance(made.send(cmd.RevokeToken(id=made.id(), token="t1", user="root"))[0], ev.TokenRevoked)
+
+
+@pytest.mark.parametrize("for_ns", [0, -SECOND_NS, 367 * DAY_NS])
+def test_a_token_has_a_bounded_life(for_ns: int) -> None:
+    """No token without an end."""
+    made = world("ann")
+    assert refused(made.send(issue(made, "t1", "ann", for_ns=for_ns))[0], "invalid")
+
+
+def test_tokens_and_sessions_of_a_principal_are_bounded() -> None:
+    """Also within one message. A session too many ends the oldest; a token too many is refused."""
+    made = world("ann")
+    events = made.send(*(issue(made, f"t{at}", "ann") for at in range(TOKENS_OF_PRINCIPAL_MAX + 1)))
+    assert refused(events[-1], "too_many") and len(made.core.state.tokens) == TOKENS_OF_PRINCIPAL_MAX
+    made.send(*(opening(made, f"s{at}", "ann") for at in range(SESSIONS_OF_PRINCIPAL_MAX + 2)))
+    assert len(made.core.state.sessions) == SESSIONS_OF_PRINCIPAL_MAX
+    assert "s1" not in made.core.state.sessions and "s2" in made.core.state.sessions
+
+
+def test_an_id_is_used_once() -> None:
+    """Also within one message: a second holder would have the first one's rights."""
+    made = world("ann", "bob")
+    _, again = made.send(issue(made, "t1", "ann"), issue(made, "t1", "bob"))
+    assert refused(again, "conflict")
+    assert refused(made.send(issue(made, "t1", "bob"))[0], "conflict")
+
+
+def test_what_expires_is_an_event() -> None:
+    """At its time, once; the core then sleeps."""
+    made = world("ann")
+    made.send(issue(made, "t1", "ann"), opening(made, "s1", "ann"))
+    assert made.wait(3599) == []
+    events = made.wait(1)
+    assert {type(event) for event in events} == {ev.TokenRevoked, ev.SessionEnded} and len(events) == 2
+    assert all(event.reason == "expired" and event.cause == "clock" for event in events)
+    assert made.core.wake_at() is None
+
+
+def test_the_core_is_not_woken_for_what_has_ended_before() -> None:
+    """A token that was revoked is not looked for again at the time of its end."""
+    made = world("ann")
+    made.send(issue(made, "t1", "ann"))
+    made.send(cmd.RevokeToken(id=made.id(), token="t1"))
+    made.now_ns += 2 * HOUR_NS
+    made.core.decide([], made.now_ns)
+    assert made.core.wake_at() is None
+
+
+# ------------------------------------------------------------------------------- any commands
+
+_IDS = st.sampled_from(["root", "ann", "bob", "ci"])
+_ENTRIES = st.builds(
+    cmd.RoleEntry,
+    subject=st.sampled_from(["root", "ann", "bob", "group:a", "nobody", "x@y"]),
+    role=st.sampled_from(ROLES),
+    scope=st.sampled_from(["cluster", "queue:q", "queue:q/r", "job:7", "nonsense", "pool:a"]),
+    owner=st.sampled_from(["", "ann"]),
+)
+_COMMANDS = st.one_of(
+    st.tuples(st.just(cmd.AdmitPrincipal), st.fixed_dictionaries({"principal": _IDS})),
+    st.tuples(st.just(cmd.SuspendPrincipal), st.fixed_dictionaries({"principal": _IDS})),
+    st.tuples(st.just(cmd.GrantRole), st.fixed_dictionaries({"grant": _ENTRIES})),
+    st.tuples(st.just(cmd.RevokeRole), st.fixed_dictionaries({"grant": _ENTRIES})),
+    st.tuples(
+        st.just(cmd.ApplyRoles),
+        st.fixed_dictionaries(
+            {
+                "source": st.sampled_from(["file", "person"]),
+                "scope": st.sampled_from(["cluster", "queue:q"]),
+                "grants": st.lists(_ENTRIES, max_size=3).map(tuple),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just(cmd.SyncGroup),
+        st.fixed_dictionaries(
+            {
+                "group": st.sampled_from(["group:a", "a"]),
+                "source": st.sampled_from(["scim", "ldap"]),
+                "added": st.lists(_IDS, max_size=2).map(tuple),
+                "removed": st.lists(_IDS, max_size=2).map(tuple),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just(cmd.IssueToken),
+        st.fixed_dictionaries({"token": st.sampled_from(["t1", "t2"]), "principal": _IDS, "expires_ns": st.just(60)}),
+    ),
+    st.tuples(st.just(cmd.RevokeToken), st.fixed_dictionaries({"token": st.sampled_from(["t1", "t2"])})),
+    st.tuples(
+        st.just(cmd.OpenSession),
+        st.fixed_dictionaries(
+            {
+                "session": st.sampled_from(["s1", "s2"]),
+                "principal": _IDS,
+                "provider": st.just("corp"),
+                "expires_ns": st.just(90),
+            }
+        ),
+    ),
+    st.tuples(st.just(cmd.EndSession), st.fixed_dictionaries({"session": st.sampled_from(["s1", "s2"])})),
+    st.tuples(st.just("wait"), st.fixed_dictionaries({"seconds": st.integers(1, 100)})),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(_COMMANDS, st.sampled_from(["", "root", "ann"])), min_size=1, max_size=4), max_size=12)
+)
+def test_any_commands_keep_the_invariants_and_lead_to_an_event_each(messages: list[Any]) -> None:
+    """The world holds each state against its invariants, snapshot and twin; an admin is always left."""
+    made = world()
+    for message in messages:
+        commands: list[Any] = []
+        for (kind, fields), user in message:
+            if kind == "wait":
+                made.wait(**fields)
+                continue
+            times = {"expires_ns": made.now_ns + fields["expires_ns"] * SECOND_NS} if "expires_ns" in fields else {}
+            commands.append(kind(id=made.id(), user=user, **{**fields, **times}))
+        if commands:
+            causes = {event.cause for event in made.send(*commands)}
+            assert causes >= {f"cmd:{command.id}" for command in commands}
+        assert made.core.state.access.admins()
+
+
+def test_a_commit_of_another_writer_changes_nothing() -> None:
+    """The access core reads its own part of the log only."""
+    core = AccessCore()
+    before = core.snapshot()
+
+    core.evolve(1, COMMIT)
+    assert core.snapshot() == before and core.wake_at() is None
