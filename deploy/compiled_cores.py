@@ -58,9 +58,10 @@ def _build(cache: Path, packages: Iterable[Path], patterns: Iterable[str], left_
 
 def _compile(modules: list[str]) -> None:
     """Compile modules, given by their paths below the working directory, into ../out."""
-    from mypyc.build import mypycify
-    from setuptools import Distribution
-    from setuptools.command.build_ext import build_ext
+    # In the compiler's own venv, which the type checker does not see.
+    from mypyc.build import mypycify  # pyright: ignore[reportMissingImports]
+    from setuptools import Distribution  # pyright: ignore[reportMissingModuleSource]
+    from setuptools.command.build_ext import build_ext  # pyright: ignore[reportMissingModuleSource]
 
     class ParallelBuild(build_ext):
         """Compiles each C file of an extension at the same time as others: there is one large extension. An object that is

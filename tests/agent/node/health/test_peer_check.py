@@ -4,13 +4,16 @@ import asyncio
 import os
 import subprocess
 import sys
+import warnings
 
+import msgspec
 import pytest
 
 from fairlead_agent.node.health import fault_localization
 from fairlead_agent.node.health.fault_localization import FaultVerdict
 from fairlead_agent.node.health.peer_check import Rules, meet, port_of
 from tests.agent.placer_script import order
+from tests.kit.eventually import eventually_async
 from tests.kit.hosts import Hosts
 from tests.kit.loopback import hosts
 
@@ -52,6 +55,29 @@ async def test_a_rank_without_contact_blames_itself() -> None:
 async def test_a_larger_gang_passes_rows_on() -> None:
     """Not everybody tries everybody; all rows reach all."""
     assert all(found.clean for found in (await gather("4", 20)).values())
+
+
+async def test_a_partner_that_takes_rows_and_never_answers_costs_no_connection() -> None:
+    """Each connection is closed when its time is over, and not left to the garbage collector, which may come much later."""
+    mine, silent = hosts(2)
+    open_now: set[object] = set()
+
+    async def answer_pieces_only(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_now.add(writer)
+        hello = msgspec.json.decode(await reader.readline())
+        if hello.get("piece"):
+            writer.write(await reader.readexactly(hello["piece"]))
+        await reader.read()  # until the other end closes
+        open_now.discard(writer)
+        writer.close()
+
+    server = await asyncio.start_server(answer_pieces_only, silent, port_of("6", 1, 1))
+    async with server:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            await meet(order("6", "true", rank=0, hosts=(mine, silent)), SHORT._replace(tried_s=1.0, shared_s=1.5))
+            await eventually_async(lambda: not open_now, "every connection is closed")
+        assert [str(each.message) for each in caught if each.category is ResourceWarning] == []
 
 
 async def test_unknown_peers_and_other_attempts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

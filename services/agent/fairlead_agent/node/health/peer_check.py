@@ -29,6 +29,8 @@ PORT_FIRST, PORTS, RANKS_APART = 10_000, 8_000, 2_000
 #: orders within a second or two of each other.
 TRIED_S, SHARED_S = 5.0, 7.5
 RETRY_S = 0.2
+#: Longest time for one partner to take rows.
+ROWS_S = 1.0
 #: Bytes that a pair sends each way.
 PIECE_BYTES = 4 * 2**20
 PARTNERS_MAX = 16
@@ -167,12 +169,14 @@ class _Meeting:
 
         async def one(peer: int) -> None:
             with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(ROWS_S):
                     reader, writer = await self._connect(peer)
-                    writer.write(line)
-                    await writer.drain()
-                    await reader.read(1)
-                    writer.close()
+                    try:
+                        writer.write(line)
+                        await writer.drain()
+                        await reader.read(1)
+                    finally:  # a partner that does not answer would keep the connection, and its own end, open
+                        writer.close()
 
         mine = self._rows[self._order.rank]
         await asyncio.gather(*(one(peer) for peer in self._partners if mine[peer]))
