@@ -79,14 +79,16 @@ class DirectClient(Client):
             raise nats.errors.ConnectionDrainingError
         if not self.is_connected:
             raise nats.errors.OutboundBufferLimitError
-        if len(payload) > self._max_payload:
+        head = _header_bytes(headers) if headers is not None else b""
+        if (
+            len(head) + len(payload) > self._max_payload
+        ):  # the server would end the connection, and with it the whole batch
             raise nats.errors.MaxPayloadError
         if subject not in self._checked_subjects:
             self._check_subject(subject)
         if headers is None:
             message = b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)
         else:
-            head = _header_bytes(headers)
             sizes = len(head), len(head) + len(payload)
             message = b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), reply.encode(), *sizes, head, payload)
         self.stats["out_msgs"] += 1
@@ -112,6 +114,11 @@ class DirectClient(Client):
         except (OSError, RuntimeError, AttributeError) as error:  # the connection has just ended; its reader notices
             log.debug("messages not written", reason=str(error) or type(error).__name__)
             return
+        self._pending = []
+        self._pending_data_size = 0
+
+    def forget_unwritten(self) -> None:
+        """Drop what waits to be written, on a connection that has ended: the library would send it on the next one."""
         self._pending = []
         self._pending_data_size = 0
 
@@ -374,6 +381,7 @@ class Link:
             log.debug("bus error", reason=str(error) or type(error).__name__)
 
     async def _on_disconnect(self) -> None:
+        self.client.forget_unwritten()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():

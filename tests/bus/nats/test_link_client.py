@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_bus.nats.link import CUT_MAX, BurstParser, DirectClient, Link, _ShortWay
+from fairlead_bus.port import OutcomeUnknown, TooLarge
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
 #: The subscription with a handler of ours, and one of the library's own kind.
@@ -153,6 +154,65 @@ async def test_messages_of_one_turn_are_one_write() -> None:
         await link.send("a.b", b"", headers={"Nats-Msg-Id": "7\r\nX: y"})
     with pytest.raises(nats.errors.BadSubjectError):
         await link.send("a.b 0\r\nPUB c", b"")
+    await link.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_message_that_was_not_written_before_a_drop_is_not_sent_later() -> None:
+    """Its sender has been answered that the outcome is unknown; the next connection does not carry it behind the sender's back."""
+    pieces: list[bytes] = []
+    writers: list[asyncio.StreamWriter] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(INFO)
+        while piece := await reader.read(65_536):
+            pieces.append(piece)
+            if b"PING\r\n" in piece:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    link = Link(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", "wire")
+    back = asyncio.Event()
+    link.on_back.append(back.set)
+    await link.open()
+    asked = asyncio.create_task(link.ask("a.b", b"asked"))
+    await asyncio.sleep(0)  # it waits for its batch
+    await link.client._process_op_err(OSError("the connection drops in the same turn"))
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    await asyncio.wait_for(back.wait(), 60)
+    await link.send("a.b", b"later")
+    await link.client.flush()
+    assert len(writers) == 2
+    assert b"later" in b"".join(pieces)
+    assert b"asked" not in b"".join(pieces)
+    await link.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_headers_count_towards_the_largest_message() -> None:
+    """The server ends the connection for a message over its bound, headers included; the sender learns it before."""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(INFO)
+        while piece := await reader.read(65_536):
+            if b"PING\r\n" in piece:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    link = Link(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", "wire")
+    await link.open()
+    most = link.client.max_payload
+    headers = {"Nats-Msg-Id": "7"}
+    head = len(b"NATS/1.0\r\nNats-Msg-Id: 7\r\n\r\n")
+    await link.send("a.b", b"x" * (most - head), headers=headers)
+    with pytest.raises(TooLarge):
+        await link.send("a.b", b"x" * (most - head + 1), headers=headers)
     await link.close()
     server.close()
     await server.wait_closed()
