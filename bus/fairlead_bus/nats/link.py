@@ -127,6 +127,10 @@ class DirectClient(Client):
         if isinstance(reader, asyncio.StreamReader):  # a transport of another kind has none
             reader.feed_data = _ShortWay(reader, self._burst_parser).feed  # type: ignore[method-assign]
         await super()._read_loop()
+        if (
+            self.is_connected
+        ):  # the library logs what it did not expect, and would read nothing more and never reconnect
+            await self._process_op_err(nats.errors.ProtocolError())
 
     def _setup_nkeys_seed_connect(self) -> None:
         # As the library's, without the package that it would take for it (why: nkey.py).
@@ -151,7 +155,7 @@ class DirectClient(Client):
         if handler is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
-        _call(handler, subject.decode(), data, reply.decode(), _status(headers or b""))
+        _call(handler, _text(subject), data, _text(reply), _status(headers or b""))
 
 
 class _ShortWay:
@@ -208,7 +212,7 @@ class BurstParser(Parser):
         at = 0
         while (end := data.find(b"\r\n", at)) > 0:
             # MSG subject sid [reply] bytes, or HMSG subject sid [reply] header-bytes bytes
-            line = data[at:end].split()
+            line = data[at:end].split(b" ")  # no other blank: a subject may hold those
             with_headers = line[0] == b"HMSG"
             if not with_headers and line[0] != b"MSG":
                 break
@@ -224,8 +228,8 @@ class BurstParser(Parser):
                 headers = start + int(line[-2])
                 status = _status(data[start:headers])
                 start = headers
-            reply = line[3].decode() if len(line) == 5 + with_headers else ""
-            _call(handler, line[1].decode(), data[start:stop], reply, status)
+            reply = _text(line[3]) if len(line) == 5 + with_headers else ""
+            _call(handler, _text(line[1]), data[start:stop], reply, status)
             at = stop + 2
         return at, False
 
@@ -237,9 +241,14 @@ def _header_bytes(headers: dict[str, str]) -> bytes:
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
+def _text(name: bytes) -> str:
+    """Decode a subject or status. The server passes on any bytes that a client sends, and those of one client must not end the connection of another."""
+    return name.decode(errors="replace")
+
+
 def _status(headers: bytes) -> str:
     """Return the status of an inline status line, "" without one."""
-    return headers[_STATUS].decode() if headers and not headers.startswith(_PLAIN_HEADERS) else ""
+    return _text(headers[_STATUS]) if headers and not headers.startswith(_PLAIN_HEADERS) else ""
 
 
 def _call(handler: Handler, subject: str, payload: bytes, reply: str, status: str) -> None:

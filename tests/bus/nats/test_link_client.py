@@ -1,8 +1,10 @@
 """The client on the wire: what it writes, in which order, and how it reads what comes in pieces."""
 
 import asyncio
+import json
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats.errors
 import pytest
@@ -216,3 +218,55 @@ async def test_headers_count_towards_the_largest_message() -> None:
     await link.close()
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"PUB odd.a \xff\xfe 1\r\nx\r\n",
+        b"PUB odd.\xff 1\r\nx\r\n",
+        b"PUB odd.\x0b1 1\r\nx\r\n",
+        b"PUB odd.a r\x0cr 1\r\nx\r\n",
+        b"HPUB odd.a 16 17\r\nNATS/1.0 \xff\xff\xff\r\n\r\nx\r\n",
+        b"HPUB odd.a 4 5\r\n\xff\xff\r\nx\r\n",
+    ],
+    ids=["reply", "subject", "blank-in-subject", "blank-in-reply", "status", "short-headers"],
+)
+async def test_odd_bytes_of_one_client_do_not_end_the_connection_of_another(nats_url: str, sent: bytes) -> None:
+    """The server passes on subjects and headers as they are; what comes behind them still arrives on the same connection."""
+    link, seen = Link(nats_url, "reader"), asyncio.Queue[bytes]()
+    await link.open()
+    await link.subscribe("odd.>", lambda subject, payload, reply, status: seen.put_nowait(payload))
+    await link.client.flush()
+    address = urlsplit(nats_url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    await reader.readline()
+    options = {"verbose": False, "headers": True, "auth_token": address.username or ""}
+    writer.write(b"CONNECT %b\r\n%bPUB odd.b 4\r\nnext\r\n" % (json.dumps(options).encode(), sent))
+    async with asyncio.timeout(30):
+        assert [await seen.get(), await seen.get()] == [b"x", b"next"]
+    assert link.client.stats["reconnects"] == 0
+    writer.close()
+    await link.close()
+
+
+async def test_a_fault_while_reading_is_followed_by_a_reconnection(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library alone would log it, and never read again."""
+    link, seen, back = Link(nats_url, "reader"), asyncio.Queue[bytes](), asyncio.Event()
+    link.on_back.append(back.set)
+    await link.open()
+    await link.subscribe("fault.a", lambda subject, payload, reply, status: seen.put_nowait(payload))
+    await link.client.flush()
+
+    def fail(data: bytes) -> tuple[int, bool]:
+        monkeypatch.undo()
+        raise RuntimeError("not expected")
+
+    monkeypatch.setattr(link.client._burst_parser, "burst", fail)
+    await link.send("fault.a", b"1")
+    await asyncio.wait_for(back.wait(), 30)
+    await link.send("fault.a", b"2")
+    assert await asyncio.wait_for(seen.get(), 30) == b"2"
+    await link.close()
