@@ -79,14 +79,16 @@ class DirectClient(Client):
             raise nats.errors.ConnectionDrainingError
         if not self.is_connected:
             raise nats.errors.OutboundBufferLimitError
-        if len(payload) > self._max_payload:
+        head = _header_bytes(headers) if headers is not None else b""
+        if (
+            len(head) + len(payload) > self._max_payload
+        ):  # the server would end the connection, and with it the whole batch
             raise nats.errors.MaxPayloadError
         if subject not in self._checked_subjects:
             self._check_subject(subject)
         if headers is None:
             message = b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)
         else:
-            head = _header_bytes(headers)
             sizes = len(head), len(head) + len(payload)
             message = b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), reply.encode(), *sizes, head, payload)
         self.stats["out_msgs"] += 1
@@ -115,11 +117,20 @@ class DirectClient(Client):
         self._pending = []
         self._pending_data_size = 0
 
+    def forget_unwritten(self) -> None:
+        """Drop what waits to be written, on a connection that has ended: the library would send it on the next one."""
+        self._pending = []
+        self._pending_data_size = 0
+
     async def _read_loop(self) -> None:
         reader = getattr(self._transport, "_io_reader", None)
         if isinstance(reader, asyncio.StreamReader):  # a transport of another kind has none
             reader.feed_data = _ShortWay(reader, self._burst_parser).feed  # type: ignore[method-assign]
         await super()._read_loop()
+        if (
+            self.is_connected
+        ):  # the library logs what it did not expect, and would read nothing more and never reconnect
+            await self._process_op_err(nats.errors.ProtocolError())
 
     def _setup_nkeys_seed_connect(self) -> None:
         # As the library's, without the package that it would take for it (why: nkey.py).
@@ -144,7 +155,7 @@ class DirectClient(Client):
         if handler is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
-        _call(handler, subject.decode(), data, reply.decode(), _status(headers or b""))
+        _call(handler, _text(subject), data, _text(reply), _status(headers or b""))
 
 
 class _ShortWay:
@@ -201,7 +212,7 @@ class BurstParser(Parser):
         at = 0
         while (end := data.find(b"\r\n", at)) > 0:
             # MSG subject sid [reply] bytes, or HMSG subject sid [reply] header-bytes bytes
-            line = data[at:end].split()
+            line = data[at:end].split(b" ")  # no other blank: a subject may hold those
             with_headers = line[0] == b"HMSG"
             if not with_headers and line[0] != b"MSG":
                 break
@@ -217,8 +228,8 @@ class BurstParser(Parser):
                 headers = start + int(line[-2])
                 status = _status(data[start:headers])
                 start = headers
-            reply = line[3].decode() if len(line) == 5 + with_headers else ""
-            _call(handler, line[1].decode(), data[start:stop], reply, status)
+            reply = _text(line[3]) if len(line) == 5 + with_headers else ""
+            _call(handler, _text(line[1]), data[start:stop], reply, status)
             at = stop + 2
         return at, False
 
@@ -230,9 +241,14 @@ def _header_bytes(headers: dict[str, str]) -> bytes:
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
+def _text(name: bytes) -> str:
+    """Decode a subject or status. The server passes on any bytes that a client sends, and those of one client must not end the connection of another."""
+    return name.decode(errors="replace")
+
+
 def _status(headers: bytes) -> str:
     """Return the status of an inline status line, "" without one."""
-    return headers[_STATUS].decode() if headers and not headers.startswith(_PLAIN_HEADERS) else ""
+    return _text(headers[_STATUS]) if headers and not headers.startswith(_PLAIN_HEADERS) else ""
 
 
 def _call(handler: Handler, subject: str, payload: bytes, reply: str, status: str) -> None:
@@ -374,6 +390,7 @@ class Link:
             log.debug("bus error", reason=str(error) or type(error).__name__)
 
     async def _on_disconnect(self) -> None:
+        self.client.forget_unwritten()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():

@@ -1,8 +1,10 @@
 """The client on the wire: what it writes, in which order, and how it reads what comes in pieces."""
 
 import asyncio
+import json
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats.errors
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_bus.nats.link import CUT_MAX, BurstParser, DirectClient, Link, _ShortWay
+from fairlead_bus.port import OutcomeUnknown, TooLarge
 
 INFO = b'INFO {"server_id":"x","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
 #: The subscription with a handler of ours, and one of the library's own kind.
@@ -156,3 +159,114 @@ async def test_messages_of_one_turn_are_one_write() -> None:
     await link.close()
     server.close()
     await server.wait_closed()
+
+
+async def test_a_message_that_was_not_written_before_a_drop_is_not_sent_later() -> None:
+    """Its sender has been answered that the outcome is unknown; the next connection does not carry it behind the sender's back."""
+    pieces: list[bytes] = []
+    writers: list[asyncio.StreamWriter] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(INFO)
+        while piece := await reader.read(65_536):
+            pieces.append(piece)
+            if b"PING\r\n" in piece:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    link = Link(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", "wire")
+    back = asyncio.Event()
+    link.on_back.append(back.set)
+    await link.open()
+    asked = asyncio.create_task(link.ask("a.b", b"asked"))
+    await asyncio.sleep(0)  # it waits for its batch
+    await link.client._process_op_err(OSError("the connection drops in the same turn"))
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    await asyncio.wait_for(back.wait(), 60)
+    await link.send("a.b", b"later")
+    await link.client.flush()
+    assert len(writers) == 2
+    assert b"later" in b"".join(pieces)
+    assert b"asked" not in b"".join(pieces)
+    await link.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_headers_count_towards_the_largest_message() -> None:
+    """The server ends the connection for a message over its bound, headers included; the sender learns it before."""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(INFO)
+        while piece := await reader.read(65_536):
+            if b"PING\r\n" in piece:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    link = Link(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", "wire")
+    await link.open()
+    most = link.client.max_payload
+    headers = {"Nats-Msg-Id": "7"}
+    head = len(b"NATS/1.0\r\nNats-Msg-Id: 7\r\n\r\n")
+    await link.send("a.b", b"x" * (most - head), headers=headers)
+    with pytest.raises(TooLarge):
+        await link.send("a.b", b"x" * (most - head + 1), headers=headers)
+    await link.close()
+    server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"PUB odd.a \xff\xfe 1\r\nx\r\n",
+        b"PUB odd.\xff 1\r\nx\r\n",
+        b"PUB odd.\x0b1 1\r\nx\r\n",
+        b"PUB odd.a r\x0cr 1\r\nx\r\n",
+        b"HPUB odd.a 16 17\r\nNATS/1.0 \xff\xff\xff\r\n\r\nx\r\n",
+        b"HPUB odd.a 4 5\r\n\xff\xff\r\nx\r\n",
+    ],
+    ids=["reply", "subject", "blank-in-subject", "blank-in-reply", "status", "short-headers"],
+)
+async def test_odd_bytes_of_one_client_do_not_end_the_connection_of_another(nats_url: str, sent: bytes) -> None:
+    """The server passes on subjects and headers as they are; what comes behind them still arrives on the same connection."""
+    link, seen = Link(nats_url, "reader"), asyncio.Queue[bytes]()
+    await link.open()
+    await link.subscribe("odd.>", lambda subject, payload, reply, status: seen.put_nowait(payload))
+    await link.client.flush()
+    address = urlsplit(nats_url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    await reader.readline()
+    options = {"verbose": False, "headers": True, "auth_token": address.username or ""}
+    writer.write(b"CONNECT %b\r\n%bPUB odd.b 4\r\nnext\r\n" % (json.dumps(options).encode(), sent))
+    async with asyncio.timeout(30):
+        assert [await seen.get(), await seen.get()] == [b"x", b"next"]
+    assert link.client.stats["reconnects"] == 0
+    writer.close()
+    await link.close()
+
+
+async def test_a_fault_while_reading_is_followed_by_a_reconnection(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library alone would log it, and never read again."""
+    link, seen, back = Link(nats_url, "reader"), asyncio.Queue[bytes](), asyncio.Event()
+    link.on_back.append(back.set)
+    await link.open()
+    await link.subscribe("fault.a", lambda subject, payload, reply, status: seen.put_nowait(payload))
+    await link.client.flush()
+
+    def fail(data: bytes) -> tuple[int, bool]:
+        monkeypatch.undo()
+        raise RuntimeError("not expected")
+
+    monkeypatch.setattr(link.client._burst_parser, "burst", fail)
+    await link.send("fault.a", b"1")
+    await asyncio.wait_for(back.wait(), 30)
+    await link.send("fault.a", b"2")
+    assert await asyncio.wait_for(seen.get(), 30) == b"2"
+    await link.close()

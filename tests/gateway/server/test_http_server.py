@@ -334,3 +334,28 @@ async def test_an_unused_connection_is_closed_after_a_submit(monkeypatch: pytest
         await client.send(submit())
         assert (await client.answer())[0] == 201
         assert await client.until_closed() == b""
+
+
+async def test_a_long_answer_behind_a_submit_in_the_same_bytes_is_no_unused_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipelined request counts as in progress, although the submit before it has been answered."""
+    monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.1)
+    refused = submit(headers=b"X-Fairlead-User: Ada L\r\n")  # answered within the call that reads it
+    async with serving(request_s=SHORT_S) as served:
+        client = await served.connect()
+        await client.send(refused + b"GET /v1/events?follow=1&from=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await client.answer())[0] == 422
+        assert (await client.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3 * SHORT_S):
+                await client.reader.read()  # until the server closes
+
+
+async def test_a_submit_of_http_1_0_ends_its_connection() -> None:
+    """Its client may take the end of the connection for the end of the answer, also where it asks for keep-alive."""
+    async with serving() as served:
+        client = await served.connect()
+        await client.send(submit(headers=b"Connection: keep-alive\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert (await client.answer())[0] == 201
+        assert await client.until_closed() == b""

@@ -204,6 +204,7 @@ class _Connection(HttpToolsProtocol):
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self.in_head, self.head_bytes = True, 0
         self.owes_since = self.loop.time()
+        self.idle_since = 0.0  # a request before it in the same bytes may be answered already
 
     def on_headers_complete(self) -> None:
         self.in_head = False
@@ -249,7 +250,10 @@ class _Connection(HttpToolsProtocol):
         admitted = self.admitted
         if admitted is None or self.url != admitted.url or self.headers != admitted.headers:
             admitted = self.admitted = self._admit()
-        if admitted is None or self.fast.is_limited(admitted.scope) or not parser.should_keep_alive():
+        if admitted is None or self.fast.is_limited(admitted.scope):
+            return False
+        # A client of HTTP/1.0 that asks for keep-alive would wait for the end of the connection.
+        if not parser.should_keep_alive() or parser.get_http_version() != "1.1":
             return False
         self.cycle = _DirectRequest(admitted)  # type: ignore[assignment] -- in its place
         return True
