@@ -222,6 +222,7 @@ NOT_FOR_SERVICES = {
     "placer": (subjects.log("queue"), subjects.cmd("placer"), subjects.report("n1"), "$KV.LEASE.queue"),
     "telemetry": (subjects.log("queue"), subjects.log("placer"), subjects.cmd("telemetry"), "$KV.DESIRED.n1", "$KV.LEASE.queue", subjects.sample("n1")),
     "gateway": (subjects.log("queue"), subjects.log("placer"), subjects.confirm("n1"), "$KV.DESIRED.n1", subjects.report("n1")),
+    "access": (subjects.log("queue"), subjects.log("placer"), subjects.cmd("access"), "$KV.DESIRED.n1", "$KV.LEASE.queue"),
     "explainer": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x"),
     "archiver": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc("queue", "state")),
     "auditor": (subjects.log("queue"), subjects.cmd("queue"), "$O.SNAPSHOT.M.x", subjects.rpc_node("n1", "output")),

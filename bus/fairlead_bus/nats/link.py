@@ -127,9 +127,10 @@ class DirectClient(Client):
         if isinstance(reader, asyncio.StreamReader):  # a transport of another kind has none
             reader.feed_data = _ShortWay(reader, self._burst_parser).feed  # type: ignore[method-assign]
         await super()._read_loop()
-        if (
-            self.is_connected
-        ):  # the library logs what it did not expect, and would read nothing more and never reconnect
+        task = asyncio.current_task()
+        # The library ends its loop upon what it did not expect, and then reads nothing more and never reconnects. It also ends the
+        # loop where the task was cancelled: the process is on its way out.
+        if self.is_connected and task is not None and not task.cancelling():
             await self._process_op_err(nats.errors.ProtocolError())
 
     def _setup_nkeys_seed_connect(self) -> None:
