@@ -2,7 +2,7 @@
 
 The list of modules is `[tool.hatch.build.targets.wheel.hooks.custom]` in pyproject.toml. The hook runs only if
 HATCH_BUILD_HOOK_ENABLE_CUSTOM is "true", as `make wheel-compiled` sets it; without it the wheel is plain Python. A compiled
-wheel also contains every source: Python imports an extension module before the source beside it, and tracebacks quote it.
+wheel also contains every source: Python imports an extension module before the source beside it, and tracebacks name its lines.
 """
 
 import os

@@ -161,6 +161,22 @@ def test_a_file_with_one_grant_that_its_sender_may_not_give_changes_nothing() ->
     assert refused(event, "invalid") and made.core.snapshot() == before
 
 
+def test_nobody_takes_back_by_a_file_what_they_may_not_give() -> None:
+    """An empty list takes back everything that its source stated: it needs the right for each of these grants."""
+    made = world("ann", "lead", "eve")
+    made.grant("lead", "queue-admin", "queue:research")
+    applied(made, ("ann", "operator", "queue:research"), ("ann", "member", "queue:research/llm"), user="root")
+    before = made.core.snapshot()
+    for user, scope in (("eve", "cluster"), ("eve", "queue:research"), ("lead", "cluster"), ("lead", "queue:research")):
+        (event,) = applied(made, user=user, scope=scope)
+        assert refused(event, "denied"), (user, scope)
+    assert made.core.snapshot() == before
+    assert [type(event) for event in applied(made, user="lead", scope="queue:research/llm")] == [
+        ev.RoleRevoked,
+        ev.RolesApplied,
+    ]
+
+
 def test_memberships_of_a_directory_are_its_own() -> None:
     """A sync adds and removes; a member that is no principal is refused."""
     made = world("ann", "bob")

@@ -1,7 +1,7 @@
 """Decisions on commands, one by one. Every command leads to at least one event that names it.
 
-A command without a user is the service's own: a sign-in, a directory, the set-up of a cluster. The bus lets only the access
-service's own shells and the gateway publish commands, and the gateway sends none without a user for a person.
+A command without a user is the service's own: a sign-in, a directory, the set-up of a cluster. Whoever publishes commands for
+people must name the user in each: without one nothing is checked.
 """
 
 from collections.abc import Callable, Iterable
@@ -120,6 +120,8 @@ def _apply(draft: AccessDraft, command: cmd.ApplyRoles, cause: str) -> CommandRe
         below = parse_scope(command.scope)
     except ScopeError as error:
         return CommandRefusal("invalid", f"scope: {error}", "scope")
+    if command.user and not draft.state.access.may(command.user, "rights:grant", target_of(below)):
+        return CommandRefusal("denied", f"rights:grant in {below} is needed to apply roles there", "scope")
     wanted: set[Grant] = set()
     for at, entry in enumerate(command.grants):
         read = _readable(draft, entry, command.user)
@@ -130,6 +132,11 @@ def _apply(draft: AccessDraft, command: cmd.ApplyRoles, cause: str) -> CommandRe
         wanted.add(read)
     held = {grant for grant in _grants_of(draft, command.source) if _is_below(grant.scope, below)}
     gone, new = sorted(held - wanted), sorted(wanted - held)
+    for grant in gone:
+        if command.user and not _may_give(draft, command.user, grant, target_of(grant.scope)):
+            return CommandRefusal("denied", f"{command.user} may not take back that {grant}", "grants")
+    if draft.state.grant_count + len(new) > GRANTS_MAX:
+        return CommandRefusal("too_many", f"expected at most {GRANTS_MAX} grants")
     if not draft.fits(events=len(gone) + len(new) + 1):
         return CommandRefusal("too_many", f"expected at most a commit's changes at once, found {len(gone) + len(new)}")
     if any(_is_last_admin(draft, grant) for grant in gone):
@@ -165,23 +172,31 @@ def _readable(draft: AccessDraft, entry: cmd.RoleEntry, user: str) -> Grant | Co
         return CommandRefusal("not_found", f"there is no principal {entry.subject}", "subject")
     if not verbs_of(entry.role, scope.kind):
         return CommandRefusal("invalid", f"role: {entry.role} cannot be given in a {scope.kind}", "role")
-    if user and not draft.state.access.may_grant(user, entry.role, scope, _target(entry, scope)):
+    grant = Grant(entry.subject, entry.role, scope)
+    target = target_of(scope, Target(entry.queue, entry.pool, entry.project, owner=entry.owner))
+    if user and not _may_give(draft, user, grant, target):
         return CommandRefusal(
             "denied", f"nobody grants more than they hold: {user} may not give or take {entry.role} in {scope}"
         )
-    return Grant(entry.subject, entry.role, scope)
+    return grant
 
 
-def _target(entry: cmd.RoleEntry, scope: Scope) -> Target:
-    """Return the thing that a scope names. A narrow one is in its queue, pool and project, as the gateway found them."""
-    if scope.kind in ("cluster", "pool", "project"):
-        return Target(
-            pool=scope.name if scope.kind == "pool" else "", project=scope.name if scope.kind == "project" else ""
-        )
-    if scope.kind == "queue":
-        return Target(queue=scope.name, pool=entry.pool)
-    found = Target(queue=entry.queue, pool=entry.pool, project=entry.project, owner=entry.owner)
-    return found._replace(job=scope.name) if scope.kind == "job" else found._replace(volume=scope.name)
+def _may_give(draft: AccessDraft, user: str, grant: Grant, target: Target) -> bool:
+    return draft.state.access.may_grant(user, grant.role, grant.scope, target)
+
+
+def target_of(scope: Scope, found: Target = Target()) -> Target:  # noqa: B008  # immutable
+    """Return the thing that a scope names. A narrow one is in its queue, pool and project, as the gateway `found` them; a queue is
+    in its pool.
+    """
+    kind, name = scope
+    if kind == "job":
+        return found._replace(job=name)
+    if kind == "volume":
+        return found._replace(volume=name)
+    if kind == "queue":
+        return Target(queue=name, pool=found.pool)
+    return Target(pool=name if kind == "pool" else "", project=name if kind == "project" else "")
 
 
 def _is_below(scope: Scope, outer: Scope) -> bool:
