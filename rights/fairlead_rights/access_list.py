@@ -56,8 +56,8 @@ class Denial(NamedTuple):
     givers: tuple[str, ...]
 
 
-class _Reach(NamedTuple):
-    """Where a principal holds one verb."""
+class Reach(NamedTuple):
+    """Parts of the cluster in which something holds, ready to be compared with targets."""
 
     cluster: bool
     queues: frozenset[str]
@@ -76,7 +76,7 @@ class AccessList:
         #: {subject: {(role, scope): sources that granted it}}; what was granted by hand stays when a file takes its own back.
         self.grants: dict[str, dict[tuple[Role, Scope], frozenset[str]]] = {}
         self._groups_of: dict[str, set[str]] = {}
-        self._reach: dict[str, dict[Verb, _Reach]] = {}
+        self._reach: dict[str, dict[Verb, Reach]] = {}
 
     # ------------------------------------------------------------------------------- changes
 
@@ -203,7 +203,7 @@ class AccessList:
                 found.add(subject)
         return tuple(sorted(found))
 
-    def _build(self, principal: str) -> dict[Verb, _Reach]:
+    def _build(self, principal: str) -> dict[Verb, Reach]:
         """Build and keep the table of a principal: {verb: where it holds}; empty if it is not active."""
         if not self.principals.get(principal, False):
             return {}  # not kept: anybody can send any number of unknown names
@@ -211,19 +211,22 @@ class AccessList:
         for grant in self.held(principal):
             for verb in verbs_of(grant.role, grant.scope.kind):
                 scopes.setdefault(verb, set()).add(grant.scope)
-        reaches: dict[Verb, _Reach] = {
-            verb: _Reach(
-                any(scope.kind == "cluster" for scope in held),
-                frozenset(scope.name for scope in held if scope.kind == "queue"),
-                frozenset((scope.kind, scope.name) for scope in held if scope.kind not in ("cluster", "queue")),
-            )
-            for verb, held in scopes.items()
-        }
+        reaches: dict[Verb, Reach] = {verb: reach_of(held) for verb, held in scopes.items()}
         self._reach[principal] = reaches
         return reaches
 
 
-def covers(reach: _Reach, target: Target) -> bool:
+def reach_of(scopes: Iterable[Scope]) -> Reach:
+    """Return the part of the cluster that some scopes cover together."""
+    held = frozenset(scopes)
+    return Reach(
+        any(scope.kind == "cluster" for scope in held),
+        frozenset(scope.name for scope in held if scope.kind == "queue"),
+        frozenset((scope.kind, scope.name) for scope in held if scope.kind not in ("cluster", "queue")),
+    )
+
+
+def covers(reach: Reach, target: Target) -> bool:
     """Return True if a target is in one of the scopes. Queues are compared by whole path segments."""
     if reach.cluster:
         return True
@@ -248,9 +251,4 @@ def covers(reach: _Reach, target: Target) -> bool:
 
 
 def _allows(grant: Grant, verb: Verb, target: Target) -> bool:
-    if verb not in verbs_of(grant.role, grant.scope.kind):
-        return False
-    kind, name = grant.scope
-    queues = frozenset({name}) if kind == "queue" else frozenset[str]()
-    others = frozenset[tuple[str, str]]() if kind in ("cluster", "queue") else frozenset({(kind, name)})
-    return covers(_Reach(kind == "cluster", queues, others), target)
+    return verb in verbs_of(grant.role, grant.scope.kind) and covers(reach_of((grant.scope,)), target)

@@ -6,8 +6,8 @@ from typing import ClassVar, Self
 from fairlead_access import snapshot
 from fairlead_access.apply.handlers import WRITER, fold
 from fairlead_access.decide.decision import ExpirySchedule, decide
-from fairlead_access.state import AccessState
 from fairlead_bus.core import NOTHING, Decision, Input
+from fairlead_rights.state import AccessState
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commit import Commit
 

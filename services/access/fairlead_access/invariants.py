@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fairlead_access.limits import SESSIONS_OF_PRINCIPAL_MAX, TOKENS_OF_PRINCIPAL_MAX
-from fairlead_access.state import AccessState
+from fairlead_rights.state import AccessState
 
 
 def broken(state: AccessState) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from fairlead_access.decide.commands import decide_command
 from fairlead_access.decide.draft import AccessDraft
 from fairlead_access.limits import EXPIRED_CHUNK
-from fairlead_access.state import AccessState
 from fairlead_bus.core import Decision, Input
+from fairlead_rights.state import AccessState
 from fairlead_schemas.wire import events as ev
 
 

@@ -4,8 +4,8 @@ Rights are judged on the state before the commit, which is the sequence that eve
 one commit could break together is followed here: the last admin, suspensions, and the numbers of tokens.
 """
 
-from fairlead_access.state import AccessState
 from fairlead_bus.core import CommitDraft
+from fairlead_rights.state import AccessState
 from fairlead_schemas.wire.events import AccessEvent
 
 

@@ -1,11 +1,15 @@
-"""Folded state of the access core: the list of grants of `fairlead_rights`, and the tokens and sessions in force."""
+"""State of access: the list of grants, and the tokens and sessions in force, with what each token may do.
+
+The access service, the gateway, replay and the simulator fold it from the same events (`effects.py`).
+Start at `AccessState.may`.
+"""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from fairlead_rights.access_list import AccessList
-from fairlead_schemas.policies.rights import Verb
+from fairlead_rights.access_list import AccessList, Reach, Target, covers, reach_of
+from fairlead_schemas.policies.rights import Verb, parse_scope
 from fairlead_schemas.wire.events.access import PrincipalKind, TokenKind
 
 
@@ -30,7 +34,7 @@ class SignIn(msgspec.Struct, frozen=True):
 
 
 class AccessState:
-    """Tables of the access core. Only `apply/` changes them."""
+    """Tables of access. Only `effects.py` changes them."""
 
     def __init__(self) -> None:
         self.access = AccessList()
@@ -43,16 +47,22 @@ class AccessState:
         self.sessions_of: dict[str, dict[str, None]] = {}
         #: Derived: number of grants over all subjects.
         self.grant_count = 0
+        #: Derived: {token with limits: its verbs (empty: all), the scopes in which it acts (None: all)}
+        self._limits: dict[str, tuple[frozenset[Verb], Reach | None]] = {}
 
     def add_token(self, token: Token) -> None:
         """Put a token in force."""
         self.tokens[token.id] = token
+        if token.verbs or token.scopes:
+            reach = reach_of(map(parse_scope, token.scopes)) if token.scopes else None
+            self._limits[token.id] = frozenset(token.verbs), reach
         self.tokens_of.setdefault(token.principal, {})[token.id] = None
 
     def drop_token(self, token_id: str) -> None:
         """Remove a token; no effect if there is none."""
         token = self.tokens.pop(token_id, None)
         if token is not None:
+            self._limits.pop(token_id, None)
             _drop(self.tokens_of, token.principal, token_id)
 
     def add_session(self, session: SignIn) -> None:
@@ -65,6 +75,22 @@ class AccessState:
         session = self.sessions.pop(session_id, None)
         if session is not None:
             _drop(self.sessions_of, session.principal, session_id)
+
+    def may(self, principal: str, verb: Verb, target: Target, token: str = "") -> bool:
+        """Return True if the principal may use the verb on the target now. `token`: id of the token that it sends, which can
+        only take rights away; "" for a session.
+        """
+        return self.access.may(principal, verb, target) and (not token or self.is_within(token, verb, target))
+
+    def is_within(self, token: str, verb: Verb, target: Target) -> bool:
+        """Return True if a token's own limits let it use the verb on the target, whatever its principal may."""
+        if token not in self.tokens:
+            return False
+        limits = self._limits.get(token)
+        if limits is None:
+            return True
+        verbs, reach = limits
+        return (not verbs or verb in verbs) and (reach is None or covers(reach, target))
 
     def expiries(self) -> Iterator[int]:
         """Yield the Unix ns at which each token and session expires."""
