@@ -214,7 +214,9 @@ def events_page() -> str:
         NOTE.format(source="schemas/fairlead_schemas/wire/events"),
         "# Events of the log\n",
         "Each has one writer and one meaning. All carry `cause`: what led to it (`cmd:<id>`,",
-        "`<sequence>.<index>`, `report:<node>:<n>` or `clock`). Fields in *italics* may be left out.\n",
+        "`<sequence>.<index>`, `report:<node>:<n>` or `clock`). What answers a signed-in caller's command also carries",
+        "`authority`: its principal, its credential and the sequence at which its rights were judged. Fields in",
+        "*italics* may be left out.\n",
     ]
     modules = {inspect.getmodule(kind) for kinds in events.EVENTS_OF.values() for kind in kinds}
     comments = field_comments("\n".join(inspect.getsource(module) for module in modules if module is not None))
@@ -228,7 +230,7 @@ def events_page() -> str:
 def _event(kind: type[events.EventBase], comments: dict[str, str]) -> Iterator[str]:
     yield f"### {kind.__name__}\n"
     yield f"{_words(inspect.getdoc(kind))}\n"
-    fields = [field for field in msgspec.structs.fields(kind) if field.name != "cause"]
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in ("cause", "authority")]
     if fields:
         yield "| Field | Type | Meaning |"
         yield "|---|---|---|"

@@ -86,6 +86,11 @@ def _lease(service: str) -> tuple[str, ...]:
     return (f"$KV.{subjects.LEASE}.{service}", f"$JS.API.STREAM.MSG.GET.{bucket}", f"$JS.API.STREAM.PURGE.{bucket}")
 
 
+def _bucket(name: str) -> tuple[str, ...]:
+    """Read, write and erase the values of a bucket whose keys are "<kind>.<id>"."""
+    return (f"$KV.{name}.*.*", f"$JS.API.STREAM.MSG.GET.KV_{name}", f"$JS.API.STREAM.PURGE.KV_{name}")
+
+
 def _load() -> tuple[str, ...]:
     return (f"$JS.API.STREAM.MSG.GET.OBJ_{subjects.SNAPSHOT}",)
 
@@ -120,7 +125,10 @@ def _streams() -> Permissions:
         subjects.CMD,
         subjects.SAMPLE,
         subjects.OUTPUT,
-        *(f"KV_{bucket}" for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE)),
+        *(
+            f"KV_{bucket}"
+            for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE, subjects.PEOPLE, subjects.CREDENTIAL)
+        ),
         f"OBJ_{subjects.SNAPSHOT}",
     )
     expendable = (subjects.SAMPLE, subjects.OUTPUT, f"KV_{subjects.DESIRED}", f"KV_{subjects.LEASE}")
@@ -167,8 +175,12 @@ SERVICES: dict[str, Permissions] = {
             f"$JS.API.STREAM.MSG.GET.KV_{subjects.LEASE}",
             subjects.rpc("telemetry", "*"),
             request_subject(EVERY_NODE),
+            # People and their credentials: nobody else reaches them.
+            *_bucket(subjects.PEOPLE),
+            *_bucket(subjects.CREDENTIAL),
         ),
-        (subjects.BEATS,),  # to show which nodes are silent
+        # To show which nodes are silent; and what another gateway has changed of a person.
+        (subjects.BEATS, f"$KV.{subjects.PEOPLE}.*.*", f"$KV.{subjects.CREDENTIAL}.*.*"),
     ),
     # Carries the log out of the server's reach (docs/how-to/archive.md): reads it, says nothing.
     "archiver": Permissions(_read(subjects.LOG)),

@@ -125,5 +125,8 @@ BUCKETS = (
     BucketSpec(subjects.SPEC, durable=True, peekable=True, age_max_s=WEEK_S),
     # Not the fence: after the loss of all servers at once, the lease is taken again.
     BucketSpec(subjects.LEASE, durable=True, in_memory=True, ttl=True),
+    # What must be erasable, so no part of the log (docs/adr/0022-rights-in-the-log.md).
+    BucketSpec(subjects.PEOPLE, durable=True),
+    BucketSpec(subjects.CREDENTIAL, durable=True),
 )
 STORES = (subjects.SNAPSHOT,)

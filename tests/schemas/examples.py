@@ -13,6 +13,7 @@ from fairlead_schemas.queries.cluster_map import DomainCapacity, OneNode, PoolPa
 from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan
 from fairlead_schemas.queuefile import settings
 from fairlead_schemas.wire import commands, desired, events, rank_rpc, reports, samples
+from fairlead_schemas.wire.authority import Authority
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, MigPlace, NodeTopology, NumaNode, Request
 
@@ -140,6 +141,7 @@ EVENTS: list[events.EventBase] = [
     events.QueueRemoved(cause=SUBMIT, path="research/old", move_to="research/vision", by="ada"),
     events.JobSubmitted(
         cause=SUBMIT,
+        authority=Authority(principal="p7f3k", via="token:t9x2m", rights=4711, act_as="p1c8d"),
         job="812",
         name="train-llm",
         queue="research/vision",
@@ -444,6 +446,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.SubmitJob(
         id="c1",
         user="ada",
+        authority=Authority(principal="p7f3k", via="token:t9x2m", rights=4711, act_as="p1c8d"),
         name="train-llm",
         queue="research/vision",
         request=REQUEST,

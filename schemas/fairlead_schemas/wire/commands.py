@@ -17,6 +17,7 @@ from fairlead_schemas.policies.partitions import AS_THE_CLUSTER, OnPartition
 from fairlead_schemas.policies.rights import Role, Verb
 from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.units.validation import decode
+from fairlead_schemas.wire.authority import Authority
 from fairlead_schemas.wire.events import Dependency, JobKind
 from fairlead_schemas.wire.events.access import EndReason, PrincipalKind, TokenKind
 from fairlead_schemas.wire.resources import Request
@@ -37,6 +38,8 @@ class CommandBase(
     id: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
     #: Who asks.
     user: Annotated[str, msgspec.Meta(max_length=USER_CHARS_MAX)] = ""
+    #: Right by which it was sent; None: without sign-on, or a service's own.
+    authority: Authority | None = None
 
 
 class SubmitJob(CommandBase, tag=True, frozen=True, kw_only=True):

@@ -11,6 +11,9 @@ DESIRED = "DESIRED"
 SPEC = "SPEC"
 SNAPSHOT = "SNAPSHOT"
 LEASE = "LEASE"
+#: Names, addresses and sign-in identities of principals; and digests of tokens, sessions and passwords. Outside the log, erasable.
+PEOPLE = "PEOPLE"
+CREDENTIAL = "CREDENTIAL"
 
 WRITERS = ("queue", "placer", "telemetry", "access")
 

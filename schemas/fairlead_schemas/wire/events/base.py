@@ -5,6 +5,8 @@ Clock events are written by the service shell, which has the clock; cores base n
 
 import msgspec
 
+from fairlead_schemas.wire.authority import Authority
+
 #: What a field means in every event that has it and says nothing else.
 FIELDS: dict[str, str] = {
     "job": 'Id of a job ("12"), an array ("12") or an array\'s element ("12_3").',
@@ -79,6 +81,8 @@ class EventBase(
     """Fields that every event carries."""
 
     cause: str
+    #: Right by which the command was sent that this event answers; None without a signed-in caller.
+    authority: Authority | None = None
 
 
 class QueueClockStepped(EventBase, tag=True, frozen=True, kw_only=True):

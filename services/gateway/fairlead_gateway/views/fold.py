@@ -29,6 +29,9 @@ from fairlead_gateway.views.rows import (
     WindowRow,
 )
 from fairlead_gateway.views.waiting import WaitingView
+from fairlead_rights.effects import EFFECTS
+from fairlead_rights.rows import AccessRows, rows_of, state_of
+from fairlead_rights.state import AccessState
 from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import Event
 from fairlead_schemas.wire.resources import Request
@@ -57,6 +60,7 @@ class _Snapshot(msgspec.Struct, kw_only=True):
     tripped: list[BreakerRow]
     idle_policies: list[IdlePolicies]
     savings: list[DryRunSavings]
+    access: AccessRows
     outcomes_old: dict[str, OutcomeRow]
     outcomes_young: dict[str, OutcomeRow]
 
@@ -80,6 +84,8 @@ class Views:
         self.plans = PlansView()
         self.idle = IdleView(self.jobs)
         self.outcomes = OutcomesView()
+        #: Grants, tokens and sign-ins in force.
+        self.access = AccessState()
         #: Seconds for which a node has been silent, 0 for none: the live gateway's (monitoring/probes.py). The log does not know.
         self.silent_s: Callable[[str], int] = lambda _node: 0
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
@@ -88,6 +94,11 @@ class Views:
         for view in (self.queues, self.jobs, runs, self.waiting, self.nodes, self.plans, self.idle):
             for kind, handler in view.handlers.items():
                 self._handlers[kind] = (*self._handlers[kind], handler)
+        for kind, effect in EFFECTS.items():
+            self._handlers[kind] = (*self._handlers[kind], self._access_handler(effect))
+
+    def _access_handler(self, effect: Callable[[AccessState, Any, object], None]) -> Handler:
+        return lambda event, _seq, _at_ns: effect(self.access, event, None)
 
     def fold(self, seq: int, commit: Commit) -> None:
         """Fold one commit. Raises KeyError when the log is not valid (unknown job, illegal move)."""
@@ -133,6 +144,7 @@ class Views:
                 tripped=list(self.plans.tripped.values()),
                 idle_policies=list(self.idle.policies.values()),
                 savings=list(self.idle.savings.values()),
+                access=rows_of(self.access),
                 outcomes_old=old,
                 outcomes_young=young,
             )
@@ -163,5 +175,6 @@ class Views:
         views.plans.rollouts.update((row.name, row) for row in saved.rollouts)
         views.plans.tripped.update((row.kind, row) for row in saved.tripped)
         views.idle.restore(saved.idle_policies, saved.savings)
+        views.access = state_of(saved.access)
         views.outcomes.fill(saved.outcomes_old, saved.outcomes_young)
         return views
