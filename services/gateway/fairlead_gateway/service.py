@@ -178,8 +178,10 @@ class Gateway:
             return 1
         background = asyncio.create_task(self.background())
         serving = asyncio.create_task(server.serve(sockets=[door]))
-        deadlines = asyncio.create_task(server.watch_deadlines())
-        log.info("listening", host=http.host, port=http.port, authentication="none")
+        upkeep = [asyncio.create_task(server.watch_deadlines())]
+        if server.certificate is not None:
+            upkeep.append(asyncio.create_task(server.certificate.watch()))
+        log.info("listening", host=http.host, port=http.port, authentication="none", tls=http.tls is not None)
         try:
             await asyncio.wait((background, serving), return_when=asyncio.FIRST_COMPLETED)
             if not background.done():
@@ -188,7 +190,8 @@ class Gateway:
             await serving
             return self._ended(background.exception())
         finally:
-            deadlines.cancel()
+            for task in upkeep:
+                task.cancel()
             background.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await background

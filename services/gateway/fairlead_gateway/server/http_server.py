@@ -27,6 +27,7 @@ from fairlead_gateway.errors import HttpError, internal_error
 from fairlead_gateway.routes.router import FastRoute
 from fairlead_gateway.server.fast_path import FastPath, Headers
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, SETTING, TARGET, plain_name
+from fairlead_gateway.server.tls import Certificate, TlsFiles
 
 log = structlog.get_logger()
 
@@ -60,10 +61,12 @@ class HttpSettings(NamedTuple):
     connections_max: int = 4096
     #: Refused changes of one client within a minute, beyond which further ones are answered 429; 0: no bound.
     refusals_per_minute: int = 600
+    #: None: plain HTTP.
+    tls: TlsFiles | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _REQUEST_S, _CONNECTIONS and _REFUSALS. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _REQUEST_S, _CONNECTIONS, _REFUSALS, and FAIRLEAD_TLS_*. Raises BadSetting."""
         hosts = tuple(name.strip() for name in (env.get(SETTING) or "").split(",") if name.strip())
         for name in hosts:
             if not plain_name(name):
@@ -75,6 +78,7 @@ class HttpSettings(NamedTuple):
             request_s=seconds(env, "FAIRLEAD_HTTP_REQUEST_S", 30.0),
             connections_max=whole(env, "FAIRLEAD_HTTP_CONNECTIONS", 4096, unit="connections", least=1, most=1_000_000),
             refusals_per_minute=whole(env, "FAIRLEAD_HTTP_REFUSALS", 600, unit="refusals", least=0, most=1_000_000),
+            tls=TlsFiles.from_environment(env),
         )
 
 
@@ -82,7 +86,7 @@ class HttpServer(uvicorn.Server):
     """uvicorn's server with a bound on connections. Signals belong to `fairlead_bus.main`."""
 
     def __init__(
-        self, config: uvicorn.Config, *, request_s: float, connections_max: int, on_refusal: Callable[[str], None]
+        self, config: "_Config", *, request_s: float, connections_max: int, on_refusal: Callable[[str], None]
     ) -> None:
         super().__init__(config)
         self._on_refusal = on_refusal
@@ -91,6 +95,7 @@ class HttpServer(uvicorn.Server):
         self.lingering: set[_Connection] = set()
         self._unreported = 0
         self._reported_at = float("-inf")
+        self.certificate = config.certificate
 
     @contextlib.contextmanager
     def capture_signals(self):
@@ -180,7 +185,8 @@ class _Connection(HttpToolsProtocol):
             transport.close()
             return
         self.owner.lingering.add(self)
-        transport.write_eof()
+        if transport.can_write_eof():  # not with TLS
+            transport.write_eof()
         self.loop.call_later(LINGER_S, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -319,15 +325,26 @@ class _Connection(HttpToolsProtocol):
         self.transport.close()
 
 
+class _Config(uvicorn.Config):
+    """uvicorn's settings with a TLS context of the gateway's own, which takes new certificates."""
+
+    certificate: Certificate | None = None
+
+    def load(self) -> None:
+        super().load()
+        if self.certificate is not None:
+            self.ssl = self.certificate.context
+
+
 def make_server(app: FastPath, settings: HttpSettings, on_refusal: Callable[[str], None]) -> HttpServer:
-    """Build the server around the first ASGI callable; `on_refusal` gets the problem code of what no route sees. The bound on connections stays below the limit of open files."""
+    """Build the server around the first ASGI callable; `on_refusal` gets the problem code of what no route sees. The bound on connections stays below the limit of open files. Raises BadSetting for a certificate that cannot be used."""
     files = raise_file_limit()
     connections_max = max(1, min(settings.connections_max, files - FILES_KEPT))
     if connections_max < settings.connections_max:
         log.info("connections bounded by open files", connections_max=connections_max, open_files_max=files)
     # uvicorn makes a protocol object per connection and gives it no way to reach its server, hence a class of its own.
     protocol = cast(type[_Connection], type("Connection", (_Connection,), {}))
-    config = uvicorn.Config(
+    config = _Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -343,6 +360,8 @@ def make_server(app: FastPath, settings: HttpSettings, on_refusal: Callable[[str
         timeout_keep_alive=KEEP_ALIVE_S,
         backlog=BACKLOG,
     )
+    if settings.tls is not None:
+        config.certificate = Certificate(settings.tls)
     server = HttpServer(config, request_s=settings.request_s, connections_max=connections_max, on_refusal=on_refusal)
     protocol.owner, protocol.fast = server, app
     return server

@@ -1,0 +1,170 @@
+"""TLS of the gateway over real sockets: certificates from files, new ones without a restart, pairs that do not fit."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fairlead_bus.environment_settings import BadSetting
+from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
+from fairlead_gateway.server.tls import Certificate, TlsFiles
+from tests.gateway.world import GatewayWorld
+from tests.kit.certificates import Authority
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SUBMIT = b'{"name":"a","command":["true"]}'
+POST = (
+    b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+    % (
+        len(SUBMIT),
+        SUBMIT,
+    )
+)
+
+
+class Pair(NamedTuple):
+    """Files of a certificate, and who signs new ones."""
+
+    authority: Authority
+    files: TlsFiles
+
+    def renew(self, name: str) -> None:
+        """Write a new pair with this common name."""
+        self.authority.write(*self.files, name)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """A pair called "first"."""
+    made = Pair(Authority(tmp_path), TlsFiles(tmp_path / "cert.pem", tmp_path / "key.pem"))
+    made.renew("first")
+    return made
+
+
+@contextlib.asynccontextmanager
+async def serving(pair: Pair, *, connections_max: int = 64) -> AsyncIterator[tuple[HttpServer, int]]:
+    """Serve with TLS until the block ends; yields the server and its port."""
+    settings = HttpSettings(port=0, tls=pair.files, connections_max=connections_max)
+    async with GatewayWorld(http=settings) as world:
+        server = make_server(world.gateway.app, settings, world.gateway.metrics.count_refusal)
+        door = listen(settings)
+        task = asyncio.create_task(server.serve(sockets=[door]))
+        try:
+            yield server, door.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await task
+
+
+@contextlib.asynccontextmanager
+async def connected(pair: Pair, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, str]]:
+    """A verified connection, and the common name of the certificate that it was shown."""
+    context = ssl.create_default_context(cafile=str(pair.authority.ca))
+    reader, writer = await asyncio.open_connection("localhost", port, ssl=context, family=2)
+    shown = dict(entry[0] for entry in writer.get_extra_info("peercert")["subject"])
+    try:
+        yield reader, writer, shown["commonName"]
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
+    """Send a request; the status line of its answer, whose body is read."""
+    writer.write(request)
+    async with asyncio.timeout(30):
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+    return head.partition(b"\r\n")[0]
+
+
+async def test_a_new_certificate_is_taken_and_open_connections_go_on(pair: Pair) -> None:
+    """Ordinary and fast routes answer over TLS; a renewal shows in the next handshake."""
+    async with serving(pair) as (server, port), connected(pair, port) as (reader, writer, name):
+        assert server.certificate is not None
+        assert name == "first"
+        assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
+        assert (await ask(reader, writer, POST)).startswith(b"HTTP/1.1 20")
+        pair.renew("second")
+        assert server.certificate.reload()
+        assert not server.certificate.reload(), "nothing new"
+        assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
+        async with connected(pair, port) as (later_reader, later_writer, later):
+            assert later == "second"
+            assert await ask(later_reader, later_writer, GET) == b"HTTP/1.1 200 OK"
+
+
+async def test_half_a_renewal_leaves_the_old_pair_in_use(pair: Pair) -> None:
+    """A certificate without its key yet, an empty file, no file: each is tried again, and the whole pair is taken."""
+    async with serving(pair) as (server, port):
+        assert server.certificate is not None
+        old_key = pair.files.key.read_bytes()
+        pair.renew("second")
+        new_key = pair.files.key.read_bytes()
+        for broken in (old_key, b"", None):
+            if broken is None:
+                pair.files.key.unlink()
+            else:
+                pair.files.key.write_bytes(broken)
+            assert not server.certificate.reload()
+            async with connected(pair, port) as (reader, writer, name):
+                assert name == "first"
+                assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
+        pair.files.key.write_bytes(new_key)
+        assert server.certificate.reload()
+        async with connected(pair, port) as (*_, name):
+            assert name == "second"
+
+
+async def test_plain_http_and_old_versions_get_no_answer(pair: Pair) -> None:
+    """Neither is redirected nor served."""
+    async with serving(pair) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        async with asyncio.timeout(30):
+            with contextlib.suppress(ConnectionError):
+                assert b"200" not in await reader.read()
+        writer.close()
+        context = ssl.create_default_context(cafile=str(pair.authority.ca))
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("localhost", port, ssl=context, family=2)
+
+
+async def test_a_connection_over_the_bound_is_closed(pair: Pair) -> None:
+    """TLS cannot be closed in one direction, as plain connections are there."""
+    async with serving(pair, connections_max=1) as (_, port), connected(pair, port), connected(pair, port) as second:
+        async with asyncio.timeout(30):
+            assert b"503" in await second[0].read()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda pair: pair.files.key.unlink(), "No such file"),
+        (lambda pair: pair.files.cert.write_text("no"), "no start line|PEM"),
+        (lambda pair: pair.files.key.write_bytes(pair.authority.ca.read_bytes()), ""),
+    ],
+    ids=["no-key", "no-pem", "no-private-key"],
+)
+def test_a_start_with_files_that_cannot_be_used_is_refused(pair: Pair, change, told: str) -> None:
+    """By the settings' names and the files."""
+    change(pair)
+    with pytest.raises(BadSetting, match=f"FAIRLEAD_TLS_CERT.*{pair.files.key}.*({told})"):
+        Certificate(pair.files)
+
+
+def test_both_settings_or_none() -> None:
+    """One alone would silently serve plain HTTP."""
+    assert TlsFiles.from_environment({}) is None
+    with pytest.raises(BadSetting, match="FAIRLEAD_TLS_KEY: expected the path"):
+        TlsFiles.from_environment({"FAIRLEAD_TLS_CERT": "a"})
+    with pytest.raises(BadSetting, match="FAIRLEAD_TLS_CERT: expected the path"):
+        TlsFiles.from_environment({"FAIRLEAD_TLS_KEY": "a"})
