@@ -173,6 +173,10 @@ class MemoryBus:
             raise StaleWriter(f"stream {stream}: holds sequences {first} to {held.last}, expected an empty one")
         held.last = max(held.last, after)
 
+    async def erase(self, stream: str, subject: str) -> None:
+        await asyncio.sleep(0)
+        self._reach().streams[stream].erase(subject)
+
     async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> MemoryTail:
         return MemoryTail(self, self.hub.streams[stream], after, subject)
 

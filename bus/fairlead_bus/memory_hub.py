@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairlead_bus import streams
-from fairlead_bus.port import Entry, Message, StaleWriter, Stored, StreamFull, TooLarge
+from fairlead_bus.port import Entry, Message, StaleWriter, Stored, StreamFull, TooLarge, Unavailable
 
 #: Messages that one `Tail.next()` returns at most.
 TAIL_BATCH_MAX = 500
@@ -95,6 +95,15 @@ class MemoryStream:
         self.messages = [message for message in self.messages if message.sequence > after]
         self.bytes = sum(len(message.payload) for message in self.messages)
         self.last_of = {message.subject: message for message in self.messages}
+
+    def erase(self, subject: str) -> None:
+        """Remove every message of a subject."""
+        if self.spec.sealed:
+            raise Unavailable(f"stream {self.spec.name}: its messages cannot be removed")
+        self.messages = [message for message in self.messages if message.subject != subject]
+        self.bytes = sum(len(message.payload) for message in self.messages)
+        for index in (self.last_of, self.last_ns, self.held_of):
+            index.pop(subject, None)
 
     def announce(self) -> None:
         arrived, self.arrived = self.arrived, asyncio.Event()

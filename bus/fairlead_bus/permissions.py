@@ -125,6 +125,7 @@ def _streams() -> Permissions:
         subjects.CMD,
         subjects.SAMPLE,
         subjects.OUTPUT,
+        subjects.AUDIT,
         *(
             f"KV_{bucket}"
             for bucket in (subjects.DESIRED, subjects.SPEC, subjects.LEASE, subjects.PEOPLE, subjects.CREDENTIAL)
@@ -177,6 +178,9 @@ SERVICES: dict[str, Permissions] = {
             request_subject(EVERY_NODE),
             # People and their credentials: nobody else reaches them.
             *_bucket(subjects.PEOPLE),
+            *_read(subjects.AUDIT),
+            subjects.AUDIT_ALL,
+            f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
             *_bucket(subjects.CREDENTIAL),
         ),
         # To show which nodes are silent; and what another gateway has changed of a person.

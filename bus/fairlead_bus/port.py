@@ -160,6 +160,11 @@ class Bus(Protocol):
         something else, Unavailable."""
         ...
 
+    async def erase(self, stream: str, subject: str) -> None:
+        """Remove every message of a subject from the stream's storage; none is fine. Of streams that are not sealed. Raises
+        Unavailable."""
+        ...
+
     async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> Tail:
         """Read the stream (or some subjects of it, wildcards allowed, that do not overlap) from the sequence after
         `after`."""

@@ -26,6 +26,8 @@ WEEK_S = 7 * 86400
 SAMPLE_MEMORY_BYTES = 256 * MIB
 #: Largest sample, and how many of one node are kept: 128 MiB of each node at most, half an hour at one per second.
 SAMPLE_BYTES_MAX, SAMPLES_OF_NODE_MAX = samples.PAYLOAD_BYTES_MAX, 2048
+#: How long the record of access is kept, and most records of one person.
+AUDIT_DAYS_DEFAULT, AUDIT_RECORDS_OF_PERSON_MAX = 90, 20_000
 #: Largest piece of output as a message, and how many are kept of each of a node's subjects: 384 MiB of each node at most.
 OUTPUT_MESSAGE_BYTES_MAX, OUTPUTS_OF_SUBJECT_MAX = 24 * 1024, 512
 
@@ -74,6 +76,11 @@ def log_cap(env: Mapping[str, str]) -> int:
     )
 
 
+def audit_days(env: Mapping[str, str]) -> int:
+    """FAIRLEAD_AUDIT_DAYS: how long the record of access is kept. Raises BadSetting."""
+    return whole(env, "FAIRLEAD_AUDIT_DAYS", AUDIT_DAYS_DEFAULT, unit="days", least=1, most=3650)
+
+
 def requested_copies(env: Mapping[str, str]) -> int | None:
     """FAIRLEAD_NATS_REPLICAS; None where it is not set: such a process leaves the copies as they are. Raises BadSetting."""
     if not env.get("FAIRLEAD_NATS_REPLICAS"):
@@ -114,6 +121,15 @@ def stream_specs(log_bytes_max: int | None = None) -> tuple[StreamSpec, ...]:
             durable=False,
             message_bytes_max=OUTPUT_MESSAGE_BYTES_MAX,
             messages_of_subject_max=OUTPUTS_OF_SUBJECT_MAX,
+        ),
+        # A person who floods it pushes out their own records only, until all of it is full.
+        StreamSpec(
+            subjects.AUDIT,
+            (subjects.AUDIT_ALL,),
+            1024 * MIB,
+            refuse_when_full=False,
+            age_max_s=audit_days(os.environ) * 86400,
+            messages_of_subject_max=AUDIT_RECORDS_OF_PERSON_MAX,
         ),
     )
 

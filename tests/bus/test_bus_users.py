@@ -88,9 +88,10 @@ def test_permissions_name_no_more_than_is_needed() -> None:
         assert name == "streams" or {verb for _, verb in api} <= {"INFO", "MSG", "PURGE"}, name
     purges = {(name, s) for name, g in permissions.SERVICES.items() for s in g.publish if ".PURGE." in s}
     assert {s for _, s in purges} == {
-        f"$JS.API.STREAM.PURGE.{s}" for s in ("KV_LEASE", "KV_DESIRED", "KV_PEOPLE", "KV_CREDENTIAL", "OBJ_SNAPSHOT", "CMD")
+        f"$JS.API.STREAM.PURGE.{s}"
+        for s in ("KV_LEASE", "KV_DESIRED", "KV_PEOPLE", "KV_CREDENTIAL", "OBJ_SNAPSHOT", "CMD", "AUDIT")
     }
-    secrets = [each for each in purges if each[1].endswith(("KV_PEOPLE", "KV_CREDENTIAL"))]
+    secrets = [each for each in purges if each[1].endswith(("KV_PEOPLE", "KV_CREDENTIAL", ".AUDIT"))]
     assert {name for name, _ in secrets} == {"gateway"}
     assert [name for name, s in purges if s.endswith(".CMD")] == ["recovery"]
 

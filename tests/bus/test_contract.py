@@ -97,6 +97,23 @@ async def test_an_empty_stream_continues_after_a_sequence(world: BusWorld):
     assert await bus.append(subjects.CMD, command, b"two") == 814
 
 
+async def test_a_subject_is_erased_and_goes_on(world: BusWorld):
+    """Its messages are gone for readers and as the last one, others stay, and the subject can begin again; a sealed stream refuses."""
+    bus = await world.connect()
+    mine, yours = subjects.audit("p1"), subjects.audit("p2")
+    for number, subject in enumerate((mine, yours, mine)):
+        await bus.append(subjects.AUDIT, subject, b"%d" % number)
+    await bus.erase(subjects.AUDIT, mine)
+    await bus.erase(subjects.AUDIT, subjects.audit("unknown"))
+    assert await bus.last(subjects.AUDIT, mine) is None
+    assert await read_all(bus, 1, stream=subjects.AUDIT) == [(2, b"1")]
+    assert await bus.append(subjects.AUDIT, mine, b"again", expected=0) == 4
+    await bus.append(subjects.LOG, QUEUE, b"1")
+    with pytest.raises(Unavailable):
+        await bus.erase(subjects.LOG, QUEUE)
+    assert await bus.last(subjects.LOG, QUEUE) is not None
+
+
 async def test_tail_filters_by_subject(world: BusWorld):
     """A filtered tail sees its subject only, with the stream's own sequences."""
     bus = await world.connect()

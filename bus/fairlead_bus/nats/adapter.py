@@ -264,10 +264,16 @@ class NatsBus:
         if held or after > state.last:
             # A purge up to a sequence that was never there sets the next one, also of a stream that holds something
             # (docs/reference/facts.md).
-            request = msgspec.json.encode({"seq": after + 1})
-            purged = msgspec.json.decode(await self.link.read(f"$JS.API.STREAM.PURGE.{stream}", request), type=_Purged)
-            if purged.error is not None:
-                raise Unavailable(f"stream {stream}: {purged.error.description}")
+            await self._purge(stream, {"seq": after + 1})
+
+    async def erase(self, stream: str, subject: str) -> None:
+        await self._purge(stream, {"filter": subject})
+
+    async def _purge(self, stream: str, request: dict[str, str | int]) -> None:
+        answer = await self.link.read(f"$JS.API.STREAM.PURGE.{stream}", msgspec.json.encode(request))
+        purged = msgspec.json.decode(answer, type=_Purged)
+        if purged.error is not None:
+            raise Unavailable(f"stream {stream}: {purged.error.description}")
 
     async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> NatsTail:
         return NatsTail(self.link, stream, after, subject)

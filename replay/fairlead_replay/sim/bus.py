@@ -169,6 +169,10 @@ class FaultyBus:
         await self._trip()
         await self.client.advance(stream, after, discard=discard)
 
+    async def erase(self, stream: str, subject: str) -> None:
+        await self._trip()
+        await self.client.erase(stream, subject)
+
     async def tail(self, stream: str, *, after: int, subject: str | Sequence[str] = "") -> FaultyTail:
         return FaultyTail(await self.client.tail(stream, after=after, subject=subject), self.faults, self._awake)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fairlead_schemas.http.json_schema import Desired, components
 from fairlead_schemas.queries import explainer
-from fairlead_schemas.wire import commands, commit, rank_rpc, reports, samples, subjects
+from fairlead_schemas.wire import access_records, commands, commit, rank_rpc, reports, samples, subjects
 
 _SCHEMAS = "#/components/schemas/{name}"
 
@@ -71,6 +71,9 @@ def channels() -> list[Channel]:
         Channel("output", subjects.outputs_of_node("{node}").replace("*", "{shard}"),
                 "OutputPiece", reports.OutputPiece, "agent",
                 f"Standard output and error of a rank. The shard is CRC-32 of the job's id modulo {subjects.OUTPUT_SHARDS}.", {"stream": subjects.OUTPUT, **_LOSSY}),
+        Channel("audit", subjects.audit("{principal}"), "AccessRecord", access_records.AccessRecord, "gateway",
+                "Sign-ins, denials and reads of others' things; a chain for each person, erased as a whole.",
+                {"stream": subjects.AUDIT, "discard": "old", "durable": True}),
         Channel("desired", f"$KV.{subjects.DESIRED}.{{node}}", "Desired", Desired, "placer",
                 "Everything that should be on the node now.", {"bucket": subjects.DESIRED, "durable": False}),
         Channel("gang", subjects.gang("{speaker}", "{node}"), "GangCall", rank_rpc.GangCall, "agent",

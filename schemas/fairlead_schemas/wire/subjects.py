@@ -14,12 +14,15 @@ LEASE = "LEASE"
 #: Names, addresses and sign-in identities of principals; and digests of tokens, sessions and passwords. Outside the log, erasable.
 PEOPLE = "PEOPLE"
 CREDENTIAL = "CREDENTIAL"
+#: The record of access, a chain for each person.
+AUDIT = "AUDIT"
 
 WRITERS = ("queue", "placer", "telemetry", "access")
 
 LOG_ALL = "fairlead.log.>"
 CMD_ALL = "fairlead.cmd.>"
 SAMPLE_ALL = "fairlead.sample.*"
+AUDIT_ALL = "fairlead.audit.*"
 OUTPUT_ALL = "fairlead.output.>"
 #: Output subjects of a node. A fixed number, so that a bound per subject bounds what a node can store (ADR 0020).
 OUTPUT_SHARDS = 32
@@ -68,6 +71,11 @@ def output_shards() -> tuple[str, ...]:
 def outputs_of_job(job: str, nodes: Iterable[str]) -> tuple[str, ...]:
     """Return the subjects of a job's output on its nodes, each once."""
     return tuple({output(node, job): None for node in nodes})
+
+
+def audit(principal: str) -> str:
+    """Return the subject of a person's record of access."""
+    return f"fairlead.audit.{principal}"
 
 
 def node_of_output(subject: str) -> str:
