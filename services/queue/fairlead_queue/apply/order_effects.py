@@ -5,7 +5,7 @@ turns depend on: the jobs in line and their places, open offers, charges, refuse
 An event type without an entry always unsettles.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fairlead_queue.state import QueueState
@@ -18,20 +18,25 @@ from fairlead_schemas.wire import events as ev
 def note_effect(state: QueueState, event: Any) -> None:
     """Forget what is known of the order of the event's pool, if the event could change it; to be called before it is
     applied. An event that names no live job counts for all pools."""
-    job = state.jobs.get(event.job) if hasattr(event, "job") else None
-    if job is not None:
-        pools = (job.lane.request_class.pool,)
-    elif isinstance(event, ev.JobSubmitted):
-        pool = state.pools.get(pool_of(event.request))
-        pools = (pool,) if pool is not None else ()
-    else:
-        pools = tuple(state.pools.values())
     kind: type[Any] = event.__class__
     keeps = KEEPS.get(kind)
-    for pool in pools:
+    if keeps is _always:
+        return
+    for pool in _pools_of(state, event):
         settled = pool.settled
         if settled is not None and not (keeps is not None and keeps(state, pool, settled, event)):
             pool.settled = None
+
+
+def _pools_of(state: QueueState, event: Any) -> Collection[PoolState]:
+    job_id = getattr(event, "job", None)
+    job = state.jobs.get(job_id) if job_id is not None else None
+    if job is not None:
+        return (job.lane.request_class.pool,)
+    if isinstance(event, ev.JobSubmitted):
+        pool = state.pools.get(pool_of(event.request))
+        return (pool,) if pool is not None else ()
+    return state.pools.values()
 
 
 def _always(state: QueueState, pool: PoolState, settled: SettledOrder, event: Any) -> bool:

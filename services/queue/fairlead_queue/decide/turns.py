@@ -100,7 +100,8 @@ class Turns:
         if not self._begun:
             self._begun = True
             self.gates.begin()
-            self._only = self._only_leaf()
+            if self.gates.needs:
+                self._only = self._only_leaf()
         while self.gates.needs:
             found = self._find()
             if found is None:
