@@ -1,4 +1,4 @@
-"""A service process: settings from the environment, logging, the event loop, signals, the exit code.
+"""A service process, of one service or several: settings from the environment, logging, the event loop, signals, the exit code.
 
 FAIRLEAD_NATS       nats://[token@]host:port of the bus, several of one cluster separated by commas
                     (default nats://127.0.0.1:4222)
@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -90,19 +90,30 @@ def configure_logging(level: str = "info") -> None:
     )
 
 
-def run(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_node: bool = False) -> None:
+type Build = Callable[[Bus], Awaitable[Runnable]]
+
+
+def run(name: str, build: Build, *, on_node: bool = False) -> None:
     """Run one service until it ends or a signal asks it to; exits the process with its code.
 
     `on_node`: it is no service but a node's agent. With a key of its own it may not look at streams and the server.
     """
-    structlog.contextvars.bind_contextvars(service=name)
+    run_together({name: build}, on_node=on_node)
+
+
+def run_together(builds: Mapping[str, Build], *, on_node: bool = False) -> None:
+    """Run services in one process, each with a connection of its own, until the first of them ends or a signal asks them to; exits
+    the process with the code of the first that failed. For a machine that has more processes than work.
+    """
+    names = "+".join(builds)
+    structlog.contextvars.bind_contextvars(service=names)
     try:
         configure_logging(log_level())
     except BadSetting as error:
         configure_logging()
         structlog.get_logger().critical(BAD_SETTING, reason=str(error))
         sys.exit(1)
-    sys.exit(_in_loop(_serve(name, build, on_node=on_node)))
+    sys.exit(_in_loop(_serve_together(builds, on_node=on_node)))
 
 
 def with_bus[T](url: str, name: str, work: Callable[[Bus], Awaitable[T]], *, key: nkey.KeyPair | None = None) -> T:
@@ -140,7 +151,43 @@ def _in_loop[T](main: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(main)
 
 
-async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_node: bool) -> int:
+async def _serve_together(builds: Mapping[str, Build], *, on_node: bool) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    tasks = [asyncio.ensure_future(_serve(name, build, stop, on_node=on_node)) for name, build in builds.items()]
+    codes: list[int] = []
+    for ended in asyncio.as_completed(tasks):
+        codes.append(await ended)
+        stop.set()  # a part that has ended is started again with the whole process
+    return next(filter(None, codes), 0)
+
+
+async def _serve(name: str, build: Build, stop: asyncio.Event, *, on_node: bool) -> int:
+    structlog.contextvars.bind_contextvars(service=name)
+    asked = asyncio.ensure_future(stop.wait())
+    starting = asyncio.ensure_future(_start(name, build, on_node=on_node))
+    try:
+        await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            return 0
+        started = await starting
+        if isinstance(started, int):
+            return started
+        bus, service = started
+        try:
+            return await _until_asked(
+                asyncio.ensure_future(_until_sent_away(bus, service, on_node=on_node)), asked, service
+            )
+        finally:
+            await _close(bus)
+    finally:
+        asked.cancel()
+
+
+async def _start(name: str, build: Build, *, on_node: bool) -> tuple[NatsBus, Runnable] | int:
+    """Connect and build. Return an exit code where that fails."""
     try:
         bus = await connect(nats_url(), name=name, key=bus_key())
         await _prepare(bus, on_node=on_node)
@@ -153,22 +200,22 @@ async def _serve(name: str, build: Callable[[Bus], Awaitable[Runnable]], *, on_n
     except BadSetting as error:
         structlog.get_logger().critical(BAD_SETTING, reason=str(error))
         return 1
-    task = asyncio.ensure_future(_until_sent_away(bus, service, on_node=on_node))
-    stops: list[asyncio.Future[None]] = []  # the loop itself holds tasks weakly
-
-    def ask_to_stop() -> None:
-        stops.append(asyncio.ensure_future(service.stop()))
-        asyncio.get_running_loop().call_later(STOP_S, task.cancel)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ask_to_stop)
     gc.freeze()
+    return bus, service
+
+
+async def _until_asked(work: asyncio.Future[int], asked: asyncio.Future[Any], service: Runnable) -> int:
+    """Let a service work until it ends or is asked to stop, which it gets STOP_S for. Return its exit code."""
+    await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        stopping = asyncio.ensure_future(service.stop())
+        await asyncio.wait({work}, timeout=STOP_S)
+        stopping.cancel()
+        work.cancel()
     try:
-        return await task
+        return await work
     except asyncio.CancelledError:
         return 0
-    finally:
-        await _close(bus)
 
 
 async def _prepare(bus: NatsBus, *, on_node: bool) -> None:

@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue, placer, telemetry, explainer, gateway -> agents, guard
+    nats-server -> queue, placer, telemetry with explainer, gateway -> agents, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -32,13 +32,12 @@ RESERVE_MIB = "1"
 METRICS_PORT = 9400
 #: Order of the stop, highest first: nodes stop reporting before the services that listen go.
 GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
-#: {service: (its module, its group)}, in starting order.
-SERVICES = {
-    "queue": ("fairlead_queue", GROUP_WRITERS),
-    "placer": ("fairlead_placer", GROUP_WRITERS),
-    "telemetry": ("fairlead_telemetry", GROUP_READERS),
-    "explainer": ("fairlead_replay.explainer", GROUP_READERS),
-    "gateway": ("fairlead_gateway", GROUP_READERS),
+#: {process: ({service: its package}, its group)}, in starting order. Services that rest most of the time share a process.
+SERVICES: dict[str, tuple[dict[str, str], int]] = {
+    "queue": ({"queue": "fairlead_queue"}, GROUP_WRITERS),
+    "placer": ({"placer": "fairlead_placer"}, GROUP_WRITERS),
+    "telemetry": ({"telemetry": "fairlead_telemetry", "explainer": "fairlead_replay.explainer"}, GROUP_READERS),
+    "gateway": ({"gateway": "fairlead_gateway"}, GROUP_READERS),
 }
 
 #: Conditions that only a person ends.
@@ -72,8 +71,8 @@ def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0,
     shared = {**base, "FAIRLEAD_NATS": nats_url, "FAIRLEAD_HTTP_PORT": str(port), "FAIRLEAD_DATA": str(options.data)}
     shared.pop("NATS_URL", None)
     specs = [
-        Spec(name, _module(module), {**shared, "FAIRLEAD_INSTANCE": name}, group)
-        for name, (module, group) in SERVICES.items()
+        Spec(name, _services(packages), {**shared, "FAIRLEAD_INSTANCE": name}, group)
+        for name, (packages, group) in SERVICES.items()
     ]
     if options.runtime == "hollow":
         argv = _module(
@@ -106,6 +105,12 @@ def _labels(options: StackOptions, number: int | None, given: str) -> str:
     """Return a simulated node's topology labels, then the labels given for all nodes: later ones take precedence."""
     where = {} if number is None else rack_labels(number, options.nodes_per_rack, options.racks_per_block)
     return ",".join([*(f"{key}={value}" for key, value in where.items()), *filter(None, [given])])
+
+
+def _services(packages: dict[str, str]) -> list[str]:
+    if len(packages) == 1:
+        return _module(*packages.values())
+    return _module("fairlead_bus.together", *(f"{name}={package}" for name, package in packages.items()))
 
 
 def _module(name: str, *arguments: str) -> list[str]:
@@ -227,7 +232,7 @@ class Stack:
         self._save()
         with Client(self.url) as client:
             self._until(lambda: self._is_ready(client), "gateway", lambda: _blocking(client))
-            self._say("services", f"{', '.join(SERVICES)}   ready  {time.monotonic() - began:.1f}s")
+            self._say("services", f"{', '.join(name for packages, _ in SERVICES.values() for name in packages)}   ready  {time.monotonic() - began:.1f}s")
             self._until(lambda: self._joined(client), self._last_joining())
             self._say("nodes", self._nodes_line(client))
             self._say_refusals()

@@ -27,11 +27,19 @@ def specs(**changes: object) -> dict[str, Spec]:
     return {spec.name: spec for spec in planned}
 
 
-def test_every_service_and_node_is_a_process_of_its_own() -> None:
-    """The services and one agent per node, distinguished by their environment; no process gets NATS_URL."""
+def test_a_stack_has_processes_for_its_services_and_one_for_each_node() -> None:
+    """Agents are distinguished by their environment, services that rest share a process; no process gets NATS_URL."""
     planned = specs()
     assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2", "guard"]
-    assert planned["explainer"].argv[1:] == ["-m", "fairlead_replay.explainer"]
+    assert planned["queue"].argv[1:] == ["-m", "fairlead_queue"]
+    assert planned["telemetry"].argv[1:] == [
+        "-m",
+        "fairlead_bus.together",
+        "telemetry=fairlead_telemetry",
+        "explainer=fairlead_replay.explainer",
+    ]
+    packages = [package for packages, _ in SERVICES.values() for package in packages.values()]
+    assert all(find_spec(f"{package}.service") is not None for package in packages)
     assert all(find_spec(spec.argv[2]) is not None for spec in planned.values())
     agent = planned["agent-sim-2"].env
     assert (agent["FAIRLEAD_NODE"], agent["FAIRLEAD_DEVICES"], agent["FAIRLEAD_RUNTIME"]) == (
