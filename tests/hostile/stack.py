@@ -23,7 +23,7 @@ from tests.kit.eventually import eventually
 READY_S = 90.0
 COMMAND_S = 240.0
 #: Processes of a stack that may be killed or held, besides its agents.
-SERVICES = ("gateway", "queue", "placer", "telemetry", "explainer", "nats")
+SERVICES = ("gateway", "queue", "placer", "access", "telemetry", "explainer", "nats")
 
 
 class Stack:

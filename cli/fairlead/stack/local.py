@@ -1,6 +1,6 @@
 """A whole Fairlead on one machine: what `up` starts, in order, and how it goes down.
 
-    nats-server -> queue, placer, telemetry, explainer, gateway -> agents, guard
+    nats-server -> queue, placer, access, telemetry, explainer, gateway -> agents, guard
 
 `plan` says which processes there are (pure); `Stack` starts, watches and stops them. What is running is
 written to `stack.json` (`state.py`) at every change, so that `down` and the next `up` know it.
@@ -36,6 +36,7 @@ GROUP_NATS, GROUP_WRITERS, GROUP_READERS, GROUP_NODES = range(4)
 SERVICES = {
     "queue": ("fairlead_queue", GROUP_WRITERS),
     "placer": ("fairlead_placer", GROUP_WRITERS),
+    "access": ("fairlead_access", GROUP_WRITERS),
     "telemetry": ("fairlead_telemetry", GROUP_READERS),
     "explainer": ("fairlead_replay.explainer", GROUP_READERS),
     "gateway": ("fairlead_gateway", GROUP_READERS),
