@@ -95,7 +95,7 @@ def test_a_command_that_is_answered_twice_is_caught() -> None:
     books = AccessBooks()
     admitted = ev.PrincipalAdmitted(cause="cmd:a1", principal="p1", kind="person")
     assert books.take(1, _commit(admitted)) == ""
-    assert books.take(2, _commit(admitted)) == "PrincipalAdmitted: cmd:a1 was answered at sequence 1 already"
+    assert books.take(2, _commit(admitted)) == "PrincipalAdmitted: I3: cmd:a1 was answered at sequence 1 already"
     by = ev.PrincipalSuspended(cause="cmd:a2", principal="p1", by="p2")
     assert books.take(3, _commit(by)) == "PrincipalSuspended: by p2, who was not active before the commit"
 

@@ -58,7 +58,7 @@ class AccessBooks:
         if not cause.startswith("cmd:"):
             return ""
         first = self.answered.setdefault(cause, sequence)
-        return "" if first == sequence else f"{cause} was answered at sequence {first} already"
+        return "" if first == sequence else f"I3: {cause} was answered at sequence {first} already"
 
     def _by(self, event: ev.Event, before: dict[str, bool]) -> str:
         by = getattr(event, "by", "")
