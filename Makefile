@@ -113,7 +113,7 @@ $(GENERATOR_STAMP): $(GENERATOR_LOCK) | $(STAMP)
 
 compiled: $(COMPILED_STAMP) ## the cores as extension modules, in .compiled: any command uses them with PYTHONPATH=$$PWD/.compiled
 
-$(COMPILED_STAMP): pyproject.toml deploy/compiled_cores.py $(shell find schemas bus services replay cli -name '*.py') | $(COMPILER_STAMP)
+$(COMPILED_STAMP): pyproject.toml deploy/compiled_cores.py $(shell find schemas bus rights services replay cli -name '*.py') | $(COMPILER_STAMP)
 	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(COMPILER_VENV)/bin/python -m hatchling build --target wheel --directory $(COMPILED)
 	$(COMPILER_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) $(COMPILED)/*.whl

@@ -160,7 +160,7 @@ SERVICES: dict[str, Permissions] = {
     "telemetry": Permissions(
         (*_writes("telemetry"), *_read(subjects.SAMPLE)), (subjects.rpc("telemetry", "*"), subjects.BEATS), answers=True
     ),
-    "access": Permissions(_writes("access"), _states("access"), answers=True),
+    "access": Permissions(_writes("access"), (*_states("access"), subjects.BEATS), answers=True),
     "explainer": Permissions(
         (*_read(subjects.LOG), *_load()), (subjects.ASK, subjects.rpc("explainer", "*")), answers=True
     ),

@@ -1,7 +1,7 @@
 """The state of the cluster at any sequence or moment of the log, by the services' own cores. Pure.
 
     cluster = fold_to(commits, 4711)            the state that every service had folded at 4711
-    cluster.queue, cluster.placer, cluster.idle their cores, for reading
+    cluster.queue, .placer, .idle, .access      their cores, for reading
     cluster.state_hashes()                      what each live service answers at that sequence
 
 It must not know where commits come from: `commits_of` makes them from stored messages (a log, an export).
@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from fairlead_access.core import AccessCore
 from fairlead_bus.core import Core
 from fairlead_bus.log import Chain, LogHead
 from fairlead_bus.port import LogDamaged, Stored
@@ -20,10 +21,11 @@ from fairlead_schemas.wire.commit import Commit, CommitUndecodable, decode_commi
 from fairlead_telemetry.idle.core import IdleCore
 
 #: Of every writer. (The telemetry service's warehouse is no core: its rows are compared by tests, invariant I9.)
-CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore]] = {
+CORES: dict[str, type[QueueCore] | type[PlacerCore] | type[IdleCore] | type[AccessCore]] = {
     "queue": QueueCore,
     "placer": PlacerCore,
     "telemetry": IdleCore,
+    "access": AccessCore,
 }
 
 
@@ -43,18 +45,20 @@ class FoldedCluster:
         self.queue = QueueCore()
         self.placer = PlacerCore()
         self.idle = IdleCore()
+        self.access = AccessCore()
 
     def evolve(self, sequence: int, commit: Commit) -> None:
         """Fold the next commit."""
         self.queue.evolve(sequence, commit)
         self.placer.evolve(sequence, commit)
         self.idle.evolve(sequence, commit)
+        self.access.evolve(sequence, commit)
         self.sequence = sequence
         self.at_ns = max(self.at_ns, commit.at_ns)
 
     def cores(self) -> dict[str, Core]:
         """{writer: its core}."""
-        return {"queue": self.queue, "placer": self.placer, "telemetry": self.idle}
+        return {"queue": self.queue, "placer": self.placer, "telemetry": self.idle, "access": self.access}
 
     def state_hashes(self) -> dict[str, str]:
         """{writer: SHA-256 (hex) of its canonical state}."""

@@ -221,6 +221,15 @@ def test_tokens_of_a_person_are_issued_by_that_person_alone() -> None:
     assert isinstance(made.send(cmd.RevokeToken(id=made.id(), token="t1", user="root"))[0], ev.TokenRevoked)
 
 
+def test_who_is_admitted_by_the_same_commit_issues_nothing_yet() -> None:
+    """Rights are judged on the state before the commit, in which this principal does not exist; the service itself may."""
+    made = world()
+    admit = cmd.AdmitPrincipal(id=made.id(), principal="ann")
+    _, refusal, issued = made.send(admit, issue(made, "t1", "ann", user="ann"), issue(made, "t2", "ann"))
+    assert refused(refusal, "denied")
+    assert isinstance(issued, ev.TokenIssued)
+
+
 @pytest.mark.parametrize("for_ns", [0, -SECOND_NS, 367 * DAY_NS])
 def test_a_token_has_a_bounded_life(for_ns: int) -> None:
     """No token without an end."""

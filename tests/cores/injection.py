@@ -153,7 +153,7 @@ def recorded(core: type[Any], into: list[Recording], injector: Injector) -> type
 
 
 def record(name: str, core: type[Any], injector: Injector, seed: int, **parts: Any) -> list[Recording]:
-    """The recordings of all cores of a kind ("queue", "placer", "telemetry") in the world of a seed."""
+    """The recordings of all cores of a kind ("queue", "placer", "telemetry", "access") in the world of a seed."""
     into: list[Recording] = []
     with injector:
         outcome = run_seed(seed, parts=Parts(**{name: recorded(core, into, injector)}, **parts))

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from fairlead_access.core import AccessCore
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.sim import idleness
+from fairlead_replay.sim import accounts, idleness
 from fairlead_replay.sim.people import Restless
 from fairlead_replay.sim.seeds import quiet
 from fairlead_replay.sim.world import WORK_S
@@ -29,7 +30,10 @@ def quiet_services() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "core"), [("queue", QueueCore), ("placer", PlacerCore), ("telemetry", IdleCore)])
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [("queue", QueueCore), ("placer", PlacerCore), ("telemetry", IdleCore), ("access", AccessCore)],
+)
 def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any]) -> None:
     """The snapshot is equal after each fault, and the next decision of the core is that of a core without faults, byte
     for byte: so no memo, cache or derived index is left half updated either."""
@@ -39,6 +43,8 @@ def test_a_fault_at_any_call_leaves_no_trace(name: str, core: type[Any]) -> None
         seed += 1
         if name == "telemetry" and idleness.plan(seed, WORK_S) is None:
             continue  # a world without idle policies
+        if name == "access" and accounts.plan(seed, WORK_S) is None:
+            continue  # a world without accounts
         for recording in record(name, core, injector, seed, people=Restless):
             with injector:
                 try:

@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import pytest
 
-from fairlead_access.core import AccessCore
 from fairlead_bus.core import (
     DIGEST_CHARS,
     UNDECODABLE_CHARS_MAX,
@@ -27,7 +26,7 @@ PACKAGES = {
     "telemetry": "fairlead_telemetry.idle",
     "access": "fairlead_access",
 }
-CORES: dict[str, type[Any]] = {**fold.CORES, "access": AccessCore}
+CORES: dict[str, type[Any]] = dict(fold.CORES)
 COMMANDS: dict[str, tuple[type, ...]] = {
     "queue": get_args(cmd.QueueCommand),
     "placer": get_args(cmd.PlacerCommand),

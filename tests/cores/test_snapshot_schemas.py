@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_access.core import AccessCore
 from fairlead_access.snapshot import AccessSnapshot
 from fairlead_bus.snapshot_codec import described
 from fairlead_placer.snapshot import PlacerSnapshot
@@ -24,15 +23,14 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "telemetry": IdleSnapshot,
     "access": AccessSnapshot,
 }
-CORES = {**fold.CORES, "access": AccessCore}
 
 
 def test_the_shapes_of_snapshots_are_those_that_are_pinned(request: pytest.FixtureRequest) -> None:
     """Names and every line that goes into them, for each writer of the log."""
-    assert list(DOCUMENTS) == list(CORES)
+    assert list(DOCUMENTS) == list(fold.CORES)
     found = "".join(
         f"{writer} {core.schema}\n" + "".join(f"  {line}\n" for line in described(DOCUMENTS[writer]))
-        for writer, core in CORES.items()
+        for writer, core in fold.CORES.items()
     )
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(found)

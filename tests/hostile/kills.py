@@ -22,6 +22,7 @@ HOLDS = (
     ("placer", 15),
     ("nats", 12),
     ("gateway", 10),
+    ("access", 12),
     ("telemetry", 15),
     ("spawner", 15),
     ("agent", 20),

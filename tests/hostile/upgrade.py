@@ -21,9 +21,10 @@ BEHIND = (100, 300)
 PARTS = (
     "schemas",
     "bus",
+    "rights",
     "replay",
     "cli",
-    *(f"services/{name}" for name in ("queue", "placer", "agent", "gateway", "telemetry")),
+    *(f"services/{name}" for name in ("queue", "placer", "agent", "gateway", "telemetry", "access")),
 )
 WORK_S = 6.0
 ENDED_S = 120.0

@@ -1,6 +1,6 @@
 """Which modules are pure cores, and what those may not touch.
 
-In the contracts and the services that decide (queue, placer) everything is a core but what is listed as a shell: a rule that
+In the contracts and the services that decide (queue, placer, access) everything is a core but what is listed as a shell: a rule that
 slips into a shell, or a clock that slips into a core, has to be defended in a review of this file. The others
 are mostly shell, and list their cores.
 """
@@ -9,7 +9,10 @@ are mostly shell, and list their cores.
 SHELLS: dict[str, dict[str, str]] = {
     "fairlead_schemas": {},
     "fairlead_rights": {},
-    "fairlead_access": {},
+    "fairlead_access": {
+        "__main__": "wires the process",
+        "service": "wires the core to the bus",
+    },
     "fairlead_queue": {
         "__main__": "wires the process",
         "service": "wires the core to the bus",

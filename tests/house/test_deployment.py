@@ -14,7 +14,7 @@ from deploy import lock_for
 from tests.house.import_rules import PACKAGES
 
 ROOT = Path(__file__).parents[2]
-SERVICES = ("gateway", "queue", "placer", "agent", "telemetry")
+SERVICES = ("gateway", "queue", "placer", "agent", "telemetry", "access")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 LOCKED = lock_for.entries((ROOT / "requirements.lock").read_text())
 INSTRUCTIONS = {"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "EXPOSE", "VOLUME", "ENTRYPOINT"}

@@ -98,8 +98,8 @@ def _crash_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def often(faults: Faults, until_s: float) -> list[Disaster]:
         faults.snapshot_events = 20
-        # The last replica, of three or of six, is telemetry's.
-        crashes = [Disaster(at_s, "crash_service", 5, 2.0) for at_s in range(4, int(until_s), 4)]
+        # The last replica, of three, four, six or eight, is telemetry's.
+        crashes = [Disaster(at_s, "crash_service", 23, 2.0) for at_s in range(4, int(until_s), 4)]
         return sorted([*plan(faults, until_s), *crashes])
 
     monkeypatch.setattr(Faults, "plan", often)

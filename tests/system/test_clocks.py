@@ -24,7 +24,7 @@ pytestmark = [
 
 SMALL = {"resources": {"nvidia.com/gpu": 1, "cpu": "100m", "memory": "16Mi"}}
 CLOCKS = {"clock_stepped", "clock_differs"}
-SERVICES = ("queue", "placer", "telemetry")
+SERVICES = ("queue", "placer", "access", "telemetry")
 
 
 class Shifted(StackCluster):

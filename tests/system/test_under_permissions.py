@@ -21,6 +21,7 @@ UNTIL_S = 180.0
 SERVICES = {
     "queue": "fairlead_queue",
     "placer": "fairlead_placer",
+    "access": "fairlead_access",
     "telemetry": "fairlead_telemetry",
     "gateway": "fairlead_gateway",
     "explainer": "fairlead_replay.explainer",

@@ -134,7 +134,7 @@ def replay(
         ),
     ] = False,
     show: Annotated[
-        str, typer.Option("--show", help="Print the folded state of this service (queue, placer or telemetry).")
+        str, typer.Option("--show", help="Print the folded state of this service (queue, placer, telemetry or access).")
     ] = "",
     output: Output = Format.table,
 ) -> None:

@@ -8,12 +8,15 @@ commit.
 
 from collections.abc import Callable
 
+from fairlead_access import invariants as access_invariants
+from fairlead_access.core import AccessCore
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Stored
 from fairlead_placer import invariants as placer_invariants
 from fairlead_queue import invariants as queue_invariants
 from fairlead_replay.chain import Audit
 from fairlead_replay.fold import CORES, FoldedCluster, state_hash
+from fairlead_replay.sim.access_books import AccessBooks
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.run_books import LimitBooks, SavingBooks, YieldBooks, amounts, held, whole
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, QueueSettings
@@ -21,9 +24,11 @@ from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import Commit
 from fairlead_schemas.wire.events import (
+    AccessCommandRejected,
     CommandRejected,
     CommandRepeated,
     Event,
+    GroupSynced,
     IdlePoliciesSet,
     JobCancelled,
     JobExtended,
@@ -38,11 +43,17 @@ from fairlead_schemas.wire.events import (
     NodeCommandRejected,
     NodeJoined,
     OfferReturned,
+    PrincipalAdmitted,
+    PrincipalSuspended,
     QueueConfigured,
     QueueRemoved,
     QueuesApplied,
+    RolesApplied,
     RunEnded,
+    SessionOpened,
     TelemetryCommandRejected,
+    TokenIssued,
+    TokenRevoked,
 )
 from fairlead_schemas.wire.resources import Request
 
@@ -160,8 +171,11 @@ class Books:
 class Observer:
     """Folds the log as it grows. Raises Violation at the first commit that breaks an invariant."""
 
-    def __init__(self, idle: IdleBooks | None = None, limits: LimitBooks | None = None) -> None:
+    def __init__(
+        self, idle: IdleBooks | None = None, limits: LimitBooks | None = None, access: AccessBooks | None = None
+    ) -> None:
         self.idle = idle or IdleBooks()
+        self.access = access or AccessBooks()
         self.limits = limits or LimitBooks()
         self.cluster = FoldedCluster()
         self.books = Books()
@@ -193,11 +207,18 @@ class Observer:
             or self.savings.take(commit)
             or self.idle.take(folded.seq, commit)
             or self.limits.take(commit)
+            or self.access.take(folded.seq, commit)
+            or self._access(commit)
         )
         if wrong:
             raise Violation(f"sequence {folded.seq}: {wrong}")
         for index, event in enumerate(commit.events):
             self._event(f"{folded.seq}.{index}", event)
+
+    def _access(self, commit: Commit) -> str:
+        if commit.writer != AccessCore.writer:
+            return ""
+        return next(access_invariants.broken(self.cluster.access.state), "")
 
     def _event(self, place: str, event: Event) -> None:
         self.events += 1
@@ -250,6 +271,14 @@ FINAL_ANSWERS = frozenset(
         QueuesApplied,
         JobExtended,
         TelemetryCommandRejected,
+        PrincipalAdmitted,
+        PrincipalSuspended,
+        RolesApplied,
+        GroupSynced,
+        TokenIssued,
+        TokenRevoked,
+        SessionOpened,
+        AccessCommandRejected,
     )
 )
 

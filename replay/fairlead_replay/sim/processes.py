@@ -70,42 +70,31 @@ class Replica:
         def boot() -> int:
             return int(loop.time() * 1e9) + 1
 
-        if self.writer == "queue":
-            return make(
-                bus,
-                core,
-                writer="queue",
-                sources=[CommandSource("queue")],
-                clock=clock,
-                boot=boot,
-                instance=self.name,
-                snapshot_events=self.context.faults.snapshot_events,
-            )
-        if self.writer == "telemetry":
-            self.activity = ActivitySource(clock)
-            return make(
-                bus,
-                core,
-                writer="telemetry",
-                sources=[CommandSource("telemetry", waits=True), self.activity],
-                clock=clock,
-                boot=boot,
-                instance=self.name,
-                snapshot_events=self.context.faults.snapshot_events,
-            )
-        actor = DesiredStatePublisher(bus, monotonic=loop.time, wall=clock)
-        sources = [CommandSource("placer", waits=True), ReportSource(actor, LEASE_NS, boot, QUIET_NS)]
+        sources, more = self._sources(bus, clock, boot)
         return make(
             bus,
             core,
-            writer="placer",
+            writer=self.writer,
             sources=sources,
-            act=actor.act,
             clock=clock,
             boot=boot,
             instance=self.name,
             snapshot_events=self.context.faults.snapshot_events,
+            **more,
         )
+
+    def _sources(self, bus: Bus, clock: Callable[[], int], boot: Callable[[], int]) -> tuple[list[Any], dict[str, Any]]:
+        """Return what the service is fed with, and its further arguments."""
+        commands = CommandSource(self.writer, waits=self.writer != "queue")
+        match self.writer:
+            case "telemetry":
+                self.activity = ActivitySource(clock)
+                return [commands, self.activity], {}
+            case "placer":
+                actor = DesiredStatePublisher(bus, monotonic=asyncio.get_running_loop().time, wall=clock)
+                return [commands, ReportSource(actor, LEASE_NS, boot, QUIET_NS)], {"act": actor.act}
+            case _:
+                return [commands], {}
 
     async def _run(self, service: Any) -> None:
         try:

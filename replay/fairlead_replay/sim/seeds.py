@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import structlog
@@ -39,7 +39,8 @@ def main() -> int:
     print(  # noqa: T201 -- a command
         f"{len(outcomes)} seeds, {len(failed)} failed; {sum(o.jobs for o in outcomes)} jobs, {events} events, "
         f"{sum(o.disasters for o in outcomes)} disasters, {hours:.1f} simulated hours in {time.monotonic() - began:.1f} s\n"
-        f"idle: {_idle(outcomes)}"
+        f"idle: {_totals(outcome.idle for outcome in outcomes)}\n"
+        f"access: {_totals(outcome.access for outcome in outcomes)}"
     )
     return 1 if failed else 0
 
@@ -85,8 +86,8 @@ def _people(options: argparse.Namespace) -> str:
     return kind + (" --particular" if options.particular else "")
 
 
-def _idle(outcomes: list[SeedOutcome]) -> str:
-    totals = sum((Counter(outcome.idle) for outcome in outcomes), Counter[str]())
+def _totals(counts: Iterable[dict[str, int]]) -> str:
+    totals = sum((Counter(each) for each in counts), Counter[str]())
     return ", ".join(f"{count} {name}" for name, count in sorted(totals.items())) or "nothing"
 
 

@@ -27,6 +27,7 @@ from fairlead_schemas.queuefile.settings import PoolEntry, PoolSettings, Preempt
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import (
+    AccessCommand,
     ApplyQueues,
     CancelJob,
     CordonNode,
@@ -86,7 +87,7 @@ class Sent(NamedTuple):
     """A command that the server has."""
 
     service: str
-    command: QueueCommand | PlacerCommand | TelemetryCommand
+    command: QueueCommand | PlacerCommand | TelemetryCommand | AccessCommand
 
 
 class People:
@@ -130,7 +131,9 @@ class People:
             await self.send("placer", [kind(id=self.new_id(), node=node) for node in self.nodes])
 
     async def send(
-        self, service: str, commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand]"
+        self,
+        service: str,
+        commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand]",
     ) -> None:
         """Send one message until the server has it."""
         payload, message_id = encode_commands(commands), commands[0].id

@@ -13,13 +13,16 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fairlead_access.core import AccessCore
 from fairlead_bus.log import LogReader
 from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
-from fairlead_replay.sim import faults, health, idleness
+from fairlead_replay.sim import accounts, faults, health, idleness
 from fairlead_replay.sim import loop as virtual
+from fairlead_replay.sim.access_books import AccessBooks
+from fairlead_replay.sim.accounts import Accounts
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.context import SimContext
@@ -46,6 +49,8 @@ RECOVERY_S = 1000.0
 WRITERS = ("queue", "placer")
 #: Writer that watches for idle runs (idleness.py).
 WATCHER = "telemetry"
+#: Writer that decides who may do what (accounts.py).
+ACCESS = "access"
 
 
 class Parts(NamedTuple):
@@ -55,10 +60,12 @@ class Parts(NamedTuple):
     queue: type[QueueCore] = QueueCore
     placer: type[PlacerCore] = PlacerCore
     telemetry: type[IdleCore] = IdleCore
+    access: type[AccessCore] = AccessCore
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
     idle: Callable[[int, float], idleness.IdlePlan | None] = idleness.plan
+    rights: Callable[[int, float], accounts.AccountsPlan | None] = accounts.plan
     decision_faults: Callable[[int, float], list[faults.DecisionFault]] = faults.plan_decision_faults
 
 
@@ -75,6 +82,8 @@ class SeedOutcome(NamedTuple):
     digest: str
     #: {type: events of the telemetry service}
     idle: dict[str, int] = {}
+    #: {type: events of the access service}
+    access: dict[str, int] = {}
 
 
 class World:
@@ -85,17 +94,21 @@ class World:
         self.context = context = SimContext(seed, parts.bus)
         planned = parts.idle(seed, WORK_S)
         self.idleness = Idleness(context, planned) if planned is not None else None
+        rights = parts.rights(seed, WORK_S)
+        self.accounts = Accounts(context, rights) if rights is not None else None
         self.decisions = faults.DecisionFaults()
         rng = context.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         starts, linger_s = Starts(STOP_S + SETTLE_S), rng.choice((0.0, 0.5, 3.0))
         books = self.idleness.books() if self.idleness is not None else IdleBooks()
-        self.observer = Observer(books, LimitBooks(starts.ran_ns))
+        self.observer = Observer(books, LimitBooks(starts.ran_ns), AccessBooks())
         counts = [rng.choice((2, 4, 4)) for _ in range(rng.choice((2, 3, 4, 4)))]
         machines = [SimMachine(f"n{i}", count, rng, starts, linger_s) for i, count in enumerate(counts)]
         self.nodes = [SimNode(context, machine, parts.agent) for machine in machines]
         names = ["a", "b"] if rng.random() < 0.6 else ["a"]
         self.replicas = [self._replica(writer, name) for name in names for writer in WRITERS]
+        if self.accounts is not None:
+            self.replicas += [self._replica(ACCESS, name) for name in names]
         if self.idleness is not None:
             self.replicas += [self._replica(WATCHER, name) for name in names]
         self.strikes = Strikes(context, self.replicas, self.nodes)
@@ -114,7 +127,8 @@ class World:
 
     def _replica(self, writer: str, name: str) -> Replica:
         parts = self.parts
-        core_type = {"queue": parts.queue, "placer": parts.placer, WATCHER: parts.telemetry}[writer]
+        core_types = {"queue": parts.queue, "placer": parts.placer, WATCHER: parts.telemetry, ACCESS: parts.access}
+        core_type = core_types[writer]
         return Replica(
             self.context, self.decisions, parts.service, core_type, writer, f"{writer}-{name}", self.observer.compare
         )
@@ -149,6 +163,8 @@ class World:
         await self.people.configure()
         if self.idleness is not None:
             self.context.spawn(self.idleness.carry_out(self.nodes, self.replicas, self.people, self.observer))
+        if self.accounts is not None:
+            self.context.spawn(self.accounts.carry_out(self.people))
         await self.people.work(self.commands, WORK_S)
         await self._recover()
         await self._until_done()
@@ -283,4 +299,5 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutco
         virtual_s=virtual_s,
         digest=digest.hexdigest(),
         idle=dict(world.observer.idle.counts),
+        access=dict(world.observer.access.counts),
     )

@@ -28,6 +28,7 @@ type ConditionCode = Literal[
     "placer_stalled",
     "views_behind",
     "log_full",
+    "access_silent",
     "telemetry_silent",
     "explainer_silent",
     "clock_differs",
@@ -124,6 +125,11 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
     "log_full": ConditionKind(
         "The log is close to its size limit: no new jobs are accepted, running jobs continue.",
         (Remedy("FAIRLEAD_LOG_MAX_BYTES=…", "in the environment of the services raises it; restart them"),),
+    ),
+    "access_silent": ConditionKind(
+        "The access service does not answer: nothing changes who may do what, nobody signs in and no token expires; jobs run.",
+        (_DOCTOR, _LOGS),
+        blocks=False,
     ),
     "telemetry_silent": ConditionKind(
         "The telemetry service does not answer: SQL, usage and idle policies are away; jobs run.", (_DOCTOR, _LOGS), blocks=False

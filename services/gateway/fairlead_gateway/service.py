@@ -28,6 +28,7 @@ from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_schemas.units.image_names import Registries
+from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.conditions import Condition, Readiness
 
 log = structlog.get_logger()
@@ -68,10 +69,8 @@ class Gateway:
         views = self.views = folding.views
         self.watch = CommandWatch(bus)
         self.pulse = ServiceProbes(bus, folding, self.watch)
-        self.queue, self.placer, self.telemetry = (
-            CommandPublisher(bus, name, self.watch, self.pulse.appended) for name in ("queue", "placer", "telemetry")
-        )
-        self._gates = self.queue, self.placer, self.telemetry
+        self._gates = {name: CommandPublisher(bus, name, self.watch, self.pulse.appended) for name in subjects.WRITERS}
+        self.queue, self.placer, self.telemetry, self.access = self._gates.values()
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         waiter = ResultWaiter(
@@ -109,7 +108,7 @@ class Gateway:
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         limit = RefusalLimit(settings.http.refusals_per_minute)
         self.app = FastPath(views, fast, self.api, guard, limit, self.metrics.count_refusal)
-        for service, gate in (("queue", self.queue), ("placer", self.placer), ("telemetry", self.telemetry)):
+        for service, gate in self._gates.items():
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
         views.outcomes.on_outcome = self._decided
@@ -119,7 +118,7 @@ class Gateway:
         self._server: HttpServer | None = None
 
     def _decided(self, command_id: str, outcome: OutcomeRow) -> None:
-        for gate in self._gates:  # a command is sent to one service, most often the queue
+        for gate in self._gates.values():  # a command is sent to one service, most often the queue
             if gate.decided(command_id, outcome):
                 return
 

@@ -30,7 +30,14 @@ def codes(evidence: ReadinessEvidence, now: float, facts: LogStatus = WELL) -> l
 
 def test_nothing_counts_as_well_before_it_has_answered() -> None:
     """At the gateway's start no service has shown life and no command was stored."""
-    expected = ["commands_refused", "queue_silent", "placer_silent", "telemetry_silent", "explainer_silent"]
+    expected = [
+        "commands_refused",
+        "queue_silent",
+        "placer_silent",
+        "access_silent",
+        "telemetry_silent",
+        "explainer_silent",
+    ]
     assert codes(ReadinessEvidence(0.0), 0.0) == expected
     assert codes(well(0.0), 0.0) == []
 
@@ -112,12 +119,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_ready_once_queue_and_placer_have_answered() -> None:
-    """With both, 200; telemetry and explainer are named where they are missing, and block nothing."""
+    """With both, 200; access, telemetry and explainer are named where they are missing, and block nothing."""
     async with GatewayWorld() as world:
         await eventually_async(lambda: world.gateway.readiness().ready)
         answer = await world.http.get("/readyz")
         assert answer.status_code == 200
-        assert [each["code"] for each in answer.json()["conditions"]] == ["telemetry_silent", "explainer_silent"]
+        silent = ["access_silent", "telemetry_silent", "explainer_silent"]
+        assert [each["code"] for each in answer.json()["conditions"]] == silent
         text = (await world.http.get("/metrics")).text
         assert "fairlead_ready 1.0" in text
         assert 'fairlead_condition{condition="queue_silent"} 0.0' in text

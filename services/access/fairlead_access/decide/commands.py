@@ -282,6 +282,8 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
         return refusal
     if command.token in state.tokens or command.token in draft.tokens:
         return CommandRefusal("conflict", "there is a token of this id already", "token")
+    if command.user and not state.access.principals.get(command.user, False):
+        return CommandRefusal("denied", f"{command.user} was not active before this commit")
     issued = draft.issued.get(principal, 0)
     of_principal = len(state.tokens_of.get(principal, {})) + issued
     if of_principal >= TOKENS_OF_PRINCIPAL_MAX or len(state.tokens) + sum(draft.issued.values()) >= TOKENS_MAX:
