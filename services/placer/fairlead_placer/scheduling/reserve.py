@@ -115,7 +115,7 @@ def _look_again(draft: PlacerDraft, offer: Offer, kept: Reservation) -> bool:
     if _is_sooner(
         now_ns + LEAST_NS, here.start_ns, now_ns
     ):  # else no start elsewhere is soon enough to make a difference
-        best = earliest(state, offer.request, offer.job, now_ns)
+        best = earliest(state, offer.request, offer.job, now_ns, _latest_ns(here.start_ns, now_ns))
     # A start by limits is a promise; an estimate elsewhere may pass without a start, and the promise would be gone.
     firm = here.basis == "limits" and best is not None and best.basis != "limits"
     if best is not None and not firm and _is_sooner(best.start_ns, here.start_ns, now_ns):
@@ -131,9 +131,12 @@ def _look_again(draft: PlacerDraft, offer: Offer, kept: Reservation) -> bool:
 
 def _is_sooner(start_ns: int, than_ns: int, now_ns: int) -> bool:
     """True when it makes a difference; 0 is later than any time."""
-    if not start_ns:
-        return False
-    return not than_ns or start_ns + max(MOVE_NS, (than_ns - now_ns) // 10) < than_ns
+    return bool(start_ns) and (not than_ns or start_ns < _latest_ns(than_ns, now_ns))
+
+
+def _latest_ns(than_ns: int, now_ns: int) -> int:
+    """Return the time before which a start makes a difference to one at `than_ns`; 0 for one that is not known: any does."""
+    return than_ns - max(MOVE_NS, (than_ns - now_ns) // 10) if than_ns else 0
 
 
 def process(draft: PlacerDraft) -> bool:

@@ -50,9 +50,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from fairlead_queue.decide.preemption_estimates import DepartingRun, UnplacedCharges, clearing_order, units_freed
+from fairlead_queue.decide.preemption_estimates import (
+    DepartingRun,
+    LaneSurvey,
+    UnplacedCharges,
+    clearing_order,
+    priority_as_submitted,
+    units_freed,
+)
 from fairlead_queue.fairness.tree import Amounts, QueueNode
-from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.limits import REVIEW_NS, VICTIMS_LARGE_MAX, VICTIMS_MAX
 from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 from fairlead_schemas.queuefile.settings import RESOURCES
@@ -109,6 +115,7 @@ class CandidateFinder:
         unplaced: UnplacedCharges | None = None,
         named: Collection[str] = (),
         idle: Iterable[LiveJob] = (),
+        survey: LaneSurvey | None = None,
     ) -> None:
         self.pool, self.starving, self.now_ns = pool, starving, now_ns
         self.tree = pool.tree
@@ -117,6 +124,8 @@ class CandidateFinder:
         self.priority = priority_as_submitted(starving.job)
         self.settings = starving.lane.leaf.queue.settings.preemption
         self._unplaced = unplaced or UnplacedCharges(pool)
+        self._survey = survey or LaneSurvey()
+        self._mask = starving.lane.request_class.mask
         self._named = named
         self._idle = {job.id: job for job in idle if self._holds_some(job)}
         self._own = dict.fromkeys(starving.lane.leaf.node.up())
@@ -124,6 +133,8 @@ class CandidateFinder:
         self._with: dict[QueueNode, list[int]] = {}
         #: {node there: what is used by those that it is owed to before the job}
         self._within: dict[QueueNode, list[int]] = {}
+        #: {node there: the guaranteed resources that the job is still owed on its side; none where it is owed nothing}
+        self._owed: dict[QueueNode, tuple[int, ...]] = {}
         #: {node: what those chosen so far give back below it}
         self._given: dict[QueueNode, list[int]] = {}
         self._next_ns: int | None = None
@@ -219,10 +230,8 @@ class CandidateFinder:
 
     def _holds_some(self, job: LiveJob) -> bool:
         """Return True if the job holds any of the resources that the starving job needs."""
-        lane = job.lane
-        return lane.request_class.pool is self.pool and any(
-            a and b for a, b in zip(lane.request_class.need, self.need, strict=True)
-        )
+        request_class = job.lane.request_class
+        return request_class.pool is self.pool and bool(request_class.mask & self._mask)
 
     def _goes_on(self, job: LiveJob) -> bool:
         """Return True if the job runs and no stop has been requested."""
@@ -231,8 +240,7 @@ class CandidateFinder:
     def _choices(self) -> Iterator[_Choice]:
         for leaf in self._leaves(self.starving.under):
             for lane in leaf.lanes.values():
-                need = lane.request_class.need
-                if not lane.running or not any(a and b for a, b in zip(need, self.need, strict=True)):
+                if not lane.running or not lane.request_class.mask & self._mask:
                     continue
                 rules = self._rules(lane)
                 for job in lane.running.values() if rules else ():
@@ -244,7 +252,13 @@ class CandidateFinder:
         """The rules that hold between its queue and the starving job's. Asked once for a lane: it may have thousands of
         runs."""
         rules: list[YieldRule] = []
-        if lane.leaf.queue is self.starving.lane.leaf.queue or any(job.slice_ns for job in lane.running.values()):
+        sliced = self._survey.is_sliced(lane)
+        if lane.leaf.queue is self.starving.lane.leaf.queue:
+            # A run of its own queue without a slice yields to a higher priority only.
+            if not sliced and not (self.settings.lower_priority and self._survey.lowest_priority(lane) < self.priority):
+                return []
+            rules.append("over_slice")
+        elif sliced:
             rules.append("over_slice")
         if self.settings.reclaim != "never":
             rules.append("over_guarantee")
@@ -304,11 +318,13 @@ class CandidateFinder:
         if leaf.queue is self.starving.lane.leaf.queue:
             return True
         mine, theirs, path = self._apart(leaf.node)
+        if rule == "over_guarantee" and not self._is_owed(mine, need):  # cheaper than the guarantees of others
+            return False
         if not all(self._keeps_guarantee(node, need) for node in path):
             return False
         match rule:
             case "over_guarantee":
-                return self._is_owed(mine, need)
+                return True
             case "over_slice" if self.pool.sequencer.by_order:
                 return True
             case "over_slice":
@@ -363,14 +379,28 @@ class CandidateFinder:
 
     def _is_owed(self, mine: QueueNode, need: Amounts) -> bool:
         """The starving job stays within its side's guarantee of something that the other would give back."""
-        owed = False
-        used = self._within_guarantee(mine)
-        for at, more in enumerate(self.need):
-            if more and mine.guaranteed[at]:
-                if used[at] + more > mine.guaranteed[at]:
-                    return False
-                owed = owed or need[at] > 0
-        return owed
+        owed = self._owed.get(mine)
+        if owed is None:
+            owed = self._owed[mine] = self._owed_of(mine)
+        return any(need[at] > 0 for at in owed)
+
+    def _owed_of(self, mine: QueueNode) -> tuple[int, ...]:
+        """Return the indexes of the guaranteed resources that the job needs, if it stays within all of them; else none."""
+        shared = tuple(at for at, _, _ in mine.promises if self.need[at])
+        # The work before it only adds to what is placed: where the job does not fit beside that, nothing else is asked.
+        for used in (self._placed, self._within_guarantee):
+            if shared and self._is_over(mine, used(mine), shared):
+                return ()
+        return shared
+
+    def _is_over(self, mine: QueueNode, used: Sequence[int], among: Sequence[int]) -> bool:
+        return any(used[at] + self.need[at] > mine.guaranteed[at] for at in among)
+
+    def _placed(self, node: QueueNode) -> list[int]:
+        """Return the amounts used below the node; without the open offers, if the starving job is one of these."""
+        if not self.starving.charged:
+            return node.usage
+        return [all_ - open_ for all_, open_ in zip(node.usage, self._unplaced.under(node), strict=True)]
 
     def _within_guarantee(self, mine: QueueNode) -> list[int]:
         """Return the amounts used on the starving job's side by the work that ranks before it and is owed a place within the
@@ -378,10 +408,9 @@ class CandidateFinder:
         """
         used = self._within.get(mine)
         if used is None:
-            used = mine.usage
+            used = self._placed(mine)
             if self.starving.charged:
-                placed = [all_ - open_ for all_, open_ in zip(used, self._unplaced.under(mine), strict=True)]
-                used = self._unplaced.within(mine, self.starving.job.rank, placed)
+                used = self._unplaced.within(mine, self.starving.job.rank, used)
             self._within[mine] = used
         return used
 
@@ -416,10 +445,3 @@ def lost_gpu_s(job: LiveJob, now_ns: int) -> int:
     if job.every_ns:
         lost_ns = min(lost_ns, job.every_ns)
     return job.lane.request_class.pool.holds(job)[GPU] * (lost_ns // SECOND_NS) // 1000
-
-
-def priority_as_submitted(job: LiveJob) -> int:
-    """Return the priority as submitted. No run yields to a job because that job has waited (the run would return by waiting
-    itself).
-    """
-    return priority_of(job.order) - job.aged

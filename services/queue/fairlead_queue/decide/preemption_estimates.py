@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead_queue.fairness.tree import Amounts, QueueNode
+from fairlead_queue.fairness.waiting_line import priority_of
 from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
 
 
@@ -65,6 +66,35 @@ def _room(runs: Sequence[DepartingRun], here: Sequence[int], unit: int) -> _Node
             going.append(at)
             cost += runs[at].cost
     return _NodeClearing(max(0, short), cost, going)
+
+
+class LaneSurvey:
+    """Facts about the runs of lanes, found once for all searches of one review."""
+
+    def __init__(self) -> None:
+        self._sliced: dict[Lane, bool] = {}
+        self._lowest: dict[Lane, int] = {}
+
+    def is_sliced(self, lane: Lane) -> bool:
+        """Return True if any run of the lane has a slice."""
+        sliced = self._sliced.get(lane)
+        if sliced is None:
+            sliced = self._sliced[lane] = any(job.slice_ns for job in lane.running.values())
+        return sliced
+
+    def lowest_priority(self, lane: Lane) -> int:
+        """Return the lowest submitted priority of the lane's runs; there must be one."""
+        lowest = self._lowest.get(lane)
+        if lowest is None:
+            lowest = self._lowest[lane] = min(map(priority_as_submitted, lane.running.values()))
+        return lowest
+
+
+def priority_as_submitted(job: LiveJob) -> int:
+    """Return the priority as submitted. No run yields to a job because that job has waited (the run would return by waiting
+    itself).
+    """
+    return priority_of(job.order) - job.aged
 
 
 class UnplacedCharges:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.offer_review import withdraw
-from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob, priority_as_submitted
-from fairlead_queue.decide.preemption_estimates import UnplacedCharges
+from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
+from fairlead_queue.decide.preemption_estimates import LaneSurvey, UnplacedCharges, priority_as_submitted
 from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import Amounts, QueueNode, is_owed, is_owed_before, sides
 from fairlead_queue.limits import (
@@ -94,6 +94,7 @@ class _StarvationReview:
         self.draft, self.turns, self.pool = draft, turns, turns.pool
         self.times: list[int] = []
         self._unplaced: UnplacedCharges | None = None
+        self._survey = LaneSurvey()
         #: Jobs for which this review asks others to yield, and the runs that it has named.
         self.asked: set[str] = set()
         self._named: set[str] = set()
@@ -242,7 +243,9 @@ class _StarvationReview:
         before = self._barren.get(key)
         if before is not None and before.rank <= job.rank and before.order <= job.order:
             return False
-        found = CandidateFinder(self.pool, starving, self.draft.now_ns, self.unplaced, self._named, self._idle).find()
+        found = CandidateFinder(
+            self.pool, starving, self.draft.now_ns, self.unplaced, self._named, self._idle, self._survey
+        ).find()
         if found.next_ns is not None:
             self.times.append(found.next_ns)
         if not found.found_any:

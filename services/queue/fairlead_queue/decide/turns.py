@@ -6,9 +6,8 @@ A turn is charged at once, so that the next one goes to the leaf that deserves i
 """
 
 from bisect import insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import merge
-from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -35,9 +34,9 @@ class OfferCandidate(NamedTuple):
 def offer_candidates(lane: Lane, reopened: list[LiveJob] | None, moved: Collection[str]) -> Iterator[OfferCandidate]:
     """A lane's candidates in order, with those whose offers were taken back for this decision, without those that it has
     moved."""
-    waiting: Iterator[LiveJob] = lane.waiting()
+    waiting: Iterable[LiveJob] = lane.waiting()
     if reopened:
-        waiting = merge(waiting, reopened, key=_order)
+        waiting = merge(waiting, reopened, key=_order) if lane.lines else reopened
     for job in waiting:
         if job.id in moved:
             continue
@@ -59,9 +58,9 @@ def _elements(array: Array) -> Iterator[OfferCandidate]:
 
 _place = itemgetter(0)
 
-#: A lane by the order of its next candidate: (order, lane, its candidates from there on; None: not begun). Orders never
-#: tie.
-type _Front = tuple[int, Lane, Iterator[OfferCandidate] | None]
+#: A lane by the order of its next candidate: (order, lane, that candidate, those after it). The last two are None
+#: before the lane's first turn, when the order may be that of a job which this decision has moved. Orders never tie.
+type _Front = tuple[int, Lane, OfferCandidate | None, Iterator[OfferCandidate] | None]
 
 
 class Turns:
@@ -171,57 +170,64 @@ class Turns:
         fronts = self._fronts.get(leaf)
         if fronts is None:
             fronts = self._fronts[leaf] = self._open_fronts(leaf)
-        gates = self.gates
+        gates, by_order = self.gates, self.pool.sequencer.by_order
         while fronts:
-            order, lane, rest = fronts[0]
-            if self._falls_back(leaf.node, order):
+            order, lane, candidate, rest = fronts[0]
+            if by_order and self._falls_back(leaf.node, order):
                 return None
             if lane.request_class in gates.shut or gates.closed(lane) is not None:
                 del fronts[0]
                 continue
-            if rest is None:
+            if candidate is None or rest is None:
                 rest = self._candidates(lane)
-            candidate = next(rest, None)
-            del fronts[0]
-            if candidate is None:
-                self.exhausted.add(lane)
-                continue
-            if candidate.order != order:  # those before it are moved by this decision
-                insort(fronts, (candidate.order, lane, chain((candidate,), rest)), key=_place)
-                continue
+                candidate = next(rest, None)
+                if candidate is None:
+                    del fronts[0]
+                    self.exhausted.add(lane)
+                    continue
+                if candidate.order != order:  # those before it are moved by this decision
+                    del fronts[0]
+                    insort(fronts, (candidate.order, lane, candidate, rest), key=_place)
+                    continue
             self._follow(leaf, fronts, lane, rest)
             return lane, candidate
         return None
 
     def _falls_back(self, node: QueueNode, order: int) -> bool:
-        """Move a leaf whose first jobs are passed by to the place of its next job, where places decide the turn. Return True if the
-        leaf moved.
+        """Move a leaf whose first jobs are passed by to the place of its next job; only where places decide the turn.
+        Return True if the leaf moved.
         """
-        if not self.pool.sequencer.by_order or order == node.front:
+        if order == node.front:
             return False
         node.front = order
         self.pool.ranking.touch(node)
         return True
 
     def _follow(self, leaf: Leaf, fronts: list[_Front], lane: Lane, rest: Iterator[OfferCandidate]) -> None:
-        """Put the lane's next candidate in its place among the fronts."""
+        """Put the candidate after that of the first front, which has its turn, in its place among the fronts."""
         following = next(rest, None)
         if following is None:
+            del fronts[0]
             self.exhausted.add(lane)
         else:
             self._next[lane] = following
-            insort(fronts, (following.order, lane, chain((following,), rest)), key=_place)
+            front = (following.order, lane, following, rest)
+            if len(fronts) == 1 or following.order < fronts[1][0]:  # most often it is the leaf's first again
+                fronts[0] = front
+            else:
+                del fronts[0]
+                insort(fronts, front, key=_place)
         leaf.node.front = fronts[0][0] if fronts else 0
 
     def _open_fronts(self, leaf: Leaf) -> list[_Front]:
         image_turn(self.state, self.pool, leaf.node)
-        fronts: list[_Front] = [(order, job.lane, None) for order, job in leaf.fronts]
+        fronts: list[_Front] = [(order, job.lane, None, None) for order, job in leaf.fronts]
         if self._reopened:
             lanes = [lane for lane in leaf.lanes.values() if lane in self._reopened]
             for lane in lanes:
                 order = min(self._reopened[lane][0].order, lane.front or self._reopened[lane][0].order)
                 fronts = [front for front in fronts if front[1] is not lane]
-                fronts.append((order, lane, None))
+                fronts.append((order, lane, None, None))
             fronts.sort(key=_place)
         return fronts
 

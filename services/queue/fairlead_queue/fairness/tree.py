@@ -98,6 +98,7 @@ class QueueNode:
         "path",
         "priority",
         "promised",
+        "promises",
         "usage",
         "waiters",
         "wants",
@@ -113,6 +114,8 @@ class QueueNode:
         self.guaranteed: list[int] = [0] * width
         #: Bits of the resources that something is guaranteed of.
         self.promised = 0
+        #: (resource index, its bit, amount) of each of them.
+        self.promises: tuple[tuple[int, int, int], ...] = ()
         #: The most that may be held: the lower of the maximum and of what is guaranteed plus borrowed.
         self.ceiling: list[int] = [UNLIMITED] * width
         #: Whether any ceiling is one.
@@ -207,6 +210,7 @@ class QueueTree:
             node.ceiling[at] = ceiling if borrowable is None else min(ceiling, guaranteed + borrowable)
             node.kept[at] = guaranteed - min(limits.lending.get(name, guaranteed), guaranteed)
         node.promised = bits(node.guaranteed)
+        node.promises = tuple((at, 1 << at, amount) for at, amount in enumerate(node.guaranteed) if amount)
         node.bounded = any(ceiling < UNLIMITED for ceiling in node.ceiling)
         node.keeps = any(node.kept)
         if node.keeps:
@@ -375,6 +379,8 @@ def is_owed_before(leaf: QueueNode, need: Amounts, claim: QuotaClaim) -> bool:
 def sides(leaf: QueueNode, other: QueueNode) -> tuple[QueueNode, QueueNode]:
     """Return the branches, below the node where the ways up from two leaves meet, that hold the one and the other. A leaf
     and itself: twice the leaf."""
+    if leaf.parent is other.parent:  # a flat tree asks nothing else
+        return leaf, other
     ways = [list(leaf.up()), list(other.up())]
     mine, theirs = leaf, other
     while ways[0] and ways[1] and ways[0][-1] is ways[1][-1]:

@@ -21,6 +21,7 @@ settings mixes the two (100, the default here: the past alone).
 
 from bisect import bisect_left, insort
 from math import lcm
+from operator import mul
 
 from fairlead_queue.fairness.ordering import Key, NodeView
 from fairlead_queue.fairness.past_use import PastUse
@@ -184,8 +185,7 @@ class Drf:
     def _shares(self, node: QueueNode) -> list[int]:
         """Return a node's present and past charges, as a share of each resource."""
         if self.past is None:
-            usage, units = node.usage, self._units
-            return [usage[at] * units[at] for at in self._range]
+            return list(map(mul, node.usage, self._units))
         now, before = 100 - self.percent, self.percent
         past = self.past.value(node)
         return [(now * u + before * p) * unit for u, p, unit in zip(node.usage, past, self._units, strict=True)]
@@ -237,11 +237,16 @@ class Drf:
 
 def is_within(node: QueueNode, leaf: QueueNode) -> bool:
     """Some job that waits in the leaf needs what is guaranteed to the node, and nothing of which it has its guarantee."""
-    full = 0
-    for at, (used, guaranteed) in enumerate(zip(node.usage, node.guaranteed, strict=True)):
-        if guaranteed and used >= guaranteed:
-            full |= 1 << at
-    return any(mask & node.promised and not mask & full for mask in leaf.wants)
+    usage, full, promised = node.usage, 0, node.promised
+    for at, bit, amount in node.promises:
+        if usage[at] >= amount:
+            full |= bit
+    if full == promised:
+        return False
+    for mask in leaf.wants:
+        if mask & promised and not mask & full:
+            return True
+    return False
 
 
 class FairShare(Drf):

@@ -52,19 +52,25 @@ def opening(
     kept: Reservation | None = None,
     *,
     told: bool = False,
+    before_ns: int = 0,
 ) -> NodeOpening | None:
     """The node's opening for a unit; None when there is none, whatever ends. One that a maintenance window has in hand is empty
     at its end. `kept`: what is kept for its job by now, whose guests without a limit stay. `told`: with the jobs that are in
-    the way, which costs as much again."""
+    the way, which costs as much again. `before_ns`: None, too, when runs that end from then on are in the way (0: no bound).
+    """
     if not node.serving:
         back_ns = returns_ns(state, node)
         return NodeOpening(max(back_ns, now_ns), "limits") if 0 < back_ns <= now_ns + HORIZON_NS else None
     free = not (node.suspect and node.held)
     if free and isinstance(seat(node.left, ask), NodeAllocation):
         return NodeOpening(max(now_ns, node.rest_ns) if node.resting else now_ns)
-    left, gone = node.left.copy(), list[_Going]()
     going = _going(state, node, now_ns, kept)
+    if not going or 0 < before_ns <= going[0].at_ns:
+        return None
+    left, gone = node.left.copy(), list[_Going]()
     for each in going:
+        if 0 < before_ns <= each.at_ns:
+            return None
         left.give(each.part)
         gone.append(each)
         if (free or len(gone) == len(going)) and isinstance(seat(left, ask), NodeAllocation):
@@ -154,14 +160,16 @@ class _Picked(NamedTuple):
     units: int = 1
 
 
-def earliest(state: ClusterState, request: Request, job: str, now_ns: int) -> EarliestStart | None:
-    """The best start for an offer; None when too few nodes could ever take a unit of it each."""
+def earliest(state: ClusterState, request: Request, job: str, now_ns: int, before_ns: int = 0) -> EarliestStart | None:
+    """The best start for an offer; None when too few nodes could ever take a unit of it each. `before_ns` spares the search
+    for starts from then on (0: no bound): the result is then that of no bound, any later start, or None.
+    """
     kept, beside = state.reservations.get(job), avoided(state, job)
     best: tuple[int, list[tuple[int, ...]], tuple[str, ...]] | None = None
     found: list[_Picked] = []
     for group in _domains(state, request):
         nodes = [node for node in group if node.name not in beside]
-        picked = _pick(state, request, job, nodes, kept, now_ns)
+        picked = _pick(state, request, job, nodes, kept, now_ns, before_ns)
         if picked is None:
             continue
         names = tuple(sorted(each.node.name for each in picked))
@@ -230,14 +238,20 @@ def _domains(state: ClusterState, request: Request) -> list[list[ClusterNode]]:
 
 
 def _pick(
-    state: ClusterState, request: Request, job: str, nodes: list[ClusterNode], kept: Reservation | None, now_ns: int
+    state: ClusterState,
+    request: Request,
+    job: str,
+    nodes: list[ClusterNode],
+    kept: Reservation | None,
+    now_ns: int,
+    before_ns: int,
 ) -> list[_Picked] | None:
     """Return the nodes that become free first.
 
     If one of them is out of service, and the job has tasks or would have no known start there, choose among the nodes in service only.
     """
     asks, ahead = unit_requests(request), UpcomingMaintenance(state)
-    able = [_able(state, ask, job, nodes, kept, now_ns) for ask in asks]
+    able = [_able(state, ask, job, nodes, kept, now_ns, before_ns) for ask in asks]
     picked = _clear(asks, able, ahead, job, now_ns)
     away = picked is not None and any(not each.node.serving for each in picked)
     if picked is None or not away or (not request.tasks and _opens_ns(picked) < NEVER_NS):
@@ -265,13 +279,19 @@ def _clear(
 
 
 def _able(
-    state: ClusterState, ask: UnitRequest, job: str, nodes: list[ClusterNode], kept: Reservation | None, now_ns: int
+    state: ClusterState,
+    ask: UnitRequest,
+    job: str,
+    nodes: list[ClusterNode],
+    kept: Reservation | None,
+    now_ns: int,
+    before_ns: int,
 ) -> list[_Picked]:
-    """The nodes that open for a unit at some time."""
+    """The nodes that open for a unit at some time, without those that open too late to matter."""
     found: list[_Picked] = []
     for node in nodes:
         if serves(state, node, ask.request, job):
-            at = opening(state, node, ask, now_ns, kept)
+            at = opening(state, node, ask, now_ns, kept, before_ns=before_ns)
             if at is not None:
                 found.append(_Picked(node, ask, at, _units(node, ask) if ask.request.tasks else 1))
     return found
