@@ -98,6 +98,8 @@ class Gates:
         #: The same of the first lane that is within a guarantee below the node, where the first of all is not: in pools
         #: whose jobs go by their places, whatever their queues are guaranteed.
         self.owed: dict[QueueNode, tuple[Lane, ClosedGate]] = {}
+        #: {leaf: whether no limit stands above it}: limits and claims are those of the state for the whole decision.
+        self._unlimited: dict[QueueNode, bool] = {}
 
     def begin(self) -> None:
         """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
@@ -150,11 +152,15 @@ class Gates:
 
     def refusal(self, lane: Lane) -> LimitRefusal | None:
         """The limit that the lane's next job would break, if any."""
+        leaf = lane.leaf.node
+        unlimited = self._unlimited.get(leaf)
+        if unlimited is None:
+            unlimited = self._unlimited[leaf] = self.pool.tree.is_unlimited(leaf)
+        if unlimited:
+            return None
         since = self.state.jobs[lane.claim].since_ns if lane.claim else 0
         request_class = lane.request_class
-        return self.pool.tree.refusal(
-            lane.leaf.node, request_class.need, request_class.gain, holder=lane.claim, since=since
-        )
+        return self.pool.tree.refusal(leaf, request_class.need, request_class.gain, holder=lane.claim, since=since)
 
     def _has_room(self, request_class: RequestClass) -> bool:
         return self._unbounded or has_room(

@@ -128,7 +128,7 @@ def _ranked(draft: QueueDraft, picks: list[OfferCandidate]) -> list[tuple[OfferC
     """Return the candidates that get a new rank (or their first), so that all picks are in order. As many as possible keep
     their rank.
     """
-    ranks = [candidate.job.rank if is_offered(candidate) else 0 for candidate in picks]
+    ranks = [job.rank if job.open and job.id == id else 0 for _, id, _, job in picks]
     if all(map(lt, chain((0,), ranks), ranks)):
         return []
     kept = _longest_rising(ranks)

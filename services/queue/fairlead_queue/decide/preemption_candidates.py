@@ -144,6 +144,8 @@ class CandidateFinder:
         no room the last time, runs that free a whole part of the job on a node come first. Scattered runs are chosen node by
         node. When the runs are too few or too small, the largest are chosen.
         """
+        if self._is_vain():
+            return PreemptionCandidates((), None, found_any=False)
         choices = sorted([*self._lying_idle(), *self._choices()], key=_cheapness)
         if not choices:
             return PreemptionCandidates((), self._next_ns, found_any=False)
@@ -160,6 +162,20 @@ class CandidateFinder:
             most = max(range(self.tree.width), key=self._scarcity)
             chosen = self._enough(sorted(choices, key=lambda choice: -self.pool.holds(choice.job)[most]))
         return PreemptionCandidates(tuple(map(_victim, chosen)), self._next_ns)
+
+    def _is_vain(self) -> bool:
+        """Return True if no rule holds for any run, whatever the run is: most jobs of a crowded pool starve because their
+        queues have their guarantees. False proves nothing.
+        """
+        if self._idle or self.settings.rebalance or self._survey.has_slices(self.pool):
+            return False
+        queue = self.starving.lane.leaf.queue
+        if self.settings.lower_priority and self._survey.lowest_priority_in(queue) < self.priority:
+            return False
+        # Between two queues the side of the job is a node of its own way up, below the root.
+        return self.settings.reclaim == "never" or not any(
+            self._owed_on(node) for node in self._own if node.parent is not None
+        )
 
     def _are_scattered(self, chosen: Sequence[_Choice]) -> bool:
         """Return True if the chosen runs free no place because too few nodes hold enough of them together."""
@@ -379,13 +395,18 @@ class CandidateFinder:
 
     def _is_owed(self, mine: QueueNode, need: Amounts) -> bool:
         """The starving job stays within its side's guarantee of something that the other would give back."""
+        return any(need[at] > 0 for at in self._owed_on(mine))
+
+    def _owed_on(self, mine: QueueNode) -> tuple[int, ...]:
+        """Return the indexes of the guaranteed resources that the job needs, if its side stays within all of them with it;
+        else none.
+        """
         owed = self._owed.get(mine)
         if owed is None:
-            owed = self._owed[mine] = self._owed_of(mine)
-        return any(need[at] > 0 for at in owed)
+            owed = self._owed[mine] = self._within_all(mine)
+        return owed
 
-    def _owed_of(self, mine: QueueNode) -> tuple[int, ...]:
-        """Return the indexes of the guaranteed resources that the job needs, if it stays within all of them; else none."""
+    def _within_all(self, mine: QueueNode) -> tuple[int, ...]:
         shared = tuple(at for at, _, _ in mine.promises if self.need[at])
         # The work before it only adds to what is placed: where the job does not fit beside that, nothing else is asked.
         for used in (self._placed, self._within_guarantee):

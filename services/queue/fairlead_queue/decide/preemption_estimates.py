@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.fairness.waiting_line import priority_of
-from fairlead_queue.waiting.pending import Lane, LiveJob, PoolState
+from fairlead_queue.waiting.pending import Lane, LiveJob, LiveQueue, PoolState
+from fairlead_schemas.units.ids import PRIORITY_MAX
 
 
 class DepartingRun(NamedTuple):
@@ -74,6 +75,8 @@ class LaneSurvey:
     def __init__(self) -> None:
         self._sliced: dict[Lane, bool] = {}
         self._lowest: dict[Lane, int] = {}
+        self._any_sliced: bool | None = None
+        self._lowest_of_queue: dict[LiveQueue, int] = {}
 
     def is_sliced(self, lane: Lane) -> bool:
         """Return True if any run of the lane has a slice."""
@@ -87,6 +90,21 @@ class LaneSurvey:
         lowest = self._lowest.get(lane)
         if lowest is None:
             lowest = self._lowest[lane] = min(map(priority_as_submitted, lane.running.values()))
+        return lowest
+
+    def has_slices(self, pool: PoolState) -> bool:
+        """Return True if any run of the pool has a slice; a survey is of one pool."""
+        if self._any_sliced is None:
+            leaves = (node.leaf for node in pool.tree.nodes.values() if node.leaf is not None)
+            self._any_sliced = any(self.is_sliced(lane) for leaf in leaves for lane in leaf.lanes.values())
+        return self._any_sliced
+
+    def lowest_priority_in(self, queue: LiveQueue) -> int:
+        """Return the lowest submitted priority of the queue's runs; the highest possible if there are none."""
+        lowest = self._lowest_of_queue.get(queue)
+        if lowest is None:
+            lanes = [lane for leaf in queue.leaves.values() for lane in leaf.lanes.values() if lane.running]
+            lowest = self._lowest_of_queue[queue] = min(map(self.lowest_priority, lanes), default=PRIORITY_MAX)
         return lowest
 
 

@@ -7,7 +7,9 @@ first job of the whole order gets a place (one job of a pool at a time). The fir
 that comes free there (one under each).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import attrgetter
 
 from fairlead_queue.decide.draft import QueueDraft
 from fairlead_queue.decide.offer_review import withdraw
@@ -32,6 +34,8 @@ from fairlead_schemas.wire.events import PreemptionRequested, ReservationRequest
 #: What a request for room takes at most.
 VICTIMS_BYTES_MAX = VICTIM_BYTES * VICTIMS_LARGE_MAX
 
+_rank = attrgetter("rank")
+
 
 class StarvationPolicy:
     """Help of one review for the starving jobs of one pool, in two parts: before refused offers give up their quota, and after.
@@ -49,14 +53,16 @@ class StarvationPolicy:
             job for job in pool.offers.values() if not (job.withdrawal or job.stop) and job.id not in draft.states
         ]
         is_hopeless = self._helper.is_hopeless
-        stuck = [job for job in waiting if job.offered_ns + REVIEW_NS <= draft.now_ns or is_hopeless(job.lane)]
+        fresh_ns = draft.now_ns - REVIEW_NS
+        stuck = [job for job in waiting if job.offered_ns <= fresh_ns or is_hopeless(job.lane)]
+        stuck.sort(key=_rank)
         left = STARVING_MAX
-        for job in self._helper.in_line(sorted(stuck, key=lambda job: job.rank)):
+        for job in self._helper.in_line(stuck):
             self._helper.help(StarvingJob(job, job.lane, pool.tree.root, {}, True))
             left -= not is_helped(job)
             if not left:
                 break
-        self._helper.times += [job.offered_ns + REVIEW_NS for job in waiting]
+        self._helper.times += [job.offered_ns + REVIEW_NS for job in waiting if job.offered_ns > fresh_ns]
         return self._helper.asked
 
     def limits(self) -> int | None:
@@ -110,6 +116,8 @@ class _StarvationReview:
         #: The job for which places are kept, or the first without one, and {lane: whether its jobs are owed theirs before}.
         self._holder: LiveJob | None = None
         self._owed: dict[Lane, bool] = {}
+        #: {node: what is used there without the open offers}; the charges stay as they are for the whole review.
+        self._placed: dict[QueueNode, list[int]] = {}
         #: {class: whether it is hopeless}
         self._hopeless: dict[RequestClass, bool] = {}
 
@@ -119,15 +127,21 @@ class _StarvationReview:
         """
         self._awaits_answers |= any(job.asked == "asked" for job in jobs)
 
-    def in_line(self, stuck: list[LiveJob]) -> list[LiveJob]:
+    def in_line(self, stuck: list[LiveJob]) -> Iterator[LiveJob]:
         """Return the jobs without a place, which come by rank, in the order in which they are helped: one that a guarantee
         entitles to the place before its holder, or before the first, goes before all others.
         """
         if not stuck:
-            return []
+            return iter(())
         self._holder = self.pool.offers.get(self.pool.claimant, stuck[0])
-        self._first = next(filter(self._is_owed_first, stuck), stuck[0])
-        return [self._first, *(job for job in stuck if job is not self._first)]
+        first, known = stuck[0], self._owed
+        for job in stuck:
+            owed = known.get(job.lane)
+            if self._is_owed_first(job) if owed is None else owed:
+                first = job
+                break
+        self._first = first
+        return chain((first,), (job for job in stuck if job is not first))
 
     def _is_owed_first(self, job: LiveJob) -> bool:
         """Return `_is_owed_before` of the job and the holder; jobs of one lane are alike."""
@@ -146,7 +160,10 @@ class _StarvationReview:
     def _is_owed(self, node: QueueNode, job: LiveJob) -> bool:
         if not node.promised:
             return False
-        placed = [used - open_ for used, open_ in zip(node.usage, self.unplaced.under(node), strict=True)]
+        placed = self._placed.get(node)
+        if placed is None:
+            unplaced = self.unplaced.under(node)
+            placed = self._placed[node] = [used - open_ for used, open_ in zip(node.usage, unplaced, strict=True)]
         return is_owed(node, job.lane.request_class.need, placed)
 
     def help(self, starving: StarvingJob) -> None:

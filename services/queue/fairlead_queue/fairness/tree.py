@@ -276,6 +276,17 @@ class QueueTree:
             node = node.parent
         return self._reserved(rising)
 
+    def is_unlimited(self, leaf: QueueNode) -> bool:
+        """Return True if nothing on the way up from a leaf refuses a job, however much is charged; claims may come later."""
+        if self.root.held is not self.root.usage:
+            return False
+        node: QueueNode | None = leaf
+        while node is not None:
+            if node.bounded or node.keeps or node.claim is not None:
+                return False
+            node = node.parent
+        return True
+
     def _refuse(self, node: QueueNode, at: int, more: int, need: Amounts) -> LimitRefusal:
         ceiling = node.ceiling[at]
         kind: RefusalKind = "maximum"

@@ -243,10 +243,7 @@ def is_within(node: QueueNode, leaf: QueueNode) -> bool:
             full |= bit
     if full == promised:
         return False
-    for mask in leaf.wants:
-        if mask & promised and not mask & full:
-            return True
-    return False
+    return any(mask & promised and not mask & full for mask in leaf.wants)
 
 
 class FairShare(Drf):
