@@ -3,11 +3,13 @@ harm."""
 
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fairlead_queue.decide.preemption_candidates import CandidateFinder, PreemptionCandidates
 from fairlead_schemas.queuefile.settings import Preemption
 from fairlead_schemas.wire import events as ev
 from tests.kit.queue_world import SECOND, QueueWorld
@@ -152,3 +154,22 @@ def test_three_jobs_that_compete_for_one_place_all_run(rule: str) -> None:
         runs = [event.job for commit in world.log for event in commit.events if isinstance(event, ev.RunStarted)]
         assert runs[:6] == jobs * 2
         assert rule
+
+
+@settings(max_examples=25, deadline=None)
+@given(queues=queues_of, jobs=jobs_of, slice_s=st.sampled_from([0, 0, 30]))
+def test_a_search_for_victims_that_is_passed_by_finds_nothing(
+    queues: dict[str, Any], jobs: list[tuple[int, int, int, str, int]], slice_s: int
+) -> None:
+    """Every search without a result is made a second time over all runs, and has none again."""
+    find, nothing = CandidateFinder.find, PreemptionCandidates((), None, found_any=False)
+
+    def twice(finder: CandidateFinder) -> PreemptionCandidates:
+        found = find(finder)
+        if found == nothing:
+            with patch.object(CandidateFinder, "_is_vain", return_value=False):
+                assert find(finder) == nothing
+        return found
+
+    with patch.object(CandidateFinder, "find", twice):
+        play(queues, jobs, slice_s)

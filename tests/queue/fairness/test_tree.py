@@ -399,3 +399,29 @@ def test_a_job_can_ever_fit_if_no_limit_and_no_kept_amount_above_it_is_in_the_wa
     tree.capacity = [4, 100]
     assert not tree.can_ever_fit(leaf, (8, 4))
     assert tree.can_ever_fit(leaf, (4, 4))
+
+
+@given(promises(), st.integers(0, 40))
+def test_a_leaf_with_no_limit_above_it_is_never_refused(limits: dict[str, Limits], used: int) -> None:
+    """However much is charged; where it is refused, some limit, reservation or claim stands there."""
+    tree = QueueTree(GPU)
+    tree.capacity = [30]
+    for path, one in limits.items():
+        tree.add(path, one)
+    for path in ("a/x", "a/y", "b", "c"):
+        tree.charge(tree.nodes[path], (used,))
+    for path in ("a/x", "a/y", "b", "c"):
+        leaf = tree.nodes[path]
+        assert not tree.is_unlimited(leaf) or tree.refusal(leaf, (40,)) is None
+
+
+def test_a_leaf_has_no_limit_above_it_until_one_is_set() -> None:
+    """A ceiling or a claim of any node above counts, a guarantee does not."""
+    tree = tree_of(8, a=Limits({"gpu": 4}), b=Limits())
+    leaf = tree.add("a/x")
+    assert tree.is_unlimited(leaf)
+    tree.nodes["a"].claim = QuotaClaim("1", leaf, (1,))
+    assert not tree.is_unlimited(leaf)
+    assert tree.is_unlimited(tree.nodes["b"])
+    tree.limit(tree.nodes["b"], Limits(maximum={"gpu": 1}))
+    assert not tree.is_unlimited(tree.nodes["b"])

@@ -257,3 +257,23 @@ def test_a_job_that_can_never_fit_has_no_start() -> None:
     wanted = request(4, nodes=2)
     world.offer(wanted)
     assert earliest(world.core.state, wanted, "2", world.now) is None
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=2, max_size=5),
+    st.integers(1, 2),
+    st.integers(-1, 7 * 60),
+)
+def test_a_bound_spares_only_starts_that_come_later(hours: list[int], nodes: int, bound_minutes: int) -> None:
+    """A start before the bound is the same as without one; any other result is as good as none."""
+    world = busy(*[each * HOUR for each in hours])
+    wanted, job = request(4, nodes=nodes), str(len(hours) + 1)
+    world.offer(wanted)
+    before_ns = world.now + bound_minutes * 60 * SECOND
+    free = earliest(world.core.state, wanted, job, world.now)
+    bounded = earliest(world.core.state, wanted, job, world.now, before_ns)
+    assert free is not None
+    if free.start_ns < before_ns:
+        assert bounded == free
+    else:
+        assert bounded is None or bounded.start_ns >= before_ns
