@@ -59,7 +59,6 @@ CORES: dict[str, tuple[str, ...]] = {
         "runtimes.docker.fitness",
         "runtimes.docker.pulls",
         "runtimes.docker.template",
-        "runtimes.pinning",
         "setup.layout",
     ),
     "fairlead_telemetry": (

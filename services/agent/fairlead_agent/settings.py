@@ -63,8 +63,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from fairlead_agent.core.cpu_pinning import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
-from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, START_NS
 from fairlead_bus.environment_settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.queuefile.settings import POOL_LABEL

@@ -4,10 +4,20 @@ All that is to go is destroyed before the first instance is made, so every step 
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
 
 from fairlead_schemas.wire.desired import LayoutOrder
 from fairlead_schemas.wire.resources import MigInstance
+
+
+class MigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """MIG profile that a GPU can be cut into: its possible start slices, and its size in memory slices."""
+
+    profile: str
+    starts: tuple[int, ...]
+    size: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class CutFailed(Exception):
