@@ -26,8 +26,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead_agent.devices.port import Devices, DevicesUnfit, GpuHealth, GpuProcess, Xid
-from fairlead_agent.devices.repartition import CutFailed, MigTable, carry_out
-from fairlead_agent.devices.simulated_mig import SimulatedCutter
+from fairlead_agent.devices.repartition import CutFailed, MigTable, SimulatedCutter, carry_out
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample
