@@ -379,10 +379,11 @@ class Service[C: Core]:
                 await asyncio.sleep(0)  # a core that never has enough must not keep the loop from the others
                 break
             idle_s = IDLE_COLLECT_S if delay_s is None else min(max(delay_s, SHORTEST_WAIT_S), IDLE_COLLECT_S)
+            timer = asyncio.get_running_loop().call_later(idle_s, self._time_passed)  # cheaper than a timeout
             try:
-                await asyncio.wait_for(self._wake.wait(), idle_s)
-            except TimeoutError:
-                self._collect_garbage()
+                await self._wake.wait()
+            finally:
+                timer.cancel()
         self._wake.clear()
         if self._failure is not None:
             raise self._failure
@@ -392,6 +393,10 @@ class Service[C: Core]:
         times.append(self.core.wake_at())
         due, now_ns = min((moment for moment in times if moment is not None), default=None), self.clock.now()
         return None if due is None else (due - now_ns) / 1e9
+
+    def _time_passed(self) -> None:
+        self._collect_garbage()
+        self._wake.set()
 
     def _collect_garbage(self) -> None:
         """Full collections happen here only: when nothing waits."""

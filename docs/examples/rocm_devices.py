@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fairlead_agent.devices.adapters import Machine
 from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
 from fairlead_agent.linux import machine
-from fairlead_agent.linux.sysfs import describe, read_number, read_text
+from fairlead_agent.linux.machine import describe, read_number, read_text
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample

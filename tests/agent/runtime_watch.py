@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fairlead_agent.core.run_events import ProgramStarted, RunEvent, RunExited, RunPreparing, RunStartFailed
-from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.core.runs import Exit, ProgramStarted, RunEvent, RunExited, RunKey, RunPreparing, RunStartFailed
 from fairlead_agent.launch.plan import Launch, NodePlace, Program, plan
 from fairlead_schemas.wire.desired import RunOrder
 from fairlead_schemas.wire.events import StartFault

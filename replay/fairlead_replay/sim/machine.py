@@ -18,8 +18,7 @@ import msgspec
 
 from fairlead_agent.core.runs import CheckpointMark, Exit, Found, RunKey, key_of
 from fairlead_agent.devices.labels import mig_labels
-from fairlead_agent.devices.repartition import carry_out
-from fairlead_agent.devices.simulated_mig import SimulatedCutter
+from fairlead_agent.devices.repartition import SimulatedCutter, carry_out
 from fairlead_schemas.units.hardware import MIG_PREFIX, parse_cpus
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, Inventory

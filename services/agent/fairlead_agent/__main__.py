@@ -19,15 +19,14 @@ from fairlead_bus.plain_structlog import structlog
 # isort: split
 from fairlead_agent import settings
 from fairlead_agent.agent import Agent
-from fairlead_agent.core.reserved_cpus import Reserved
+from fairlead_agent.core.cpu_pinning import Host, NumaShare, Reserved
 from fairlead_agent.devices.adapters import Machine, open_devices
 from fairlead_agent.devices.port import Devices, DevicesUnfit
 from fairlead_agent.files.journal import Journal, JournalDamaged, JournalHeld, JournalNewer
 from fairlead_agent.launch.plan import INHERITED_ENV
 from fairlead_agent.linux import machine
-from fairlead_agent.linux.sysfs import numa_nodes, read_text, verbs
+from fairlead_agent.linux.machine import numa_nodes, read_text, verbs
 from fairlead_agent.node.inventory import inventory_of
-from fairlead_agent.runtimes.pinning import Host, NumaShare
 from fairlead_agent.runtimes.port import Runtime, RuntimeUnfit
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.settings import Settings, from_environment

@@ -14,8 +14,7 @@ import structlog
 
 from fairlead_agent.core.outbox import Outbox
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_events import RunEvent
-from fairlead_agent.core.runs import RunKey
+from fairlead_agent.core.runs import RunEvent, RunKey
 from fairlead_agent.core.steps import Step
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import GuardReports, boottime_ns, read

@@ -20,7 +20,7 @@ FAIRLEAD_GANG_NETWORK  bridge | host: what containers of jobs on several nodes j
                     node's own network only (default bridge)
 FAIRLEAD_POOL       the pool that this node belongs to (default: none, which is the default pool)
 FAIRLEAD_NODE_LABELS, FAIRLEAD_NODE_TAINTS  what else its admin says of it: see below (default none)
-FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): core/reserved_cpus.py (default none)
+FAIRLEAD_RESERVED_CPUS  CPUs kept for the system: a count ("2") or a list ("0-1"): core/cpu_pinning.py (default none)
 FAIRLEAD_REQUIRE_USERNS  on | off: refuse a Docker engine that does not remap users (default off)
 FAIRLEAD_MOUNTS, FAIRLEAD_VOLUMES, FAIRLEAD_SECRETS  what jobs may have of this node: see below (default nothing)
 FAIRLEAD_REGISTRIES  registries that images may come from, as "public, 10.0.0.5:5000, *.example.com" (default public)
@@ -63,8 +63,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from fairlead_agent.core.cpu_pinning import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
-from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved
 from fairlead_agent.core.run_stop import FENCE_GRACE_NS, START_NS
 from fairlead_bus.environment_settings import BadSetting, one_of, registries, seconds, token, whole
 from fairlead_schemas.queuefile.settings import POOL_LABEL

@@ -11,8 +11,7 @@ from fairlead_agent.devices.adapters import NoDevices
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import Devices, DevicesUnfit
 from fairlead_agent.devices.profiles import played_inside, profiles
-from fairlead_agent.devices.record import record
-from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
+from fairlead_agent.devices.recorded import RecordedDevices, read_recording, record, write_recording
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_placer.topology.gpu_topology import checked
 from fairlead_schemas.units.hardware import parse_cpus

@@ -12,8 +12,7 @@ import pytest
 
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.devices.nvml import NvmlDevices
-from fairlead_agent.devices.record import record
-from fairlead_agent.devices.recorded import RecordedDevices, read_recording, write_recording
+from fairlead_agent.devices.recorded import RecordedDevices, read_recording, record, write_recording
 from fairlead_schemas.wire.reports import ExitSeen, InventorySeen
 from fairlead_schemas.wire.resources import Gpu
 from tests.agent.placer_script import order
@@ -138,7 +137,7 @@ async def test_samples_see_what_a_run_uses(world: AgentWorld, devices: NvmlDevic
 
 
 def test_a_recording_of_this_machine_is_replayed(devices: NvmlDevices, tmp_path: Path) -> None:
-    """Three seconds of it. To keep one: python -m fairlead_agent.devices.record --seconds 30 --out FILE."""
+    """Three seconds of it. To keep one: python -m fairlead_agent.devices.recorded --seconds 30 --out FILE."""
     made = record(devices, 3, 1, "make test-gpu", mig=devices.mig_tables(), recorded_on="2026-01-01")
     replayed = RecordedDevices(read_recording(write_recording(made)))
     assert replayed.gpus() == devices.gpus()

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead_agent.core.runs import RunKey
-from fairlead_agent.devices.mps import pipe_directory, share_environment
-from fairlead_agent.devices.nvml import NvmlDevices
+from fairlead_agent.devices.nvml import NvmlDevices, pipe_directory, share_environment
 from fairlead_agent.runtimes.run_directory import own_bytes, write_note
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import subjects

@@ -11,7 +11,7 @@ from fairlead_bus.memory import MemoryBus, MemoryHub
 from fairlead_bus.nats.adapter import connect
 from fairlead_placer.decide.membership import QUIET
 from fairlead_placer.service import build
-from fairlead_placer.shell import node_link
+from fairlead_placer.shell import node_link, publisher
 from fairlead_placer.shell.node_link import REFUSED_PER_INTERVAL_MAX, ReportSource
 from fairlead_placer.shell.publisher import DesiredStatePublisher
 from fairlead_schemas.wire import events as ev
@@ -19,6 +19,7 @@ from fairlead_schemas.wire import reports, subjects
 from fairlead_schemas.wire.commands import CordonNode, DrainNode, RemoveNode, UncordonNode, encode_commands
 from fairlead_schemas.wire.desired import Drained, decode_desired
 from fairlead_schemas.wire.reports import ExitSeen, Heartbeat, InventorySeen, ReportAck, ReportBatch, StartSeen
+from tests.kit.eventually import eventually_async
 from tests.kit.placer_on_bus import PlacerOnBus, placer_on_bus
 from tests.kit.placer_world import SECOND, PlacerWorld, inventory, request
 
@@ -50,7 +51,7 @@ async def test_from_offer_to_order_to_end(cluster: PlacerOnBus) -> None:
         StartSeen(n=0, job="1", attempt=1, rank=0),
         ExitSeen(n=0, job="1", attempt=1, rank=0, outcome="exited", exit_code=0, clean=True),
     )
-    await cluster.until(lambda: not cluster.desired("n1").runs)
+    await cluster.until(lambda: not cluster.desired("n1").runs and cluster.confirms[-1].through == 3)
     # Nothing may be started from a value older than the one that the end has changed.
     assert untimed(cluster.confirms)[-1] == ReportAck(
         node="n1", incarnation="i1", through=3, desired=cluster.desired("n1").sequence
@@ -299,6 +300,32 @@ async def published(now: list[float]) -> tuple[MemoryBus, DesiredStatePublisher,
     world.join("n1", incarnation="i1")
     await actor.act(world.core)
     return bus, actor, world
+
+
+async def test_reports_committed_in_quick_succession_are_confirmed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first commit is confirmed at once. Later ones are confirmed with the first commit after `CONFIRM_S`, or a moment
+    later if no commit follows; each confirmation names the newest committed report."""
+    monkeypatch.setattr(publisher, "CONFIRM_S", 0.01)
+    now = [100.0]
+    bus, actor, world = await published(now)
+    through: list[int] = []
+    await bus.subscribe(subjects.confirm("n1"), lambda m: through.append(reports.decode_ack(m.payload).through))
+
+    async def committed(job: str, seconds: float) -> list[int]:
+        now[0] = 100.0 + seconds
+        world.queue(*world.submitted(request(1), job=job))
+        world.start("n1", job)
+        await actor.act(world.core)
+        await asyncio.sleep(0)
+        return through
+
+    assert await committed("1", 0.5) == [2]
+    assert await committed("2", 0.503) == [2]
+    assert await committed("3", 0.506) == [2]
+    assert await committed("4", 0.511) == [2, 5]
+    assert await committed("5", 0.512) == [2, 5]
+    await eventually_async(lambda: through == [2, 5, 6])
+    await actor.close()
 
 
 async def test_a_node_that_missed_its_desired_state_gets_it_again() -> None:

@@ -13,7 +13,7 @@ from fairlead_agent.devices.port import Devices, DevicesUnfit, GpuHealth, GpuPro
 from fairlead_agent.devices.recorded import RecordedDevices
 from fairlead_agent.devices.simulated import SimulatedDevices
 from fairlead_agent.linux import machine
-from fairlead_agent.linux.sysfs import describe
+from fairlead_agent.linux.machine import describe
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead_agent.devices import nvml_readings
-from fairlead_agent.devices.recorded import MigTable
-from fairlead_agent.devices.repartition import CutFailed
+from fairlead_agent.devices.repartition import CutFailed, MigTable
 from fairlead_schemas.wire.resources import MigInstance
 
 #: Kinds of GPU instances and of compute instances that NVML numbers; kinds that a GPU has not are passed over.

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from fairlead_agent.devices.port import SLOWDOWNS, GpuHealth, Recovery
-from fairlead_agent.linux.sysfs import Levels, Links
+from fairlead_agent.linux.machine import Levels, Links
 from fairlead_schemas.wire.resources import NVLINKS_MAX, MigInstance, PcieLevel
 
 _FABRIC_COMPLETED = 3

@@ -1,39 +1,37 @@
-"""Replay of a recording of real GPUs, in a loop; and recording: a machine's device answers as one JSON file. The answers
-are real but the machine is absent, and the labels show this.
+"""Recording of real GPUs, and its replay in a loop. A recording holds a machine's device answers as one JSON file. The answers are real
+but the machine is absent, and the labels show this.
 
-Runs may be placed on these GPUs, as on simulated ones; the measurements are those of the recording. Processes
+    python -m fairlead_agent.devices.recorded --seconds 30 --out FILE
+
+records this machine's GPUs, to be replayed elsewhere. UUIDs, serial-free names, links, counters and pids of what runs meanwhile
+are in the file; look at it before you give it away.
+
+Runs may be placed on replayed GPUs, as on simulated ones; the measurements are those of the recording. Processes
 that ran at that time are reported but do not keep a GPU from being free, because they are not on this machine.
-
 Parsing is strict: an unknown word is refused.
 
 Answers are kept in the terms of `port.Devices`, not as the driver's bytes, so that a recording outlives a driver. The
 possible MIG profiles of each GPU are kept as well, because a layout can only be tried where they are known.
 """
 
+import argparse
+import datetime
+import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
-from fairlead_agent.devices.repartition import CutFailed, carry_out
-from fairlead_agent.devices.simulated_mig import SimulatedCutter
+from fairlead_agent.devices.port import Devices, DevicesUnfit, GpuHealth, GpuProcess, Xid
+from fairlead_agent.devices.repartition import CutFailed, MigTable, SimulatedCutter, carry_out
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology
 from fairlead_schemas.wire.samples import GpuSample
 
 VERSION = 1
-
-
-class MigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """MIG profile that a GPU can be cut into: its possible start slices, and its size in memory slices."""
-
-    profile: str
-    starts: tuple[int, ...]
-    size: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -197,3 +195,83 @@ class _RecordedCutter(SimulatedCutter):
         if table is None or start not in table.starts:
             raise CutFailed(f"{profile} at {start}: Not Supported (recorded)")
         super().create(profile, start)
+
+
+#: Frames between reads of health after the first frame: it changes slowly.
+HEALTH_EVERY = 10
+
+
+def record(
+    devices: Devices,
+    seconds: float,
+    every_s: float,
+    note: str,
+    *,
+    mig: dict[str, tuple[MigTable, ...]],
+    recorded_on: str,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Recording:
+    """Record these devices for `seconds`, a frame every `every_s`; at least one frame. A frame without a health query
+    repeats the health of the previous frame.
+    """
+    start = clock()
+    frames: list[Frame] = []
+    health: tuple[GpuHealth, ...] = ()
+    while not frames or clock() - start < seconds:
+        if len(frames) % HEALTH_EVERY == 0:
+            health = tuple(devices.health())
+        frames.append(
+            Frame(
+                at_ms=int((clock() - start) * 1000) if frames else 0,
+                samples=tuple(devices.sample({})),
+                health=health,
+                processes=tuple(devices.processes()),
+                xids=tuple(devices.xids()),
+            )
+        )
+        sleep(max(0.0, start + len(frames) * every_s - clock()))
+    return Recording(
+        version=VERSION,
+        devices=devices.name,
+        recorded_on=recorded_on,
+        note=note,
+        gpus=devices.gpus(),
+        inside=devices.inside(),
+        labels=devices.labels(),
+        mig=mig,
+        frames=tuple(frames),
+    )
+
+
+def main(pynvml: Any = None) -> int:
+    """Record from the command line. Exit code 0; 1 with a line that says why not."""
+    from fairlead_agent.devices.nvml import NvmlDevices  # replaying needs no driver
+
+    parser = argparse.ArgumentParser(
+        prog="python -m fairlead_agent.devices.recorded", description="record this machine's GPUs"
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long (default 30)")
+    parser.add_argument("--every", type=float, default=1.0, help="seconds between frames (default 1)")
+    parser.add_argument("--note", default="", help="what the reader should know of it")
+    parser.add_argument("--out", type=Path, required=True, help="the file to write")
+    arguments = parser.parse_args()
+    if arguments.every <= 0:
+        parser.error(f"--every: expected more than 0 seconds, found {arguments.every}")
+    try:
+        devices = NvmlDevices(pynvml)
+    except DevicesUnfit as error:
+        sys.stderr.write(f"nothing to record: {error}\n")
+        return 1
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    recording = record(
+        devices, arguments.seconds, arguments.every, arguments.note, mig=devices.mig_tables(), recorded_on=day
+    )
+    devices.close()
+    arguments.out.write_bytes(write_recording(recording))
+    sys.stdout.write(f"{len(recording.gpus)} GPUs, {len(recording.frames)} frames: {arguments.out}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,11 +14,10 @@ import msgspec
 
 from fairlead_agent.devices.port import DevicesUnfit, GpuHealth, GpuProcess, Xid
 from fairlead_agent.devices.profiles import played_inside, profile_named
-from fairlead_agent.devices.repartition import carry_out
+from fairlead_agent.devices.repartition import SimulatedCutter, carry_out
 from fairlead_agent.devices.scenario import Stage
 from fairlead_agent.devices.script import BadScript, Moment, healthy, left_behind, lost, measured, running
 from fairlead_agent.devices.simulated_meters import IDLE_MIB, PlayedMeters, instance_samples, shown
-from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_agent.devices.simulated_use import ReportedUse
 from fairlead_schemas.wire.desired import LayoutOrder, RunOrder
 from fairlead_schemas.wire.resources import Gpu, NodeTopology

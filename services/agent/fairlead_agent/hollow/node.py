@@ -10,9 +10,8 @@ import math
 import msgspec
 
 from fairlead_agent.core.outbox import Outbox
-from fairlead_agent.devices.repartition import carry_out
+from fairlead_agent.devices.repartition import SimulatedCutter, carry_out
 from fairlead_agent.devices.simulated_meters import PlayedMeters, instance_samples, shown
-from fairlead_agent.devices.simulated_mig import SimulatedCutter
 from fairlead_agent.hollow.outcomes import PlayedCommands
 from fairlead_agent.hollow.shapes import Shape, counted, inventory
 from fairlead_schemas.wire.desired import LayoutOrder

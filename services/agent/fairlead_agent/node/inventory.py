@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fairlead_agent.core.reserved_cpus import BadReservation, without_reserved
+from fairlead_agent.core.cpu_pinning import BadReservation, without_reserved
 from fairlead_agent.devices.labels import pool_labels
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.launch.plan import NodePlace

@@ -1,15 +1,14 @@
 """Port of a runtime. Adapters: `process.ProcessRuntime` and `docker.DockerRuntime`; one contract suite.
 
 A runtime never decides: it starts each ordered run once, and emits what becomes of it
-(`core/run_events.py`), in the event loop. No method blocks the loop; slow work goes to threads and is answered later.
+(`core/runs.py`), in the event loop. No method blocks the loop; slow work goes to threads and is answered later.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fairlead_agent.core.run_events import Emit
-from fairlead_agent.core.runs import Found, RunKey
+from fairlead_agent.core.runs import Emit, Found, RunKey
 from fairlead_agent.launch.plan import Launch
 
 #: Of what a command has printed, the end.

@@ -13,8 +13,7 @@ from typing import Any
 import structlog
 
 from fairlead_agent.core.ledger import RunEntry
-from fairlead_agent.core.run_events import CheckpointMarked, Emit, NoticeCommandEnded, RunNoticed
-from fairlead_agent.core.runs import CheckpointMark, RunKey
+from fairlead_agent.core.runs import CheckpointMark, CheckpointMarked, Emit, NoticeCommandEnded, RunKey, RunNoticed
 from fairlead_agent.core.steps import NoticeRun
 from fairlead_agent.runtimes.port import Runtime
 from fairlead_schemas.policies.checkpoints import note_of

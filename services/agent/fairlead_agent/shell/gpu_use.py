@@ -12,8 +12,7 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_events import Emit, RunOverShare
-from fairlead_agent.core.runs import RunKey
+from fairlead_agent.core.runs import Emit, RunKey, RunOverShare
 from fairlead_agent.devices.memory_guard import GpuUse, Guard, ShareFinding, left_behind, shares, uses
 from fairlead_agent.devices.port import Devices, GpuProcess
 from fairlead_agent.linux.metering import Metering

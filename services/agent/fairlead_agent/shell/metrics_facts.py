@@ -10,8 +10,7 @@ from fairlead_agent.core.reconcile import Reconciler
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.journal import Journal
 from fairlead_agent.node.health.monitor import HealthMonitor
-from fairlead_agent.node.metrics.exposition import NodeFacts, Owner
-from fairlead_agent.node.metrics.families import exposition
+from fairlead_agent.node.metrics.exposition import NodeFacts, Owner, exposition
 from fairlead_agent.settings import Settings
 from fairlead_agent.shell.gpu_use import GpuSampler
 

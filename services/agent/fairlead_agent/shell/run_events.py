@@ -1,4 +1,4 @@
-"""Handler of the events of runs (`core/run_events.py`); and recovery at the start of an agent: finds out what became of
+"""Handler of the events of runs (`core/runs.py`); and recovery at the start of an agent: finds out what became of
 the runs that its journal holds open, and resumes the care of the ones still running. Each event becomes one call of the
 core; `executor.py` carries out the resulting step.
 """
@@ -9,21 +9,23 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_events import (
+from fairlead_agent.core.runs import (
     CheckpointMarked,
+    Exit,
+    Found,
     NoticeCommandEnded,
     ProgramStarted,
     RunEvent,
     RunExited,
     RunFinished,
     RunGpusClean,
+    RunKey,
     RunNoticed,
     RunOverShare,
     RunPreparing,
     RunStartFailed,
     RunUnfit,
 )
-from fairlead_agent.core.runs import Exit, Found, RunKey
 from fairlead_agent.core.steps import Step
 from fairlead_agent.files.guard_files import boottime_ns
 from fairlead_agent.files.journal import Journal

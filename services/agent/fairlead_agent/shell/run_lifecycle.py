@@ -16,8 +16,7 @@ import structlog
 
 from fairlead_agent.core.ledger import RunEntry
 from fairlead_agent.core.reconcile import Reconciler
-from fairlead_agent.core.run_events import Emit, RunFinished, RunGpusClean, RunStartFailed, RunUnfit
-from fairlead_agent.core.runs import Exit, RunKey, key_of
+from fairlead_agent.core.runs import Emit, Exit, RunFinished, RunGpusClean, RunKey, RunStartFailed, RunUnfit, key_of
 from fairlead_agent.devices.port import Devices
 from fairlead_agent.files.guard_files import GuardReports
 from fairlead_agent.launch.plan import Launch, NodePlace, Unlaunchable, plan, read_program

@@ -22,6 +22,9 @@ from fairlead_schemas.wire.reports import Heartbeat, ReportAck, encode
 REWRITE_S = 1.0
 #: Pause before writing again when the bus was away.
 RETRY_S = 0.5
+#: Reports that are committed sooner after the last confirmations are confirmed with the next ones: a node of short runs
+#: reports hundreds of times a second, and an agent sends again only after a second.
+CONFIRM_S = 0.05
 SPECS_KNOWN_MAX = 10_000
 
 log = structlog.get_logger()
@@ -46,6 +49,9 @@ class DesiredStatePublisher:
         #: Nodes whose changed desired state is not written yet.
         self._due: set[str] = set()
         self._answers: dict[str, ReportAck] = {}
+        #: Nodes whose committed reports are not confirmed yet, and when confirmations were last sent.
+        self._advanced: set[str] = set()
+        self._confirmed_at = float("-inf")
         #: {node: `at` of the newest beat of its incarnation}
         self._beats: dict[str, int] = {}
         #: Nodes whose loss is being decided or is on its way into the log: their lease is over, no beat renews it.
@@ -55,7 +61,7 @@ class DesiredStatePublisher:
         bus.on_reconnect(self.again)
 
     async def act(self, core: PlacerCore) -> None:
-        """Write what has changed since the last call, and confirm what has been committed."""
+        """Write what has changed since the last call, and confirm what has been committed, now or soon."""
         if self._core is not core:
             self._start(core)
         state = core.rollback()
@@ -63,10 +69,29 @@ class DesiredStatePublisher:
         state.touched, state.advanced = set(), set()
         self._due |= touched
         await self._write(core, touched)
-        for name in sorted(advanced & state.nodes.keys()):
-            node = state.nodes[name]
-            confirm = self._confirm_of(node)
-            await self._bus.publish(subjects.confirm(name), encode(confirm))
+        first = not self._advanced
+        self._advanced |= advanced
+        if self._monotonic() - self._confirmed_at >= CONFIRM_S:
+            await self._send(self._confirms())
+        elif first and advanced:  # the next commit sends them if it comes first: then no decision is pending
+            asyncio.get_running_loop().call_later(2 * CONFIRM_S, self._wake_to_confirm)
+
+    def _wake_to_confirm(self) -> None:
+        if self._advanced:
+            self._wake.set()
+
+    def _confirms(self) -> dict[str, ReportAck]:
+        """Take the confirmations of committed reports, as of now: {node: confirmation}."""
+        advanced, self._advanced = self._advanced, set()
+        if not advanced or self._core is None:
+            return {}
+        self._confirmed_at = self._monotonic()
+        nodes = self._core.rollback().nodes
+        return {name: self._confirm_of(nodes[name]) for name in sorted(advanced & nodes.keys())}
+
+    async def _send(self, answers: dict[str, ReportAck]) -> None:
+        for confirm in answers.values():
+            await self._bus.publish(subjects.confirm(confirm.node), encode(confirm))
 
     def _start(self, core: PlacerCore) -> None:
         self._core = core
@@ -194,9 +219,8 @@ class DesiredStatePublisher:
                 await asyncio.sleep(RETRY_S)
 
     async def _catch_up(self) -> None:
-        answers, self._answers = self._answers, {}
-        for confirm in answers.values():
-            await self._bus.publish(subjects.confirm(confirm.node), encode(confirm))
+        answers, self._answers = self._answers | self._confirms(), {}
+        await self._send(answers)
         behind, self._behind = self._behind, set()
         if behind and self._core is not None:
             await self._write(self._core, behind)

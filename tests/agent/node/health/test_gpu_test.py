@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent.node.health import gpu_test
-from fairlead_agent.node.health.cuda import CudaError, LibCuda
-from fairlead_agent.node.health.gpu_test import MIB, SOURCE, Result, test_peers, word_at
+from fairlead_agent.node.health.gpu_test import MIB, SOURCE, CudaError, LibCuda, Result, test_peers, word_at
 from fairlead_agent.node.health.gpu_test import test_gpu as examine
 
 test_peers.__test__ = False  # type: ignore[attr-defined]  # pytest must not take them for tests

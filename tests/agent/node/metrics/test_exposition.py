@@ -10,9 +10,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_agent.devices.port import GpuHealth
 from fairlead_agent.devices.simulated import SimulatedDevices
-from fairlead_agent.node.metrics import families
-from fairlead_agent.node.metrics.exposition import Family, NodeFacts, Owner, Sample, Xids, text
-from fairlead_agent.node.metrics.families import exposition
+from fairlead_agent.node.metrics.exposition import (
+    COUNTED,
+    SAMPLED,
+    XID,
+    Family,
+    NodeFacts,
+    Owner,
+    Sample,
+    Xids,
+    exposition,
+    text,
+)
 from fairlead_schemas.wire.samples import RunResources, RunUse
 from tests.agent.node.metrics.promtool import complaints, needs_promtool
 
@@ -84,7 +93,7 @@ def listed() -> dict[str, set[str]]:
 
 def test_names_and_types_are_those_of_dcgm_exporter() -> None:
     """All that it has on by default but one, and nothing under its names that it does not have."""
-    ours = {each.name: each.kind for each in (*families.SAMPLED, *families.COUNTED, families.XID)}
+    ours = {each.name: each.kind for each in (*SAMPLED, *COUNTED, XID)}
     known = listed()
     assert {name: kind for name, kind in ours.items() if kind not in known.get(name, ())} == {}
     default = {row["metric"] for row in csv.DictReader(LIST.open()) if row["enabled_by_default"] == "yes"}
@@ -94,7 +103,7 @@ def test_names_and_types_are_those_of_dcgm_exporter() -> None:
 
 def test_units_are_those_of_dcgm_exporter() -> None:
     """Its list says MHz, C, W, mJ, %, MiB and ns; ratios are from 0 to 1."""
-    helps = {each.name: each.help for each in (*families.SAMPLED, *families.COUNTED)}
+    helps = {each.name: each.help for each in (*SAMPLED, *COUNTED)}
     page, checked = told(exposition(facts())), Counter[str]()
     for row in csv.DictReader(LIST.open()):
         name, unit = row["metric"], row["unit"]
@@ -165,7 +174,7 @@ def test_a_node_without_gpus_tells_of_itself() -> None:
 def test_promtool_reads_it_and_objects_only_to_dcgms_own_names() -> None:
     """dcgm-exporter's counters do not end in _total, and it has a label `modelName`: boards rely on both. There is no
     complaint about any other name, and none about our own."""
-    remarks, all_names = set(complaints(exposition(facts()))), (*families.SAMPLED, *families.COUNTED, families.XID)
+    remarks, all_names = set(complaints(exposition(facts()))), (*SAMPLED, *COUNTED, XID)
     suffix = {
         f'{each.name} counter metrics should have "_total" suffix' for each in all_names if each.kind == "counter"
     }

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_agent.core.cpu_pinning import Host, NumaShare
 from fairlead_agent.runtimes.docker.fitness import HostLimits, engine_of, unfit
-from fairlead_agent.runtimes.pinning import Host, NumaShare
 
 #: As Docker 20.10 on Debian 12 answers, what matters here.
 INFO: dict[str, Any] = {

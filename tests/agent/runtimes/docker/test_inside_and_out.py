@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from fairlead_agent.__main__ import read_host
-from fairlead_agent.core.reserved_cpus import Reserved
+from fairlead_agent.core.cpu_pinning import Reserved
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.launch.plan import Launch
 from fairlead_agent.linux import machine

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_agent.core.cpu_pinning import Host, NumaShare, Unpinnable
 from fairlead_agent.core.runs import Exit, RunKey
 from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.runtimes.docker import template
 from fairlead_agent.runtimes.docker.template import Bind, ContainerEngine, differences, image_volumes
-from fairlead_agent.runtimes.pinning import Host, NumaShare, Unpinnable
 from fairlead_schemas.jobfile.agent_fields import CLOSED_PATHS, mount_faults
 from fairlead_schemas.jobfile.job_spec import RESERVED_ENV_PREFIXES
 from tests.agent.runtime_watch import Watch, incarnation, launch

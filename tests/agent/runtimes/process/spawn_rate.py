@@ -14,8 +14,7 @@ from pathlib import Path
 import uvloop
 
 from fairlead_agent.__main__ import build_agent
-from fairlead_agent.core.run_events import RunEvent, RunExited, RunStartFailed
-from fairlead_agent.core.runs import Exit, RunKey
+from fairlead_agent.core.runs import Exit, RunEvent, RunExited, RunKey, RunStartFailed
 from fairlead_agent.runtimes.process.runtime import ProcessRuntime
 from fairlead_agent.runtimes.process.spawner_client import PROGRAM
 from fairlead_agent.settings import Settings

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from fairlead_agent.core.cpu_pinning import Host
 from fairlead_agent.runtimes.docker.template import ContainerEngine
-from fairlead_agent.runtimes.pinning import Host
 
 #: An engine that remaps users keeps its data below "<root>/<first uid>.<first gid>".
 _REMAPPED_ROOT = re.compile(r"/(\d+)\.\d+\Z", re.ASCII)

@@ -16,8 +16,7 @@ import docker.errors
 import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
-from fairlead_agent.core.run_events import Emit, ProgramStarted, RunExited, RunPreparing, RunStartFailed
-from fairlead_agent.core.runs import Exit, Found, RunKey
+from fairlead_agent.core.runs import Emit, Exit, Found, ProgramStarted, RunExited, RunKey, RunPreparing, RunStartFailed
 from fairlead_agent.launch.plan import Launch, Unlaunchable
 from fairlead_agent.linux.processes import container_of
 from fairlead_agent.runtimes.docker import adoption, template

@@ -13,9 +13,9 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from fairlead_agent.core.cpu_pinning import Host, Pinning, pin
 from fairlead_agent.core.runs import RunKey
 from fairlead_agent.launch.plan import Launch, devices_of
-from fairlead_agent.runtimes.pinning import Host, Pinning, pin
 
 GpuPath = Literal["none", "simulated", "cdi", "device-request"]
 

@@ -22,8 +22,7 @@ from pathlib import Path
 import structlog
 
 from fairlead_agent.core.output_retention import KEEP_ENDED, Keep
-from fairlead_agent.core.run_events import Emit, ProgramStarted, RunExited, RunStartFailed
-from fairlead_agent.core.runs import Exit, Found, RunKey, parse_name
+from fairlead_agent.core.runs import Emit, Exit, Found, ProgramStarted, RunExited, RunKey, RunStartFailed, parse_name
 from fairlead_agent.launch.plan import Launch
 from fairlead_agent.linux.processes import (
     TAG,

@@ -5,8 +5,17 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent.__main__ import read_host
-from fairlead_agent.core.reserved_cpus import BadReservation, Reserved, parse_reserved, without_reserved
-from fairlead_agent.runtimes.pinning import Host, NumaShare, Pinning, Unpinnable, pin
+from fairlead_agent.core.cpu_pinning import (
+    BadReservation,
+    Host,
+    NumaShare,
+    Pinning,
+    Reserved,
+    Unpinnable,
+    parse_reserved,
+    pin,
+    without_reserved,
+)
 from fairlead_schemas.wire.resources import Inventory, NodeTopology, NumaNode
 
 GIB = 1024

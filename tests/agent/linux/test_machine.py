@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.linux.sysfs import PciPlace, address_of, bounded, describe, level_between, place_of, verbs
+from fairlead_agent.linux.machine import PciPlace, address_of, bounded, describe, level_between, place_of, verbs
 from fairlead_placer.topology.gpu_topology import checked
 from fairlead_schemas.wire.resources import PCIE_LEVELS, UNKNOWN_TOPOLOGY, NodeTopology, NumaNode, PcieLevel
 from tests.agent.linux.sysfs_tree import Tree, two_sockets

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.launch import rendezvous
+from fairlead_agent.launch import preparation
 from fairlead_agent.linux.processes import tag_prefix, tagged
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.rank_rpc import DaemonEnded, DaemonWanted, RankReady, decode_answer
@@ -51,8 +51,8 @@ async def test_a_rank_that_waits_can_be_stopped(pair: Pair) -> None:
 async def test_a_rendezvous_that_fails_names_the_missing_ranks(pair: Pair) -> None:
     """The wait is bounded, and the reason names the ranks and their nodes."""
     agent, _ = pair.agents["n1"]
-    short = rendezvous.Rendezvous(agent.bus, "n1", lambda key: True, longest_s=0.3)
-    with pytest.raises(rendezvous.Unlaunchable, match=r"not ready within 0\.3 s: rank 1 on n2"):
+    short = preparation.Rendezvous(agent.bus, "n1", lambda key: True, longest_s=0.3)
+    with pytest.raises(preparation.Unlaunchable, match=r"not ready within 0\.3 s: rank 1 on n2"):
         await short.meet(rank(0, "true"))
 
 

@@ -6,11 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.devices import record as recording_program
+from fairlead_agent.devices import recorded as recording_program
 from fairlead_agent.devices.nvml import NvmlDevices
 from fairlead_agent.devices.port import DevicesUnfit, Xid
-from fairlead_agent.devices.record import record
-from fairlead_agent.devices.recorded import BadRecording, RecordedDevices, Recording, read_recording, write_recording
+from fairlead_agent.devices.recorded import (
+    BadRecording,
+    RecordedDevices,
+    Recording,
+    read_recording,
+    record,
+    write_recording,
+)
 from fairlead_schemas.wire.desired import LayoutOrder
 from fairlead_schemas.wire.resources import MigPlace
 from tests.agent.devices.mig_driver import MigDriver
