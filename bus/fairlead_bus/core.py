@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import msgspec
 
+from fairlead_schemas.wire.authority import Authority
 from fairlead_schemas.wire.commands import Undecodable
 from fairlead_schemas.wire.commit import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, Commit
 from fairlead_schemas.wire.events import (
@@ -46,6 +47,8 @@ class Decision(NamedTuple):
 
 
 NOTHING = Decision([], {})
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Core(Protocol):
@@ -141,7 +144,7 @@ class CommitDraft[S, E: Event]:
     the events so far.
     """
 
-    __slots__ = ("events", "now_ns", "size", "state")
+    __slots__ = ("authority", "authority_bytes", "events", "now_ns", "size", "state")
 
     #: Encoded size of an ordinary event.
     EVENT_BYTES: ClassVar[int] = 200
@@ -152,9 +155,28 @@ class CommitDraft[S, E: Event]:
         self.events: list[E] = []
         #: Estimated size of the events in bytes.
         self.size: int = 0
+        #: Authority of the command under decision, and the bytes that it adds to each event.
+        self.authority: Authority | None = None
+        self.authority_bytes: int = 0
+
+    def repeat(self, authority: Authority | None) -> None:
+        """Repeat an authority in each event that is emitted from here on; None: in none. `decide_command` calls it before the
+        command's handler and after it.
+        """
+        self.authority = authority
+        self.authority_bytes = authority_bytes(authority)
+
+    def authorized(self, event: E) -> E:
+        """Return the event with the authority of the command under decision."""
+        if event.authority is self.authority:
+            return event
+        return msgspec.structs.replace(event, authority=self.authority)
 
     def emit(self, event: E, extra_bytes: int = 0) -> None:
         """Add an event. `extra_bytes`: its size beyond that of an ordinary event."""
+        if self.authority is not None:
+            event = self.authorized(event)
+            extra_bytes += self.authority_bytes
         self.events.append(event)
         self.size += self.EVENT_BYTES + extra_bytes
 
@@ -162,8 +184,17 @@ class CommitDraft[S, E: Event]:
         """Return True if a commit can also hold so many more events, which take `extra_bytes` beyond ordinary ones."""
         return (
             len(self.events) + events <= COMMIT_EVENTS_MAX
-            and self.size + events * self.EVENT_BYTES + extra_bytes <= COMMIT_BYTES_MAX
+            and self.size + events * (self.EVENT_BYTES + self.authority_bytes) + extra_bytes <= COMMIT_BYTES_MAX
         )
+
+
+#: Encoded size of the field's name with its comma.
+_AUTHORITY_FIELD_BYTES = len('"authority":,')
+
+
+def authority_bytes(authority: Authority | None) -> int:
+    """Return the encoded size of an authority in a command or event; 0 for None."""
+    return 0 if authority is None else len(_encode(authority)) + _AUTHORITY_FIELD_BYTES
 
 
 #: Characters of another program's text that an event repeats.

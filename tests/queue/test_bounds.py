@@ -8,6 +8,7 @@ import pytest
 
 from fairlead_bus.core import Input
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.authority import Authority
 from fairlead_schemas.wire.commands import (
     ID_CHARS_MAX,
     MESSAGE_BYTES_MAX,
@@ -23,6 +24,8 @@ from fairlead_schemas.wire.resources import Request
 from tests.kit.queue_world import SPEC, QueueWorld, request
 
 LONG_USER = "\N{PILE OF POO}" * USER_CHARS_MAX
+AUTHORITY = Authority(principal="p" * 13, via="session:" + "i" * 13, rights=10**12)
+WILD = Authority(principal="\x01" * 64, via="\x01" * 72, rights=1, act_as="\x01" * 64)
 PART = ev.Part(node="n1", gpus=(), cpu_milli=1, memory_mib=1)
 DEEP = "/".join(["q" * 63] * 8)
 
@@ -66,6 +69,10 @@ def arrive(world: QueueWorld, commands: list[QueueCommand]) -> list[ev.QueueEven
         lambda n: submit(n, user="u", queue='"' * 80),
         lambda n: CancelJob(id=f"{n}", job="\x01" * 40),
         lambda n: CancelJob(id=f"{n}", job="x"),
+        lambda n: submit(n, user="u", authority=AUTHORITY),
+        lambda n: submit(n, user="u", queue='"' * 80, authority=AUTHORITY),
+        lambda n: CancelJob(id=f"{n}", job="x", authority=AUTHORITY),
+        lambda n: CancelJob(id=f"{n}", job="x", authority=WILD),
     ],
 )
 def test_a_full_message_of_anything_fits_a_commit(make: object) -> None:
@@ -76,6 +83,17 @@ def test_a_full_message_of_anything_fits_a_commit(make: object) -> None:
     events = arrive(world, commands)
     causes = {event.cause for event in events}
     assert {f"cmd:{command.id}" for command in commands} <= causes
+
+
+def test_four_hundred_authorised_commands_of_one_message_are_answered_in_one_commit() -> None:
+    """A message is as many commands as one commit answers, also where each repeats its authority and other events are owed."""
+    world = QueueWorld(careful=False)
+    commands = [CancelJob(id=f"{n}", user="p" * 13, job="x", authority=AUTHORITY) for n in range(MESSAGE_COMMANDS_MAX)]
+    assert len(filled(lambda n: commands[n])) == MESSAGE_COMMANDS_MAX
+    world.step()
+    decision = world.core.decide([Input("CMD", 1, list(commands))], world.now)
+    answers = [event for event in decision.events if event.cause.startswith("cmd:")]
+    assert [event.authority for event in answers] == [AUTHORITY] * MESSAGE_COMMANDS_MAX
 
 
 def test_ten_thousand_live_elements_are_cancelled_in_several_commits() -> None:

@@ -6,7 +6,7 @@ with `cause == "cmd:<id>"`.
 """
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -413,6 +413,7 @@ class Undecodable(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     #: The command's id, where that much could be read.
     id: str = ""
+    authority: ClassVar[None] = None
 
 
 class _OnlyId(msgspec.Struct):

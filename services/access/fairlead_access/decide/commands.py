@@ -39,9 +39,11 @@ def decide_command(draft: AccessDraft, command: cmd.AccessCommand | cmd.Undecoda
     if isinstance(command, cmd.Undecodable):
         draft.emit(undecodable(ev.AccessCommandRejected, command))
         return
+    draft.repeat(command.authority)
     refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
         draft.emit(rejected(ev.AccessCommandRejected, command.id, refusal))
+    draft.repeat(None)
 
 
 # ------------------------------------------------------------------------------- principals

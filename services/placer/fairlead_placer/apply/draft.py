@@ -34,6 +34,9 @@ class PlacerDraft(CommitDraft[ClusterState, ev.Event]):
 
     def emit(self, event: ev.Event, extra_bytes: int = 0) -> None:
         """Add an event and apply it to the state. `extra_bytes`: its size beyond that of an ordinary event."""
+        if self.authority is not None:
+            event = self.authorized(event)
+            extra_bytes += self.authority_bytes
         events, handler = self.events, HANDLERS.get(type(event))
         if handler is not None:
             at = self._at

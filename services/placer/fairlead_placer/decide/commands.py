@@ -45,6 +45,7 @@ def decide_command(draft: PlacerDraft, command: cmd.PlacerCommand | cmd.Undecoda
     if isinstance(command, cmd.Undecodable):
         _reject(draft, undecodable(ev.NodeCommandRejected, command))
         return
+    draft.repeat(command.authority)
     node: str | None = getattr(command, "node", None)
     if node is not None and node not in draft.state.nodes:
         refusal = CommandRefusal("not_found", f'expected the name of a known node, found "{node[:80]}"')
@@ -52,6 +53,7 @@ def decide_command(draft: PlacerDraft, command: cmd.PlacerCommand | cmd.Undecoda
         refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
         _reject(draft, rejected(ev.NodeCommandRejected, command.id, refusal))
+    draft.repeat(None)
 
 
 def _reject(draft: PlacerDraft, event: ev.NodeCommandRejected) -> None:

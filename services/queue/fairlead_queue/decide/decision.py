@@ -7,7 +7,7 @@ is left, so a full commit delays offers, never answers.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_bus.core import Input, encoded_bytes, names_bytes
+from fairlead_bus.core import Input, authority_bytes, encoded_bytes, names_bytes
 from fairlead_queue.decide import configuration
 from fairlead_queue.decide.commands import decide_command
 from fairlead_queue.decide.draft import QueueDraft
@@ -37,14 +37,15 @@ class QueueDecision(NamedTuple):
 
 def decide(state: QueueState, inputs: Sequence[Input], now_ns: int) -> QueueDecision:
     """Return the events to commit now."""
-    draft = QueueDraft(state, now_ns, sum(len(each.body) for each in inputs))
+    commands = [command for each in inputs for command in each.body]
+    authorities = [command.authority for command in commands if command.authority is not None]
+    draft = QueueDraft(state, now_ns, len(commands), sum(map(authority_bytes, authorities)))
     if not state.queues:
         _configure_default(draft)
     if state.owed:
         emit_owed(draft)
-    for each in inputs:
-        for command in each.body:
-            decide_command(draft, command)
+    for command in commands:
+        decide_command(draft, command)
     emit_due(draft)
     if state.idle:
         stop_idle_runs(draft)

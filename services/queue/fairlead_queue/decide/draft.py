@@ -30,13 +30,13 @@ class AcceptedJob(NamedTuple):
 class QueueDraft(CommitDraft[QueueState, QueueEvent]):
     """Events decided, room left, and the overlay."""
 
-    def __init__(self, state: QueueState, now_ns: int, commands: int) -> None:
+    def __init__(self, state: QueueState, now_ns: int, commands: int, authorities_bytes: int = 0) -> None:
         #: The log's time, by which everything is decided, and what the commit itself will say.
         super().__init__(state, max(now_ns, state.at_ns))
         self.commit_ns = now_ns
         #: Kept free for what the commands need: one event each, and these bytes until they are answered.
         self.reserved = commands
-        self.bytes_reserved = COMMANDS_BYTES if commands else 0
+        self.bytes_reserved = COMMANDS_BYTES + authorities_bytes if commands else 0
         #: {job: its state after the events so far}
         self.states: dict[str, str] = {}
         self.keys: dict[str, tuple[str, str]] = {}
@@ -79,7 +79,7 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
         """Return the number of events that still fit in addition to those that the commands need."""
         return min(
             COMMIT_EVENTS_MAX - self.reserved - len(self.events),
-            (COMMIT_BYTES_BUDGET - self.size - self.bytes_reserved) // self.EVENT_BYTES,
+            (COMMIT_BYTES_BUDGET - self.size - self.bytes_reserved) // (self.EVENT_BYTES + self.authority_bytes),
         )
 
     def has_room(self, events: int = 1) -> bool:
@@ -91,6 +91,9 @@ class QueueDraft(CommitDraft[QueueState, QueueEvent]):
 
     def answer(self, event: QueueEvent) -> None:
         """Add an event that a command was promised room for; the last one frees what was reserved."""
+        if self.authority is not None:
+            event = self.authorized(event)
+            self.size += self.authority_bytes
         self.events.append(event)
         self.reserved -= 1
         if isinstance(event, JobSubmitted):

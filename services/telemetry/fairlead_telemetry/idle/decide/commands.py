@@ -32,9 +32,11 @@ def decide_command(draft: IdleDraft, command: cmd.TelemetryCommand | cmd.Undecod
     if isinstance(command, cmd.Undecodable):
         draft.emit(undecodable(ev.TelemetryCommandRejected, command))
         return
+    draft.repeat(command.authority)
     refusal = HANDLERS[type(command)](draft, command, f"cmd:{command.id}")
     if refusal is not None:
         draft.emit(rejected(ev.TelemetryCommandRejected, command.id, refusal, chars_max=REFUSAL_CHARS_MAX))
+    draft.repeat(None)
 
 
 def _set(draft: IdleDraft, command: cmd.SetIdlePolicies, cause: str) -> CommandRefusal | None:
