@@ -7,8 +7,7 @@ events count together: "at 4711" is after all events of commit 4711. Start at `A
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from fairlead_rights.access_list import Grant, Target, covers, reach_of
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
@@ -28,7 +27,7 @@ class Intervals:
         #: Sequences at which it began and ended, in turn.
         self.turns: list[int] = []
 
-    def set(self, sequence: int, holds: bool) -> None:  # noqa: FBT001 -- the value of a fact
+    def set(self, sequence: int, holds: bool) -> None:
         """Let it hold, or not, from a sequence on. Sequences never fall."""
         turns = self.turns
         if len(turns) % 2 == holds:
@@ -61,11 +60,9 @@ class Credential:
 
 
 class AccessHistory:
-    """Everything about access, at every sequence up to `sequence`. Only `fold` changes it."""
+    """Everything about access, at every sequence up to the newest that was folded. Only `fold` changes it."""
 
     def __init__(self) -> None:
-        #: Sequence of the newest event folded.
-        self.sequence = 0
         #: Sequences at which anything changed, rising. Between two of them all answers are equal.
         self.changes: list[int] = []
         self._active: dict[str, Intervals] = {}
@@ -84,51 +81,46 @@ class AccessHistory:
 
     def fold(self, sequence: int, event: ev.Event) -> None:
         """Take the next event of the log with the sequence of its commit. Other services' events change nothing."""
-        effect = _EFFECTS.get(type(event))
-        if effect is None:
-            return
-        effect(self, sequence, event)
-        self.sequence = sequence
+        match event:
+            case ev.PrincipalAdmitted():
+                self._active.setdefault(event.principal, Intervals()).set(sequence, True)
+            case ev.PrincipalSuspended():
+                self._suspend(sequence, event.principal)
+            case ev.RoleGranted():
+                self._grant(event).set(sequence, True)
+            case ev.RoleRevoked():
+                self._grant(event).set(sequence, False)
+            case ev.GroupSynced():
+                self._sync(sequence, event)
+            case ev.TokenIssued():
+                scopes = tuple(map(parse_scope, event.scopes))
+                self._begin(sequence, TOKEN + event.token, Credential(event.principal, frozenset(event.verbs), scopes))
+                self.has_tokens_of_people = self.has_tokens_of_people or event.kind == "person"
+            case ev.SessionOpened():
+                self._begin(sequence, SESSION + event.session, Credential(event.principal))
+            case ev.TokenRevoked():
+                self._end(sequence, TOKEN + event.token)
+            case ev.SessionEnded():
+                self._end(sequence, SESSION + event.session)
+            case _:
+                return
         if not self.changes or self.changes[-1] != sequence:
             self.changes.append(sequence)
 
-    def _admitted(self, sequence: int, event: ev.PrincipalAdmitted) -> None:
-        self._active.setdefault(event.principal, Intervals()).set(sequence, True)
-
-    def _suspended(self, sequence: int, event: ev.PrincipalSuspended) -> None:
-        self._active.setdefault(event.principal, Intervals()).set(sequence, False)
-        for via in sorted(self._counting.get(event.principal, ())):
+    def _suspend(self, sequence: int, principal: str) -> None:
+        self._active.setdefault(principal, Intervals()).set(sequence, False)
+        for via in sorted(self._counting.get(principal, ())):
             self._end(sequence, via)
-
-    def _granted(self, sequence: int, event: ev.RoleGranted) -> None:
-        self._grant(event).set(sequence, True)
-
-    def _revoked(self, sequence: int, event: ev.RoleRevoked) -> None:
-        self._grant(event).set(sequence, False)
 
     def _grant(self, event: ev.RoleGranted | ev.RoleRevoked) -> Intervals:
         held = self._grants.setdefault(event.subject, {}).setdefault((event.role, parse_scope(event.scope)), {})
         return held.setdefault(event.source, Intervals())
 
-    def _synced(self, sequence: int, event: ev.GroupSynced) -> None:
+    def _sync(self, sequence: int, event: ev.GroupSynced) -> None:
         for members, holds in ((event.removed, False), (event.added, True)):
             for member in members:
                 of = self._memberships.setdefault(member, {})
                 of.setdefault((event.group, event.source), Intervals()).set(sequence, holds)
-
-    def _issued(self, sequence: int, event: ev.TokenIssued) -> None:
-        self.has_tokens_of_people = self.has_tokens_of_people or event.kind == "person"
-        scopes = tuple(map(parse_scope, event.scopes))
-        self._begin(sequence, TOKEN + event.token, Credential(event.principal, frozenset(event.verbs), scopes))
-
-    def _opened(self, sequence: int, event: ev.SessionOpened) -> None:
-        self._begin(sequence, SESSION + event.session, Credential(event.principal))
-
-    def _token_revoked(self, sequence: int, event: ev.TokenRevoked) -> None:
-        self._end(sequence, TOKEN + event.token)
-
-    def _session_ended(self, sequence: int, event: ev.SessionEnded) -> None:
-        self._end(sequence, SESSION + event.session)
 
     def _begin(self, sequence: int, via: str, credential: Credential) -> None:
         self._end(sequence, via)
@@ -205,16 +197,3 @@ class AccessHistory:
 
 def _allows(grant: Grant, verb: Verb, target: Target) -> bool:
     return verb in verbs_of(grant.role, grant.scope.kind) and covers(reach_of((grant.scope,)), target)
-
-
-_EFFECTS: dict[type, Callable[[AccessHistory, int, Any], None]] = {
-    ev.PrincipalAdmitted: AccessHistory._admitted,
-    ev.PrincipalSuspended: AccessHistory._suspended,
-    ev.RoleGranted: AccessHistory._granted,
-    ev.RoleRevoked: AccessHistory._revoked,
-    ev.GroupSynced: AccessHistory._synced,
-    ev.TokenIssued: AccessHistory._issued,
-    ev.TokenRevoked: AccessHistory._token_revoked,
-    ev.SessionOpened: AccessHistory._opened,
-    ev.SessionEnded: AccessHistory._session_ended,
-}

@@ -88,7 +88,7 @@ CASES: list[tuple[Any, list[Any], set[str]]] = [
         [
             cmd.AdmitPrincipal(id="c1", principal="p1", authority=OURS),
             cmd.GrantRole(id="c2", grant=GRANT, authority=OURS),
-            cmd.RevokeToken(id="c3", token="t1", **MINE),  # noqa: S106 -- an id
+            cmd.RevokeToken(id="c3", token="t1", **MINE),
         ],
         {"PrincipalAdmitted", "RoleGranted", "AccessCommandRejected"},
     ),
@@ -123,7 +123,7 @@ FOUR_HUNDRED: list[tuple[Any, Any]] = [
     (placer, lambda n: cmd.CordonNode(id=f"{n}", node="no", **MINE)),
     (IdleCore, lambda n: cmd.ExtendJob(id=f"{n}", job="1", **MINE)),
     (AccessCore, lambda n: cmd.AdmitPrincipal(id=f"{n}", principal=f"p{n}", authority=OURS)),
-    (AccessCore, lambda n: cmd.RevokeToken(id=f"{n}", token="t", **MINE)),  # noqa: S106 -- an id
+    (AccessCore, lambda n: cmd.RevokeToken(id=f"{n}", token="t", **MINE)),
 ]
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from fairlead_rights.access_list import Grant, Target
 from fairlead_rights.roles import ROLE_TABLE
-from fairlead_schemas.policies.rights import Verb
+from fairlead_schemas.policies.rights import Scope, Verb, parse_scope
+from fairlead_schemas.wire import events as ev
 
 OWN = {"job:read", "job:cancel", "session:open", "session:share"}
 
@@ -43,3 +44,66 @@ def _reaches(grant: Grant, verb: Verb, target: Target) -> bool:
         parts, wanted = target.queue.split("/"), name.split("/")
         return parts[: len(wanted)] == wanted
     return kind == "cluster" or getattr(target, kind) == name
+
+
+def may_at(
+    log: Iterable[tuple[int, ev.Event]], sequence: int, principal: str, verb: Verb, target: Target, via: str = ""
+) -> bool:
+    """Answer for a sequence from the whole log: plain sets, filled from the start up to that sequence."""
+    active: set[str] = set()
+    members: set[tuple[str, str, str]] = set()  # (source, group, member)
+    grants: set[tuple[str, Grant]] = set()  # (source, grant)
+    credentials: dict[str, ev.TokenIssued | ev.SessionOpened] = {}
+    for at, event in log:
+        if at > sequence:
+            break
+        match event:
+            case ev.PrincipalAdmitted():
+                active.add(event.principal)
+            case ev.PrincipalSuspended():
+                active.discard(event.principal)
+                credentials = {via: each for via, each in credentials.items() if each.principal != event.principal}
+            case ev.RoleGranted():
+                grants.add((event.source, Grant(event.subject, event.role, parse_scope(event.scope))))
+            case ev.RoleRevoked():
+                grants.discard((event.source, Grant(event.subject, event.role, parse_scope(event.scope))))
+            case ev.GroupSynced():
+                members -= {(event.source, event.group, member) for member in event.removed}
+                members |= {(event.source, event.group, member) for member in event.added}
+            case ev.TokenIssued():
+                credentials[f"token:{event.token}"] = event
+            case ev.SessionOpened():
+                credentials[f"session:{event.session}"] = event
+            case ev.TokenRevoked():
+                credentials.pop(f"token:{event.token}", None)
+            case ev.SessionEnded():
+                credentials.pop(f"session:{event.session}", None)
+            case _:
+                pass
+    if via and not _is_within(credentials.get(via), principal, verb, target):
+        return False
+    pairs = [(group, member) for _, group, member in members]
+    return may(active, pairs, [grant for _, grant in grants], principal, verb, target)
+
+
+def _is_within(
+    credential: ev.TokenIssued | ev.SessionOpened | None, principal: str, verb: Verb, target: Target
+) -> bool:
+    if credential is None or credential.principal != principal:
+        return False
+    if isinstance(credential, ev.SessionOpened):
+        return True
+    if credential.verbs and verb not in credential.verbs:
+        return False
+    return not credential.scopes or any(_covers(parse_scope(scope), target) for scope in credential.scopes)
+
+
+def _covers(scope: Scope, target: Target) -> bool:
+    kind, name = scope
+    if kind == "cluster":
+        return True
+    if kind == "queue":
+        return f"{target.queue}/".startswith(f"{name}/")
+    if kind == "job":
+        return target.job == name or target.job.startswith(f"{name}_")
+    return getattr(target, kind) == name

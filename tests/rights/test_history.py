@@ -1,0 +1,183 @@
+"""Access at every past sequence: equal to what a fold from the start up to that sequence answers."""
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from fairlead_rights.access_list import Grant, Target
+from fairlead_rights.effects import EFFECTS
+from fairlead_rights.history import AccessHistory, Intervals
+from fairlead_rights.roles import verbs_of
+from fairlead_rights.state import AccessState
+from fairlead_schemas.policies.rights import ROLES, VERBS, Scope, parse_scope
+from fairlead_schemas.wire import events as ev
+from tests.rights import naive
+
+PEOPLE = ("ann", "bob", "cyd", "dan")
+GROUPS = ("group:vision", "group:all")
+SOURCES = ("person", "file")
+SCOPES = (
+    "cluster", "pool:a100", "queue:research", "queue:research/vision", "queue:prod", "project:llm", "job:7", "job:7_1", "volume:data",
+)  # fmt: skip
+IDS = ("x1", "x2", "x3", "x4", "x5")
+KINDS = (
+    ev.PrincipalAdmitted, ev.PrincipalSuspended, ev.RoleGranted, ev.RoleGranted, ev.RoleGranted, ev.RoleRevoked,
+    ev.GroupSynced, ev.GroupSynced, ev.TokenIssued, ev.TokenIssued, ev.SessionOpened, ev.TokenRevoked, ev.SessionEnded,
+)  # fmt: skip
+CAUSE: dict[str, Any] = {"cause": "clock"}
+
+
+def grant_of(rng: Random) -> dict[str, Any]:
+    """A grant that can be given."""
+    while True:
+        role, scope = rng.choice(ROLES), rng.choice(SCOPES)
+        if verbs_of(role, parse_scope(scope).kind):
+            return {"subject": rng.choice(PEOPLE + GROUPS), "role": role, "scope": scope, "source": rng.choice(SOURCES)}
+
+
+def event_of(rng: Random) -> ev.AccessEvent:
+    """Any event of the access service, also one that repeats or ends what is not there."""
+    kind = rng.choice(KINDS)
+    principal, id_ = rng.choice(PEOPLE), rng.choice(IDS)
+    if kind is ev.PrincipalAdmitted:
+        return ev.PrincipalAdmitted(**CAUSE, principal=principal, kind="person")
+    if kind is ev.PrincipalSuspended:
+        return ev.PrincipalSuspended(**CAUSE, principal=principal)
+    if kind is ev.RoleGranted or kind is ev.RoleRevoked:
+        return kind(**CAUSE, **grant_of(rng))
+    if kind is ev.GroupSynced:
+        added = tuple(rng.sample(PEOPLE, rng.choice((0, 1, 2))))
+        removed = tuple(name for name in rng.sample(PEOPLE, rng.choice((0, 1, 2))) if name not in added)
+        return ev.GroupSynced(
+            **CAUSE, group=rng.choice(GROUPS), source=rng.choice(SOURCES), added=added, removed=removed
+        )
+    if kind is ev.TokenIssued:
+        verbs = tuple(rng.sample(VERBS, rng.choice((0, 0, 3))))
+        scopes = tuple(rng.sample(SCOPES, rng.choice((0, 0, 2))))
+        return ev.TokenIssued(
+            **CAUSE, token=id_, principal=principal, kind="person", expires_ns=1, verbs=verbs, scopes=scopes
+        )
+    if kind is ev.SessionOpened:
+        return ev.SessionOpened(**CAUSE, session=id_, principal=principal, provider="local", expires_ns=1)
+    if kind is ev.TokenRevoked:
+        return ev.TokenRevoked(**CAUSE, token=id_, reason="revoked")
+    return ev.SessionEnded(**CAUSE, session=id_, reason="signed_out")
+
+
+def log_of(rng: Random, commits: int) -> list[tuple[int, ev.Event]]:
+    """A log with the events of other writers left out: some sequences hold several events, most none."""
+    log: list[tuple[int, ev.Event]] = [
+        (1, ev.PrincipalAdmitted(**CAUSE, principal=person, kind="person")) for person in PEOPLE
+    ]
+    sequence = 1
+    for _ in range(commits):
+        sequence += rng.choice((1, 1, 7))
+        log += [(sequence, event_of(rng)) for _ in range(rng.choice((1, 1, 2, 4)))]
+    return log
+
+
+def target_of(rng: Random) -> Target:
+    """A job, a queue, a volume or a node."""
+    queue = rng.choice(("", "research", "research/vision", "research/visionary", "prod/x"))
+    return Target(
+        queue, rng.choice(("", "a100")), rng.choice(("", "llm")), rng.choice(("", "7", "7_1", "7_12")),
+        rng.choice(("", "data")), rng.choice(("", *PEOPLE)),
+    )  # fmt: skip
+
+
+def folded(log: list[tuple[int, ev.Event]]) -> AccessHistory:
+    """History of a log."""
+    history = AccessHistory()
+    for sequence, event in log:
+        history.fold(sequence, event)
+    return history
+
+
+def test_it_answers_as_a_fold_up_to_the_sequence_would() -> None:
+    """A thousand random questions about random logs, with and without a credential; both answers are frequent."""
+    found = {True: 0, False: 0}
+    for seed in range(20):
+        rng = Random(seed)
+        log = log_of(rng, 120)
+        history, last = folded(log), log[-1][0]
+        for _ in range(50):
+            sequence, person, target = rng.randint(0, last + 2), rng.choice(PEOPLE), target_of(rng)
+            via = rng.choice(("", f"token:{rng.choice(IDS)}", f"session:{rng.choice(IDS)}"))
+            for verb in VERBS:
+                expected = naive.may_at(log, sequence, person, verb, target, via)
+                assert history.may_at(sequence, person, verb, target, via) == expected, (seed, sequence, verb, target)
+                found[expected] += 1
+    assert min(found.values()) > 1_000
+
+
+def test_at_the_newest_sequence_it_agrees_with_the_state_of_access() -> None:
+    """Same events, two folds; also for what a principal may grant, and why."""
+    for seed in range(30):
+        rng = Random(seed)
+        log = log_of(rng, 80)
+        state = AccessState()
+        history = AccessHistory()
+        for sequence, event in log:
+            history.fold(sequence, event)
+            EFFECTS.get(type(event), lambda *_: None)(state, event, None)
+            person, verb, target = rng.choice(PEOPLE), rng.choice(VERBS), target_of(rng)
+            assert history.may_at(sequence, person, verb, target) == state.may(person, verb, target)
+            assert history.why_at(sequence, person, verb, target) == state.access.why(person, verb, target)
+            role, scope = rng.choice(ROLES), parse_scope(rng.choice(SCOPES))
+            expected = state.access.may_grant(person, role, scope, target)
+            assert history.may_grant_at(sequence, person, role, scope, target) == expected
+
+
+def test_a_commit_counts_as_a_whole() -> None:
+    """What one commit gives and takes again was never there."""
+    history = AccessHistory()
+    history.fold(1, ev.PrincipalAdmitted(**CAUSE, principal="ann", kind="person"))
+    granted: dict[str, Any] = {**CAUSE, "subject": "ann", "role": "admin", "scope": "cluster", "source": "person"}
+    history.fold(4, ev.RoleGranted(**granted))
+    history.fold(4, ev.RoleRevoked(**granted))
+    history.fold(6, ev.RoleGranted(**granted))
+    assert [history.may_at(at, "ann", "job:submit", Target()) for at in range(8)] == [False] * 6 + [True] * 2
+    assert history.why_at(6, "ann", "job:submit", Target()) == (Grant("ann", "admin", Scope("cluster")),)
+
+
+def test_the_id_of_an_ended_token_does_not_revive_it() -> None:
+    """Whoever gets the id later answers for its own time only."""
+    history = AccessHistory()
+    for at, person in ((1, "ann"), (2, "bob")):
+        history.fold(at, ev.PrincipalAdmitted(**CAUSE, principal=person, kind="person"))
+    own = {person: Target(job="7", owner=person) for person in ("ann", "bob")}
+    history.fold(3, ev.TokenIssued(**CAUSE, token="t", principal="ann", kind="person", expires_ns=1))
+    history.fold(5, ev.PrincipalSuspended(**CAUSE, principal="ann"))
+    history.fold(6, ev.PrincipalAdmitted(**CAUSE, principal="ann", kind="person"))
+    history.fold(8, ev.TokenIssued(**CAUSE, token="t", principal="bob", kind="person", expires_ns=1))
+    found = {
+        person: [at for at in range(10) if history.may_at(at, person, "job:cancel", own[person], "token:t")]
+        for person in own
+    }
+    assert found == {"ann": [3, 4], "bob": [8, 9]}
+
+
+def test_memory_grows_with_changes_only() -> None:
+    """Grants that are stated again, and events of others, add nothing."""
+    history = AccessHistory()
+    history.fold(1, ev.PrincipalAdmitted(**CAUSE, principal="ann", kind="person"))
+    granted = ev.RoleGranted(**CAUSE, subject="ann", role="viewer", scope="cluster", source="file")
+    for at in range(2, 1_000):
+        history.fold(at, granted)
+        history.fold(at, ev.GroupSynced(**CAUSE, group="group:g", source="file", added=("ann",)))
+        history.fold(at, ev.JobQueued(**CAUSE, job="1"))
+    assert history.statistics() == {"facts": 3, "turns": 3}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_intervals_keep_what_was_set(seed: int) -> None:
+    """Against a value for each sequence."""
+    rng, intervals, values = Random(seed), Intervals(), [False] * 60
+    for sequence in sorted(rng.randint(1, 50) for _ in range(40)):
+        holds = rng.random() < 0.5
+        intervals.set(sequence, holds)
+        values[sequence:] = [holds] * (60 - sequence)
+    assert [intervals.at(sequence) for sequence in range(60)] == values
+    assert all(before < after for before, after in pairwise(intervals.turns))
