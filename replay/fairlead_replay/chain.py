@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fairlead_bus.log import NO_HEAD, LogHead
 from fairlead_bus.port import Stored
 from fairlead_replay.lives import IllegalMove, Lives
+from fairlead_replay.rights_audit import CommandCount, RightsAudit
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import Commit, CommitUndecodable, commit_hash, decode_commit
 from fairlead_schemas.wire.events import EVENTS_OF, NodeJoined
@@ -37,6 +38,8 @@ class LogVerdict(NamedTuple):
     events: int
     first_bad: int
     what: str
+    #: Commands and the rights by which they were sent (invariant I13).
+    rights: CommandCount = CommandCount()
 
 
 class Break(NamedTuple):
@@ -79,6 +82,8 @@ class Audit:
         self.event_counts = array("I")
         self.lives = Lives()
         self._lives_follow = True
+        self.rights = RightsAudit()
+        self._rights_follow = True
         self.expected = 1
 
     def take(self, stored: Stored) -> None:
@@ -133,8 +138,9 @@ class Audit:
             if writer not in self.links:
                 self.find(head.sequence, f"{writer}'s commit {head.n} is missing")
         if self._first is None:
-            return LogVerdict(True, self.commits, self.events, 0, "whole")
-        return LogVerdict(False, self.commits, self.events, self._first.sequence, self._first.what)
+            return LogVerdict(True, self.commits, self.events, 0, "whole", self.rights.commands)
+        bad = self._first
+        return LogVerdict(False, self.commits, self.events, bad.sequence, bad.what, self.rights.commands)
 
     # ------------------------------------------------------------------ a commit by itself
 
@@ -184,6 +190,14 @@ class Audit:
                 self._lives_follow = False
                 illegal = isinstance(error, IllegalMove)
                 self.find(sequence, str(error) if illegal else f"an event cannot be followed: {error}")
+        if self._rights_follow:
+            try:
+                wrong = self.rights.take(sequence, commit)
+            except (ValueError, AssertionError) as error:
+                self._rights_follow = False
+                wrong = f"the rights of an event cannot be followed: {error}"
+            if wrong:
+                self.find(sequence, wrong)
 
     # ------------------------------------------------------------------ what others say of its bytes
 
