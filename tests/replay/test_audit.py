@@ -49,7 +49,7 @@ def test_a_good_export_is_whole(exported: Path) -> None:
     verdict = verify_export(exported)
     log = log_of(SEED)
     events = sum(len(msgspec.json.decode(stored.payload)["events"]) for stored in log)
-    assert verdict == (True, len(log), events, 0, "whole")
+    assert verdict[:5] == (True, len(log), events, 0, "whole")
     assert len(log) > 50
 
 
@@ -69,13 +69,13 @@ def test_the_remains_of_a_broken_export_are_overwritten(exported: Path) -> None:
     """Without its manifest it is no export."""
     (exported / MANIFEST_FILE).unlink()
     write_export(exported, [])
-    assert verify_export(exported) == (True, 0, 0, 0, "whole")
+    assert verify_export(exported)[:5] == (True, 0, 0, 0, "whole")
 
 
 def test_an_empty_log_is_whole(tmp_path: Path) -> None:
     """A cluster in which nothing has happened has a valid log."""
     write_export(tmp_path, [])
-    assert verify_export(tmp_path) == (True, 0, 0, 0, "whole")
+    assert verify_export(tmp_path)[:5] == (True, 0, 0, 0, "whole")
 
 
 @pytest.mark.parametrize("bit", [0x01, 0x10])

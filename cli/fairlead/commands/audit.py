@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the cores are loaded by the verbs that fold, not by every c
     from fairlead_bus.command_loss import AcceptedLoss, CommandStreamReport
     from fairlead_replay.fold import FoldedCluster
     from fairlead_replay.live_comparison import Comparison
+    from fairlead_replay.rights_audit import CommandCount
 
 
 @app.command()
@@ -62,7 +63,8 @@ def verify(
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Check every commit: contiguous, chained, valid, every job's moves legal. Exit code 1 names the first bad sequence.
+    """Check every commit: contiguous, chained, valid, every job's moves legal, every command within its
+    caller's rights. Exit code 1 names the first bad sequence.
 
     fairlead audit verify
 
@@ -85,9 +87,10 @@ def verify(
             report = inspect_url(url) if verdict.ok else None
     extra = {"commands": report_document(report)} if report is not None else {}
     if output in (Format.json, Format.yaml):
-        terminal.write(terminal.document(verdict._asdict() | extra, output))
+        terminal.write(terminal.document(verdict._asdict() | {"rights": verdict.rights._asdict()} | extra, output))
     elif verdict.ok:
         terminal.write(f"ok: {verdict.commits} commits, {verdict.events} events, every hash and every move checked\n")
+        terminal.write(rights_lines(verdict.rights))
     else:
         where = f"sequence {verdict.first_bad}: " if verdict.first_bad else ""
         terminal.write(f"DAMAGED: {where}{verdict.what} ({verdict.commits} commits read)\n")
@@ -95,6 +98,19 @@ def verify(
         terminal.write(f"{report_line(report)}hint: fairlead audit commands\n")
     if not verdict.ok or (report is not None and report.is_lost):
         raise typer.Exit(1)
+
+
+def rights_lines(rights: "CommandCount") -> str:
+    """Return what the log proves of its commands' rights; "" for a log in which no command carries any."""
+    if not rights.judged and not rights.refused and not rights.unsigned:
+        return ""
+    lines = f"rights: {rights.judged} accepted commands were within their callers' rights"
+    if rights.unplaced:
+        lines += f" ({rights.unplaced} grants about things of which the log does not say where they are)"
+    lines += f"; {rights.without_authority} carried no authority\n"
+    if rights.unsigned:
+        lines += f"note: {rights.unsigned} of those name a person, after tokens of people were first issued\n"
+    return lines
 
 
 @app.command()
