@@ -193,7 +193,11 @@ class Observer:
         self.commits.append(commit)
         self.audit.take(Stored(folded.seq, subjects.log(folded.writer), folded.payload))
         if self.audit.findings:
-            raise Violation(f"I8: sequence {folded.seq}: {self.audit.findings[0].what}")
+            what = self.audit.findings[0].what
+            invariant, colon, rest = what.partition(": ")
+            if colon and invariant == "I13":
+                raise Violation(f"I13: sequence {folded.seq}: {rest}")
+            raise Violation(f"I8: sequence {folded.seq}: {what}")
         try:
             self.cluster.evolve(folded.seq, commit)
             placer_invariants.check(self.cluster.placer.state)

@@ -40,7 +40,8 @@ def main() -> int:
         f"{len(outcomes)} seeds, {len(failed)} failed; {sum(o.jobs for o in outcomes)} jobs, {events} events, "
         f"{sum(o.disasters for o in outcomes)} disasters, {hours:.1f} simulated hours in {time.monotonic() - began:.1f} s\n"
         f"idle: {_totals(outcome.idle for outcome in outcomes)}\n"
-        f"access: {_totals(outcome.access for outcome in outcomes)}"
+        f"access: {_totals(outcome.access for outcome in outcomes)}\n"
+        f"rights: {_totals(_rights(outcome) for outcome in outcomes)}"
     )
     return 1 if failed else 0
 
@@ -84,6 +85,10 @@ def _seeds(text: str) -> range:
 def _people(options: argparse.Namespace) -> str:
     kind = " --operators" if options.operators else " --restless" if options.restless else ""
     return kind + (" --particular" if options.particular else "")
+
+
+def _rights(outcome: SeedOutcome) -> dict[str, int]:
+    return {**outcome.rights._asdict(), "denied": outcome.denied}
 
 
 def _totals(counts: Iterable[dict[str, int]]) -> str:

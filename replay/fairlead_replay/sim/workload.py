@@ -18,6 +18,7 @@ from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.context import EPOCH_NS
 from fairlead_replay.sim.faults import Faults
+from fairlead_replay.sim.guard import Guard
 from fairlead_replay.sim.machine import SimWork
 from fairlead_replay.sim.run_books import could_ever
 from fairlead_schemas.policies.checkpoints import Checkpoint
@@ -47,6 +48,8 @@ from fairlead_schemas.wire.commands import (
 from fairlead_schemas.wire.events import Dependency
 from fairlead_schemas.wire.resources import Inventory, Request
 
+#: Services whose commands pass the simulated gateway's guard.
+GUARDED = ("queue", "placer")
 #: What a gang says of its ranks' ends: by its name, so that seeds draw what they drew before there was the word.
 GANGS: tuple[GangRule, ...] = ("", "", "continue", "leader")
 #: Queues of every kind: free, limited, guaranteed (so that others yield), limited by user, and of people who share.
@@ -99,6 +102,8 @@ class People:
         self.sent: list[Sent] = []
         #: Nodes that the log reports as lost, in the part of the log that was read.
         self.lost: Callable[[], list[str]] = list
+        #: Signs the commands of people, and withholds those that they may not send; None without sign-on.
+        self.guard: Guard | None = None
         self._count = 0
 
     async def configure(self) -> None:
@@ -136,6 +141,10 @@ class People:
         commands: "list[QueueCommand] | list[PlacerCommand] | list[TelemetryCommand] | list[AccessCommand]",
     ) -> None:
         """Send one message until the server has it."""
+        if self.guard is not None and service in GUARDED and not self.faults.quiet:
+            commands = self.guard.signed_by_somebody(commands, asyncio.get_running_loop().time())
+            if not commands:
+                return
         payload, message_id = encode_commands(commands), commands[0].id
         while True:
             try:

@@ -19,6 +19,7 @@ from fairlead_bus.port import LogDamaged
 from fairlead_bus.service import Service
 from fairlead_placer.core import PlacerCore
 from fairlead_queue.core import QueueCore
+from fairlead_replay.rights_audit import CommandCount
 from fairlead_replay.sim import accounts, faults, health, idleness
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.access_books import AccessBooks
@@ -26,6 +27,7 @@ from fairlead_replay.sim.accounts import Accounts
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.context import SimContext
+from fairlead_replay.sim.guard import Guard
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
@@ -61,6 +63,7 @@ class Parts(NamedTuple):
     placer: type[PlacerCore] = PlacerCore
     telemetry: type[IdleCore] = IdleCore
     access: type[AccessCore] = AccessCore
+    guard: type[Guard] = Guard
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
@@ -84,6 +87,10 @@ class SeedOutcome(NamedTuple):
     idle: dict[str, int] = {}
     #: {type: events of the access service}
     access: dict[str, int] = {}
+    #: Commands by the right by which they were sent.
+    rights: CommandCount = CommandCount()
+    #: Commands that the simulated guard withheld.
+    denied: int = 0
 
 
 class World:
@@ -121,6 +128,8 @@ class World:
         self.people.lost = lambda: sorted(
             name for name, node in self.observer.cluster.placer.state.nodes.items() if node.lost
         )
+        if self.accounts is not None:
+            self.people.guard = parts.guard(seed)
         for machine in machines:
             machine.label(self.people.labels(rng))
             machine.inventory = self.people.equip(machine.inventory, rng)
@@ -175,6 +184,8 @@ class World:
         while True:
             for folded in await reader.next():
                 self.observer.take(folded)
+                if self.people.guard is not None:
+                    self.people.guard.see(folded, asyncio.get_running_loop().time())
 
     async def _recover(self) -> None:
         """The faults stop; what is down comes back by itself (`processes.py`), links and server at once."""
@@ -300,4 +311,6 @@ def _outcome(world: World, violation: str | None, virtual_s: float) -> SeedOutco
         digest=digest.hexdigest(),
         idle=dict(world.observer.idle.counts),
         access=dict(world.observer.access.counts),
+        rights=world.observer.audit.rights.commands,
+        denied=world.people.guard.denied if world.people.guard is not None else 0,
     )
