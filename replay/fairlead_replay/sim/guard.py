@@ -9,6 +9,7 @@ Everything is drawn from a seed of its own. A world without accounts has no guar
 
 from collections import deque
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -46,9 +47,7 @@ class Guard:
         due_s = now_s + self.rng.choice(LAGS_S)
         self._coming.append((max(due_s, self._coming[-1][0]) if self._coming else due_s, folded))
 
-    def signed_by_somebody(
-        self, commands: "list[cmd.QueueCommand] | list[cmd.PlacerCommand]", now_s: float
-    ) -> "list[cmd.QueueCommand] | list[cmd.PlacerCommand]":
+    def signed_by_somebody(self, commands: list[Any], now_s: float) -> list[Any]:
         """Return the commands with the user and authority of somebody who is signed in, without those that are denied. Where
         nobody is signed in, or a service sends them, they stay as they are.
         """
@@ -62,7 +61,7 @@ class Guard:
         passed = [each for each in changed if self._allows(sender, each)]
         self.signed += len(passed)
         self.denied += len(changed) - len(passed)
-        return passed  # type: ignore[return-value] -- of the kind that came in
+        return passed
 
     def _fold(self, folded: Folded) -> None:
         for event in folded.commit.events:
