@@ -96,7 +96,8 @@ class RightsAudit:
     # ------------------------------------------------------------------------------- commands with an authority
 
     def _wrong(self, sequence: int, commit: Commit, event: ev.Event, authority: Authority) -> str:
-        if not event.cause.startswith(COMMAND):
+        known = type(event) in EVENT_NEEDS or isinstance(event, REFUSALS + ACCOMPANYING)
+        if not event.cause.startswith(COMMAND) or not known:
             return f"I13: {type(event).__name__} has an authority and answers no command"
         if isinstance(event, REFUSALS):
             return ""
@@ -183,10 +184,7 @@ class RightsAudit:
         if isinstance(event, ev.QueueConfigured) and self._is_made_for_others(commit, event):
             return []
         needs = EVENT_NEEDS.get(type(event))
-        if needs is None:
-            assert isinstance(event, ACCOMPANYING), f"expected {type(event).__name__} in the table of needs"
-            return []
-        return [*needs(event)]
+        return [*needs(event)] if needs is not None else []
 
     def _is_made_for_others(self, commit: Commit, event: ev.QueueConfigured) -> bool:
         """Return True for a queue that was missing above one that the command names: it is made without limits."""

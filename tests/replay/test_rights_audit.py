@@ -246,6 +246,8 @@ def test_an_event_that_answers_nothing_has_no_authority() -> None:
     log = Log()
     authority = log.by("ann")["authority"]
     assert "answers no command" in log.add("queue", ev.JobQueued(cause="clock", job="1", authority=authority))
+    offered = ev.JobOffered(cause="cmd:c1", job="1", attempt=1, rank=1, authority=authority)
+    assert "answers no command" in log.add("queue", offered), "a later event of the queue's own"
 
 
 def test_commands_without_authority_are_counted_and_those_of_people_after_the_first_token() -> None:
