@@ -151,6 +151,11 @@ class AccessList:
         reaches = self._reach.get(principal)
         return verb in (self._build(principal) if reaches is None else reaches)
 
+    def reach(self, principal: str, verb: Verb) -> Reach | None:
+        """Return the part of the cluster in which the principal holds the verb; None if it holds it nowhere."""
+        reaches = self._reach.get(principal)
+        return (self._build(principal) if reaches is None else reaches).get(verb)
+
     def may_grant(self, principal: str, role: Role, scope: Scope, target: Target) -> bool:
         """Return True if the principal may give or take this role. Nobody grants more than they hold: besides the right to
         grant, every verb of the role is needed there.

@@ -27,13 +27,27 @@ type Role = Literal["member", "auditor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role.__value__)
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Caller of the API, with role and visible projects."""
+class RowScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Part of the warehouse's rows: those of jobs in these queues (with all queues below), of these projects, and these jobs."""
+
+    queues: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Caller of the API, with role and visible rows."""
 
     user: str
     role: Role
     #: Projects whose jobs a member sees in addition to the member's own jobs.
     projects: tuple[str, ...] = ()
+    #: Queues whose jobs a member sees, with all queues below.
+    queues: tuple[str, ...] = ()
+    #: Only rows that are in this part, too: a token's own limit. None: no limit.
+    within: RowScope | None = None
+    #: False for a member who may not read all nodes and queues: totals over everybody are left out, too.
+    totals: bool = True
 
     @property
     def sees_all(self) -> bool:

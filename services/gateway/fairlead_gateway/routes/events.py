@@ -23,7 +23,7 @@ from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.query import Limit
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, listed
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Page
@@ -334,9 +334,10 @@ def routes(feed: EventFeed) -> Router:
     """GET /v1/events."""
     router = Router()
 
-    @router.get(
+    @router.read(
         "/v1/events",
-        summary="Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        "Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        right=listed("job:read"),
         responses={
             200: {
                 "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",

@@ -7,7 +7,7 @@ from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json, read_request
 from fairlead_gateway.routes.jobs import job_or_id
 from fairlead_gateway.routes.request_bodies import ExtendRequest, duration
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, in_body, listed, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import idle_document, scope_document
 from fairlead_gateway.views.rows import OutcomeRow
@@ -47,6 +47,7 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         "Extend an idle job",
         api.Job,
         api.SubmitResult,
+        right=on_job("job:cancel"),
         body=ExtendRequest,
         required=False,
         operation_id="extend_job",
@@ -59,11 +60,16 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         if job not in views.jobs.rows:
             raise not_found("job", job, hint="GET /v1/jobs lists them")
         command_id = waiter.command_id(telemetry, head, "extend", job, str(for_ns))
-        command = cmd.ExtendJob(id=command_id, user=head.user, job=job, for_ns=for_ns)
+        command = cmd.ExtendJob(id=command_id, user=head.user, authority=head.authority, job=job, for_ns=for_ns)
         await waiter.carry_out(telemetry, command, idle_refusal)
-        return job_or_id(views, job)
+        return job_or_id(views, job, head.caller)
 
-    @router.read("/v1/idle", "Idle runs, their policies, and what dry runs would have saved", api.IdleOverview)
+    @router.read(
+        "/v1/idle",
+        "Idle runs, their policies, and what dry runs would have saved",
+        api.IdleOverview,
+        right=listed("job:read"),
+    )
     async def get_idle() -> Response:
         return JsonResponse(idle_document(views))
 
@@ -72,18 +78,26 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         "/v1/idle:apply",
         "Set the idle policies of several scopes, all or none",
         api.IdleFileResult,
+        right=in_body("queue:set"),
         body=IdleFileWords,
     )
     async def apply_idle(request: Request) -> Response:
         head, body = head_of(request), await read_json(request)
         scopes = read_file(body, read_policy_file, HINT)
         command_id = waiter.command_id(telemetry, head, "idle-apply", body.decode("latin-1"))
-        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, scopes=scopes)
+        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, authority=head.authority, scopes=scopes)
         await waiter.carry_out(telemetry, command, idle_refusal)
         items = [scope_document(views, scope) for scope in scopes]
         return JsonResponse(api.IdleFileResult(items=items, sequence=views.sequence))
 
-    @router.command("PUT", "/v1/idle/{scope}", "Set the idle policies of a scope", api.IdleScope, body=IdleScopeWords)
+    @router.command(
+        "PUT",
+        "/v1/idle/{scope}",
+        "Set the idle policies of a scope",
+        api.IdleScope,
+        right=in_body("queue:set"),
+        body=IdleScopeWords,
+    )
     async def put_idle(scope: str, request: Request) -> Response:
         head = head_of(request)
         if not is_scope(scope):
@@ -92,7 +106,9 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         body = await read_json(request)
         policies = read_file(body, read_policies, HINT)
         command_id = waiter.command_id(telemetry, head, "idle", scope, body.decode("latin-1"))
-        command = cmd.SetIdlePolicies(id=command_id, user=head.user, scope=scope, policies=policies)
+        command = cmd.SetIdlePolicies(
+            id=command_id, user=head.user, authority=head.authority, scope=scope, policies=policies
+        )
         await waiter.carry_out(telemetry, command, idle_refusal)
         return JsonResponse(scope_document(views, scope))
 

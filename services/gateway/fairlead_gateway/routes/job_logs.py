@@ -18,7 +18,7 @@ from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
 from fairlead_gateway.errors import bad_field, not_found
 from fairlead_gateway.routes.output_assembly import OutputStream, StreamAssembly, split_tag, tagged_ranks
 from fairlead_gateway.routes.query import retired_job
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import EndedAttempt, JobRow
 from fairlead_schemas.wire import subjects
@@ -304,9 +304,10 @@ def routes(views: Views, bus: Bus) -> Router:
     """GET /v1/jobs/{id}/logs."""
     router = Router()
 
-    @router.get(
+    @router.read(
         "/v1/jobs/{job}/logs",
-        summary="A job's output",
+        "A job's output",
+        right=on_job("job:read"),
         response_class=Response,
         responses={
             200: {

@@ -17,7 +17,7 @@ from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json
 from fairlead_gateway.routes.query import At
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, in_body, on_pool, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
@@ -67,7 +67,14 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
     async def send(command: ApplyQueues) -> OutcomeRow:
         return await waiter.carry_out(gate, command, queue_refusal)
 
-    @router.command("POST", "/v1/queues:apply", "Apply a queue file", QueueFileResult, body=QueueFileWords)
+    @router.command(
+        "POST",
+        "/v1/queues:apply",
+        "Apply a queue file",
+        QueueFileResult,
+        right=in_body("queue:set"),
+        body=QueueFileWords,
+    )
     async def apply_queues(
         request: Request,
         prune: Annotated[bool, Query(description="Remove all queues and pools that the file does not name.")] = False,
@@ -81,6 +88,7 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
         command = ApplyQueues(
             id=waiter.command_id(gate, head, "apply", *content),
             user=head.user,
+            authority=head.authority,
             pools=file.pools,
             queues=file.queues,
             prune=prune,
@@ -98,7 +106,9 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             )
         )
 
-    @router.command("PUT", "/v1/queues/{path:path}", "Create or change a queue", Queue, body=QueueWords)
+    @router.command(
+        "PUT", "/v1/queues/{path:path}", "Create or change a queue", Queue, right=on_queue("queue:set"), body=QueueWords
+    )
     async def put_queue(path: str, request: Request) -> Response:
         head = head_of(request)
         if not is_queue_path(path):
@@ -108,13 +118,13 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
         settings = read_file(body, lambda value: read_settings(value, path), HINT)
         command_id = waiter.command_id(gate, head, "put", path, body.decode("latin-1"))
         queues = (QueueEntry(path=path, settings=settings),)
-        await send(ApplyQueues(id=command_id, user=head.user, queues=queues))
+        await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, queues=queues))
         row = views.queues.rows.get(path)
         if row is None:
             raise waiter.undecided(command_id)
         return JsonResponse(queue_document(views, row))
 
-    @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue")
+    @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue", right=on_queue("queue:set"))
     async def delete_queue(
         path: str,
         request: Request,
@@ -130,7 +140,7 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
         command_id = waiter.command_id(gate, head, "delete", path, move_to)
         removal = (QueueRemoval(path=path, move_to=move_to),)
         try:
-            await send(ApplyQueues(id=command_id, user=head.user, remove=removal))
+            await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, remove=removal))
         except HttpError as refused:
             row = views.queues.rows.get(path)
             if refused.status == 422 and (row is None or not row.exists):
@@ -154,7 +164,12 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
             raise HttpError(503, answer.error, answer.message, hint="the explainer answers this", retry_after_s=1)
         return answer
 
-    @router.read("/v1/pools/{pool}/defrag", "Which runs would be moved so that big jobs start; nothing is done", Defrag)
+    @router.read(
+        "/v1/pools/{pool}/defrag",
+        "Which runs would be moved so that big jobs start; nothing is done",
+        Defrag,
+        right=on_pool("node:read"),
+    )
     async def get_pool_defrag(pool: str) -> Response:
         return JsonResponse((await ask(live, pool, AskDefrag(pool=pool))).defrag)
 
@@ -163,6 +178,7 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         "By which policy nodes are chosen, what is free and of use, and the largest jobs that could start; "
         "now or at a past moment",
         PoolPacking,
+        right=on_pool("node:read"),
     )
     async def get_pool_packing(pool: str, at: At = "") -> Response:
         if not at:

@@ -17,12 +17,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from fairlead_gateway.access.guard import Guard
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
 from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, on_cluster
 from fairlead_gateway.server.fast_path import REQUEST_ID
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
@@ -99,8 +100,9 @@ def build_app(
     numbers: Metrics,
     routers: list[Router],
     readiness: Callable[[], Readiness],
+    guard: Guard,
 ) -> FastAPI:
-    """Return the application with all routes. `readiness` returns the body of `/readyz`."""
+    """Return the application with all routes, each behind the guard. `readiness` returns the body of `/readyz`."""
     app = FastAPI(
         title="Fairlead",
         version="1",
@@ -110,9 +112,16 @@ def build_app(
         generate_unique_id_function=lambda route: route.name,
     )
     routers = [_own_routes(folding, numbers, readiness), *routers]
+    routers.append(install(app, routers))
+    rights = {handler: right for router in routers for handler, right in router.rights.items()}
+
+    async def admit(request: Request) -> None:
+        """Check the right before anything else is looked at. Raises KeyError, which is a 500, for a route without one."""
+        await guard.admit(rights[request.scope["endpoint"]], request.scope)
+        _only_known_parameters(request)
+
     for router in routers:
-        app.include_router(router, dependencies=[Depends(_only_known_parameters)])
-    install(app, routers)
+        app.include_router(router, dependencies=[Depends(admit)])
 
     def allowed(path: str) -> str:
         """Return the methods of a path, for `Allow`; "" for an unknown path.
@@ -135,24 +144,26 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
     router = Router()
     views = folding.views
 
-    @router.read("/healthz", "The process works")
+    @router.read("/healthz", "The process works", right=PUBLIC)
     async def healthz() -> Response:
         return JsonResponse({"status": "ok", "sequence": views.sequence})
 
     ready = router.answers(Readiness)
 
-    @router.get(
+    @router.read(
         "/readyz",
-        summary="Jobs are accepted and run; otherwise the conditions that hold",
+        "Jobs are accepted and run; otherwise the conditions that hold",
+        right=PUBLIC,
         responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
     )
     async def readyz() -> Response:
         body = readiness()
         return JsonResponse(body, status_code=200 if body.ready else 503)
 
-    @router.get(
+    @router.read(
         "/metrics",
-        summary="Prometheus metrics",
+        "Prometheus metrics",
+        right=on_cluster("job:read", "queue:read", "node:read"),
         response_class=Response,
         responses={
             200: {"description": "Prometheus text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -163,11 +174,11 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
         await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())
         return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
 
-    @router.read("/asyncapi.json", "AsyncAPI document of the event log")
+    @router.read("/asyncapi.json", "AsyncAPI document of the event log", right=PUBLIC)
     async def get_asyncapi() -> Response:
         return JsonResponse(log_document())
 
-    @router.get("/", include_in_schema=False)
+    @router.read("/", "First page", right=SIGNED_IN, include_in_schema=False)
     async def index() -> Response:
         return Response(render_index(views), media_type="text/html; charset=utf-8")
 
