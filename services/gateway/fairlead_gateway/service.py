@@ -14,7 +14,7 @@ from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.bucket_lookup import BucketLookup
 from fairlead_gateway.access.callers import Callers
-from fairlead_gateway.access.guard import BLIND_S, Guard
+from fairlead_gateway.access.guard import Guard
 from fairlead_gateway.access.settings import check_listener, sign_on_setting
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.monitoring.command_watch import CommandWatch
@@ -87,7 +87,7 @@ class Gateway:
         past = HistoricalViews(bus, views)
         lookup = None if settings.sign_on in ("", "off") else BucketLookup(bus)
         #: Finds the senders of requests.
-        self.callers = Callers(views, lookup, is_current=lambda: folding.blind_s() < BLIND_S)
+        self.callers = Callers(views, lookup, blind_s=folding.blind_s)
         rights = Guard(views, self.callers, lambda job: query.retired_job(bus, job))
         explaining = ExplainerClient(bus)
         routers = [
@@ -95,11 +95,11 @@ class Gateway:
             nodes.routes(views, self.placer, waiter),
             queues.queue_routes(views, self.queue, waiter),
             idle.routes(views, self.telemetry, waiter),
-            events.routes(self.feed),
-            job_logs.routes(views, bus),
+            events.routes(self.feed, self.callers),
+            job_logs.routes(views, bus, self.callers),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
-            gpu_usage.usage_routes(bus),
+            gpu_usage.usage_routes(views, bus),
             sql.routes(sql.SqlRoutes(views, bus)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),

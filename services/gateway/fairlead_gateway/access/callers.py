@@ -31,6 +31,9 @@ UNKNOWN_S = 5.0
 UNKNOWN_PER_MINUTE = 60
 ADDRESSES_MAX = 10_000
 CREDENTIAL_BYTES_MAX = 512
+#: Seconds after which a gateway that has not seen the log's end answers nothing new, and ends its streams.
+BLIND_S = 10.0
+BLIND_STREAMS_S = 60.0
 ACT_AS = "X-Fairlead-Act-As"
 
 type Headers = Iterable[tuple[bytes, bytes]]
@@ -60,15 +63,15 @@ class Callers:
         views: Views,
         lookup: CredentialLookup | None = None,
         *,
-        is_current: Callable[[], bool] = lambda: True,
+        blind_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`is_current`: returns False while the log's end has not been seen for too long."""
+        """`blind_s`: returns the seconds for which the log's end has not been seen."""
         self._views = views
         self._lookup = lookup
         self.is_open = lookup is None
-        self.is_current = is_current
+        self.blind_s = blind_s
         self._clock = clock
         self._monotonic = monotonic
         #: Caller of a request without a credential.
@@ -79,6 +82,14 @@ class Callers:
         self._unknown: dict[bytes, float] = {}
         #: {address: (unknown credentials, as of a monotonic time)}; they decay evenly.
         self._floods: dict[str, tuple[float, float]] = {}
+
+    def is_current(self) -> bool:
+        """Return False while the log's end is out of sight for so long that a revocation could have been missed."""
+        return self.blind_s() < BLIND_S
+
+    def ended(self, caller: Caller) -> str:
+        """Return the reason why a caller's credential does not count any more, "" while it does."""
+        return caller.ended(self._clock())
 
     def cached(self, headers: Headers) -> Caller | None:
         """Return the caller of a request whose token is in memory and in force; None where `of` must decide. Cookies are left to

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead_gateway.access.caller import CLUSTER, OPEN_CALLER, Caller
-from fairlead_gateway.access.callers import CALLER, Callers, unauthenticated
+from fairlead_gateway.access.callers import BLIND_S, CALLER, Callers, unauthenticated
 from fairlead_gateway.access.route_rights import Right
 from fairlead_gateway.access.targets import document_target, job_target, node_target, queue_target
 from fairlead_gateway.errors import HttpError, not_found
@@ -19,10 +19,6 @@ from fairlead_gateway.why.dominant_reason import row_or_array
 from fairlead_rights.access_list import Target
 from fairlead_schemas.http.api import MissingRight
 from fairlead_schemas.policies.rights import Verb
-
-#: Seconds after which a gateway that has not seen the log's end answers nothing new, and ends its streams.
-BLIND_S = 10.0
-BLIND_STREAMS_S = 60.0
 
 #: {kind of target: the verb by which a caller sees that it exists}
 _SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}

@@ -118,6 +118,10 @@ class Sight:
         """Return True if the caller may read every job of a project."""
         return self.all_jobs or self.caller.may("job:read", Target(project=project))
 
+    def jobs_of_pool(self, pool: str) -> bool:
+        """Return True if the caller may read every job of a pool."""
+        return self._pool("job:read", pool)
+
     def _pool(self, verb: Verb, pool: str) -> bool:
         key = verb, pool
         if (found := self._pools.get(key)) is None:

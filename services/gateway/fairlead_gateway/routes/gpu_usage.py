@@ -12,6 +12,7 @@ from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.statements import shown_statement
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode
@@ -135,7 +136,7 @@ Month = Annotated[str, Query(alias="statement", description='A month of UTC, "20
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 
-def usage_routes(bus: Bus) -> Router:
+def usage_routes(views: Views, bus: Bus) -> Router:
     """Return the one route."""
     router = Router()
 
@@ -145,12 +146,14 @@ def usage_routes(bus: Bus) -> Router:
         UsageStatement,
         right=listed("job:read"),
     )
-    async def get_usage(month: Month = "", by: By = "user") -> Response:
+    async def get_usage(request: Request, month: Month = "", by: By = "user") -> Response:
         if by not in BYS:
             raise bad_field("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
         asked = encode({"month": month[:80], "by": by})
         try:
-            return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "usage", asked)))
+            answer = await ask_telemetry(bus, "usage", asked)
+            sight = Sight(views, caller_of(request))
+            return JsonResponse(msgspec.Raw(answer) if sight.all_jobs else shown_statement(sight, answer, by))
         except TelemetryFault as fault:
             if fault.code == "bad_request":
                 raise bad_field("statement", fault.detail) from None

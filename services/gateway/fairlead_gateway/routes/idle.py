@@ -2,6 +2,9 @@
 
 from fastapi import Request, Response
 
+from fairlead_gateway.access.caller import CLUSTER
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json, read_request
@@ -11,6 +14,7 @@ from fairlead_gateway.routes.router import Router, in_body, listed, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import idle_document, scope_document
 from fairlead_gateway.views.rows import OutcomeRow
+from fairlead_rights.access_list import Target
 from fairlead_schemas.http import api
 from fairlead_schemas.policies.idle_file import IdleFileWords, IdleScopeWords, is_scope, read_policies, read_policy_file
 from fairlead_schemas.units.ids import is_job_id
@@ -35,6 +39,28 @@ def _each_named(outcome: OutcomeRow) -> HttpError:
     parts = [line.partition(": ") for line in lines]
     errors = [FieldError(field=field if said else "", message=said or field) for field, _, said in parts]
     return HttpError(422, outcome.code, f"{len(lines)} problems; nothing was changed", errors=errors, hint=HINT)
+
+
+def _scope_target(scope: str) -> Target:
+    """Return the target of a scope of idle policies: the project, or the cluster for "global" and single users."""
+    kind, _, name = scope.partition(":")
+    return Target(project=name) if kind == "project" else CLUSTER
+
+
+def _shown(sight: Sight, found: api.IdleOverview) -> api.IdleOverview:
+    """Return the overview as the caller sees it: idle runs that it may read, policies of everybody, of its projects and its own."""
+    if sight.all_jobs:
+        return found
+    caller = sight.caller
+
+    def sees(scope: str) -> bool:
+        kind, _, name = scope.partition(":")
+        return (kind == "project" and sight.project(name)) or (kind == "user" and name == caller.user)
+
+    found.items = [each for each in found.items if sight.job_id(each.job)]
+    found.policies = [each for each in found.policies if each.scope == "global" or sees(each.scope)]
+    found.savings = [each for each in found.savings if sees(each.scope)]
+    return found
 
 
 def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> Router:
@@ -70,8 +96,8 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         api.IdleOverview,
         right=listed("job:read"),
     )
-    async def get_idle() -> Response:
-        return JsonResponse(idle_document(views))
+    async def get_idle(request: Request) -> Response:
+        return JsonResponse(_shown(Sight(views, caller_of(request)), idle_document(views)))
 
     @router.command(
         "POST",
@@ -84,6 +110,8 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
     async def apply_idle(request: Request) -> Response:
         head, body = head_of(request), await read_json(request)
         scopes = read_file(body, read_policy_file, HINT)
+        for scope in scopes:
+            head.caller.require("queue:set", _scope_target(scope))
         command_id = waiter.command_id(telemetry, head, "idle-apply", body.decode("latin-1"))
         command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, authority=head.authority, scopes=scopes)
         await waiter.carry_out(telemetry, command, idle_refusal)
@@ -104,6 +132,7 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
             message = f'expected "global", "project:<name>" or "user:<name>", found "{scope[:80]}"'
             raise bad_field("scope", message)
         body = await read_json(request)
+        head.caller.require("queue:set", _scope_target(scope))
         policies = read_file(body, read_policies, HINT)
         command_id = waiter.command_id(telemetry, head, "idle", scope, body.decode("latin-1"))
         command = cmd.SetIdlePolicies(

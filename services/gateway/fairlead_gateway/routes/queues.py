@@ -8,11 +8,16 @@ or at a past moment. Read-only.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 from fastapi import Query, Request, Response
 
+from fairlead_gateway.access.caller import CLUSTER, Caller
+from fairlead_gateway.access.redaction import shown_refusal
+from fairlead_gateway.access.submits import require_submit
+from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json
@@ -23,11 +28,12 @@ from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_document, queue_documents
 from fairlead_gateway.views.rows import OutcomeRow
+from fairlead_rights.access_list import Target
 from fairlead_schemas.http.api import Queue, QueueFileResult
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Ask, AskDefrag, AskPacking, Defrag, ExplainerAnswer
 from fairlead_schemas.queuefile.parse import QueueFileWords, read_queue_file, read_settings
-from fairlead_schemas.queuefile.settings import QueueEntry, QueueRemoval
+from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.queuefile.settings_format import QueueWords
 from fairlead_schemas.units.ids import is_queue_path
 from fairlead_schemas.units.timestamps import rfc3339
@@ -60,12 +66,34 @@ def _error(line: str) -> FieldError:
     return FieldError(field=found[1], message=found[2])
 
 
+def require_queue_changes(
+    views: Views, caller: Caller, pools: Iterable[PoolEntry], queues: Iterable[QueueEntry], *, prune: bool
+) -> None:
+    """Raise HttpError (403, 404) unless the caller may set every pool and queue of a file, in the pool where it is and in the one
+    that its settings name. `prune` removes what the file does not name, so it needs the right on the cluster.
+    """
+    if caller.may("queue:set", CLUSTER):
+        return
+    if prune:
+        raise caller.denial("queue:set", CLUSTER)
+    for pool in pools:
+        hidden = not_found("pool", pool.pool[:80], hint="GET /v1/pools lists them")
+        caller.require("queue:set", Target(pool=pool.pool), hidden=hidden, sees="queue:read")
+    for queue in queues:
+        hidden = not_found("queue", queue.path[:80], hint="GET /v1/queues lists them; PUT creates one")
+        target = queue_target(views, queue.path)
+        caller.require("queue:set", target, hidden=hidden, sees="queue:read")
+        if queue.settings.pool:
+            caller.require("queue:set", target._replace(pool=queue.settings.pool))
+
+
 def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> Router:
     """Return the routes that change queues."""
     router = Router()
 
-    async def send(command: ApplyQueues) -> OutcomeRow:
-        return await waiter.carry_out(gate, command, queue_refusal)
+    async def send(command: ApplyQueues, caller: Caller) -> OutcomeRow:
+        sight = Sight(views, caller)
+        return await waiter.carry_out(gate, command, lambda outcome: shown_refusal(sight, queue_refusal(outcome)))
 
     @router.command(
         "POST",
@@ -84,6 +112,7 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
     ) -> Response:
         head, body = head_of(request), await read_json(request, FILE_BYTES_MAX)
         file = read_file(body, read_queue_file, HINT)
+        require_queue_changes(views, head.caller, file.pools, file.queues, prune=prune)
         content = body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""
         command = ApplyQueues(
             id=waiter.command_id(gate, head, "apply", *content),
@@ -94,14 +123,15 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             prune=prune,
             reclaim=reclaim,
         )
-        configured, removed, unchanged = (await send(command)).applied or (0, 0, 0)
+        configured, removed, unchanged = (await send(command, head.caller)).applied or (0, 0, 0)
+        sight = Sight(views, head.caller)
         rows = [row for entry in file.queues if (row := views.queues.rows.get(entry.path)) and row.exists]
         return JsonResponse(
             QueueFileResult(
                 configured=configured,
                 removed=removed,
                 unchanged=unchanged,
-                items=queue_documents(views, rows),
+                items=queue_documents(views, [row for row in rows if sight.queue(row.path)]),
                 sequence=views.sequence,
             )
         )
@@ -116,9 +146,10 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             raise bad_field("path", message)
         body = await read_json(request)
         settings = read_file(body, lambda value: read_settings(value, path), HINT)
+        require_queue_changes(views, head.caller, (), (QueueEntry(path=path, settings=settings),), prune=False)
         command_id = waiter.command_id(gate, head, "put", path, body.decode("latin-1"))
         queues = (QueueEntry(path=path, settings=settings),)
-        await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, queues=queues))
+        await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, queues=queues), head.caller)
         row = views.queues.rows.get(path)
         if row is None:
             raise waiter.undecided(command_id)
@@ -137,10 +168,14 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             raise not_found("queue", path[:80])
         if move_to and not is_queue_path(move_to):
             raise bad_field("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
+        if move_to:
+            require_submit(views, head.caller, move_to, "", "moveTo")
         command_id = waiter.command_id(gate, head, "delete", path, move_to)
         removal = (QueueRemoval(path=path, move_to=move_to),)
         try:
-            await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, remove=removal))
+            await send(
+                ApplyQueues(id=command_id, user=head.user, authority=head.authority, remove=removal), head.caller
+            )
         except HttpError as refused:
             row = views.queues.rows.get(path)
             if refused.status == 422 and (row is None or not row.exists):

@@ -17,7 +17,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from fairlead_gateway.access.caller import CLUSTER
+from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.guard import Guard
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
 from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
@@ -33,7 +36,7 @@ from fairlead_schemas.http import asyncapi
 from fairlead_schemas.http.api import Queue
 from fairlead_schemas.units.quantities import format_milli
 from fairlead_schemas.units.validation import FieldError
-from fairlead_schemas.wire.conditions import Readiness
+from fairlead_schemas.wire.conditions import Condition, Readiness
 
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;padding:.2rem 1rem .2rem 0;border-bottom:1px solid #8884}
@@ -55,10 +58,16 @@ _LINKS = (
 )
 
 
-def render_index(views: Views) -> str:
-    """The page as of the views."""
-    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
-    queues = queue_documents(views, views.queues.existing())
+def render_index(views: Views, sight: Sight) -> str:
+    """The page as of the views, with the rows that the caller may see."""
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)))
+    queues = queue_documents(views, (row for row in views.queues.existing() if sight.queue(row.path)))
+    counts = views.job_counts() if sight.all_jobs else views.job_counts(lambda path: sight.jobs_of(path))
+    sender = (
+        "There is no sign-on here: everybody may do everything."
+        if sight.caller.is_open
+        else f"Signed in as {escape(sight.caller.user)}."
+    )
     simulated = sum(node.simulated for node in nodes)
     told = f" ({simulated} simulated)" if simulated else ""
     links = " · ".join(f'<a href="{escape(path)}">{escape(name)}</a>' for path, name in _LINKS)
@@ -66,9 +75,9 @@ def render_index(views: Views) -> str:
 <title>Fairlead</title><style>{_STYLE}</style>
 <h1>Fairlead</h1>
 <p>A GPU cluster you can question: submit jobs, share GPUs, and ask <em>why</em>. Every decision is an event
-in one log; this page is true for sequence <b>{views.sequence}</b>. There is no authentication yet.</p>
+in one log; this page is true for sequence <b>{views.sequence}</b>. {sender}</p>
 <p>{links}</p>
-<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in views.job_counts().items()])}
+<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in counts.items()])}
 <h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:200]])}
 <h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:200]])}
 <p>Try: <code>fairlead submit -- echo hello</code>, then <code>fairlead why last</code>.</p></html>"""
@@ -156,8 +165,10 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
         right=PUBLIC,
         responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
     )
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
         body = readiness()
+        if not caller_of(request).may("node:read", CLUSTER):
+            body = _without_names(body)
         return JsonResponse(body, status_code=200 if body.ready else 503)
 
     @router.read(
@@ -179,10 +190,18 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
         return JsonResponse(log_document())
 
     @router.read("/", "First page", right=SIGNED_IN, include_in_schema=False)
-    async def index() -> Response:
-        return Response(render_index(views), media_type="text/html; charset=utf-8")
+    async def index(request: Request) -> Response:
+        return Response(render_index(views, Sight(views, caller_of(request))), media_type="text/html; charset=utf-8")
 
     return router
+
+
+def _without_names(body: Readiness) -> Readiness:
+    """Return readiness for those who may not see nodes: conditions by their codes only."""
+    conditions = [Condition(code=each.code, message="") for each in body.conditions]
+    return Readiness(
+        ready=body.ready, bus=body.bus, sequence=body.sequence, log_end=body.log_end, conditions=conditions
+    )
 
 
 def _only_known_parameters(request: Request) -> None:

@@ -10,6 +10,8 @@ member.
 
 from typing import NamedTuple
 
+from fairlead_schemas.policies.event_visibility import EVENTS_SHOWN
+
 
 class VisibilityRule(NamedTuple):
     """Rows where `rows` holds, with some columns replaced: ((column, expression), …)."""
@@ -23,46 +25,6 @@ ALL = VisibilityRule("true")
 NOTHING = VisibilityRule("false")
 OF_JOBS = VisibilityRule(f"job IN {_MINE}")
 OF_RUNS = VisibilityRule(f"split_part(run, '.', 1) IN {_MINE}")
-
-#: Events about a job, by what of their body speaks of others' jobs and is left out.
-EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
-    "AllocationReleased": (),
-    "CheckpointSaved": (),
-    "CommandRepeated": (),
-    "DeadlineMissed": (),
-    "JobActive": (),
-    "JobCancelled": (),
-    "JobDeferred": ("holder",),
-    "JobExtended": (),
-    "JobFailed": (),
-    "JobHeld": (),
-    "JobIdle": (),
-    "JobMoved": (),
-    "JobOffered": (),
-    "JobPlaced": ("guest_of",),
-    "JobQueued": (),
-    "OfferWithdrawn": (),
-    "JobReleased": (),
-    "JobRequeued": (),
-    "JobStopRequested": (),
-    "JobSubmitted": (),
-    "JobSucceeded": (),
-    "JobUnplaceable": ("near",),
-    "LeaseShrunk": (),
-    "OfferReturned": (),
-    "PreemptionDeclined": (),
-    "PreemptionRequested": ("victims",),
-    "PreemptionStarted": ("beneficiary",),
-    "RankEnded": (),
-    "RankStarted": (),
-    "ReclaimSimulated": (),
-    "ReclaimRequested": (),
-    "ReservationEnded": (),
-    "ReservationMade": ("waits_for",),
-    "ReservationRequested": (),
-    "RunEnded": (),
-    "RunStarted": (),
-}
 
 
 def _body() -> str:
