@@ -22,7 +22,7 @@ from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
 from fairlead_gateway.routes import events, gpu_usage, idle, job_logs, jobs, nodes, query, queues, sql, submit, why
 from fairlead_gateway.routes.events import EventFeed
-from fairlead_gateway.server.app import build_app
+from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
@@ -111,6 +111,8 @@ class Gateway:
         ]
         #: Every route, and the OpenAPI document.
         self.api = build_app(folding, self.metrics, routers, self.readiness, rights)
+        #: {(method, path): the right that a request needs}
+        self.rights = route_rights(routers)
         fast = {key: route for router in routers for key, route in router.fast_routes.items()}
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         limit = RefusalLimit(settings.http.refusals_per_minute)

@@ -9,6 +9,7 @@ import pytest
 from fairlead_gateway.access import streams
 from fairlead_schemas.wire import commands as cmd
 from tests.gateway.access.signed_world import SignedWorld
+from tests.kit.eventually import eventually_async
 
 type Act = Callable[[SignedWorld], Awaitable[None]]
 
@@ -47,7 +48,7 @@ class Stream:
     """An open answer, read by a task: httpx's transport for ASGI gives an answer only when it is complete."""
 
     def __init__(self, world: SignedWorld, path: str) -> None:
-        self.text, self.status = b"", 0
+        self.text, self.status, self._is_read = b"", 0, False
         path, _, query = path.partition("?")
         self._scope = {
             "type": "http",
@@ -65,25 +66,25 @@ class Stream:
         self.task = asyncio.create_task(world.gateway.app(self._scope, self._receive, self._send))
 
     async def _receive(self) -> dict[str, object]:
-        if self.text or self.status:
+        if self._is_read:
             await asyncio.Event().wait()
+        self._is_read = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def _send(self, message: dict[str, object]) -> None:
         self.status = self.status or int(message.get("status", 0))  # type: ignore[arg-type]
         self.text += message.get("body", b"")  # type: ignore[operator]
 
-    async def begun(self) -> None:
-        while not self.status:
-            await asyncio.sleep(0.01)
+    async def says(self, text: bytes) -> None:
+        """Wait until the answer has begun and holds a text."""
+        await eventually_async(lambda: bool(self.status) and text in self.text)
 
 
 @contextlib.asynccontextmanager
 async def _open(world: SignedWorld, path: str) -> AsyncIterator[Stream]:
     stream = Stream(world, path)
     try:
-        async with asyncio.timeout(60):
-            await stream.begun()
+        await stream.says(b"")
         yield stream
     finally:
         stream.task.cancel()
@@ -97,7 +98,7 @@ async def test_a_stream_ends_with_its_right(stream: str, act: Act, reason: str) 
     async with SignedWorld() as world:
         await world.person("bob", viewer="queue:default")
         job = await world.submit(queue="default")
-        path = "/v1/events?follow=1" if stream == "events" else f"/v1/jobs/{job}/logs?follow=1"
+        path = f"/v1/events?follow=1&job={job}" if stream == "events" else f"/v1/jobs/{job}/logs?follow=1"
         async with _open(world, path) as opened:
             assert opened.status == 200
             await act(world)
@@ -118,9 +119,7 @@ async def test_a_stream_shows_what_its_caller_may_see_at_each_moment() -> None:
             hidden = await world.submit(queue="secret", name="hidden-name")
             await world.grant("bob", "viewer", "queue:secret")
             seen = await world.submit(queue="secret", name="seen-name")
-            async with asyncio.timeout(60):
-                while f"job/{seen}".encode() not in opened.text:
-                    await asyncio.sleep(0.01)
+            await opened.says(f"job/{seen}".encode())
             assert f'"job/{hidden}"'.encode() not in opened.text and b"hidden-name" not in opened.text
             assert b"RoleGranted" not in opened.text, "events of access are for those who may audit"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairlead_schemas.queries.telemetry import Caller
 from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.sql import visibility
-from fairlead_telemetry.sql.member_copy import scope_of, write_member_copy
+from fairlead_telemetry.sql.member_copy import MemberScope, scope_of, write_member_copy
 from fairlead_telemetry.sql.worker import QueryWorker
 from fairlead_telemetry.sql.worker_process import WorkerQuery
 from fairlead_telemetry.usage.usage_store import UsageStore
@@ -190,4 +190,4 @@ def test_a_caller_without_a_known_role_is_no_caller() -> None:
     ):
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(raw, type=Caller)
-    assert scope_of(Caller(user="a", role="member", projects=("b", "", "a", "b"))) == ("a", ("a", "b"))
+    assert scope_of(Caller(user="a", role="member", projects=("b", "", "a", "b"))) == MemberScope("a", ("a", "b"))

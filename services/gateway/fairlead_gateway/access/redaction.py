@@ -91,7 +91,7 @@ def shown_explanation(sight: Sight, document: Any, nodes: tuple[str, ...] = ()) 
     """Return an explanation (`Why`) as the caller sees it. `nodes`: of the job."""
     if sight.is_whole:
         return document
-    found: dict[str, Any] = msgspec.to_builtins(document)
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # a part of it may be raw JSON
     own = frozenset(nodes)
     return {key: scrub(sight, value, own) if key in _SPEAKING else value for key, value in found.items()}
 

@@ -7,7 +7,7 @@ the log. A watch that starts further back reads the log by a tail of its own unt
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
@@ -19,6 +19,7 @@ from starlette.types import Message, Send
 
 from fairlead_bus.log import Folded, LogReader
 from fairlead_bus.port import Bus, LogDamaged
+from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.callers import Callers, caller_of
 from fairlead_gateway.access.event_sight import EventFilter, EventSubject, event_filter
 from fairlead_gateway.access.streams import end_of, while_allowed
@@ -386,7 +387,7 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
             stream = feed.watch(place, job, shown)
             if not caller.is_open:
                 stream = while_allowed(
-                    stream, end_of(callers, caller, lambda: caller.may_anywhere("job:read")), _last_event
+                    stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), _last_event
                 )
             return WatchResponse(stream, media_type="text/event-stream", headers=headers)
         try:
@@ -398,6 +399,15 @@ def routes(feed: EventFeed, callers: Callers) -> Router:
         return JsonResponse(document)
 
     return router
+
+
+def _still_shown(views: Views, caller: Caller, job: str) -> Callable[[], bool]:
+    """Return a function that returns False once a caller who could see the watched job cannot any more. A watch of a job that it
+    never could see shows nothing, like that of a job that does not exist.
+    """
+    if not job or not Sight(views, caller).job_id(job):
+        return lambda: caller.may_anywhere("job:read")
+    return lambda: job not in views.jobs.rows or Sight(views, caller).job_id(job)
 
 
 def _last_event(reason: str) -> bytes:

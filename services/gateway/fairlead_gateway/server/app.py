@@ -8,9 +8,10 @@ Plain HTML; the web pages proper come later.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from html import escape
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -26,7 +27,7 @@ from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_respo
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
-from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, on_cluster
+from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Right, Router, on_cluster
 from fairlead_gateway.server.fast_path import REQUEST_ID
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
@@ -111,7 +112,8 @@ def build_app(
     readiness: Callable[[], Readiness],
     guard: Guard,
 ) -> FastAPI:
-    """Return the application with all routes, each behind the guard. `readiness` returns the body of `/readyz`."""
+    """Return the application with all routes, each behind the guard. `readiness` returns the body of `/readyz`. The gateway's own
+    routes are added to `routers`."""
     app = FastAPI(
         title="Fairlead",
         version="1",
@@ -120,9 +122,9 @@ def build_app(
         openapi_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    routers = [_own_routes(folding, numbers, readiness), *routers]
+    routers.append(_own_routes(folding, numbers, readiness))
     routers.append(install(app, routers))
-    rights = {handler: right for router in routers for handler, right in router.rights.items()}
+    rights = rights_of(routers)
 
     async def admit(request: Request) -> None:
         """Check the right before anything else is looked at. Raises KeyError, which is a 500, for a route without one."""
@@ -147,6 +149,22 @@ def build_app(
 
     _errors(app, allowed)
     return app
+
+
+def rights_of(routers: Iterable[Router]) -> dict[Callable[..., Any], Right]:
+    """Return {handler: the right of its route}."""
+    return {handler: right for router in routers for handler, right in router.rights.items()}
+
+
+def route_rights(routers: Iterable[Router]) -> dict[tuple[str, str], Right]:
+    """Return {(method, path): right} of all routes. Raise KeyError for a route without one."""
+    return {
+        (method, route.path): router.rights[route.endpoint]
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods or ())
+    }
 
 
 def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Readiness]) -> Router:
