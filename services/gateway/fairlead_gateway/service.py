@@ -90,7 +90,8 @@ class Gateway:
         self.callers = Callers(views, lookup, blind_s=folding.blind_s)
         rights = Guard(views, self.callers, lambda job: query.retired_job(bus, job))
         explaining = ExplainerClient(bus)
-        routers = [
+        #: All routes; `build_app` adds the gateway's own.
+        self.routers = routers = [
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter),
             queues.queue_routes(views, self.queue, waiter),
