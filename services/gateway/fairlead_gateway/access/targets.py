@@ -30,7 +30,11 @@ def queue_target(views: Views, path: str) -> Target:
 
 def submit_target(views: Views, queue: str, project: str, owner: str) -> Target:
     """Return the target of a job that is to be submitted."""
-    return Target(queue=queue, pool=pool_of_queue(views, queue), project=project, owner=owner)
+    top = views.queues.rows.get(queue if "/" not in queue else queue[: queue.index("/")])
+    pool = (top.settings.pool if top is not None and top.settings else "") or DEFAULT_POOL
+    return Target._make(
+        (queue, pool, project, "", "", owner)
+    )  # `pool_of_queue` in place: it is called for every submit
 
 
 def job_target(views: Views, row: JobRow, job: str = "") -> Target:
