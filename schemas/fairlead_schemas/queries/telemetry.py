@@ -35,8 +35,8 @@ class RowScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     jobs: tuple[str, ...] = ()
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Caller of the API, with role and visible rows."""
+class QueryCaller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """QueryCaller of the API, with role and visible rows."""
 
     user: str
     role: Role
@@ -55,8 +55,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         return self.role != "member"
 
 
-#: Caller of a gateway that has no configured identities, as on a local stack.
-ANONYMOUS_ADMIN = Caller(user="anonymous-admin", role="admin")
+#: QueryCaller of a gateway that has no configured identities, as on a local stack.
+ANONYMOUS_ADMIN = QueryCaller(user="anonymous-admin", role="admin")
 
 
 type SqlFormat = Literal["json", "csv", "arrow"]
@@ -74,7 +74,7 @@ ROWS_MAX = 10_000
 class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "sql")."""
 
-    caller: Caller
+    caller: QueryCaller
     query: str
     limit: int = ROWS_MAX
     format: SqlFormat = "json"
@@ -87,7 +87,7 @@ class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class SqlCancel(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "sql_cancel"). Only the user of the query, or an admin, may cancel."""
 
-    caller: Caller
+    caller: QueryCaller
     id: str
 
 
@@ -112,7 +112,7 @@ class JobMetricsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     A value of 0 means: the newest attempt; its begin; its end, or now; a suitable step.
     """
 
-    caller: Caller
+    caller: QueryCaller
     job: str
     attempt: int = 0
     from_ns: int = 0
@@ -160,7 +160,7 @@ JOBS_MAX = 500
 class JobUseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "use"), with the jobs in question."""
 
-    caller: Caller
+    caller: QueryCaller
     jobs: Annotated[list[str], msgspec.Meta(max_length=JOBS_MAX)]
 
 

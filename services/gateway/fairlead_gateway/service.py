@@ -14,7 +14,7 @@ from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.bucket_lookup import BucketLookup
 from fairlead_gateway.access.callers import Callers
-from fairlead_gateway.access.guard import Guard
+from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.settings import check_listener, sign_on_setting
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.monitoring.command_watch import CommandWatch
@@ -88,7 +88,7 @@ class Gateway:
         lookup = None if settings.sign_on in ("", "off") else BucketLookup(bus)
         #: Finds the senders of requests.
         self.callers = Callers(views, lookup, blind_s=folding.blind_s)
-        rights = Guard(views, self.callers, lambda job: query.retired_job(bus, job))
+        rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job))
         explaining = ExplainerClient(bus)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = routers = [

@@ -13,12 +13,11 @@ from fairlead_bus.input_source import CommandSource
 from fairlead_bus.service import Service
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_schemas.policies.rights import Role, Verb
+from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import subjects
 from tests.gateway.world import GatewayWorld
 from tests.kit.eventually import eventually_async
-
-HOUR_NS = 3_600_000_000_000
 
 
 class SignedWorld(GatewayWorld):

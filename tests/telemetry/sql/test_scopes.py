@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairlead_rights.access_list import Grant, Reach, Target
 from fairlead_rights.state import AccessState, Token
 from fairlead_schemas.policies.rights import Scope, parse_scope
-from fairlead_schemas.queries.telemetry import Caller, RowScope
+from fairlead_schemas.queries.telemetry import QueryCaller, RowScope
 from fairlead_telemetry.sql import visibility
 from fairlead_telemetry.sql.member_copy import scope_of
 
@@ -56,7 +56,7 @@ def test_sql_shows_what_the_rights_allow(jobs: list[Job], scopes: list[str], lim
     own = _rows(reaches[0]) if reaches else RowScope()
     token = state._limits.get("t")
     within = _rows(token[1]) if token is not None and token[1] is not None else None
-    caller = Caller(user="ann", role="member", projects=own.projects, queues=own.queues, within=within)
+    caller = QueryCaller(user="ann", role="member", projects=own.projects, queues=own.queues, within=within)
     member = scope_of(caller)
     assert member is not None
     part = member.within or RowScope()

@@ -4,22 +4,27 @@ A caller is made once for a credential and kept (`callers.py`); its answers come
 grant counts from the moment at which it is folded. Start at `Caller.may` and `Caller.require`.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fairlead_gateway.errors import HttpError
 from fairlead_rights.access_list import Reach, Target
 from fairlead_rights.roles import OWNER_VERBS
+from fairlead_rights.state import AccessState
 from fairlead_schemas.http.api import MissingRight
 from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.wire.authority import Authority
-
-if TYPE_CHECKING:
-    from fairlead_gateway.views.fold import Views
 
 #: Target of what no single queue, pool or project has.
 CLUSTER = Target()
 #: Name of the caller of a gateway without sign-on that names none.
 ANYBODY = "anonymous"
+
+
+class FoldedRights(Protocol):
+    """Views as far as a caller needs them."""
+
+    sequence: int
+    access: AccessState
 
 
 class Caller:
@@ -29,7 +34,7 @@ class Caller:
 
     def __init__(
         self,
-        views: "Views | None" = None,
+        views: FoldedRights | None = None,
         *,
         principal: str = "",
         credential: str = "",

@@ -53,7 +53,7 @@ class CredentialRow(msgspec.Struct, frozen=True):
 
 
 class CredentialLookup(Protocol):
-    """Store of credentials (`access/credentials.py`)."""
+    """Store of credentials."""
 
     async def find(self, digest: str) -> CredentialRow | None:
         """Return the credential with a digest (hex); None for none. Raises Unavailable."""

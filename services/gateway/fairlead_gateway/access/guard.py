@@ -1,7 +1,7 @@
 """Checks of the rights that routes declare, before a handler gets the request.
 
 A thing that does not exist and one that the caller may not see are answered by the same bytes, so the answer about either is made
-here, in one place. Start at `Guard.admit`.
+here, in one place. Start at `RouteGuard.admit`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,7 +24,7 @@ from fairlead_schemas.policies.rights import Verb
 _SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
 
 
-class Guard:
+class RouteGuard:
     """Lets requests through to the handlers of their routes. `retired`: returns the document of a job that has left the views,
     and raises the 404 of a job that nothing knows.
     """

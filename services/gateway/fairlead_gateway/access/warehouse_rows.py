@@ -10,18 +10,18 @@ from fairlead_rights.access_list import Reach
 from fairlead_schemas.queries import telemetry
 
 
-def warehouse_caller(views: Views, caller: Caller) -> telemetry.Caller:
+def warehouse_caller(views: Views, caller: Caller) -> telemetry.QueryCaller:
     """Return the caller as telemetry sees it: everything for those who hold `sql:read` on the cluster."""
     if caller.is_open:
         return telemetry.ANONYMOUS_ADMIN
     if caller.may("sql:read", CLUSTER) and caller.may("job:read", CLUSTER):
         role = "admin" if caller.may("rights:grant", CLUSTER) else "auditor"
-        return telemetry.Caller(user=caller.user, role=role)
+        return telemetry.QueryCaller(user=caller.user, role=role)
     reaches = caller.reaches("sql:read")
     parts = [_scope(views, reach) for reach in reaches]
     whole = telemetry.RowScope(queues=_top_queues(views))
     held, limits = (parts[0] if parts else telemetry.RowScope()), parts[1:]
-    return telemetry.Caller(
+    return telemetry.QueryCaller(
         user=caller.user,
         role="member",
         projects=held.projects,

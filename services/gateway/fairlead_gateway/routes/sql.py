@@ -19,7 +19,7 @@ from fairlead_gateway.routes.request_bodies import SqlQueryRequest
 from fairlead_gateway.routes.router import Router, extra_of, listed
 from fairlead_gateway.sources.service_queries import TelemetryFault, document_of, request_telemetry
 from fairlead_gateway.views.fold import Views
-from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, Caller, SqlFormat
+from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, QueryCaller, SqlFormat
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.validation import FieldError
 
@@ -58,7 +58,7 @@ class SqlRoutes:
             raise not_found("query", name[:80], hint="it has ended, or it belongs to another user")
         return JsonResponse({"id": name, "cancelled": True})
 
-    async def _answer(self, request: Request, caller: Caller, name: str, asked: bytes) -> bytes:
+    async def _answer(self, request: Request, caller: QueryCaller, name: str, asked: bytes) -> bytes:
         answering = asyncio.ensure_future(request_telemetry(self._bus, "sql", asked, TIMEOUT_S))
         leaving = asyncio.ensure_future(_gone(request))
         try:
@@ -72,7 +72,7 @@ class SqlRoutes:
             leaving.cancel()
             answering.cancel()
 
-    async def _cancel(self, caller: Caller, name: str) -> bool:
+    async def _cancel(self, caller: QueryCaller, name: str) -> bool:
         question = encode({"caller": caller, "id": name})
         answer = await request_telemetry(self._bus, "sql_cancel", question, TIMEOUT_S)
         return bool(document_of(answer).get("cancelled"))

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.callers import caller_of
-from fairlead_gateway.access.guard import Guard
+from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
 from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
@@ -110,7 +110,7 @@ def build_app(
     numbers: Metrics,
     routers: list[Router],
     readiness: Callable[[], Readiness],
-    guard: Guard,
+    guard: RouteGuard,
 ) -> FastAPI:
     """Return the application with all routes, each behind the guard. `readiness` returns the body of `/readyz`. The gateway's own
     routes are added to `routers`."""

@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from fairlead_gateway.access.callers import CALLER
-from fairlead_gateway.access.guard import Guard
+from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
 from fairlead_gateway.http_messages import (
     HEAD,
@@ -59,7 +59,7 @@ class FastPath:
         guard: RequestGuard,
         limit: RefusalLimit,
         on_refusal: Callable[[str], None],
-        rights: Guard,
+        rights: RouteGuard,
     ) -> None:
         self._views = views
         self._rights = rights

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.queries.telemetry import Caller, JobUse, JobUseRequest, JobUses
+from fairlead_schemas.queries.telemetry import JobUse, JobUseRequest, JobUses, QueryCaller
 from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, SampleColumns, rows_of
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest
@@ -146,7 +146,7 @@ class CurrentUseQueries:
         return msgspec.json.encode(JobUses(sequence=self._ingest.cursor.sequence, items=uses))
 
 
-def held_by(warehouse: Warehouse, caller: Caller, jobs: list[str]) -> list[HeldDevices]:
+def held_by(warehouse: Warehouse, caller: QueryCaller, jobs: list[str]) -> list[HeldDevices]:
     """Return the devices that these jobs hold now, for those that the caller may see; in the jobs' order, ranks in theirs."""
     scope = scope_of(caller)
     return [

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.queries.telemetry import Caller, JobMetrics, JobMetricsRequest
+from fairlead_schemas.queries.telemetry import JobMetrics, JobMetricsRequest, QueryCaller
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS, SECOND_NS
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.queries.metric_steps import BadSpan, MetricCell, Steps, measured_pct, series, steps_of
@@ -101,7 +101,7 @@ def job_metrics_of(warehouse: Warehouse, query: JobMetricsRequest, now_ns: int) 
     )
 
 
-def _sees(warehouse: Warehouse, caller: Caller, job: str) -> bool:
+def _sees(warehouse: Warehouse, caller: QueryCaller, job: str) -> bool:
     owner = warehouse.rows(_OWNER, [job])
     scope = scope_of(caller)
     return bool(owner) and (scope is None or scope.sees(job, *(value or "" for value in owner[0])))

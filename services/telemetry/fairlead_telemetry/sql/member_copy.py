@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from fairlead_schemas.queries.telemetry import Caller, RowScope
+from fairlead_schemas.queries.telemetry import QueryCaller, RowScope
 from fairlead_telemetry import schema
 from fairlead_telemetry.schema.relations import PLACE
 from fairlead_telemetry.schema.samples import measured_view
@@ -46,7 +46,7 @@ class MemberScope(NamedTuple):
         )
 
 
-def scope_of(caller: Caller) -> MemberScope | None:
+def scope_of(caller: QueryCaller) -> MemberScope | None:
     """Return the rows that the caller may see; None: everything. Jobs without a project belong only to their users."""
     if caller.sees_all:
         return None
