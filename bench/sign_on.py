@@ -90,7 +90,7 @@ def _cpu_us(views: Views, callers: Callers) -> float:
     spent = time.process_time() - began
     began = time.process_time()
     for number in itertools.islice(itertools.cycle(range(TOKENS)), REQUESTS):
-        heads[number], queues[number]
+        _ = heads[number], queues[number]
     return (spent - (time.process_time() - began)) / REQUESTS * 1e6
 
 

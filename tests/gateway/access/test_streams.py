@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any
 
 import pytest
 
@@ -71,9 +72,9 @@ class Stream:
         self._is_read = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def _send(self, message: dict[str, object]) -> None:
-        self.status = self.status or int(message.get("status", 0))  # type: ignore[arg-type]
-        self.text += message.get("body", b"")  # type: ignore[operator]
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        self.status = self.status or int(message.get("status", 0))
+        self.text += message.get("body", b"")
 
     async def says(self, text: bytes) -> None:
         """Wait until the answer has begun and holds a text."""
