@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: cli, rest, live, crowded, gangs, slow, fast-path, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: cli, rest, live, crowded, gangs, slow, fast-path, sign-on, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
@@ -30,6 +30,7 @@ from bench import (
     queueing,
     regression,
     rest,
+    sign_on,
     table,
 )
 from bench.agent import rows as agent
@@ -51,6 +52,7 @@ ROWS = (
     "gangs",
     "slow",
     "fast-path",
+    "sign-on",
     "agent",
     "queue",
     "player",
@@ -123,6 +125,8 @@ async def measure(names: list[str]) -> list[table.Row]:
             print("  skipped: fsync + 2 ms needs strace (apt-get install strace)")
     if "fast-path" in names:
         rows.append(_printed(await fast_path.row()))
+    if "sign-on" in names:
+        rows += [_printed(row) for row in await sign_on.rows()]
     if "agent" in names:
         rows += [_printed(row) for row in await agent.all_rows()]
     if "queue" in names:

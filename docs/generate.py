@@ -27,7 +27,9 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
+from fairlead_rights.roles import ROLE_TABLE
 from fairlead_schemas.http import asyncapi, json_schema
+from fairlead_schemas.policies.rights import ROLES, VERBS
 from fairlead_schemas.wire import conditions, events, health, lifecycle
 from fairlead_telemetry import schema
 from fairlead_telemetry.usage import relations as usage_relations
@@ -53,6 +55,9 @@ def documents() -> dict[Path, str]:
         ),
         DOCS / "reference" / "sql.md": filled(
             "sql.md", (DOCS / "reference" / "sql.md").read_text(), {"tables": list(_relations())}
+        ),
+        DOCS / "concepts" / "rights.md": filled(
+            "rights.md", (DOCS / "concepts" / "rights.md").read_text(), {"roles": list(_roles())}
         ),
         DOCS / "asyncapi.json": _json(asyncapi.document()),
         DOCS / "openapi.json": _json(openapi),
@@ -150,6 +155,16 @@ def _conditions() -> Iterator[str]:
     for code, each in conditions.CONDITIONS.items():
         commands = "; ".join(f"`{remedy.command}` {remedy.purpose}" for remedy in each.remedies)
         yield f"| `{code}` | {each.meaning} | {'503' if each.blocks else '200'} | {commands} |"
+
+
+def _roles() -> Iterator[str]:
+    """Return the rows of the table of roles: one for each verb, a column for each role."""
+    yield f"| verb | {' | '.join(ROLES)} |"
+    yield f"|---|{'---|' * len(ROLES)}"
+    for verb in VERBS:
+        held = ["yes" if verb in ROLE_TABLE[role].wide else "" for role in ROLES]
+        if any(held):
+            yield f"| `{verb}` | {' | '.join(held)} |"
 
 
 def _relations() -> Iterator[str]:
@@ -359,8 +374,8 @@ def http_page(document: dict[str, Any]) -> str:
 def _route(method: str, path: str, route: dict[str, Any]) -> Iterator[str]:
     yield f"### `{method} {path}`\n"
     yield f"{_markdown(route['summary'])}.\n"
-    if "security" in route:
-        yield "Takes a token: `Authorization: Bearer …`.\n"
+    if "x-fairlead-right" in route:
+        yield f"Right: {_markdown(route['x-fairlead-right'])}.\n"
     if route.get("parameters"):
         yield "| parameter | in | type | meaning |"
         yield "|---|---|---|---|"

@@ -9,11 +9,15 @@ it, because requests are a thousand times as frequent as grants. Start at `Acces
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
 from fairlead_schemas.policies.rights import Role, Scope, Verb
 from fairlead_schemas.units.ids import array_of
+
+#: Tables of different sets of roles that principals share.
+TABLES_KEPT = 4096
 
 
 class Target(NamedTuple):
@@ -151,6 +155,11 @@ class AccessList:
         reaches = self._reach.get(principal)
         return verb in (self._build(principal) if reaches is None else reaches)
 
+    def reach(self, principal: str, verb: Verb) -> Reach | None:
+        """Return the part of the cluster in which the principal holds the verb; None if it holds it nowhere."""
+        reaches = self._reach.get(principal)
+        return (self._build(principal) if reaches is None else reaches).get(verb)
+
     def may_grant(self, principal: str, role: Role, scope: Scope, target: Target) -> bool:
         """Return True if the principal may give or take this role. Nobody grants more than they hold: besides the right to
         grant, every verb of the role is needed there.
@@ -207,13 +216,22 @@ class AccessList:
         """Build and keep the table of a principal: {verb: where it holds}; empty if it is not active."""
         if not self.principals.get(principal, False):
             return {}  # not kept: anybody can send any number of unknown names
-        scopes: dict[Verb, set[Scope]] = {}
-        for grant in self.held(principal):
-            for verb in verbs_of(grant.role, grant.scope.kind):
-                scopes.setdefault(verb, set()).add(grant.scope)
-        reaches: dict[Verb, Reach] = {verb: reach_of(held) for verb, held in scopes.items()}
-        self._reach[principal] = reaches
+        reaches = self._reach[principal] = _reaches_of(
+            tuple((grant.role, grant.scope) for grant in self.held(principal))
+        )
         return reaches
+
+
+@lru_cache(TABLES_KEPT)
+def _reaches_of(grants: tuple[tuple[Role, Scope], ...]) -> dict[Verb, Reach]:
+    """Return {verb: where it holds} for some roles. Principals with equal roles share one table, which is never changed: a table of
+    its own for each would take kilobytes.
+    """
+    scopes: dict[Verb, set[Scope]] = {}
+    for role, scope in grants:
+        for verb in verbs_of(role, scope.kind):
+            scopes.setdefault(verb, set()).add(scope)
+    return {verb: reach_of(held) for verb, held in scopes.items()}
 
 
 def reach_of(scopes: Iterable[Scope]) -> Reach:

@@ -92,6 +92,21 @@ class AccessState:
         verbs, reach = limits
         return (not verbs or verb in verbs) and (reach is None or covers(reach, target))
 
+    def has_verb(self, token: str, verb: Verb) -> bool:
+        """Return True if a token's own limits let it use the verb somewhere."""
+        limits = self._limits.get(token)
+        return token in self.tokens and (limits is None or not limits[0] or verb in limits[0])
+
+    def reaches(self, principal: str, verb: Verb, token: str = "") -> tuple[Reach, ...]:
+        """Return parts of the cluster that must all cover a target for the principal to use the verb on it; () if it may
+        nowhere. The verb of an owner on its own things is left out.
+        """
+        held = self.access.reach(principal, verb)
+        if held is None or (token and not self.has_verb(token, verb)):
+            return ()
+        own = self._limits[token][1] if token in self._limits else None
+        return (held,) if own is None else (held, own)
+
     def expiries(self) -> Iterator[int]:
         """Yield the Unix ns at which each token and session expires."""
         yield from (token.expires_ns for token in self.tokens.values())

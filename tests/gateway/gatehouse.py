@@ -30,13 +30,11 @@ class Gatehouse:
         *,
         decision_wait_s: float = 30.0,
         log_bytes_max: int | None = None,
-        identities: str = "",
+        sign_on: str = "",
         http: HttpSettings | None = None,
     ) -> None:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
-        self.settings = GatewaySettings(
-            http=http or HttpSettings(), decision_wait_s=decision_wait_s, identities=identities
-        )
+        self.settings = GatewaySettings(http=http or HttpSettings(), decision_wait_s=decision_wait_s, sign_on=sign_on)
         self._tasks: list[asyncio.Task[Any]] = []
         self.services: list[Service[Any] | Explainer] = []
 

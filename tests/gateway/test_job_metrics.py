@@ -40,7 +40,7 @@ async def test_a_picture_is_passed_on_as_its_schema_says() -> None:
         got = await house.http.get("/v1/jobs/812/metrics", params=query)
         assert (got.status_code, got.json()) == (200, msgspec.to_builtins(PICTURE))
         await house.http.get("/v1/jobs/812_3/metrics")
-        caller = {"user": "anonymous-admin", "role": "admin", "projects": []}
+        caller = {"user": "anonymous-admin", "role": "admin"}
         start_ns = 1_767_225_600 * 10**9
         assert asked == [
             {"caller": caller, "job": "812", "attempt": 2, "from_ns": start_ns, "to_ns": start_ns, "step_s": 300},

@@ -96,8 +96,9 @@ class GatewayWorld(Gatehouse):
         decision_wait_s: float = 30.0,
         log_bytes_max: int | None = None,
         http: HttpSettings | None = None,
+        sign_on: str = "",
     ) -> None:
-        super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max, http=http)
+        super().__init__(decision_wait_s=decision_wait_s, log_bytes_max=log_bytes_max, http=http, sign_on=sign_on)
         self._with_queue = queue
         #: By how much the placer's measure of silence is ahead.
         self._skipped_ns = 0

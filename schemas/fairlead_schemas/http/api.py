@@ -476,6 +476,24 @@ class DryRun(msgspec.Struct, kw_only=True):
     sequence: int
 
 
+class MissingRight(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Facts of a refusal: the right that is missing, and who could grant it. Without a verb: the reason why the sender is not
+    known, or not served.
+    """
+
+    verb: str = ""
+    #: "job:812", "queue:research/vision", "pool:a100", or "the cluster".
+    on: str = ""
+    #: Roles that the sender holds, "group:vision is viewer in queue:research" each.
+    roles: list[str] = []
+    #: Subjects who hold the verb there and may grant roles.
+    givers: list[str] = []
+    #: True if the sender's principal has the right, and only the token is limited.
+    token: bool = False
+    #: "no_credential", "unknown", "token_revoked", "session_ended", "suspended", "expired", "behind_log".
+    reason: str = ""
+
+
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An error, as RFC 9457 problem+json."""
 
@@ -486,4 +504,6 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     instance: str = ""
     errors: list[dict[str, str]] = []
     hint: str = ""
+    #: Of a refusal for want of a right.
+    why: MissingRight | None = None
     request_id: str = ""

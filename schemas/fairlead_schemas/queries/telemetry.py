@@ -27,13 +27,27 @@ type Role = Literal["member", "auditor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role.__value__)
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Caller of the API, with role and visible projects."""
+class RowScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Part of the warehouse's rows: those of jobs in these queues (with all queues below), of these projects, and these jobs."""
+
+    queues: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+
+class QueryCaller(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """QueryCaller of the API, with role and visible rows."""
 
     user: str
     role: Role
     #: Projects whose jobs a member sees in addition to the member's own jobs.
     projects: tuple[str, ...] = ()
+    #: Queues whose jobs a member sees, with all queues below.
+    queues: tuple[str, ...] = ()
+    #: Only rows that are in this part, too: a token's own limit. None: no limit.
+    within: RowScope | None = None
+    #: False for a member who may not read all nodes and queues: totals over everybody are left out, too.
+    totals: bool = True
 
     @property
     def sees_all(self) -> bool:
@@ -41,8 +55,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.role != "member"
 
 
-#: Caller of a gateway that has no configured identities, as on a local stack.
-ANONYMOUS_ADMIN = Caller(user="anonymous-admin", role="admin")
+#: QueryCaller of a gateway that has no configured identities, as on a local stack.
+ANONYMOUS_ADMIN = QueryCaller(user="anonymous-admin", role="admin")
 
 
 type SqlFormat = Literal["json", "csv", "arrow"]
@@ -60,7 +74,7 @@ ROWS_MAX = 10_000
 class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "sql")."""
 
-    caller: Caller
+    caller: QueryCaller
     query: str
     limit: int = ROWS_MAX
     format: SqlFormat = "json"
@@ -73,7 +87,7 @@ class SqlRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class SqlCancel(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "sql_cancel"). Only the user of the query, or an admin, may cancel."""
 
-    caller: Caller
+    caller: QueryCaller
     id: str
 
 
@@ -98,7 +112,7 @@ class JobMetricsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     A value of 0 means: the newest attempt; its begin; its end, or now; a suitable step.
     """
 
-    caller: Caller
+    caller: QueryCaller
     job: str
     attempt: int = 0
     from_ns: int = 0
@@ -146,7 +160,7 @@ JOBS_MAX = 500
 class JobUseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Request of rpc("telemetry", "use"), with the jobs in question."""
 
-    caller: Caller
+    caller: QueryCaller
     jobs: Annotated[list[str], msgspec.Meta(max_length=JOBS_MAX)]
 
 

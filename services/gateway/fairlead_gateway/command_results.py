@@ -122,9 +122,9 @@ class CommandPublisher:
         self._messages = count(1)
         self.published = 0
 
-    def new_id(self) -> str:
-        """A command id that no other gateway process makes."""
-        return f"{self._prefix}-{next(self._ids):x}"
+    def new_id(self, principal: str = "") -> str:
+        """Return a command id that no other gateway process makes, marked as the principal's."""
+        return f"{self._prefix}-{next(self._ids):x}{owner_mark(principal)}"
 
     def send(self, commands: list[tuple[str, bytes]], known: dict[str, OutcomeRow]) -> PendingResults:
         """Queue commands (id, encoded) for publication; those whose outcome is known already are not sent
@@ -263,6 +263,11 @@ def _give_up(future: "asyncio.Future[None]") -> None:
         future.cancel()
 
 
+def owner_mark(principal: str) -> str:
+    """Return the end of the ids of a principal's commands, by which it may ask for their outcomes; "" without sign-on."""
+    return f"-{digest_of(principal.encode())[:12]}" if principal else ""
+
+
 #: Added to the wait for each command of a list.
 LIST_WAIT_S = 0.002
 
@@ -316,12 +321,12 @@ class ResultWaiter:
 
     def command_id(self, gate: CommandPublisher, head: RequestHead, *content: str) -> str:
         """Return an id for a verb's command, the same one again under the same Idempotency-Key. Raise HttpError (409)."""
-        key = command_key(head.user, "verb", head.key)
-        return self.keyed_id(key, *content) if key else gate.new_id()
+        key, principal = command_key(head.user, "verb", head.key), head.caller.principal
+        return self.keyed_id(key, *content, principal=principal) if key else gate.new_id(principal)
 
-    def keyed_id(self, key: str, *content: str) -> str:
+    def keyed_id(self, key: str, *content: str, principal: str = "") -> str:
         """Return the id (hex) of a command sent under a key. Raise HttpError (409) where the key was used for another command."""
-        command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}"
+        command_id = f"{KEYED}{key}-{digest_of(chr(0).join(content).encode())[:16]}{owner_mark(principal)}"
         if self._views.outcomes.keyed(key) not in ("", command_id):
             raise HttpError(
                 409,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.http.api import Problem
+from fairlead_schemas.http.api import MissingRight, Problem
 from fairlead_schemas.units.validation import FieldError, printable
 
 JSON = b"application/json"
@@ -68,6 +68,8 @@ class HttpError(EarlyAnswer):
         hint: str = "",
         retry_after_s: int = 0,
         instance: str = "",
+        why: MissingRight | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -77,6 +79,8 @@ class HttpError(EarlyAnswer):
         self.hint = hint
         self.retry_after_s = retry_after_s
         self.instance = instance
+        self.why = why
+        self.headers = headers
 
     @property
     def title(self) -> str:
@@ -93,9 +97,12 @@ class HttpError(EarlyAnswer):
             instance=self.instance,
             errors=[{"field": error.field, "message": error.message} for error in self.errors],
             hint=self.hint,
+            why=self.why,
             request_id=request_id,
         )
-        headers = ((b"retry-after", b"%d" % self.retry_after_s),) if self.retry_after_s else ()
+        headers = self.headers
+        if self.retry_after_s:
+            headers = (*headers, (b"retry-after", b"%d" % self.retry_after_s))
         return HttpResponse(self.status, msgspec.json.encode(problem), headers, MEDIA_TYPE)
 
 

@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 import msgspec
 from fastapi import Request, Response
 
+from fairlead_gateway.access.caller import ANYBODY, OPEN_CALLER, Caller
 from fairlead_gateway.errors import JSON, HttpResponse, bad_field, invalid, too_large, wrong_media_type
 from fairlead_schemas.policies.idle_file import InvalidPolicies
 from fairlead_schemas.queuefile.parse import InvalidQueues
 from fairlead_schemas.units import validation
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.validation import FieldError, InvalidJob, decode_object, field_error, repeated_keys
+from fairlead_schemas.wire.authority import Authority
 
-DEFAULT_USER = "anonymous"
+DEFAULT_USER = ANYBODY
 KEY_CHARS_MAX = 256
 #: Bytes of a body: of a verb, of one job, of a list of jobs.
 BODY_BYTES_MAX = 64 * 1024
@@ -46,6 +48,13 @@ class RequestHead(NamedTuple):
     #: None: no Idempotency-Key was sent.
     key: str | None = None
     length: int = 0
+    #: Sender; `user` is its name.
+    caller: Caller = OPEN_CALLER
+
+    @property
+    def authority(self) -> Authority | None:
+        """Right by which a command of this request is sent; None without sign-on."""
+        return self.caller.authority()
 
     def require_valid(self) -> "RequestHead":
         """Raise HttpError (422) for a user or a key that cannot be one."""
@@ -72,6 +81,11 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> RequestHead:
         elif name == b"idempotency-key":
             key = value.decode("latin-1").strip()
     return RequestHead(content_type, user, key, length)
+
+
+def owned_head(head: RequestHead, caller: Caller) -> RequestHead:
+    """Return a head as sent by a known caller, whose name replaces the stated one."""
+    return head if caller.is_open else head._replace(user=caller.user, caller=caller)
 
 
 def head_of(request: Request) -> RequestHead:

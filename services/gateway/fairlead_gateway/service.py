@@ -12,14 +12,17 @@ from fairlead_bus import bus_faults
 from fairlead_bus.environment_settings import registries, seconds
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
+from fairlead_gateway.access.bucket_lookup import BucketLookup
+from fairlead_gateway.access.callers import Callers
+from fairlead_gateway.access.guard import RouteGuard
+from fairlead_gateway.access.settings import check_listener, sign_on_setting
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
 from fairlead_gateway.routes import events, gpu_usage, idle, job_logs, jobs, nodes, query, queues, sql, submit, why
 from fairlead_gateway.routes.events import EventFeed
-from fairlead_gateway.routes.identities import SETTING, Identities
-from fairlead_gateway.server.app import build_app
+from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
@@ -43,18 +46,19 @@ class GatewaySettings(NamedTuple):
 
     http: HttpSettings = HttpSettings()
     decision_wait_s: float = 2.0
-    #: A file of those who may see rows of the warehouse (routes/identities.py); "": everybody is `anonymous-admin`.
-    identities: str = ""
+    #: "": as "off", and only on loopback | "off": everybody may do everything | "local": tokens and local users |
+    #: path of a sign-on file, which names providers in addition.
+    sign_on: str = ""
     #: The registries that images may come from; None: each node's agent checks its own list.
     registries: Registries | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_IDENTITIES, FAIRLEAD_REGISTRIES. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON, FAIRLEAD_REGISTRIES. Raises BadSetting."""
         return cls(
             http=HttpSettings.from_environment(env),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
-            identities=env.get(SETTING, ""),
+            sign_on=sign_on_setting(env),
             registries=registries(env),
         )
 
@@ -81,21 +85,25 @@ class Gateway:
         )
         waiter.on_decided = self.metrics.decision_seconds.observe
         past = HistoricalViews(bus, views)
-        identities = Identities.read(settings.identities)
+        lookup = None if settings.sign_on in ("", "off") else BucketLookup(bus)
+        #: Finds the senders of requests.
+        self.callers = Callers(views, lookup, blind_s=folding.blind_s)
+        rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job))
         explaining = ExplainerClient(bus)
-        routers = [
+        #: All routes; `build_app` adds the gateway's own.
+        self.routers = routers = [
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter),
             queues.queue_routes(views, self.queue, waiter),
             idle.routes(views, self.telemetry, waiter),
-            events.routes(self.feed),
-            job_logs.routes(views, bus),
+            events.routes(self.feed, self.callers),
+            job_logs.routes(views, bus, self.callers),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
-            gpu_usage.usage_routes(bus),
-            sql.routes(sql.SqlRoutes(bus, identities)),
-            gpu_usage.job_metrics_routes(bus, identities),
-            gpu_usage.current_use_routes(bus, identities),
+            gpu_usage.usage_routes(views, bus),
+            sql.routes(sql.SqlRoutes(views, bus)),
+            gpu_usage.job_metrics_routes(bus),
+            gpu_usage.current_use_routes(views, bus),
             query.routes(views, bus, past),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
@@ -103,11 +111,13 @@ class Gateway:
             ),
         ]
         #: Every route, and the OpenAPI document.
-        self.api = build_app(folding, self.metrics, routers, self.readiness)
+        self.api = build_app(folding, self.metrics, routers, self.readiness, rights)
+        #: {(method, path): the right that a request needs}
+        self.rights = route_rights(routers)
         fast = {key: route for router in routers for key, route in router.fast_routes.items()}
         guard = RequestGuard(settings.http.hosts, settings.http.host)
         limit = RefusalLimit(settings.http.refusals_per_minute)
-        self.app = FastPath(views, fast, self.api, guard, limit, self.metrics.count_refusal)
+        self.app = FastPath(views, fast, self.api, guard, limit, self.metrics.count_refusal, rights)
         for service, gate in self._gates.items():
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
@@ -180,7 +190,7 @@ class Gateway:
         upkeep = [asyncio.create_task(server.watch_deadlines())]
         if server.certificate is not None:
             upkeep.append(asyncio.create_task(server.certificate.watch()))
-        log.info("listening", host=http.host, port=http.port, authentication="none", tls=http.tls is not None)
+        log.info("listening", host=http.host, port=http.port, sign_on=self.settings.sign_on or "off", tls=http.tls is not None)
         try:
             await asyncio.wait((background, serving), return_when=asyncio.FIRST_COMPLETED)
             if not background.done():
@@ -221,6 +231,7 @@ def _statistic(gate: CommandPublisher, what: str) -> Callable[[], float]:
 async def build(bus: Bus, settings: GatewaySettings | None = None) -> Gateway:
     """A gateway on a connected bus, its views restored from the newest snapshot. Raises BadSetting."""
     settings = settings or GatewaySettings.from_environment(os.environ)
+    check_listener(settings.sign_on, settings.http.host)
     folding = LiveViews(bus)
     await folding.restore()
     return Gateway(bus, settings, folding)

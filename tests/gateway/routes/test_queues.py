@@ -218,6 +218,7 @@ async def test_schemas_and_openapi_describe_queue_files() -> None:
             "reclaim",
             "Idempotency-Key",
             "X-Fairlead-User",
+            "X-Fairlead-Act-As",
         }
         assert {"/v1/pools", "/v1/jobs/{job}:move"} <= set(paths)
 

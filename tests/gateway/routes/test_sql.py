@@ -1,26 +1,19 @@
 """POST /v1/sql: users, formats, and the end of a query whose client has left."""
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from fairlead_bus.environment_settings import BadSetting
 from fairlead_bus.port import Message
-from fairlead_gateway.routes.identities import Identities
 from fairlead_schemas.wire import subjects
 from tests.gateway.gatehouse import Gatehouse
 from tests.kit.eventually import eventually_async
 
 ROWS = b'{"columns":["x"],"rows":[[1]],"sequence":7}'
 HEAD = b'{"columns":[{"name":"x","type":"INTEGER"}],"sequence":7,"truncated":true,"elapsed_ms":1.0,"cut":"the first 1 rows of more","left_out":"uses"}'
-TOKEN = "a-token"
-IDENTITY = {"user": "ada", "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(), "projects": ["vision"]}
 
 type Answer = Callable[[dict[str, Any]], Awaitable[bytes]]
 
@@ -52,7 +45,7 @@ async def _rows(wish: dict[str, Any]) -> bytes:
 
 
 async def test_a_query_is_passed_on() -> None:
-    """With who asks; without telemetry it is a 503. On a gateway that knows no identities everybody is an admin."""
+    """With who asks; without telemetry it is a 503. Without sign-on everybody is an admin."""
     async with Gatehouse() as house:
         assert (await house.http.post("/v1/sql", json={"query": "SELECT 1"})).status_code == 503
         asked = Asked(_rows)
@@ -61,7 +54,7 @@ async def test_a_query_is_passed_on() -> None:
         assert (good.status_code, good.json()["rows"], good.headers["x-fairlead-sequence"]) == (200, [[1]], "7")
         assert asked.wishes == [
             {
-                "caller": {"user": "anonymous-admin", "role": "admin", "projects": []},
+                "caller": {"user": "anonymous-admin", "role": "admin"},
                 "query": "SELECT 1",
                 "format": "json",
                 "id": "q-1",
@@ -194,51 +187,3 @@ async def test_a_disconnected_client_cancels_its_query() -> None:
         await request
         assert asked.cancelled[0]["id"] == asked.wishes[0]["id"]
         assert len(asked.cancelled[0]["id"]) == 32
-
-
-def identities(path: Path, *those: dict[str, Any], mode: int = 0o600) -> str:
-    path.write_text(json.dumps(list(those)))
-    path.chmod(mode)
-    return str(path)
-
-
-async def test_with_identities_the_token_identifies_the_user(tmp_path: Path) -> None:
-    """Not the header that any client can set. Without a valid token it is a 401 and no query is sent."""
-    file = identities(
-        tmp_path / "who.json", IDENTITY, IDENTITY | {"user": "eve", "token_sha256": "0" * 64, "role": "auditor"}
-    )
-    async with Gatehouse(identities=file) as house:
-        asked = Asked(_rows)
-        await asked.serve(house)
-        for headers in (
-            {},
-            {"authorization": "Bearer wrong"},
-            {"authorization": f"Basic {TOKEN}"},
-            {"authorization": "Bearer "},
-        ):
-            got = await house.http.post("/v1/sql", json={"query": "x"}, headers={"x-fairlead-user": "ada", **headers})
-            assert (got.status_code, got.json()["type"]) == (401, "urn:fairlead:problem:unauthenticated")
-            assert (await house.http.delete("/v1/sql/x", headers=headers)).status_code == 401
-        assert not asked.wishes
-        told = {"authorization": f"bearer {TOKEN}", "x-fairlead-user": "root"}
-        assert (await house.http.post("/v1/sql", json={"query": "x"}, headers=told)).status_code == 200
-        assert asked.wishes[0]["caller"] == {"user": "ada", "role": "member", "projects": ["vision"]}
-
-
-def test_an_invalid_file_is_refused(tmp_path: Path) -> None:
-    """It is named with the expected content, and no user is admitted meanwhile."""
-    path = tmp_path / "who.json"
-    for those, told in (
-        ([IDENTITY | {"user": "A b"}], "user: expected"),
-        ([IDENTITY | {"token_sha256": TOKEN}], "token_sha256 of ada"),
-        ([IDENTITY | {"role": "root"}], "role"),
-        ([IDENTITY | {"token": "x"}], "unknown field"),
-    ):
-        with pytest.raises(BadSetting, match=f"FAIRLEAD_IDENTITIES: .*{told}"):
-            Identities.read(identities(path, *those))
-    with pytest.raises(BadSetting, match="mode 0600"):
-        Identities.read(identities(path, IDENTITY, mode=0o644))
-    with pytest.raises(BadSetting, match="FAIRLEAD_IDENTITIES"):
-        Identities.read(str(tmp_path / "nosuch"))
-    assert Identities.read(identities(path)).are_known, "an empty list lets nobody in"
-    assert not Identities.read("").are_known

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairlead_bus.memory import MemoryHub
-from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, JOBS_MAX, Caller, JobUse, JobUses
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, JOBS_MAX, JobUse, JobUses, QueryCaller
 from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, columns_of
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest
@@ -139,7 +139,7 @@ class Asked:
         )
         self._using = CurrentUseQueries(self.warehouse, self.ingest, newest, lambda: NOW_NS)
 
-    async def ask(self, *jobs: str, caller: Caller = ANONYMOUS_ADMIN) -> JobUses:
+    async def ask(self, *jobs: str, caller: QueryCaller = ANONYMOUS_ADMIN) -> JobUses:
         return msgspec.json.decode(await self.raw(msgspec.json.encode({"caller": caller, "jobs": jobs})), type=JobUses)
 
     async def raw(self, request: bytes) -> bytes:
@@ -166,13 +166,13 @@ async def test_values_are_in_the_order_of_the_request(asked: Asked) -> None:
 
 async def test_only_what_the_caller_may_see(asked: Asked) -> None:
     """Own jobs and those of own projects, as in SQL."""
-    assert [use.job for use in (await asked.ask("1", "2", caller=Caller(user="ada", role="member"))).items] == [
+    assert [use.job for use in (await asked.ask("1", "2", caller=QueryCaller(user="ada", role="member"))).items] == [
         "1",
         "2",
     ]
-    for other in (Caller(user="bob", role="member"), Caller(user="bob", role="member", projects=("", "x"))):
+    for other in (QueryCaller(user="bob", role="member"), QueryCaller(user="bob", role="member", projects=("", "x"))):
         assert (await asked.ask("1", "2", caller=other)).items == []
-    assert len((await asked.ask("1", caller=Caller(user="eve", role="auditor"))).items) == 1
+    assert len((await asked.ask("1", caller=QueryCaller(user="eve", role="auditor"))).items) == 1
 
 
 async def test_a_question_that_is_none_is_refused(asked: Asked) -> None:

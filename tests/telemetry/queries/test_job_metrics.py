@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller, JobMetrics, JobMetricsRequest
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, JobMetrics, JobMetricsRequest, QueryCaller
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire.samples import GpuSample, SampleBatch, columns_of
 from fairlead_telemetry.queries.job_metrics import job_metrics_of
@@ -97,9 +97,9 @@ def test_sums_and_samples_agree(warehouse: Warehouse, rolled_s: int) -> None:
 
 def test_an_invisible_job_is_not_found(warehouse: Warehouse) -> None:
     """As if it did not exist; a job without GPUs has no metrics."""
-    ada = Caller(user="ada", role="member")
+    ada = QueryCaller(user="ada", role="member")
     assert picture(warehouse, caller=ada).steps == 48
-    for other in (Caller(user="bob", role="member"), Caller(user="bob", role="member", projects=("", "x"))):
+    for other in (QueryCaller(user="bob", role="member"), QueryCaller(user="bob", role="member", projects=("", "x"))):
         assert job_metrics_of(warehouse, wish(caller=other), 0) is None
     for job in ("2", "3", "", "1'--"):
         assert job_metrics_of(warehouse, wish(job=job), 0) is None

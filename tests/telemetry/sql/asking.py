@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, QueryCaller
 from fairlead_telemetry.sql.query_pool import QueryPool
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 from tests.telemetry.rows import store
@@ -34,23 +34,23 @@ class House:
     async def copy_to(self, target: Path) -> None:
         self.warehouse.copy_to(target)
 
-    async def raw(self, query: str, caller: Caller = ANONYMOUS_ADMIN, **more: object) -> bytes:
+    async def raw(self, query: str, caller: QueryCaller = ANONYMOUS_ADMIN, **more: object) -> bytes:
         asked = {"caller": {"user": caller.user, "role": caller.role, "projects": caller.projects}, "query": query}
         return await self.desk.ask(json.dumps(asked | more).encode())
 
-    async def ask(self, query: str, caller: Caller = ANONYMOUS_ADMIN, **more: object) -> dict:
+    async def ask(self, query: str, caller: QueryCaller = ANONYMOUS_ADMIN, **more: object) -> dict:
         return json.loads(await self.raw(query, caller, **more))
 
-    async def rows(self, query: str, caller: Caller = ANONYMOUS_ADMIN) -> list[list[object]]:
+    async def rows(self, query: str, caller: QueryCaller = ANONYMOUS_ADMIN) -> list[list[object]]:
         answer = await self.ask(query, caller)
         assert "error" not in answer, answer
         return answer["rows"]
 
-    async def code(self, query: str, caller: Caller = ANONYMOUS_ADMIN, **more: object) -> str:
+    async def code(self, query: str, caller: QueryCaller = ANONYMOUS_ADMIN, **more: object) -> str:
         """The error's code, or "" for an answer."""
         return (await self.ask(query, caller, **more)).get("error", {}).get("code", "")
 
-    async def cancel(self, name: str, caller: Caller = ANONYMOUS_ADMIN) -> bool:
+    async def cancel(self, name: str, caller: QueryCaller = ANONYMOUS_ADMIN) -> bool:
         asked = {"caller": {"user": caller.user, "role": caller.role}, "id": name}
         return json.loads(await self.desk.cancel(json.dumps(asked).encode()))["cancelled"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.queries.telemetry import ROWS_MAX, Caller
+from fairlead_schemas.queries.telemetry import ROWS_MAX, QueryCaller
 from fairlead_telemetry.sql.query_pool import WAITING_MAX, WAITING_OF_ONE_MAX
 from tests.kit.eventually import eventually_async
 from tests.telemetry.rows import store
@@ -162,17 +162,17 @@ async def test_deep_nesting_is_an_error_not_a_crash(house: House) -> None:
 async def test_too_many_waiting_queries_are_refused(house: House) -> None:
     """The line in front of the workers is bounded, and so is one user's part of it; a query beyond it is refused at
     once."""
-    one = Caller(user="ada", role="admin")
+    one = QueryCaller(user="ada", role="admin")
     codes = await asyncio.gather(*(house.code("SELECT 1", one) for _ in range(WAITING_OF_ONE_MAX + 5)))
     assert sorted(codes) == [""] * WAITING_OF_ONE_MAX + ["busy"] * 5
-    many = [Caller(user=f"u{i % 8}", role="admin") for i in range(WAITING_MAX + 5)]
+    many = [QueryCaller(user=f"u{i % 8}", role="admin") for i in range(WAITING_MAX + 5)]
     codes = await asyncio.gather(*(house.code("SELECT 1", caller) for caller in many))
     assert sorted(codes) == [""] * WAITING_MAX + ["busy"] * 5
 
 
 async def test_one_long_query_does_not_keep_others_waiting(house: House) -> None:
     """While one is being answered, another one's answer comes."""
-    asked = asyncio.create_task(house.code(ENDLESS, Caller(user="bob", role="admin"), id="long"))
+    asked = asyncio.create_task(house.code(ENDLESS, QueryCaller(user="bob", role="admin"), id="long"))
     await working(house)
     assert await house.rows("SELECT 1") == [[1]]
     assert not asked.done()
@@ -183,7 +183,7 @@ async def test_one_long_query_does_not_keep_others_waiting(house: House) -> None
 async def test_copy_follows_the_warehouse(tmp_path: Path) -> None:
     """An answer is never older than FRESH_S behind a changed warehouse, and no copy is made without a change; a
     member's copy follows, too."""
-    house, ada = House(tmp_path), Caller(user="ada", role="member")
+    house, ada = House(tmp_path), QueryCaller(user="ada", role="member")
     copies = house.desk.copies
     try:
         assert await house.rows("SELECT max(sequence) FROM events") == [[33]]

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.queries.telemetry import QueryCaller
 from tests.kit.eventually import eventually_async
 from tests.telemetry.sql.asking import ENDLESS, House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ADA = Caller(user="ada", role="auditor")
-BOB = Caller(user="bob", role="auditor")
+ADA = QueryCaller(user="ada", role="auditor")
+BOB = QueryCaller(user="bob", role="auditor")
 
 
 async def test_the_user_of_a_query_cancels_it(house: House) -> None:
@@ -28,11 +28,11 @@ async def test_others_do_not_but_an_admin_does(house: House) -> None:
     """Ids are each user's own: the same one may be in use by two, and a third cannot end either."""
     asked = [asyncio.create_task(house.code(ENDLESS, caller, id="same")) for caller in (ADA, BOB)]
     await asyncio.sleep(0)
-    assert not await house.cancel("same", Caller(user="eve", role="auditor"))
+    assert not await house.cancel("same", QueryCaller(user="eve", role="auditor"))
     assert await house.cancel("same", BOB)
     assert await asked[1] == "cancelled"
     assert not asked[0].done()
-    assert await house.cancel("same", Caller(user="root", role="admin"))
+    assert await house.cancel("same", QueryCaller(user="root", role="admin"))
     assert await asked[0] == "cancelled"
 
 

@@ -3,24 +3,28 @@
 import asyncio
 import contextlib
 import hashlib
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
+import msgspec
 import pytest
 
 from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.service import GatewaySettings, build
+from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
 from fairlead_telemetry.service import Telemetry
 from tests.kit.eventually import eventually_async
 from tests.telemetry.service_on_bus import ask, reaches
 from tests.telemetry.sql.asking import ENDLESS
-from tests.telemetry.story import morning
+from tests.telemetry.story import Story, morning
 
 TOKENS = {"root": "admin", "ada": "member", "bob": "member"}
+#: Commits of the story and the one with the people.
+COMMITS = 34
 
 
 class House(NamedTuple):
@@ -47,14 +51,19 @@ def _port() -> int:
         return probe.getsockname()[1]
 
 
-def _identities(path: Path) -> str:
-    those = [
-        {"user": user, "role": role, "token_sha256": hashlib.sha256(f"{user}-token".encode()).hexdigest()}
-        for user, role in TOKENS.items()
-    ]
-    path.write_text(json.dumps(those))
-    path.chmod(0o600)
-    return str(path)
+async def _admit(hub: MemoryHub, story: Story) -> None:
+    """Write people, their roles and tokens into the log and the bucket, as the access service and the gateway would."""
+    bus, events = hub.connect(), list[ev.AccessEvent]()
+    for number, (user, role) in enumerate(TOKENS.items()):
+        events.append(ev.PrincipalAdmitted(cause=f"cmd:a{number}", principal=user, kind="person"))
+        scope = "cluster" if role == "admin" else "queue:nosuch"
+        grant = ev.RoleGranted(cause=f"cmd:b{number}", subject=user, role="viewer", scope=scope, source="person")
+        issued = ev.TokenIssued(cause=f"cmd:c{number}", token=user, principal=user, kind="person", expires_ns=1 << 62)
+        events += [grant, issued]
+        digest = hashlib.sha256(f"{user}-token".encode()).hexdigest()
+        row = msgspec.json.encode({"kind": "token", "id": user, "principal": user})
+        await bus.put(subjects.CREDENTIAL, f"digest.{digest}", row)
+    story.at(3600, *events)
 
 
 @pytest.fixture
@@ -62,19 +71,19 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     hub = MemoryHub()
     bus = hub.connect()
     await bus.ensure()
-    await morning().append_to(bus)
+    story = morning()
+    await _admit(hub, story)
+    await story.append_to(bus)
     telemetry = Telemetry(hub.connect(), tmp_path / "telemetry", sql_deadline_s=60.0)
     port = _port()
-    gateway = await build(
-        hub.connect(), GatewaySettings(http=HttpSettings(port=port), identities=_identities(tmp_path / "who.json"))
-    )
+    gateway = await build(hub.connect(), GatewaySettings(http=HttpSettings(port=port), sign_on="local"))
     running = [asyncio.create_task(telemetry.run()), asyncio.create_task(gateway.run())]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
-        await reaches(bus, 33)
+        await reaches(bus, COMMITS)
 
         async def caught_up() -> bool:
             with contextlib.suppress(httpx.TransportError):
-                return (await http.get("/readyz")).json()["sequence"] >= 33
+                return (await http.get("/readyz")).json()["sequence"] >= COMMITS
             return False
 
         await eventually_async(caught_up)
@@ -104,8 +113,8 @@ async def test_a_crowd_of_attacks_leaves_the_service_unharmed(house: House) -> N
     assert {answer.status_code for answer in answers} <= {422, 503}
     assert not any("root:" in answer.text for answer in answers)
     async with asyncio.timeout(60):
-        assert (await house.sql("SELECT count(*) FROM events")).json()["rows"] == [[46]]
-    assert (await ask(house.hub.connect(), "warehouse"))["sequence"] == 33
+        assert (await house.sql("SELECT count(*) FROM events")).json()["rows"] == [[46 + 3 * len(TOKENS)]]
+    assert (await ask(house.hub.connect(), "warehouse"))["sequence"] == COMMITS
 
 
 async def test_a_query_that_is_too_long_is_refused(house: House) -> None:

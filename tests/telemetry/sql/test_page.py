@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.queries.telemetry import QueryCaller
 from tests.telemetry.sql.asking import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -17,7 +17,7 @@ QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.parametrize("query", QUERIES)
 async def test_a_query_of_the_page_is_answered(house: House, query: str) -> None:
     """By an admin's file and by a member's."""
-    for caller in (Caller(user="root", role="admin"), Caller(user="ada", role="member")):
+    for caller in (QueryCaller(user="root", role="admin"), QueryCaller(user="ada", role="member")):
         assert "error" not in await house.ask(query, caller)
 
 

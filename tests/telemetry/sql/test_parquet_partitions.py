@@ -8,7 +8,7 @@ import duckdb
 import msgspec
 import pytest
 
-from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, Caller
+from fairlead_schemas.queries.telemetry import ANONYMOUS_ADMIN, QueryCaller
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS
 from fairlead_telemetry.samples.day_files import RAW
 from fairlead_telemetry.samples.day_spans import SETTLE_NS
@@ -23,7 +23,7 @@ from tests.telemetry.samples.nodes import START_NS, day, put
 from tests.telemetry.story import START_NS as STORY_NS
 from tests.telemetry.story import Story, placed, started, submitted
 
-ADA, BOB = (Caller(user=user, role="member") for user in ("ada", "bob"))
+ADA, BOB = (QueryCaller(user=user, role="member") for user in ("ada", "bob"))
 DAYS = 3
 #: Rows of a day of runs 7.1 and 8.1, by table.
 OF_ADA = {"samples": 144, "uses": 144, "resources": 144}
@@ -57,7 +57,7 @@ class Kept:
     def file(self, days: int) -> None:
         assert self.warehouse.file_samples(START_NS + days * DAY_NS + SETTLE_NS)
 
-    def ask(self, caller: Caller, query: str, kept: Path | None = None) -> dict[str, Any]:
+    def ask(self, caller: QueryCaller, query: str, kept: Path | None = None) -> dict[str, Any]:
         """Over a copy of its own."""
         self.copies += 1
         whole = self.directory / f"whole-{self.copies}.duckdb"
@@ -85,7 +85,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 
 @pytest.mark.parametrize("table", RAW)
 @pytest.mark.parametrize(("caller", "run"), [(ADA, "7.1"), (BOB, "8.1")])
-def test_own_rows_are_those_that_an_admin_sees(kept: Kept, table: str, caller: Caller, run: str) -> None:
+def test_own_rows_are_those_that_an_admin_sees(kept: Kept, table: str, caller: QueryCaller, run: str) -> None:
     """Of days in files and of the present one, with every column; and none of another's."""
     found = kept.ask(caller, f"FROM {table} ORDER BY ALL")
     expected = kept.ask(ANONYMOUS_ADMIN, f"FROM {table} WHERE run = '{run}' ORDER BY ALL")

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.queries.telemetry import QueryCaller
 from fairlead_schemas.wire import events as ev
 from fairlead_telemetry.sql import visibility
-from fairlead_telemetry.sql.member_copy import scope_of, write_member_copy
+from fairlead_telemetry.sql.member_copy import MemberScope, scope_of, write_member_copy
 from fairlead_telemetry.sql.worker import QueryWorker
 from fairlead_telemetry.sql.worker_process import WorkerQuery
 from fairlead_telemetry.usage.usage_store import UsageStore
@@ -37,7 +37,7 @@ EVERYTHING = [Plan(project, n % 2, True, fate) for fate in FATES for n, project 
 class Seen:
     """One caller's view of one world."""
 
-    def __init__(self, world: list[Plan], salts: Salts, caller: Caller) -> None:
+    def __init__(self, world: list[Plan], salts: Salts, caller: QueryCaller) -> None:
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name) / "part" / "warehouse.duckdb"
         path.parent.mkdir()
@@ -85,7 +85,7 @@ def test_an_answer_does_not_depend_on_others(world: list[Plan], projects: bool, 
 @pytest.mark.parametrize("projects", [True, False])
 def test_every_table_whole(projects: bool) -> None:
     """Each table and view read from end to end: own rows are there, others' are not; an admin finds all of them."""
-    all_of_it = Seen(EVERYTHING, Salts(), Caller(user="root", role="admin"))
+    all_of_it = Seen(EVERYTHING, Salts(), QueryCaller(user="root", role="admin"))
     part = Seen(EVERYTHING, Salts(), member(MINE, projects=projects))
     mine, seen, own = marks_of(MINE), set[str](), set[str]()
     for space, table in json.loads(all_of_it.ask("SELECT schema, name FROM (SHOW ALL TABLES)"))["rows"]:
@@ -129,7 +129,7 @@ def test_own_jobs_are_all_there() -> None:
 
 def test_totals_cover_all_users() -> None:
     """The load of queues and of the cluster does not show whose jobs fill them, and members choose by it."""
-    all_of_it, part = (Seen(EVERYTHING, Salts(), one) for one in (Caller(user="a", role="auditor"), member(MINE)))
+    all_of_it, part = (Seen(EVERYTHING, Salts(), one) for one in (QueryCaller(user="a", role="auditor"), member(MINE)))
     for view in visibility.TOTALS:
         assert json.loads(part.ask(f"FROM {view} ORDER BY ALL")) == json.loads(
             all_of_it.ask(f"FROM {view} ORDER BY ALL")
@@ -172,9 +172,11 @@ async def test_members_see_their_own_jobs_through_the_query_pool(tmp_path: Path)
             for project in (0, 1, 2):
                 rows = await house.rows("SELECT DISTINCT project FROM jobs", member(project))
                 assert rows == [[named(project, 0)]]
-            everybody = await house.rows("SELECT count(DISTINCT project) FROM jobs", Caller(user="root", role="admin"))
+            everybody = await house.rows(
+                "SELECT count(DISTINCT project) FROM jobs", QueryCaller(user="root", role="admin")
+            )
             assert everybody == [[len(PROJECTS)]]
-        nobody = Caller(user="nobody", role="member", projects=("",))
+        nobody = QueryCaller(user="nobody", role="member", projects=("",))
         assert await house.rows("SELECT count(*) FROM jobs", nobody) == [[0]]
     finally:
         await house.close()
@@ -189,5 +191,5 @@ def test_a_caller_without_a_known_role_is_no_caller() -> None:
         b'{"user":"a","role":"member","projects":"x"}',
     ):
         with pytest.raises(msgspec.ValidationError):
-            msgspec.json.decode(raw, type=Caller)
-    assert scope_of(Caller(user="a", role="member", projects=("b", "", "a", "b"))) == ("a", ("a", "b"))
+            msgspec.json.decode(raw, type=QueryCaller)
+    assert scope_of(QueryCaller(user="a", role="member", projects=("b", "", "a", "b"))) == MemberScope("a", ("a", "b"))

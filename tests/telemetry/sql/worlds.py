@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.queries.telemetry import QueryCaller
 from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
@@ -42,9 +42,9 @@ class Salts(NamedTuple):
     cloud: int = 0
 
 
-def member(project: int, salt: int = 0, *, projects: bool = True) -> Caller:
+def member(project: int, salt: int = 0, *, projects: bool = True) -> QueryCaller:
     """The first user of the project; without `projects` one who sees own jobs only."""
-    return Caller(user=user(project, salt, 0), role="member", projects=(named(project, salt),) if projects else ())
+    return QueryCaller(user=user(project, salt, 0), role="member", projects=(named(project, salt),) if projects else ())
 
 
 def user(project: int, salt: int, number: int) -> str:

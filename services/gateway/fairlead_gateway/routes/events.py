@@ -7,7 +7,7 @@ the log. A watch that starts further back reads the log by a tail of its own unt
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
@@ -19,11 +19,16 @@ from starlette.types import Message, Send
 
 from fairlead_bus.log import Folded, LogReader
 from fairlead_bus.port import Bus, LogDamaged
+from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.callers import Callers, caller_of
+from fairlead_gateway.access.event_sight import EventFilter, EventSubject, event_filter
+from fairlead_gateway.access.streams import end_of, while_allowed
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.query import Limit
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, listed
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Page
@@ -57,27 +62,16 @@ class LogPosition(NamedTuple):
     offset: int = -1
 
 
-class _About(msgspec.Struct):
-    """Fields of an event that decide which watches receive it."""
-
-    type: str
-    cause: str = ""
-    job: str = ""
-    node: str = ""
-    path: str = ""
-    queue: str = ""
-    pool: str = ""
-
-
 class RenderedEvent(NamedTuple):
     """Event that is ready to send."""
 
     offset: int
     job: str
     event: bytes
+    about: EventSubject
 
 
-_about = msgspec.json.Decoder(_About)
+_about = msgspec.json.Decoder(EventSubject)
 
 
 def render(sequence: int, envelope: Envelope) -> list[RenderedEvent]:
@@ -98,11 +92,11 @@ def render(sequence: int, envelope: Envelope) -> list[RenderedEvent]:
             cause=about.cause,
             subject=_subject(about),
         )
-        rendered.append(RenderedEvent(index, about.job, encode(out)))
+        rendered.append(RenderedEvent(index, about.job, encode(out), about))
     return rendered
 
 
-def _subject(about: _About) -> str:
+def _subject(about: EventSubject) -> str:
     if about.job:
         return f"job/{about.job}"
     if about.node:
@@ -118,7 +112,7 @@ class EventFeed:
 
     def __init__(self, bus: Bus, views: Views, metrics: Metrics) -> None:
         self.bus = bus
-        self._views = views
+        self.views = views
         self._metrics = metrics
         self._ring: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
@@ -131,12 +125,12 @@ class EventFeed:
     @property
     def first(self) -> int:
         """The oldest sequence in the ring; one past the views' where it is empty."""
-        return self._ring[0][0] if self._ring else self._views.sequence + 1
+        return self._ring[0][0] if self._ring else self.views.sequence + 1
 
     @property
     def last(self) -> int:
         """The newest sequence that a watch can have seen."""
-        return self._views.sequence
+        return self.views.sequence
 
     def extend(self, batch: list[Folded]) -> None:
         """Take up commits just folded."""
@@ -199,13 +193,14 @@ class EventFeed:
             finally:
                 await reader.close()
 
-    async def watch(self, place: LogPosition, job: str) -> AsyncGenerator[bytes]:
-        """Yield server-sent events behind a place, without end."""
+    async def watch(self, place: LogPosition, job: str, shown: EventFilter | None = None) -> AsyncGenerator[bytes]:
+        """Yield server-sent events behind a place, without end. `shown`: makes the filter of what the caller may see then;
+        None: everything."""
         self.watches += 1
         self._metrics.watchers.set(self.watches)
         try:
             yield b"retry: 1000\n: fairlead events behind %d\n\n" % place.sequence
-            async with aclosing(self._follow(place, job)) as chunks:
+            async with aclosing(self._follow(place, job, shown)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
@@ -214,12 +209,12 @@ class EventFeed:
             if not self.watches:
                 self._rendered.clear()
 
-    async def _follow(self, place: LogPosition, job: str) -> AsyncGenerator[bytes]:
+    async def _follow(self, place: LogPosition, job: str, shown: EventFilter | None) -> AsyncGenerator[bytes]:
         if place.sequence + 1 < self.first:
             try:
                 async with aclosing(self.history(place)) as steps:
                     async for commits in steps:
-                        chunk, place = _chunk(commits, place, job)
+                        chunk, place = _chunk(commits, place, job, shown)
                         if chunk:
                             yield chunk
             except LogDamaged as error:
@@ -231,7 +226,7 @@ class EventFeed:
                 return
             arrived = self._arrived
             commits = self.since(place)
-            chunk, place = _chunk(commits, place, job)
+            chunk, place = _chunk(commits, place, job, shown)
             if chunk:
                 yield chunk
             if commits:
@@ -243,7 +238,9 @@ class EventFeed:
             except TimeoutError:
                 yield b": at %d\n\n" % self.last
 
-    async def page(self, place: LogPosition, job: str, limit: int) -> tuple[list[msgspec.Raw], LogPosition | None]:
+    async def page(
+        self, place: LogPosition, job: str, limit: int, shown: EventFilter | None = None
+    ) -> tuple[list[msgspec.Raw], LogPosition | None]:
         """Return up to `limit` events behind a place, and the place to continue from (None: the end was reached)."""
         items: list[msgspec.Raw] = []
         end, budget = self.last, place.sequence + PAGE_COMMITS_MAX
@@ -251,7 +248,7 @@ class EventFeed:
             await self._turn()
         async with aclosing(self._commits(place, end)) as steps:
             async for commits in steps:
-                for sequence, one in _wanted(commits, place, job):
+                for sequence, one in _wanted(commits, place, job, shown):
                     if sequence > end:
                         return items, None
                     if len(items) == limit:
@@ -302,22 +299,29 @@ class WatchResponse(StreamingResponse):
 
 
 def _wanted(
-    commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str
+    commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str, shown: EventFilter | None
 ) -> Iterator[tuple[int, RenderedEvent]]:
+    show = None if shown is None else shown()
     for sequence, events in commits:
         for one in events:
             seen = sequence < place.sequence or (
                 sequence == place.sequence and (place.offset < 0 or one.offset <= place.offset)
             )
-            if not seen and (not job or one.job == job or one.job.startswith(job + "_")):
+            if seen or (job and one.job != job and not one.job.startswith(job + "_")):
+                continue
+            if show is None:
                 yield sequence, one
+            elif (event := show(one.about, one.event)) is not None:
+                yield sequence, one._replace(event=event)
 
 
-def _chunk(commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str) -> tuple[bytes, LogPosition]:
+def _chunk(
+    commits: list[tuple[int, list[RenderedEvent]]], place: LogPosition, job: str, shown: EventFilter | None
+) -> tuple[bytes, LogPosition]:
     """Server-sent events of what is wanted, and the new place."""
     lines = [
         b"id: %d.%d\nevent: fairlead\ndata: %b\n\n" % (sequence, one.offset, one.event)
-        for sequence, one in _wanted(commits, place, job)
+        for sequence, one in _wanted(commits, place, job, shown)
     ]
     return b"".join(lines), LogPosition(commits[-1][0]) if commits else place
 
@@ -330,13 +334,14 @@ def parse_place(text: str, field: str) -> LogPosition:
     return LogPosition(int(sequence), int(index) if index else -1)
 
 
-def routes(feed: EventFeed) -> Router:
+def routes(feed: EventFeed, callers: Callers) -> Router:
     """GET /v1/events."""
     router = Router()
 
-    @router.get(
+    @router.read(
         "/v1/events",
-        summary="Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        "Events of the log as CloudEvents: a page, or with follow=1 a watch",
+        right=listed("job:read"),
         responses={
             200: {
                 "description": "A page of CloudEvents; with follow=1 server-sent events, one CloudEvent in the data of each",
@@ -373,13 +378,20 @@ def routes(feed: EventFeed) -> Router:
             raise bad_field("job", f'expected a job id such as "812", found "{job[:40]}"')
         resumed = request.headers.get("last-event-id", "") or next
         place = _start(feed, start, resumed, "Last-Event-ID" if not next else "continue", follow)
+        caller = caller_of(request)
+        shown = None if caller.is_open else lambda: event_filter(Sight(feed.views, caller))
         if follow:
             if feed.watches >= WATCHES_MAX:
                 raise HttpError(503, "busy", f"{feed.watches} watches are open already", retry_after_s=5)
             headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-            return WatchResponse(feed.watch(place, job), media_type="text/event-stream", headers=headers)
+            stream = feed.watch(place, job, shown)
+            if not caller.is_open:
+                stream = while_allowed(
+                    stream, end_of(callers, caller, _still_shown(feed.views, caller, job)), _last_event
+                )
+            return WatchResponse(stream, media_type="text/event-stream", headers=headers)
         try:
-            items, rest = await feed.page(place, job, limit)
+            items, rest = await feed.page(place, job, limit, shown)
         except LogDamaged as error:
             raise HttpError(503, "log_damaged", str(error), hint="fairlead audit verify") from error
         token = None if rest is None else f"{rest.sequence}.{rest.offset}" if rest.offset >= 0 else str(rest.sequence)
@@ -387,6 +399,19 @@ def routes(feed: EventFeed) -> Router:
         return JsonResponse(document)
 
     return router
+
+
+def _still_shown(views: Views, caller: Caller, job: str) -> Callable[[], bool]:
+    """Return a function that returns False once a caller who could see the watched job cannot any more. A watch of a job that it
+    never could see shows nothing, like that of a job that does not exist.
+    """
+    if not job or not Sight(views, caller).job_id(job):
+        return lambda: caller.may_anywhere("job:read")
+    return lambda: job not in views.jobs.rows or Sight(views, caller).job_id(job)
+
+
+def _last_event(reason: str) -> bytes:
+    return b'event: end\ndata: {"reason":"%b"}\n\n' % reason.encode()
 
 
 def _start(feed: EventFeed, start: str, resumed: str, field: str, follow: bool) -> LogPosition:

@@ -11,13 +11,16 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.statements import shown_statement
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode
-from fairlead_gateway.routes.identities import Identities
-from fairlead_gateway.routes.router import Router
-from fairlead_gateway.routes.sql import caller_of
+from fairlead_gateway.routes.router import Router, listed, on_job
 from fairlead_gateway.sources.service_queries import TelemetryFault, ask_telemetry
+from fairlead_gateway.views.fold import Views
 from fairlead_schemas.queries.telemetry import (
+    ANONYMOUS_ADMIN,
     BYS,
     JOBS_MAX,
     JobMetrics,
@@ -41,7 +44,7 @@ Step = Annotated[
 Attempt = Annotated[int, Query(ge=0, description="Which attempt; none: the newest that was placed.")]
 
 
-def job_metrics_routes(bus: Bus, identities: Identities) -> Router:
+def job_metrics_routes(bus: Bus) -> Router:
     """Return the one route."""
     router = Router()
 
@@ -49,16 +52,15 @@ def job_metrics_routes(bus: Bus, identities: Identities) -> Router:
         "/v1/jobs/{job}/metrics",
         "A job's GPUs over time, in equal steps; null where nothing was measured",
         JobMetrics,
-        identity=True,
+        right=on_job("job:read"),
     )
     async def get_job_metrics(
-        job: str, request: Request, begin: From = "", to: To = "", step: Step = "", attempt: Attempt = 0
+        job: str, begin: From = "", to: To = "", step: Step = "", attempt: Attempt = 0
     ) -> Response:
-        caller = caller_of(identities, request)
         if not is_job_id(job):
             raise not_found("job", job[:80])
         wanted = JobMetricsRequest(
-            caller=caller,
+            caller=ANONYMOUS_ADMIN,  # the right to this job is checked already
             job=job,
             attempt=attempt,
             from_ns=_moment("from", begin),
@@ -69,7 +71,7 @@ def job_metrics_routes(bus: Bus, identities: Identities) -> Router:
             return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "metrics", encode(wanted))))
         except TelemetryFault as fault:
             if fault.code == "not_found":
-                hint = "it never held a GPU, or it is not one of yours"
+                hint = "it never held a GPU"
                 raise not_found("job", job, hint=hint) from None
             if fault.code == "bad_request":
                 raise bad_field(fault.detail.partition(":")[0], fault.detail) from None
@@ -101,7 +103,7 @@ TIMEOUT_S = 2.0
 Jobs = Annotated[str, Query(min_length=1, description=f"Ids joined by commas, {JOBS_MAX} at most.")]
 
 
-def current_use_routes(bus: Bus, identities: Identities) -> Router:
+def current_use_routes(views: Views, bus: Bus) -> Router:
     """Return the one route."""
     router = Router()
 
@@ -109,11 +111,12 @@ def current_use_routes(bus: Bus, identities: Identities) -> Router:
         "/v1/use",
         "Current use of running jobs' GPUs, by the newest samples; null where unknown",
         JobUses,
-        identity=True,
+        right=listed("job:read"),
     )
     async def get_use(request: Request, jobs: Jobs) -> Response:
-        caller = caller_of(identities, request)
-        asked = encode(JobUseRequest(caller=caller, jobs=_ids(jobs)))
+        sight = Sight(views, caller_of(request))
+        seen = [job for job in _ids(jobs) if sight.job_id(job)]
+        asked = encode(JobUseRequest(caller=ANONYMOUS_ADMIN, jobs=seen))
         return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "use", asked, TIMEOUT_S)))
 
     return router
@@ -133,19 +136,24 @@ Month = Annotated[str, Query(alias="statement", description='A month of UTC, "20
 By = Annotated[str, Query(json_schema_extra={"enum": list(BYS)}, description=f"One of {', '.join(BYS)}.")]
 
 
-def usage_routes(bus: Bus) -> Router:
+def usage_routes(views: Views, bus: Bus) -> Router:
     """Return the one route."""
     router = Router()
 
     @router.read(
-        "/v1/usage", "Who had how many GPU-hours of which model in a month, and what they cost", UsageStatement
+        "/v1/usage",
+        "Who had how many GPU-hours of which model in a month, and what they cost",
+        UsageStatement,
+        right=listed("job:read"),
     )
-    async def get_usage(month: Month = "", by: By = "user") -> Response:
+    async def get_usage(request: Request, month: Month = "", by: By = "user") -> Response:
         if by not in BYS:
             raise bad_field("by", f'expected one of {", ".join(BYS)}, found "{by[:40]}"')
         asked = encode({"month": month[:80], "by": by})
         try:
-            return JsonResponse(msgspec.Raw(await ask_telemetry(bus, "usage", asked)))
+            answer = await ask_telemetry(bus, "usage", asked)
+            sight = Sight(views, caller_of(request))
+            return JsonResponse(msgspec.Raw(answer) if sight.all_jobs else shown_statement(sight, answer, by))
         except TelemetryFault as fault:
             if fault.code == "bad_request":
                 raise bad_field("statement", fault.detail) from None

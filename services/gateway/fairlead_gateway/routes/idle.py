@@ -2,15 +2,19 @@
 
 from fastapi import Request, Response
 
+from fairlead_gateway.access.caller import CLUSTER
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json, read_request
 from fairlead_gateway.routes.jobs import job_or_id
 from fairlead_gateway.routes.request_bodies import ExtendRequest, duration
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, in_body, listed, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.idle_documents import idle_document, scope_document
 from fairlead_gateway.views.rows import OutcomeRow
+from fairlead_rights.access_list import Target
 from fairlead_schemas.http import api
 from fairlead_schemas.policies.idle_file import IdleFileWords, IdleScopeWords, is_scope, read_policies, read_policy_file
 from fairlead_schemas.units.ids import is_job_id
@@ -37,6 +41,28 @@ def _each_named(outcome: OutcomeRow) -> HttpError:
     return HttpError(422, outcome.code, f"{len(lines)} problems; nothing was changed", errors=errors, hint=HINT)
 
 
+def _scope_target(scope: str) -> Target:
+    """Return the target of a scope of idle policies: the project, or the cluster for "global" and single users."""
+    kind, _, name = scope.partition(":")
+    return Target(project=name) if kind == "project" else CLUSTER
+
+
+def _shown(sight: Sight, found: api.IdleOverview) -> api.IdleOverview:
+    """Return the overview as the caller sees it: idle runs that it may read, policies of everybody, of its projects and its own."""
+    if sight.all_jobs:
+        return found
+    caller = sight.caller
+
+    def sees(scope: str) -> bool:
+        kind, _, name = scope.partition(":")
+        return (kind == "project" and sight.project(name)) or (kind == "user" and name == caller.user)
+
+    found.items = [each for each in found.items if sight.job_id(each.job)]
+    found.policies = [each for each in found.policies if each.scope == "global" or sees(each.scope)]
+    found.savings = [each for each in found.savings if sees(each.scope)]
+    return found
+
+
 def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> Router:
     """Return all of them."""
     router = Router()
@@ -47,6 +73,7 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         "Extend an idle job",
         api.Job,
         api.SubmitResult,
+        right=on_job("job:cancel"),
         body=ExtendRequest,
         required=False,
         operation_id="extend_job",
@@ -59,40 +86,58 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         if job not in views.jobs.rows:
             raise not_found("job", job, hint="GET /v1/jobs lists them")
         command_id = waiter.command_id(telemetry, head, "extend", job, str(for_ns))
-        command = cmd.ExtendJob(id=command_id, user=head.user, job=job, for_ns=for_ns)
+        command = cmd.ExtendJob(id=command_id, user=head.user, authority=head.authority, job=job, for_ns=for_ns)
         await waiter.carry_out(telemetry, command, idle_refusal)
-        return job_or_id(views, job)
+        return job_or_id(views, job, head.caller)
 
-    @router.read("/v1/idle", "Idle runs, their policies, and what dry runs would have saved", api.IdleOverview)
-    async def get_idle() -> Response:
-        return JsonResponse(idle_document(views))
+    @router.read(
+        "/v1/idle",
+        "Idle runs, their policies, and what dry runs would have saved",
+        api.IdleOverview,
+        right=listed("job:read"),
+    )
+    async def get_idle(request: Request) -> Response:
+        return JsonResponse(_shown(Sight(views, caller_of(request)), idle_document(views)))
 
     @router.command(
         "POST",
         "/v1/idle:apply",
         "Set the idle policies of several scopes, all or none",
         api.IdleFileResult,
+        right=in_body("queue:set"),
         body=IdleFileWords,
     )
     async def apply_idle(request: Request) -> Response:
         head, body = head_of(request), await read_json(request)
         scopes = read_file(body, read_policy_file, HINT)
+        for scope in scopes:
+            head.caller.require("queue:set", _scope_target(scope))
         command_id = waiter.command_id(telemetry, head, "idle-apply", body.decode("latin-1"))
-        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, scopes=scopes)
+        command = cmd.ApplyIdlePolicies(id=command_id, user=head.user, authority=head.authority, scopes=scopes)
         await waiter.carry_out(telemetry, command, idle_refusal)
         items = [scope_document(views, scope) for scope in scopes]
         return JsonResponse(api.IdleFileResult(items=items, sequence=views.sequence))
 
-    @router.command("PUT", "/v1/idle/{scope}", "Set the idle policies of a scope", api.IdleScope, body=IdleScopeWords)
+    @router.command(
+        "PUT",
+        "/v1/idle/{scope}",
+        "Set the idle policies of a scope",
+        api.IdleScope,
+        right=in_body("queue:set"),
+        body=IdleScopeWords,
+    )
     async def put_idle(scope: str, request: Request) -> Response:
         head = head_of(request)
         if not is_scope(scope):
             message = f'expected "global", "project:<name>" or "user:<name>", found "{scope[:80]}"'
             raise bad_field("scope", message)
         body = await read_json(request)
+        head.caller.require("queue:set", _scope_target(scope))
         policies = read_file(body, read_policies, HINT)
         command_id = waiter.command_id(telemetry, head, "idle", scope, body.decode("latin-1"))
-        command = cmd.SetIdlePolicies(id=command_id, user=head.user, scope=scope, policies=policies)
+        command = cmd.SetIdlePolicies(
+            id=command_id, user=head.user, authority=head.authority, scope=scope, policies=policies
+        )
         await waiter.carry_out(telemetry, command, idle_refusal)
         return JsonResponse(scope_document(views, scope))
 

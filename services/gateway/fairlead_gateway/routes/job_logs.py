@@ -11,14 +11,18 @@ from collections.abc import AsyncIterator
 from typing import Annotated, NamedTuple
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from fairlead_bus.port import Bus, LogDamaged, Stored, Tail, Unavailable
+from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.callers import Callers, caller_of
+from fairlead_gateway.access.streams import end_of, while_allowed
+from fairlead_gateway.access.targets import job_target
 from fairlead_gateway.errors import bad_field, not_found
 from fairlead_gateway.routes.output_assembly import OutputStream, StreamAssembly, split_tag, tagged_ranks
 from fairlead_gateway.routes.query import retired_job
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import EndedAttempt, JobRow
 from fairlead_schemas.wire import subjects
@@ -300,13 +304,14 @@ async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:
     return b"".join(lines[-count:])
 
 
-def routes(views: Views, bus: Bus) -> Router:
+def routes(views: Views, bus: Bus, callers: Callers) -> Router:
     """GET /v1/jobs/{id}/logs."""
     router = Router()
 
-    @router.get(
+    @router.read(
         "/v1/jobs/{job}/logs",
-        summary="A job's output",
+        "A job's output",
+        right=on_job("job:read"),
         response_class=Response,
         responses={
             200: {
@@ -317,6 +322,7 @@ def routes(views: Views, bus: Bus) -> Router:
     )
     async def get_job_logs(
         job: str,
+        request: Request,
         follow: bool = False,
         rank: Annotated[int | None, Query(ge=0)] = None,
         stream: Annotated[
@@ -337,9 +343,22 @@ def routes(views: Views, bus: Bus) -> Router:
         else:
             _check(views, row, rank, attempt)
             text = _live(bus, views, row, _Asked(rank, stream, attempt, follow, tail))
+        caller = caller_of(request)
+        if follow and not caller.is_open:
+            text = while_allowed(text, end_of(callers, caller, lambda: _may_read(views, caller, job)), _last_line)
         return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)
 
     return router
+
+
+def _may_read(views: Views, caller: Caller, job: str) -> bool:
+    """Return True while the caller may read the job. One that has left the views has ended, and so does its output soon."""
+    row = views.jobs.rows.get(job)
+    return row is None or caller.may("job:read", job_target(views, row))
+
+
+def _last_line(reason: str) -> bytes:
+    return f"[fairlead: this stream ended: {reason}]\n".encode()
 
 
 class _Asked(NamedTuple):

@@ -13,6 +13,7 @@ from fairlead_schemas.jobfile.job_spec import JobSpec, decode_job
 from fairlead_schemas.jobfile.resolve import resolve
 from fairlead_schemas.units.image_names import Registries
 from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire.authority import Authority
 from fairlead_schemas.wire.commands import digest_of
 
 #: Translations in a generation (two are kept), and the largest body worth keeping.
@@ -32,13 +33,18 @@ class Submission(NamedTuple):
     has_image: bool = False
     #: The first field of the job file that only containers can give; "" for none.
     needs_container: str = ""
+    #: Parts of the job file on which a right depends: queue, project, jobs on which it depends.
+    queue: str = ""
+    project: str = ""
+    depends_on: tuple[str, ...] = ()
 
-    def command(self, command_id: str, key: str = "") -> bytes:
+    def command(self, command_id: str, key: str = "", authority: Authority | None = None) -> bytes:
         """The encoded SubmitJob. `key` (hex, "" for none) is the idempotency key bound to its user."""
-        if not key:
+        if not key and authority is None:
             return b"".join((self.before, command_id.encode(), self.after))
-        tail = f',"key":"{key}","digest":"{self.digest}"}}'
-        return b"".join((self.before, command_id.encode(), self.after[:-1], tail.encode()))
+        tail = f',"key":"{key}","digest":"{self.digest}"' if key else ""
+        signed = b"" if authority is None else b',"authority":' + _encode(authority)
+        return b"".join((self.before, command_id.encode(), self.after[:-1], tail.encode(), signed, b"}"))
 
 
 class JobTranslator:
@@ -70,7 +76,14 @@ def _translate(user: str, body: bytes, registries: Registries | None) -> Submiss
     command = resolve(spec, command_id="", user=user, registries=registries)
     before, marker, after = _encode(command).partition(b'"id":"')
     return Submission(
-        before + marker, after, digest_of(bytes(command.spec))[:16], bool(spec.image), container_field(spec)
+        before + marker,
+        after,
+        digest_of(bytes(command.spec))[:16],
+        bool(spec.image),
+        container_field(spec),
+        command.queue,
+        command.project,
+        tuple(one.job for one in command.after),
     )
 
 

@@ -2,12 +2,16 @@
 
 from fastapi import Request, Response
 
+from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.redaction import shown_job
+from fairlead_gateway.access.submits import require_submit
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import bad_field
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_request
 from fairlead_gateway.routes.documents import job_document
 from fairlead_gateway.routes.request_bodies import CancelRequest, EmptyRequest, MoveRequest, require_job
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http.api import Job, SubmitResult
 from fairlead_schemas.units.ids import is_queue_path
@@ -16,12 +20,13 @@ from fairlead_schemas.wire import commands
 JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": commands.ReleaseJob}
 
 
-def job_or_id(views: Views, job: str) -> Response:
-    """Return the document of a job, or its id once it has left the views."""
+def job_or_id(views: Views, job: str, caller: Caller) -> Response:
+    """Return the document of a job, or its id once it has left the views or the caller's sight."""
     row = views.jobs.rows.get(job)
-    if row is None:
+    sight = Sight(views, caller)
+    if row is None or not sight.job(row):
         return JsonResponse(SubmitResult(id=job, sequence=views.sequence))
-    return JsonResponse(job_document(views, row, views.at_ns))
+    return JsonResponse(shown_job(sight, job_document(views, row, views.at_ns)))
 
 
 def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Router:
@@ -33,20 +38,38 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
         summary = f"{verb.capitalize()} a job"
         path = f"/v1/jobs/{{job}}:{verb}"
 
-        @router.command("POST", path, summary, Job, SubmitResult, body=kind, required=False, operation_id=f"{verb}_job")
+        @router.command(
+            "POST",
+            path,
+            summary,
+            Job,
+            SubmitResult,
+            right=on_job("job:cancel"),
+            body=kind,
+            required=False,
+            operation_id=f"{verb}_job",
+        )
         async def act(job: str, request: Request) -> Response:
             head, wanted = head_of(request), await read_request(request, kind)
             require_job(views, job)
             fields = {"save": True} if isinstance(wanted, CancelRequest) and wanted.save else {}
             command_id = waiter.command_id(queue, head, verb, job, *fields)
-            await waiter.carry_out(queue, JOB_VERBS[verb](id=command_id, user=head.user, job=job, **fields))
-            return job_or_id(views, job)
+            await waiter.carry_out(
+                queue, JOB_VERBS[verb](id=command_id, user=head.user, authority=head.authority, job=job, **fields)
+            )
+            return job_or_id(views, job, head.caller)
 
     for verb in JOB_VERBS:
         add_verb(verb)
 
     @router.command(
-        "POST", "/v1/jobs/{job}:move", "Move a waiting job to another queue", Job, SubmitResult, body=MoveRequest
+        "POST",
+        "/v1/jobs/{job}:move",
+        "Move a waiting job to another queue",
+        Job,
+        SubmitResult,
+        right=on_job("job:cancel"),
+        body=MoveRequest,
     )
     async def move_job(job: str, request: Request) -> Response:
         head, wanted = head_of(request), (await read_request(request, MoveRequest)).queue
@@ -54,8 +77,11 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
         if not is_queue_path(wanted):
             message = f'expected a queue such as "research/vision", found "{wanted[:80]}"'
             raise bad_field("queue", message)
+        require_submit(views, head.caller, wanted, "", "queue")
         command_id = waiter.command_id(queue, head, "move", job, wanted)
-        await waiter.carry_out(queue, commands.MoveJob(id=command_id, user=head.user, job=job, queue=wanted))
-        return job_or_id(views, job)
+        await waiter.carry_out(
+            queue, commands.MoveJob(id=command_id, user=head.user, authority=head.authority, job=job, queue=wanted)
+        )
+        return job_or_id(views, job, head.caller)
 
     return router

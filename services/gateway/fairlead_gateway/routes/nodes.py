@@ -2,14 +2,18 @@
 to the placer, answered with the document that it changed; bodies are in `request_bodies.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 from fastapi import Request, Response
 
+from fairlead_gateway.access.caller import CLUSTER, Caller
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.redaction import shown_node
+from fairlead_gateway.access.targets import Sight, node_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
-from fairlead_gateway.errors import bad_field, not_found
+from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
 from fairlead_gateway.routes.documents import breaker_document, node_document, rollout_document, window_document
 from fairlead_gateway.routes.query import AnyLimit, Continue, page_by_name
@@ -26,9 +30,11 @@ from fairlead_gateway.routes.request_bodies import (
     require_node,
     require_taint,
     rollout_command,
+    unknown_node,
 )
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, in_body, listed, on_cluster, on_node
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import RolloutRow, WindowRow
 from fairlead_schemas.http import api
 from fairlead_schemas.wire import commands as cmd
 
@@ -56,6 +62,17 @@ ROLLOUT_VERBS: Verbs = {
 _OPTIONAL = (NodeRequest, ReasonRequest)
 
 
+def sees_plan(views: Views, caller: Caller, row: RolloutRow | WindowRow) -> bool:
+    """Return True if the caller may read every node of a rollout or window."""
+    sight = Sight(views, caller)
+    return all(sight.node_id(node) for node in row.nodes)
+
+
+def seen_plans[R: (RolloutRow, WindowRow)](views: Views, caller: Caller, rows: dict[str, R]) -> dict[str, R]:
+    """Return the rollouts or windows of which the caller may read every node."""
+    return {name: row for name, row in rows.items() if sees_plan(views, caller, row)}
+
+
 class NodeCommands:
     """Makes commands to the placer from requests, sends them and waits for their outcomes."""
 
@@ -80,7 +97,9 @@ class NodeCommands:
             require_taint(wanted.taint)
         fields = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
         command_id = self._waiter.command_id(self._placer, head, verb, *what.values(), encode(wanted).decode())
-        await self._waiter.carry_out(self._placer, kind(id=command_id, user=head.user, **what, **fields))
+        await self._waiter.carry_out(
+            self._placer, kind(id=command_id, user=head.user, authority=head.authority, **what, **fields)
+        )
 
     async def plan[T: (RolloutRequest, MaintenanceRequest)](
         self, request: Request, verb: str, body: type[T], make: Callable[[T, str, str], cmd.CommandBase]
@@ -88,8 +107,37 @@ class NodeCommands:
         """Begin a rollout or schedule a window. Return the body."""
         head, wanted = head_of(request), await read_request(request, body)
         command_id = self._waiter.command_id(self._placer, head, verb, encode(wanted).decode())
-        await self._waiter.carry_out(self._placer, make(wanted, command_id, head.user))
+        command = msgspec.structs.replace(make(wanted, command_id, head.user), authority=head.authority)
+        chosen = wanted.selector or (isinstance(wanted, RolloutRequest) and wanted.all)
+        self._require_nodes(head.caller, None if chosen else wanted.nodes)
+        await self._waiter.carry_out(self._placer, command)
         return wanted
+
+    def _require_nodes(self, caller: Caller, nodes: Iterable[str] | None) -> None:
+        """Raise HttpError (403, 404) unless the caller may operate every one of the nodes. None: nodes chosen by their labels, which
+        may be any.
+        """
+        if nodes is None:
+            caller.require("node:operate", CLUSTER)
+            return
+        if caller.may("node:operate", CLUSTER):
+            return
+        for node in nodes:
+            row, hidden = self._views.nodes.rows.get(node), unknown_node(node)
+            if row is None:
+                raise hidden
+            caller.require("node:operate", node_target(row), hidden=hidden, sees="node:read")
+
+    def require_plan(
+        self, caller: Caller, row: RolloutRow | WindowRow | None, unknown: HttpError, *, changes: bool
+    ) -> None:
+        """Raise HttpError unless the caller may see a rollout or window, or operate its nodes if it `changes` it. `unknown`: the
+        answer where there is none, and where the caller may not see one of its nodes.
+        """
+        if row is None or not sees_plan(self._views, caller, row):
+            raise unknown
+        if changes:
+            self._require_nodes(caller, row.nodes)
 
     def shown[R](self, name: str, row: R | None, document: Callable[[Views, R], Any]) -> Response:
         """Return the document of a row; for a thing that was changed and is in no view any more its name."""
@@ -115,38 +163,53 @@ def _add_verbs(router: Router, views: Views, commands: NodeCommands) -> None:
             f"{verb.capitalize()} a node",
             api.Node,
             api.SubmitResult,
+            right=on_node("node:operate"),
             body=body,
             required=body not in _OPTIONAL,
             operation_id=f"{verb}_node".replace("-", "_"),
         )
         async def act(node: str, request: Request) -> Response:
             await commands.verb(request, verb, body, kind, node=node)
-            return commands.shown(node, views.nodes.rows.get(node), node_document)
+            sight = Sight(views, caller_of(request))
+            return commands.shown(
+                node, views.nodes.rows.get(node), lambda views, row: shown_node(sight, node_document(views, row))
+            )
 
     for verb, (body, kind) in NODE_VERBS.items():
         add(verb, body, kind)
 
 
 def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
-    def require(name: str) -> None:
-        if name not in views.plans.rollouts:
-            raise not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
+    def require(request: Request, name: str, *, changes: bool) -> None:
+        unknown = not_found("rollout", name[:80], hint="GET /v1/rollouts lists them")
+        commands.require_plan(caller_of(request), views.plans.rollouts.get(name), unknown, changes=changes)
 
     def shown(name: str) -> Response:
         return commands.shown(name, views.plans.rollouts.get(name), rollout_document)
 
-    @router.read("/v1/rollouts", "List rollouts, the last that ended included", api.Page[api.Rollout])
-    async def list_rollouts(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name(views.plans.rollouts, limit, next)
+    @router.read(
+        "/v1/rollouts", "List rollouts, the last that ended included", api.Page[api.Rollout], right=listed("node:read")
+    )
+    async def list_rollouts(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+        seen = seen_plans(views, caller_of(request), views.plans.rollouts)
+        rows, token = page_by_name(seen, limit, next)
         items = [rollout_document(views, row) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.read("/v1/rollouts/{name}", "One rollout", api.Rollout)
-    async def get_rollout(name: str) -> Response:
-        require(name)
+    @router.read("/v1/rollouts/{name}", "One rollout", api.Rollout, right=in_body("node:read"))
+    async def get_rollout(name: str, request: Request) -> Response:
+        require(request, name, changes=False)
         return shown(name)
 
-    @router.command("POST", "/v1/rollouts", "Start a rollout", api.Rollout, api.SubmitResult, body=RolloutRequest)
+    @router.command(
+        "POST",
+        "/v1/rollouts",
+        "Start a rollout",
+        api.Rollout,
+        api.SubmitResult,
+        right=in_body("node:operate"),
+        body=RolloutRequest,
+    )
     async def start_rollout(request: Request) -> Response:
         return shown((await commands.plan(request, "rollout", RolloutRequest, rollout_command)).name)
 
@@ -157,12 +220,13 @@ def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
             "Report a node of a rollout as done" if verb == "done" else f"{verb.capitalize()} a rollout",
             api.Rollout,
             api.SubmitResult,
+            right=in_body("node:operate"),
             body=body,
             required=body not in _OPTIONAL,
             operation_id=f"{verb}_rollout",
         )
         async def act(name: str, request: Request) -> Response:
-            require(name)
+            require(request, name, changes=True)
             await commands.verb(request, verb, body, kind, name=name)
             return shown(name)
 
@@ -171,9 +235,10 @@ def _add_rollouts(router: Router, views: Views, commands: NodeCommands) -> None:
 
 
 def _add_windows(router: Router, views: Views, commands: NodeCommands) -> None:
-    @router.read("/v1/maintenance", "List maintenance windows", api.Page[api.Maintenance])
-    async def list_maintenance(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name(views.plans.windows, limit, next)
+    @router.read("/v1/maintenance", "List maintenance windows", api.Page[api.Maintenance], right=listed("node:read"))
+    async def list_maintenance(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+        seen = seen_plans(views, caller_of(request), views.plans.windows)
+        rows, token = page_by_name(seen, limit, next)
         items = [window_document(views, row) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
@@ -183,6 +248,7 @@ def _add_windows(router: Router, views: Views, commands: NodeCommands) -> None:
         "Schedule a maintenance window",
         api.Maintenance,
         api.SubmitResult,
+        right=in_body("node:operate"),
         body=MaintenanceRequest,
     )
     async def schedule_maintenance(request: Request) -> Response:
@@ -193,23 +259,34 @@ def _add_windows(router: Router, views: Views, commands: NodeCommands) -> None:
         "POST",
         "/v1/maintenance/{name}:cancel",
         "Cancel a maintenance window",
+        right=in_body("node:operate"),
         body=ReasonRequest,
         required=False,
         operation_id="cancel_maintenance",
     )
     async def cancel_window(name: str, request: Request) -> Response:
-        if name not in views.plans.windows:
-            raise not_found("maintenance window", name[:80], hint="GET /v1/maintenance lists them")
+        unknown = not_found("maintenance window", name[:80], hint="GET /v1/maintenance lists them")
+        commands.require_plan(caller_of(request), views.plans.windows.get(name), unknown, changes=True)
         await commands.verb(request, "cancel", ReasonRequest, cmd.CancelMaintenance, name=name)
         return JsonResponse({"name": name, "cancelled": True, "sequence": views.sequence})
 
 
 def _add_breaker(router: Router, views: Views, commands: NodeCommands) -> None:
-    @router.read("/v1/breaker", "Whether nodes are acted upon automatically", api.Breaker)
+    @router.read(
+        "/v1/breaker", "Whether nodes are acted upon automatically", api.Breaker, right=on_cluster("node:read")
+    )
     async def get_breaker() -> Response:
         return JsonResponse(breaker_document(views))
 
-    @router.command("POST", "/v1/breaker:reset", "Reset the breaker", api.Breaker, body=ReasonRequest, required=False)
+    @router.command(
+        "POST",
+        "/v1/breaker:reset",
+        "Reset the breaker",
+        api.Breaker,
+        right=on_cluster("node:operate"),
+        body=ReasonRequest,
+        required=False,
+    )
     async def reset_breaker(request: Request) -> Response:
         await commands.verb(request, "reset", ReasonRequest, cmd.ResetBreaker)
         return JsonResponse(breaker_document(views))

@@ -17,10 +17,15 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus, Unavailable
+from fairlead_gateway.access.caller import OPEN_CALLER
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.redaction import scrub, shown_job, shown_map, shown_node
+from fairlead_gateway.access.targets import Sight
+from fairlead_gateway.command_results import owner_mark
 from fairlead_gateway.errors import HttpError, bad_field, invalid, not_found, unknown_choice
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.views.cluster_map import cluster_map, known_places
 from fairlead_gateway.views.fold import Views
@@ -52,9 +57,11 @@ class JobFilter(NamedTuple):
         )
 
 
-def job_filter(views: Views, *, state: str, queue: str, user: str) -> JobFilter:
-    """Read the query's texts. Raise HttpError (422) naming the parameter, for a name that cannot be or is not there."""
-    return JobFilter(_states(state), _queues(views, queue), _users(user))
+def job_filter(views: Views, *, state: str, queue: str, user: str, sight: Sight | None = None) -> JobFilter:
+    """Read the query's texts. Raise HttpError (422) naming the parameter, for a name that cannot be, is not there, or that the
+    caller may not see.
+    """
+    return JobFilter(_states(state), _queues(views, queue, sight or Sight(views, OPEN_CALLER)), _users(user))
 
 
 def _states(text: str) -> frozenset[str]:
@@ -64,12 +71,13 @@ def _states(text: str) -> frozenset[str]:
     return wanted
 
 
-def _queues(views: Views, text: str) -> frozenset[str]:
+def _queues(views: Views, text: str, sight: Sight) -> frozenset[str]:
     wanted = _names(text)
     if not wanted:
         return wanted
     # Jobs that have ended may be of a queue that was removed since.
-    known = {row.path for row in views.queues.existing()} | {row.queue for row in views.jobs.rows.values()}
+    known = {row.path for row in views.queues.existing() if sight.queue(row.path)}
+    known |= {row.queue for row in views.jobs.rows.values() if sight.job(row)}
     found = {path for path in known if any(path == name or path.startswith(f"{name}/") for name in wanted)}
     for name in sorted(wanted):
         if not any(path == name or path.startswith(f"{name}/") for path in found):
@@ -119,22 +127,24 @@ def routes(views: Views, bus: Bus, past: HistoricalViews, clock: Callable[[], in
 
 
 def _add_jobs(router: Router, views: Views, bus: Bus, clock: Callable[[], int]) -> None:
-    @router.read("/v1/jobs", "List jobs, newest first", api.Page[api.Job])
+    @router.read("/v1/jobs", "List jobs, newest first", api.Page[api.Job], right=listed("job:read"))
     async def list_jobs(
+        request: Request,
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
         queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
         user: Annotated[str, Query(description="One user or several, joined by commas.")] = "",
         limit: Limit = LIMIT_DEFAULT,
         next: Continue = "",
     ) -> Response:
-        wanted = job_filter(views, state=state, queue=queue, user=user)
+        sight = Sight(views, caller_of(request))
+        wanted = job_filter(views, state=state, queue=queue, user=user, sight=sight)
         before = _born(next)
-        found = list(islice(_matching(views, wanted, before), limit + 1))
+        found = list(islice(_matching(views, wanted, before, sight), limit + 1))
         token = _token(str(found[limit - 1].born)) if len(found) > limit else None
-        items = [job_document(views, row, clock()) for row in found[:limit]]
+        items = [shown_job(sight, job_document(views, row, clock())) for row in found[:limit]]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.read("/v1/jobs/{job}", "One job", api.Job)
+    @router.read("/v1/jobs/{job}", "One job", api.Job, right=on_job("job:read"))
     async def get_job(job: str, request: Request) -> Response:
         row = views.jobs.rows.get(job)
         if row is None:
@@ -142,68 +152,83 @@ def _add_jobs(router: Router, views: Views, bus: Bus, clock: Callable[[], int]) 
         tag = f'W/"{row.changed_seq if row.state in END_STATES else views.sequence}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
-        return JsonResponse(job_document(views, row, clock(), count_ahead=True), headers={"etag": tag})
+        document = shown_job(Sight(views, caller_of(request)), job_document(views, row, clock(), count_ahead=True))
+        return JsonResponse(document, headers={"etag": tag})
 
-    @router.read("/v1/schemas/job", "JSON Schema of a job file")
+    @router.read("/v1/schemas/job", "JSON Schema of a job file", right=PUBLIC)
     async def job_schema() -> Response:
         return JsonResponse(json_schema.document("job"))
 
-    @router.read("/v1/schemas/queues", "JSON Schema of a queue file")
+    @router.read("/v1/schemas/queues", "JSON Schema of a queue file", right=PUBLIC)
     async def queues_schema() -> Response:
         return JsonResponse(json_schema.document("queues"))
 
 
 def _add_cluster(router: Router, views: Views, past: HistoricalViews) -> None:
-    @router.read("/v1/cluster", "The whole cluster, now or at a past moment", api.Cluster)
-    async def get_cluster(at: At = "") -> Response:
-        return JsonResponse(cluster_document(await past.views_at(at) if at else views))
+    @router.read("/v1/cluster", "The whole cluster, now or at a past moment", api.Cluster, right=SIGNED_IN)
+    async def get_cluster(request: Request, at: At = "") -> Response:
+        sight = Sight(views, caller_of(request))
+        return JsonResponse(cluster_document(await past.views_at(at) if at else views, sight))
 
-    @router.read("/v1/map", "Every GPU and who holds it, and what pools have left; now or at a past moment", ClusterMap)
-    async def get_map(at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
+    @router.read(
+        "/v1/map",
+        "Every GPU and who holds it, and what pools have left; now or at a past moment",
+        ClusterMap,
+        right=listed("node:read"),
+    )
+    async def get_map(request: Request, at: At = "", pool: OnePool = "", rack: OneRack = "") -> Response:
         seen = await past.views_at(at) if at else views
-        pools, racks = known_places(seen)
+        sight = Sight(views, caller_of(request))
+        pools, racks = known_places(seen, sight.node)
         for name, wanted, known in (("pool", pool, pools), ("rack", rack, racks)):
             if wanted and wanted not in known:
                 raise unknown_choice(name, wanted, known)
-        return JsonResponse(cluster_map(seen, pool=pool, rack=rack))
+        return JsonResponse(shown_map(sight, cluster_map(seen, pool=pool, rack=rack, sees=sight.node)))
 
-    @router.read("/v1/nodes", "List nodes", api.Page[api.Node])
-    async def list_nodes(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name(views.nodes.rows, limit, next)
-        items = node_documents(views, rows)
+    @router.read("/v1/nodes", "List nodes", api.Page[api.Node], right=listed("node:read"))
+    async def list_nodes(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+        sight = Sight(views, caller_of(request))
+        seen = {name: row for name, row in views.nodes.rows.items() if sight.node(row)}
+        rows, token = page_by_name(seen, limit, next)
+        items = [shown_node(sight, each) for each in node_documents(views, rows)]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.read("/v1/nodes/{node}", "One node", api.Node)
-    async def get_node(node: str) -> Response:
+    @router.read("/v1/nodes/{node}", "One node", api.Node, right=on_node("node:read"))
+    async def get_node(node: str, request: Request) -> Response:
         row = views.nodes.rows.get(node)
         if row is None:
             raise not_found("node", node, hint="GET /v1/nodes lists them")
-        return JsonResponse(node_document(views, row))
+        return JsonResponse(shown_node(Sight(views, caller_of(request)), node_document(views, row)))
 
 
 def _add_queues_and_commands(router: Router, views: Views) -> None:
-    @router.read("/v1/queues", "List queues", api.Page[api.Queue])
-    async def list_queues(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name({row.path: row for row in views.queues.existing()}, limit, next)
+    @router.read("/v1/queues", "List queues", api.Page[api.Queue], right=listed("queue:read"))
+    async def list_queues(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+        sight = Sight(views, caller_of(request))
+        seen = {row.path: row for row in views.queues.existing() if sight.queue(row.path)}
+        rows, token = page_by_name(seen, limit, next)
         return JsonResponse(api.Page(items=queue_documents(views, rows), next=token, sequence=views.sequence))
 
-    @router.read("/v1/pools", "List pools of nodes and queues", api.Page[api.Pool])
-    async def list_pools(limit: AnyLimit = None, next: Continue = "") -> Response:
-        rows, token = page_by_name({row.name: row for row in views.queues.pool_rows()}, limit, next)
-        items = [pool_document(views, row) for row in rows]
+    @router.read("/v1/pools", "List pools of nodes and queues", api.Page[api.Pool], right=listed("queue:read"))
+    async def list_pools(request: Request, limit: AnyLimit = None, next: Continue = "") -> Response:
+        sight = Sight(views, caller_of(request))
+        seen = {row.name: row for row in views.queues.pool_rows() if sight.pool(row.name)}
+        rows, token = page_by_name(seen, limit, next)
+        items = [_shown_pool(sight, pool_document(views, row)) for row in rows]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.read("/v1/queues/{path:path}", "One queue", api.Queue)
+    @router.read("/v1/queues/{path:path}", "One queue", api.Queue, right=on_queue("queue:read"))
     async def get_queue(path: str) -> Response:
         row = views.queues.rows.get(path)
         if row is None or not row.exists:
             raise not_found("queue", path, hint="GET /v1/queues lists them; PUT creates one")
         return JsonResponse(queue_document(views, row))
 
-    @router.read("/v1/commands/{command}", "Outcome of a command", api.CommandOutcome)
-    async def get_command(command: str) -> Response:
-        outcome = views.outcomes.get(command)
-        if outcome is None:
+    @router.read("/v1/commands/{command}", "Outcome of a command", api.CommandOutcome, right=SIGNED_IN)
+    async def get_command(command: str, request: Request) -> Response:
+        outcome, caller = views.outcomes.get(command), caller_of(request)
+        sight = Sight(views, caller)
+        if outcome is None or not (sight.is_whole or command.endswith(owner_mark(caller.principal))):
             raise not_found(
                 "command", command, hint="not decided yet, never stored, or too old to be remembered; ask again"
             )
@@ -212,7 +237,7 @@ def _add_queues_and_commands(router: Router, views: Views) -> None:
             outcome="rejected" if outcome.code else "repeated" if outcome.repeated else "done",
             job=outcome.job or None,
             code=outcome.code or None,
-            message=outcome.message,
+            message=outcome.message if sight.is_whole else scrub(sight, outcome.message),
             decided_at=outcome.sequence,
             sequence=views.sequence,
         )
@@ -222,9 +247,14 @@ def _add_queues_and_commands(router: Router, views: Views) -> None:
 # ---------------------------------------------------------------------------------------- jobs
 
 
-def _matching(views: Views, wanted: JobFilter, before: int) -> Iterable[JobRow]:
+def _shown_pool(sight: Sight, pool: api.Pool) -> api.Pool:
+    pool.queues = [path for path in pool.queues if sight.queue(path)]
+    return pool
+
+
+def _matching(views: Views, wanted: JobFilter, before: int, sight: Sight) -> Iterable[JobRow]:
     for row in reversed(views.jobs.rows.values()):
-        if not (before and row.born >= before) and wanted.matches(row):
+        if not (before and row.born >= before) and wanted.matches(row) and sight.job(row):
             yield row
 
 
@@ -281,15 +311,16 @@ async def retired_job(bus: Bus, job: str) -> bytes:
     return answer
 
 
-def cluster_document(views: Views) -> api.Cluster:
-    """Return nodes, queues and job counts as of the views."""
-    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
+def cluster_document(views: Views, sight: Sight) -> api.Cluster:
+    """Return nodes, queues and job counts as of the views, as far as the caller may see them now."""
+    rows = (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row))
+    nodes = [shown_node(sight, each) for each in node_documents(views, rows)]
     return api.Cluster(
         sequence=views.sequence,
         at=rfc3339(views.at_ns) if views.at_ns else None,
-        jobs=views.job_counts(),
+        jobs=views.job_counts() if sight.all_jobs else views.job_counts(lambda path: sight.jobs_of(path)),
         gpus=sum(node.gpus for node in nodes if node.state != "lost"),
         gpus_free=sum(node.gpus_free for node in nodes),
         nodes=nodes,
-        queues=queue_documents(views, views.queues.existing()),
+        queues=queue_documents(views, (row for row in views.queues.existing() if sight.queue(row.path))),
     )

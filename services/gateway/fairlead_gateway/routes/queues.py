@@ -8,26 +8,32 @@ or at a past moment. Read-only.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 from fastapi import Query, Request, Response
 
+from fairlead_gateway.access.caller import CLUSTER, Caller
+from fairlead_gateway.access.redaction import shown_refusal
+from fairlead_gateway.access.submits import require_submit
+from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json
 from fairlead_gateway.routes.query import At
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, in_body, on_pool, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_document, queue_documents
 from fairlead_gateway.views.rows import OutcomeRow
+from fairlead_rights.access_list import Target
 from fairlead_schemas.http.api import Queue, QueueFileResult
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Ask, AskDefrag, AskPacking, Defrag, ExplainerAnswer
 from fairlead_schemas.queuefile.parse import QueueFileWords, read_queue_file, read_settings
-from fairlead_schemas.queuefile.settings import QueueEntry, QueueRemoval
+from fairlead_schemas.queuefile.settings import PoolEntry, QueueEntry, QueueRemoval
 from fairlead_schemas.queuefile.settings_format import QueueWords
 from fairlead_schemas.units.ids import is_queue_path
 from fairlead_schemas.units.timestamps import rfc3339
@@ -60,14 +66,43 @@ def _error(line: str) -> FieldError:
     return FieldError(field=found[1], message=found[2])
 
 
+def require_queue_changes(
+    views: Views, caller: Caller, pools: Iterable[PoolEntry], queues: Iterable[QueueEntry], *, prune: bool
+) -> None:
+    """Raise HttpError (403, 404) unless the caller may set every pool and queue of a file, in the pool where it is and in the one
+    that its settings name. `prune` removes what the file does not name, so it needs the right on the cluster.
+    """
+    if caller.may("queue:set", CLUSTER):
+        return
+    if prune:
+        raise caller.denial("queue:set", CLUSTER)
+    for pool in pools:
+        hidden = not_found("pool", pool.pool[:80], hint="GET /v1/pools lists them")
+        caller.require("queue:set", Target(pool=pool.pool), hidden=hidden, sees="queue:read")
+    for queue in queues:
+        hidden = not_found("queue", queue.path[:80], hint="GET /v1/queues lists them; PUT creates one")
+        target = queue_target(views, queue.path)
+        caller.require("queue:set", target, hidden=hidden, sees="queue:read")
+        if queue.settings.pool:
+            caller.require("queue:set", target._replace(pool=queue.settings.pool))
+
+
 def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> Router:
     """Return the routes that change queues."""
     router = Router()
 
-    async def send(command: ApplyQueues) -> OutcomeRow:
-        return await waiter.carry_out(gate, command, queue_refusal)
+    async def send(command: ApplyQueues, caller: Caller) -> OutcomeRow:
+        sight = Sight(views, caller)
+        return await waiter.carry_out(gate, command, lambda outcome: shown_refusal(sight, queue_refusal(outcome)))
 
-    @router.command("POST", "/v1/queues:apply", "Apply a queue file", QueueFileResult, body=QueueFileWords)
+    @router.command(
+        "POST",
+        "/v1/queues:apply",
+        "Apply a queue file",
+        QueueFileResult,
+        right=in_body("queue:set"),
+        body=QueueFileWords,
+    )
     async def apply_queues(
         request: Request,
         prune: Annotated[bool, Query(description="Remove all queues and pools that the file does not name.")] = False,
@@ -77,28 +112,33 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
     ) -> Response:
         head, body = head_of(request), await read_json(request, FILE_BYTES_MAX)
         file = read_file(body, read_queue_file, HINT)
+        require_queue_changes(views, head.caller, file.pools, file.queues, prune=prune)
         content = body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""
         command = ApplyQueues(
             id=waiter.command_id(gate, head, "apply", *content),
             user=head.user,
+            authority=head.authority,
             pools=file.pools,
             queues=file.queues,
             prune=prune,
             reclaim=reclaim,
         )
-        configured, removed, unchanged = (await send(command)).applied or (0, 0, 0)
+        configured, removed, unchanged = (await send(command, head.caller)).applied or (0, 0, 0)
+        sight = Sight(views, head.caller)
         rows = [row for entry in file.queues if (row := views.queues.rows.get(entry.path)) and row.exists]
         return JsonResponse(
             QueueFileResult(
                 configured=configured,
                 removed=removed,
                 unchanged=unchanged,
-                items=queue_documents(views, rows),
+                items=queue_documents(views, [row for row in rows if sight.queue(row.path)]),
                 sequence=views.sequence,
             )
         )
 
-    @router.command("PUT", "/v1/queues/{path:path}", "Create or change a queue", Queue, body=QueueWords)
+    @router.command(
+        "PUT", "/v1/queues/{path:path}", "Create or change a queue", Queue, right=on_queue("queue:set"), body=QueueWords
+    )
     async def put_queue(path: str, request: Request) -> Response:
         head = head_of(request)
         if not is_queue_path(path):
@@ -106,15 +146,16 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             raise bad_field("path", message)
         body = await read_json(request)
         settings = read_file(body, lambda value: read_settings(value, path), HINT)
+        require_queue_changes(views, head.caller, (), (QueueEntry(path=path, settings=settings),), prune=False)
         command_id = waiter.command_id(gate, head, "put", path, body.decode("latin-1"))
         queues = (QueueEntry(path=path, settings=settings),)
-        await send(ApplyQueues(id=command_id, user=head.user, queues=queues))
+        await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, queues=queues), head.caller)
         row = views.queues.rows.get(path)
         if row is None:
             raise waiter.undecided(command_id)
         return JsonResponse(queue_document(views, row))
 
-    @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue")
+    @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue", right=on_queue("queue:set"))
     async def delete_queue(
         path: str,
         request: Request,
@@ -127,10 +168,14 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             raise not_found("queue", path[:80])
         if move_to and not is_queue_path(move_to):
             raise bad_field("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
+        if move_to:
+            require_submit(views, head.caller, move_to, "", "moveTo")
         command_id = waiter.command_id(gate, head, "delete", path, move_to)
         removal = (QueueRemoval(path=path, move_to=move_to),)
         try:
-            await send(ApplyQueues(id=command_id, user=head.user, remove=removal))
+            await send(
+                ApplyQueues(id=command_id, user=head.user, authority=head.authority, remove=removal), head.caller
+            )
         except HttpError as refused:
             row = views.queues.rows.get(path)
             if refused.status == 422 and (row is None or not row.exists):
@@ -154,7 +199,12 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
             raise HttpError(503, answer.error, answer.message, hint="the explainer answers this", retry_after_s=1)
         return answer
 
-    @router.read("/v1/pools/{pool}/defrag", "Which runs would be moved so that big jobs start; nothing is done", Defrag)
+    @router.read(
+        "/v1/pools/{pool}/defrag",
+        "Which runs would be moved so that big jobs start; nothing is done",
+        Defrag,
+        right=on_pool("node:read"),
+    )
     async def get_pool_defrag(pool: str) -> Response:
         return JsonResponse((await ask(live, pool, AskDefrag(pool=pool))).defrag)
 
@@ -163,6 +213,7 @@ def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient)
         "By which policy nodes are chosen, what is free and of use, and the largest jobs that could start; "
         "now or at a past moment",
         PoolPacking,
+        right=on_pool("node:read"),
     )
     async def get_pool_packing(pool: str, at: At = "") -> Response:
         if not at:

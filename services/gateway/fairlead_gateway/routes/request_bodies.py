@@ -197,7 +197,12 @@ def require_job(views: Views, job: str) -> None:
 def require_node(views: Views, node: str) -> None:
     """Raise HttpError (404) unless the node is in the views."""
     if not is_token(node) or node not in views.nodes.rows:
-        raise not_found("node", node[:80], hint="GET /v1/nodes lists them")
+        raise unknown_node(node)
+
+
+def unknown_node(node: str) -> HttpError:
+    """Return the 404 of a node that does not exist, or that the caller may not see."""
+    return not_found("node", node[:80], hint="GET /v1/nodes lists them")
 
 
 def require_taint(text: str) -> None:

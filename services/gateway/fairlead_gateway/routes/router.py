@@ -10,6 +10,18 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from fairlead_gateway.access.route_rights import (
+    PUBLIC,
+    SIGNED_IN,
+    Right,
+    in_body,
+    listed,
+    on_cluster,
+    on_job,
+    on_node,
+    on_pool,
+    on_queue,
+)
 from fairlead_gateway.errors import HttpResponse
 from fairlead_gateway.http_messages import (
     DEFAULT_USER,
@@ -23,6 +35,24 @@ from fairlead_gateway.http_messages import (
 )
 from fairlead_schemas.http import api, cloudevents
 
+__all__ = [
+    "PUBLIC",
+    "SIGNED_IN",
+    "FastRoute",
+    "Right",
+    "Router",
+    "extra_of",
+    "in_body",
+    "json_content",
+    "listed",
+    "on_cluster",
+    "on_job",
+    "on_node",
+    "on_pool",
+    "on_queue",
+    "one_or_list",
+]
+
 #: Names of components that are not the name of their type; a page of X is "XPage".
 _NAMES: dict[Any, str] = {
     api.IdleOverview: "Idle",
@@ -30,9 +60,6 @@ _NAMES: dict[Any, str] = {
     api.QueueFileResult: "QueuesApplied",
     cloudevents.CloudEventOut: "Event",
 }
-#: For an operation that shows a caller what is theirs; the others ask for no identity.
-IDENTITY: dict[str, Any] = {"security": [{"token": []}, {}]}
-
 #: Answers a fast route from the request's head and body.
 type FastHandler = Callable[[RequestHead, bytes], Awaitable[HttpResponse]]
 
@@ -42,6 +69,7 @@ class FastRoute(NamedTuple):
 
     answer: FastHandler
     media_types: tuple[bytes, ...]
+    right: Right
 
 
 def _header(name: str, description: str, bounds: dict[str, Any]) -> dict[str, Any]:
@@ -55,8 +83,17 @@ _KEY = _header(
     {"minLength": 1, "maxLength": KEY_CHARS_MAX, "pattern": r"^[!-~]([ -~]*[!-~])?$"},
 )
 _USER = _header(
-    "X-Fairlead-User", f"Name of the caller; none: {DEFAULT_USER}.", {"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"}
+    "X-Fairlead-User",
+    f"Without sign-on the name of the caller; none: {DEFAULT_USER}. Refused with sign-on.",
+    {"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
 )
+_ACT_AS = _header("X-Fairlead-Act-As", "Principal for whom an admin of the cluster acts.", {"maxLength": 64})
+
+
+def extra_of(right: Right, extra: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the OpenAPI document states of a route: its right, and the credentials that it takes."""
+    security: list[dict[str, Any]] = [] if right.kind == "public" else [{"token": []}, {"session": []}]
+    return {**(extra or {}), "security": security, "x-fairlead-right": right.words}
 
 
 def json_content(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
@@ -78,6 +115,17 @@ class Router(APIRouter):
         self.published: dict[str, Any] = {}
         #: {(method, path): route}
         self.fast_routes: dict[tuple[str, str], FastRoute] = {}
+        #: {handler: the right that its route needs}
+        self.rights: dict[Callable[..., Any], Right] = {}
+
+    def guarded(self, right: Right, decorate: Any) -> Any:
+        """Return a route's decorator that also notes the right. Every route of the gateway is made through it."""
+
+        def note(handler: Callable[..., Any]) -> Callable[..., Any]:
+            self.rights[handler] = right
+            return decorate(handler)
+
+        return note
 
     def ref(self, kind: Any) -> dict[str, str]:
         """Return a reference to a type's schema, which is published."""
@@ -100,10 +148,10 @@ class Router(APIRouter):
         """Return the description of a JSON body."""
         return {"requestBody": {"required": required, "content": json_content(self.ref(kind))}}
 
-    def read(self, path: str, summary: str, *answers: Any, identity: bool = False) -> Any:
-        """Decorate a route that reads. `identity`: its rows depend on the caller."""
-        extra = IDENTITY if identity else None
-        return self.get(path, summary=summary, responses=self.answers(*answers), openapi_extra=extra)
+    def read(self, path: str, summary: str, *answers: Any, right: Right, **more: Any) -> Any:
+        """Decorate a route that reads. `more`: further arguments of FastAPI's."""
+        more.setdefault("responses", self.answers(*answers))
+        return self.guarded(right, self.get(path, summary=summary, openapi_extra=extra_of(right), **more))
 
     def command(
         self,
@@ -111,20 +159,22 @@ class Router(APIRouter):
         path: str,
         summary: str,
         *answers: Any,
+        right: Right,
         body: type[msgspec.Struct] | None = None,
         required: bool = True,
         operation_id: str | None = None,
     ) -> Any:
         """Decorate a route that sends a command: it takes an Idempotency-Key, and may answer 202."""
-        extra = {"parameters": [_KEY, _USER], **({} if body is None else self.body(body, required=required))}
-        return self.api_route(
+        extra = {"parameters": [_KEY, _USER, _ACT_AS], **({} if body is None else self.body(body, required=required))}
+        route = self.api_route(
             path,
             methods=[method],
             summary=summary,
             operation_id=operation_id,
             responses={**self.answers(*answers), 202: self.submit_results()[202]},
-            openapi_extra=extra,
+            openapi_extra=extra_of(right, extra),
         )
+        return self.guarded(right, route)
 
     def submit_results(self) -> dict[int | str, dict[str, Any]]:
         """Return the description of the answers to submits, of which verbs have the 202."""
@@ -144,27 +194,34 @@ class Router(APIRouter):
         summary: str,
         answer: FastHandler,
         *,
+        right: Right,
         operation_id: str,
         bodies: dict[bytes, dict[str, Any]],
         responses: dict[int | str, dict[str, Any]],
         keyed: bool = False,
     ) -> None:
         """Add the route of a POST that `server/fast_path.py` may answer, and its plain form. `bodies`: {media type: schema}."""
-        route = self.fast_routes["POST", path] = FastRoute(answer, tuple(bodies))
+        route = self.fast_routes["POST", path] = FastRoute(answer, tuple(bodies), right)
         content = {
             name: each for kind, schema in bodies.items() for name, each in json_content(schema, kind.decode()).items()
         }
 
-        @self.post(
-            path,
-            summary=summary,
-            operation_id=operation_id,
-            status_code=next(int(status) for status in responses),
-            responses=responses,
-            openapi_extra={
-                "parameters": [_KEY, _USER] if keyed else [_USER],
-                "requestBody": {"required": True, "content": content},
-            },
+        extra = {
+            "parameters": [_KEY, _USER, _ACT_AS] if keyed else [_USER, _ACT_AS],
+            "requestBody": {"required": True, "content": content},
+        }
+        status = next(int(status) for status in responses)
+
+        @self.guarded(
+            right,
+            self.post(
+                path,
+                summary=summary,
+                operation_id=operation_id,
+                status_code=status,
+                responses=responses,
+                openapi_extra=extra_of(right, extra),
+            ),
         )
         async def plain(request: Request) -> Response:
             head = head_of(request)

@@ -11,13 +11,15 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.warehouse_rows import warehouse_caller
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, encode, read_request
-from fairlead_gateway.routes.identities import Identities
 from fairlead_gateway.routes.request_bodies import SqlQueryRequest
-from fairlead_gateway.routes.router import IDENTITY, Router
+from fairlead_gateway.routes.router import Router, extra_of, listed
 from fairlead_gateway.sources.service_queries import TelemetryFault, document_of, request_telemetry
-from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, Caller, SqlFormat
+from fairlead_gateway.views.fold import Views
+from fairlead_schemas.queries.telemetry import MEDIA_TYPES, SQL_FORMATS, QueryCaller, SqlFormat
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.validation import FieldError
 
@@ -32,13 +34,13 @@ CANCEL_AGAIN_S = 0.1
 class SqlRoutes:
     """Asks for people."""
 
-    def __init__(self, bus: Bus, identities: Identities) -> None:
+    def __init__(self, views: Views, bus: Bus) -> None:
+        self._views = views
         self._bus = bus
-        self._identities = identities
 
     async def ask(self, request: Request, form: str) -> Response:
         """Answer one query. Raise HttpError."""
-        caller = caller_of(self._identities, request)
+        caller = warehouse_caller(self._views, caller_of(request))
         wish = await read_request(request, SqlQueryRequest)
         if wish.id and not is_token(wish.id):
             raise bad_field("id", f'expected 1 to 63 of a-z 0-9 _ -, found "{wish.id[:80]}"')
@@ -51,12 +53,12 @@ class SqlRoutes:
 
     async def cancel(self, request: Request, name: str) -> Response:
         """End the caller's query of that name. Raise HttpError (404)."""
-        caller = caller_of(self._identities, request)
+        caller = warehouse_caller(self._views, caller_of(request))
         if not await self._cancel(caller, name[:80]):
             raise not_found("query", name[:80], hint="it has ended, or it belongs to another user")
         return JsonResponse({"id": name, "cancelled": True})
 
-    async def _answer(self, request: Request, caller: Caller, name: str, asked: bytes) -> bytes:
+    async def _answer(self, request: Request, caller: QueryCaller, name: str, asked: bytes) -> bytes:
         answering = asyncio.ensure_future(request_telemetry(self._bus, "sql", asked, TIMEOUT_S))
         leaving = asyncio.ensure_future(_gone(request))
         try:
@@ -70,15 +72,10 @@ class SqlRoutes:
             leaving.cancel()
             answering.cancel()
 
-    async def _cancel(self, caller: Caller, name: str) -> bool:
+    async def _cancel(self, caller: QueryCaller, name: str) -> bool:
         question = encode({"caller": caller, "id": name})
         answer = await request_telemetry(self._bus, "sql_cancel", question, TIMEOUT_S)
         return bool(document_of(answer).get("cancelled"))
-
-
-def caller_of(identities: Identities, request: Request) -> Caller:
-    """Return the caller of a request. Raise HttpError (401)."""
-    return identities.caller(request.headers.get("authorization", ""))
 
 
 async def _gone(request: Request) -> None:
@@ -141,10 +138,17 @@ def routes(sql: SqlRoutes) -> Router:
         for form, media_type in MEDIA_TYPES.items()
     }
 
-    @router.post(
+    right = listed("sql:read")
+
+    def add(method: str, path: str, summary: str, extra: dict[str, Any], **more: Any) -> Any:
+        route = router.api_route(path, methods=[method], summary=summary, openapi_extra=extra_of(right, extra), **more)
+        return router.guarded(right, route)
+
+    @add(
+        "POST",
         "/v1/sql",
-        summary="Query the warehouse: one statement that reads, over what the caller may see",
-        openapi_extra={**IDENTITY, **router.body(SqlQueryRequest)},
+        "Query the warehouse: one statement that reads, over what the caller may see",
+        router.body(SqlQueryRequest),
         responses={
             200: {
                 "description": "Rows, as Accept or ?format= asks; a header X-Fairlead-Truncated where they were cut, X-Fairlead-Left-Out where the tables lack some of the caller's",
@@ -157,7 +161,7 @@ def routes(sql: SqlRoutes) -> Router:
     ) -> Response:
         return await sql.ask(request, format)
 
-    @router.delete("/v1/sql/{name}", summary="Cancel a query by the id that it was asked under", openapi_extra=IDENTITY)
+    @add("DELETE", "/v1/sql/{name}", "Cancel a query by the id that it was asked under", {})
     async def cancel_sql(request: Request, name: str) -> Response:
         return await sql.cancel(request, name)
 

@@ -15,6 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.redaction import shown_dry_run, shown_reason
+from fairlead_gateway.access.submits import require_dependencies, require_submit
+from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
 from fairlead_gateway.errors import JSON, HttpError, HttpResponse, rejected
 from fairlead_gateway.http_messages import (
@@ -34,13 +38,12 @@ from fairlead_gateway.routes.job_translator import (
     image_warning,
     runtime_error,
 )
-from fairlead_gateway.routes.request_bodies import is_known_job
-from fairlead_gateway.routes.router import Router, json_content, one_or_list
+from fairlead_gateway.routes.router import Router, in_body, json_content, one_or_list
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow, OutcomeRow
 from fairlead_gateway.why import explanation
-from fairlead_gateway.why.dominant_reason import reason_of, request_class
+from fairlead_gateway.why.dominant_reason import reason_of, request_class, row_or_array
 from fairlead_schemas.http import api
 from fairlead_schemas.http import cloudevents as ce
 from fairlead_schemas.http.api import Reason, SubmitResult
@@ -96,62 +99,72 @@ class SubmitRoutes:
     async def jobs(self, head: RequestHead, body: bytes) -> HttpResponse:
         """Answer a submit of one job or a list of jobs. Raise HttpError or UndecidedCommand."""
         self._waiter.require_ready()
-        user = head.user
+        caller, user = head.caller, head.user
         if is_list(body):
             keyed = head.key is not None
             commands = await read_list(
                 body,
                 LIST_JOBS_MAX,
-                lambda index, one: self._submit(user, one, command_key(user, "list", head.key, index) if keyed else ""),
+                lambda index, one: self._submit(
+                    caller, user, one, command_key(user, "list", head.key, index) if keyed else ""
+                ),
             )
-            return await self._many(commands)
+            return await self._many(caller, commands)
         key = command_key(user, "job", head.key)
-        return await self._one(read_one(body, lambda one: self._submit(user, one, key), HINT))
+        return await self._one(caller, read_one(body, lambda one: self._submit(caller, user, one, key), HINT))
 
     async def events(self, head: RequestHead, body: bytes) -> HttpResponse:
         """Answer one CloudEvent or a batch, in structured JSON. Raise HttpError or UndecidedCommand."""
         self._waiter.require_ready()
         if head.content_type == CLOUDEVENT_BATCH:
-            return await self._many(await read_list(body, LIST_JOBS_MAX, lambda _, one: self._event(head.user, one)))
-        return await self._one(read_one(body, lambda one: self._event(head.user, one)))
+            commands = await read_list(body, LIST_JOBS_MAX, lambda _, one: self._event(head, one))
+            return await self._many(head.caller, commands)
+        return await self._one(head.caller, read_one(body, lambda one: self._event(head, one)))
 
-    def _submit(self, user: str, body: bytes, key: str) -> PendingCommand:
-        """Make the command of a job file. Raise InvalidJob, also where no node that has joined could begin it."""
+    def _submit(self, caller: Caller, user: str, body: bytes, key: str) -> PendingCommand:
+        """Make the command of a job file. Raise InvalidJob, also where no node that has joined could begin it; HttpError (403,
+        422) where the caller may not submit it."""
         submission: Submission = self._translator.translate(user, body)
         runtimes = self._views.nodes.runtimes()
         error = runtime_error(submission.has_image, submission.needs_container, runtimes)
         if error is not None:
             raise InvalidJob([error])
-        command_id = self._gate.new_id()
+        if not caller.is_open:
+            require_submit(self._views, caller, submission.queue, submission.project, "queue")
+            require_dependencies(self._views, caller, submission.depends_on)
+        command_id = self._gate.new_id(caller.principal)
         warning = image_warning(submission.has_image, runtimes) if submission.has_image else ""
-        return PendingCommand(command_id, submission.command(command_id, key), "", warning)
+        return PendingCommand(command_id, submission.command(command_id, key, caller.authority()), "", warning)
 
-    def _event(self, user: str, body: bytes) -> PendingCommand:
+    def _event(self, head: RequestHead, body: bytes) -> PendingCommand:
         """Make the command of a CloudEvent. Raise InvalidJob naming the attribute, HttpError (409) for an id that was used
         for something else."""
-        event = decode(ce.CloudEventIn, body)
+        user, event = head.user, decode(ce.CloudEventIn, body)
         _check_envelope(event)
         key = command_key(user, "event", event.source, event.id)
         try:
             if event.type == ce.JOB_SUBMIT:
-                return self._submit(user, bytes(event.data), key)
+                return self._submit(head.caller, user, bytes(event.data), key)
             job = decode(ce.JobNamed, bytes(event.data)).job
         except InvalidJob as error:
             raise InvalidJob([error_inside("data", one) for one in error.errors]) from None
         if not is_job_id(job):
             message = f'expected a job id such as "812", found "{job[:40]}"'
             raise InvalidJob([FieldError(field="data.job", message=message)])
-        if not is_known_job(self._views, job):
+        row = row_or_array(self._views, job) or self._views.jobs.rows.get(job.partition("_")[0])
+        if row is None or not head.caller.may("job:read", job_target(self._views, row, job)):
             raise InvalidJob([FieldError(field="data.job", message=f"there is no job {job}")])
-        command = VERBS[event.type](id=self._waiter.keyed_id(key, event.type, job), user=user, job=job)
+        head.caller.require("job:cancel", job_target(self._views, row, job))
+        command_id = self._waiter.keyed_id(key, event.type, job, principal=head.caller.principal)
+        command = VERBS[event.type](id=command_id, user=user, authority=head.authority, job=job)
         return PendingCommand(command.id, encode_command(command), job)
 
-    async def _one(self, pending: PendingCommand) -> HttpResponse:
+    async def _one(self, caller: Caller, pending: PendingCommand) -> HttpResponse:
         if not pending.job:
             self._waiter.require_room()
         refusal = verb_refusal if pending.job else job_refusal
         outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
-        result = self._result(pending, outcome, self._shared_reasons())
+        result = self._result(caller, pending, outcome, self._shared_reasons())
         status = 200 if outcome.repeated or pending.job else 201
         return HttpResponse(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
 
@@ -162,16 +175,20 @@ class SubmitRoutes:
             self._reasons, self._reasons_of = {}, self._views.sequence
         return self._reasons
 
-    async def _many(self, pending: list[PendingCommand]) -> HttpResponse:
+    async def _many(self, caller: Caller, pending: list[PendingCommand]) -> HttpResponse:
         if not all(each.job for each in pending):
             self._waiter.require_room()
         waiter = await self._waiter.outcomes(self._gate, [(each.id, each.body) for each in pending])
         reasons: ReasonCache = {}
-        results = [self._result(each, outcome, reasons) for each, outcome in zip(pending, waiter.outcomes, strict=True)]
+        results = [
+            self._result(caller, each, outcome, reasons) for each, outcome in zip(pending, waiter.outcomes, strict=True)
+        ]
         refusals = sum(outcome is not None and bool(outcome.code) for outcome in waiter.outcomes)
         return HttpResponse(200 if not waiter.left else 202, encode(results), refusals=refusals)
 
-    def _result(self, pending: PendingCommand, outcome: OutcomeRow | None, reasons: ReasonCache) -> SubmitResult:
+    def _result(
+        self, caller: Caller, pending: PendingCommand, outcome: OutcomeRow | None, reasons: ReasonCache
+    ) -> SubmitResult:
         if outcome is None:
             return self._waiter.undecided(pending.id).result
         if outcome.code:
@@ -183,6 +200,8 @@ class SubmitRoutes:
         if row is None:
             return SubmitResult(id=job, sequence=outcome.sequence, warnings=warnings)
         reason = self._reason(row, reasons) if row.state in ("queued", "scheduled", "held") else None
+        if reason is not None and not caller.is_open:
+            reason = shown_reason(Sight(self._views, caller), reason)
         return SubmitResult(id=job, state=row.state, sequence=self._views.sequence, reason=reason, warnings=warnings)
 
     def _reason(self, row: JobRow, reasons: ReasonCache) -> Reason | None:
@@ -237,10 +256,15 @@ class DryRunRoutes:
     async def answer(self, head: RequestHead, body: bytes) -> HttpResponse:
         """Answer a dry run of one job or a list of jobs. Raise HttpError."""
         if is_list(body):
-            commands = await read_list(body, COMMANDS_MAX, lambda _, one: self._resolve(head.user, one))
-            return HttpResponse(200, encode(await self._try(commands, several=True)))
-        command = read_one(body, lambda one: self._resolve(head.user, one), HINT)
-        return HttpResponse(200, encode((await self._try([command], several=False))[0]))
+            commands = await read_list(body, COMMANDS_MAX, lambda _, one: self._resolve(head, one))
+            return HttpResponse(200, encode(await self._seen(head.caller, commands, several=True)))
+        command = read_one(body, lambda one: self._resolve(head, one), HINT)
+        return HttpResponse(200, encode((await self._seen(head.caller, [command], several=False))[0]))
+
+    async def _seen(self, caller: Caller, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:
+        found = await self._try(commands, several=several)
+        sight = Sight(self._views, caller)
+        return found if sight.is_whole else [shown_dry_run(sight, each) for each in found]
 
     async def _try(self, commands: list[SubmitJob], *, several: bool) -> list[api.DryRun]:
         """Return what would become of each command. Raise HttpError for a single one that would be refused."""
@@ -264,12 +288,15 @@ class DryRunRoutes:
         now_ns = max(self._clock(), self._views.at_ns)
         return explanation.accepted_dry_run(self._views, command, raw, outcome, sequence, now_ns)
 
-    def _resolve(self, user: str, body: bytes) -> SubmitJob:
+    def _resolve(self, head: RequestHead, body: bytes) -> SubmitJob:
         spec = decode_job(body)
         error = runtime_error(bool(spec.image), container_field(spec), self._views.nodes.runtimes())
         if error is not None:
             raise InvalidJob([error])
-        return resolve(spec, command_id="", user=user, registries=self._registries)
+        command = resolve(spec, command_id="", user=head.user, registries=self._registries)
+        require_submit(self._views, head.caller, command.queue, command.project, "queue")
+        require_dependencies(self._views, head.caller, [one.job for one in command.after])
+        return command
 
 
 def routes(submits: SubmitRoutes, dry_runs: DryRunRoutes) -> Router:
@@ -280,6 +307,7 @@ def routes(submits: SubmitRoutes, dry_runs: DryRunRoutes) -> Router:
         "/v1/jobs",
         "Submit one job or a list of jobs",
         submits.jobs,
+        right=in_body("job:submit"),
         operation_id="submit_jobs",
         bodies={JSON: one_or_list(job, minItems=1, maxItems=LIST_JOBS_MAX)},
         responses=router.submit_results(),
@@ -289,6 +317,7 @@ def routes(submits: SubmitRoutes, dry_runs: DryRunRoutes) -> Router:
         "/v1/events",
         "Send CloudEvents: " + ", ".join(ce.TYPES_IN),
         submits.events,
+        right=in_body("job:submit"),
         operation_id="send_events",
         bodies={
             CLOUDEVENT: event,
@@ -301,6 +330,7 @@ def routes(submits: SubmitRoutes, dry_runs: DryRunRoutes) -> Router:
         "/v1/jobs:dryrun",
         "Say what would become of one job or a list of jobs; nothing is sent",
         dry_runs.answer,
+        right=in_body("job:submit"),
         operation_id="dryrun_job",
         bodies={JSON: one_or_list(job, minItems=1, maxItems=COMMANDS_MAX)},
         responses={200: {"description": predicted, "content": json_content(one_or_list(dry_run))}},

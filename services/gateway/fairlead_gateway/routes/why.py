@@ -16,15 +16,19 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from fastapi import Response
+from fastapi import Request, Response
 
 from fairlead_bus.port import Bus, BusError
+from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.redaction import shown_explanation
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.routes.documents import attempts_of
 from fairlead_gateway.routes.job_logs import OutputReader, failed_start, output_source
 from fairlead_gateway.routes.query import At, retired_job
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
@@ -115,6 +119,12 @@ class WhyRoutes:
         why.output = await log_tail(self._bus, views, row) if job == row.id else []
         return why
 
+    def shown(self, job: str, caller: Caller, found: Any) -> Any:
+        """Return an answer without the names that the caller may not see."""
+        row = row_or_array(self._views, job)
+        nodes = tuple(part.node for part in row.parts) if row is not None else ()
+        return shown_explanation(Sight(self._views, caller), found, nodes)
+
     async def _follow(self, sequence: int) -> bool:
         """Return True if the views have folded the sequence, or do so soon."""
         deadline = asyncio.get_running_loop().time() + FOLLOW_S
@@ -167,8 +177,10 @@ def routes(whys: WhyRoutes) -> Router:
     """The one route, for the app."""
     router = Router()
 
-    @router.read("/v1/jobs/{job}/why", "Why a job is where it is", Why)
-    async def why_job(job: str, at: At = "") -> Response:
-        return JsonResponse(await whys.then(job, at) if at else await whys.now(job))
+    @router.read("/v1/jobs/{job}/why", "Why a job is where it is", Why, right=on_job("job:read"))
+    async def why_job(job: str, request: Request, at: At = "") -> Response:
+        return JsonResponse(
+            whys.shown(job, caller_of(request), await whys.then(job, at) if at else await whys.now(job))
+        )
 
     return router

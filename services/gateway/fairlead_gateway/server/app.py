@@ -8,21 +8,26 @@ Plain HTML; the web pages proper come later.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from html import escape
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from fairlead_gateway.access.caller import CLUSTER
+from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.guard import RouteGuard
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
 from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
-from fairlead_gateway.routes.router import Router
+from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Right, Router, on_cluster
 from fairlead_gateway.server.fast_path import REQUEST_ID
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
@@ -32,7 +37,7 @@ from fairlead_schemas.http import asyncapi
 from fairlead_schemas.http.api import Queue
 from fairlead_schemas.units.quantities import format_milli
 from fairlead_schemas.units.validation import FieldError
-from fairlead_schemas.wire.conditions import Readiness
+from fairlead_schemas.wire.conditions import Condition, Readiness
 
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{text-align:left;padding:.2rem 1rem .2rem 0;border-bottom:1px solid #8884}
@@ -54,10 +59,16 @@ _LINKS = (
 )
 
 
-def render_index(views: Views) -> str:
-    """The page as of the views."""
-    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items())))
-    queues = queue_documents(views, views.queues.existing())
+def render_index(views: Views, sight: Sight) -> str:
+    """The page as of the views, with the rows that the caller may see."""
+    nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)))
+    queues = queue_documents(views, (row for row in views.queues.existing() if sight.queue(row.path)))
+    counts = views.job_counts() if sight.all_jobs else views.job_counts(lambda path: sight.jobs_of(path))
+    sender = (
+        "There is no sign-on here: everybody may do everything."
+        if sight.caller.is_open
+        else f"Signed in as {escape(sight.caller.user)}."
+    )
     simulated = sum(node.simulated for node in nodes)
     told = f" ({simulated} simulated)" if simulated else ""
     links = " · ".join(f'<a href="{escape(path)}">{escape(name)}</a>' for path, name in _LINKS)
@@ -65,9 +76,9 @@ def render_index(views: Views) -> str:
 <title>Fairlead</title><style>{_STYLE}</style>
 <h1>Fairlead</h1>
 <p>A GPU cluster you can question: submit jobs, share GPUs, and ask <em>why</em>. Every decision is an event
-in one log; this page is true for sequence <b>{views.sequence}</b>. There is no authentication yet.</p>
+in one log; this page is true for sequence <b>{views.sequence}</b>. {sender}</p>
 <p>{links}</p>
-<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in views.job_counts().items()])}
+<h2>Jobs</h2>{_table(("state", "jobs"), [(state, str(count)) for state, count in counts.items()])}
 <h2>Nodes: {len(nodes)}{told}</h2>{_table(("node", "state", "GPUs", "free"), [(n.id, n.state, str(n.gpus), str(n.gpus_free)) for n in nodes[:200]])}
 <h2>Queues</h2>{_table(_QUEUE_HEADS, [_queue(q) for q in queues[:200]])}
 <p>Try: <code>fairlead submit -- echo hello</code>, then <code>fairlead why last</code>.</p></html>"""
@@ -99,8 +110,10 @@ def build_app(
     numbers: Metrics,
     routers: list[Router],
     readiness: Callable[[], Readiness],
+    guard: RouteGuard,
 ) -> FastAPI:
-    """Return the application with all routes. `readiness` returns the body of `/readyz`."""
+    """Return the application with all routes, each behind the guard. `readiness` returns the body of `/readyz`. The gateway's own
+    routes are added to `routers`."""
     app = FastAPI(
         title="Fairlead",
         version="1",
@@ -109,10 +122,17 @@ def build_app(
         openapi_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    routers = [_own_routes(folding, numbers, readiness), *routers]
+    routers.append(_own_routes(folding, numbers, readiness))
+    routers.append(install(app, routers))
+    rights = rights_of(routers)
+
+    async def admit(request: Request) -> None:
+        """Check the right before anything else is looked at. Raises KeyError, which is a 500, for a route without one."""
+        await guard.admit(rights[request.scope["endpoint"]], request.scope)
+        _only_known_parameters(request)
+
     for router in routers:
-        app.include_router(router, dependencies=[Depends(_only_known_parameters)])
-    install(app, routers)
+        app.include_router(router, dependencies=[Depends(admit)])
 
     def allowed(path: str) -> str:
         """Return the methods of a path, for `Allow`; "" for an unknown path.
@@ -131,28 +151,48 @@ def build_app(
     return app
 
 
+def rights_of(routers: Iterable[Router]) -> dict[Callable[..., Any], Right]:
+    """Return {handler: the right of its route}."""
+    return {handler: right for router in routers for handler, right in router.rights.items()}
+
+
+def route_rights(routers: Iterable[Router]) -> dict[tuple[str, str], Right]:
+    """Return {(method, path): right} of all routes. Raise KeyError for a route without one."""
+    return {
+        (method, route.path): router.rights[route.endpoint]
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods or ())
+    }
+
+
 def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Readiness]) -> Router:
     router = Router()
     views = folding.views
 
-    @router.read("/healthz", "The process works")
+    @router.read("/healthz", "The process works", right=PUBLIC)
     async def healthz() -> Response:
         return JsonResponse({"status": "ok", "sequence": views.sequence})
 
     ready = router.answers(Readiness)
 
-    @router.get(
+    @router.read(
         "/readyz",
-        summary="Jobs are accepted and run; otherwise the conditions that hold",
+        "Jobs are accepted and run; otherwise the conditions that hold",
+        right=PUBLIC,
         responses={**ready, 503: {**ready[200], "description": "Readiness, where it is not ready"}},
     )
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
         body = readiness()
+        if not caller_of(request).may("node:read", CLUSTER):
+            body = _without_names(body)
         return JsonResponse(body, status_code=200 if body.ready else 503)
 
-    @router.get(
+    @router.read(
         "/metrics",
-        summary="Prometheus metrics",
+        "Prometheus metrics",
+        right=on_cluster("job:read", "queue:read", "node:read"),
         response_class=Response,
         responses={
             200: {"description": "Prometheus text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -163,15 +203,23 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
         await asyncio.gather(numbers.cluster.look(), numbers.telemetry.look())
         return Response(numbers.text(), media_type=metrics.MEDIA_TYPE)
 
-    @router.read("/asyncapi.json", "AsyncAPI document of the event log")
+    @router.read("/asyncapi.json", "AsyncAPI document of the event log", right=PUBLIC)
     async def get_asyncapi() -> Response:
         return JsonResponse(log_document())
 
-    @router.get("/", include_in_schema=False)
-    async def index() -> Response:
-        return Response(render_index(views), media_type="text/html; charset=utf-8")
+    @router.read("/", "First page", right=SIGNED_IN, include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return Response(render_index(views, Sight(views, caller_of(request))), media_type="text/html; charset=utf-8")
 
     return router
+
+
+def _without_names(body: Readiness) -> Readiness:
+    """Return readiness for those who may not see nodes: conditions by their codes only."""
+    conditions = [Condition(code=each.code, message="") for each in body.conditions]
+    return Readiness(
+        ready=body.ready, bus=body.bus, sequence=body.sequence, log_end=body.log_end, conditions=conditions
+    )
 
 
 def _only_known_parameters(request: Request) -> None:

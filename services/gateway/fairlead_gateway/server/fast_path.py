@@ -19,6 +19,8 @@ from typing import Any
 
 import structlog
 
+from fairlead_gateway.access.callers import CALLER
+from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
 from fairlead_gateway.http_messages import (
     HEAD,
@@ -26,6 +28,7 @@ from fairlead_gateway.http_messages import (
     REFUSED_ELEMENTS,
     ClientGone,
     check_body,
+    owned_head,
     read_body,
     read_head,
 )
@@ -56,8 +59,11 @@ class FastPath:
         guard: RequestGuard,
         limit: RefusalLimit,
         on_refusal: Callable[[str], None],
+        rights: RouteGuard,
     ) -> None:
         self._views = views
+        self._rights = rights
+        self._callers = rights.callers
         self._guard = guard
         self._limit = limit
         self._on_refusal = on_refusal
@@ -73,6 +79,8 @@ class FastPath:
             raise RuntimeError(f"expected an HTTP request, found {scope['type']}")
         request_id = self._new_id()
         refused = self._check(scope)
+        if refused is None and not self._callers.is_open:
+            refused = await self._identify(scope)
         if refused is not None:
             self._on_refusal(refused.code)
             await self._send(send, refused.response(request_id), request_id)
@@ -86,11 +94,23 @@ class FastPath:
         else:
             await self._answer(route, scope, receive, send, request_id)
 
+    async def _identify(self, scope: Scope) -> HttpError | None:
+        """Note the caller in the scope, and in the head of a change. Return the refusal of a credential that does not count."""
+        try:
+            caller = scope[CALLER] = await self._callers.of(scope)
+        except HttpError as refused:
+            return refused
+        if scope["method"] in CHANGING:
+            scope[HEAD] = owned_head(scope[HEAD], caller)
+        return None
+
     def _new_id(self) -> str:
         return f"{self._prefix}-{next(self._numbers):x}"
 
     def _check(self, scope: Scope) -> HttpError | None:
-        """Return the refusal of a request by its head and its client, else None. Reads the head of a change into the scope."""
+        """Return the refusal of a request by its head and its client, else None. Reads the head of a change into the scope.
+
+        The client is the address with the user that the head states: it is not known yet who sent it."""
         refused = self._guard.check(scope)
         if refused is None and scope["method"] in CHANGING:
             scope[HEAD] = read_head(scope["headers"])
@@ -101,12 +121,22 @@ class FastPath:
         """Return True if a change to a fast route has a body of a stated length up to `body_bytes_max`, and nothing about
         its head is refused. The scope needs method, headers, client and server, and then has the head.
 
-        All of it depends on the scope alone, except for the bound on refusals (`is_limited`)."""
+        All of it depends on the scope alone, except for what `still_admits` looks at."""
         return self._check(scope) is None and 0 < scope[HEAD].length <= body_bytes_max
 
-    def is_limited(self, scope: Scope) -> bool:
-        """Return True while the client of an admitted scope is over its bound on refusals."""
-        return self._limit.check(_client(scope), monotonic()) is not None
+    def still_admits(self, scope: Scope) -> bool:
+        """Return True while the client of an admitted scope is within its bound on refusals, and its credential counts.
+        Notes the caller in the scope; one that is not in memory is not looked up here."""
+        if self._limit.check(_client(scope), monotonic()) is not None:
+            return False
+        if self._callers.is_open:
+            return True
+        caller = self._callers.cached(scope["headers"])
+        if caller is None:
+            return False
+        if scope.get(CALLER) is not caller:
+            scope[CALLER], scope[HEAD] = caller, owned_head(scope[HEAD], caller)
+        return True
 
     async def respond(self, route: FastRoute, scope: Scope, body: bytes) -> tuple[HttpResponse, Headers]:
         """Answer a request that `admits` has let pass, and whose body is complete."""
@@ -125,6 +155,8 @@ class FastPath:
     ) -> HttpResponse | None:
         """Return the answer of a fast route; None where the client has gone. `receive`: reads a body that is not here yet."""
         try:
+            if not self._callers.is_open:
+                await self._rights.admit(route.right, scope)
             head = scope[HEAD].require_valid()
             if receive is not None:
                 body = await read_body(head, receive, LIST_BYTES_MAX, route.media_types)

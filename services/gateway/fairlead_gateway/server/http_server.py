@@ -16,6 +16,7 @@ import contextlib
 import resource
 import socket
 from collections.abc import Callable, Mapping
+from ipaddress import ip_network
 from typing import Any, NamedTuple, Self, cast
 
 import structlog
@@ -51,11 +52,13 @@ REPORT_S = 10.0
 class HttpSettings(NamedTuple):
     """Bounds of the web server (docs/reference/settings.md)."""
 
-    #: There is no authentication yet, so the default is loopback; a person must choose another address.
+    #: The default is loopback; a person must choose another address.
     host: str = "127.0.0.1"
     port: int = 8080
     #: Names to which the gateway answers in addition to loopback and the bound address.
     hosts: tuple[str, ...] = ()
+    #: Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; of all others they are ignored.
+    proxies: tuple[str, ...] = ()
     #: Seconds for a request's head, and as many again for its body.
     request_s: float = 30.0
     connections_max: int = 4096
@@ -66,7 +69,7 @@ class HttpSettings(NamedTuple):
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _REQUEST_S, _CONNECTIONS, _REFUSALS, and FAIRLEAD_TLS_*. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_HOST, _PORT, _HOSTS, _PROXIES, _REQUEST_S, _CONNECTIONS, _REFUSALS, and FAIRLEAD_TLS_*. Raises BadSetting."""
         hosts = tuple(name.strip() for name in (env.get(SETTING) or "").split(",") if name.strip())
         for name in hosts:
             if not plain_name(name):
@@ -75,11 +78,25 @@ class HttpSettings(NamedTuple):
             host=env.get("FAIRLEAD_HTTP_HOST") or "127.0.0.1",
             port=whole(env, "FAIRLEAD_HTTP_PORT", 8080, unit="port number", least=0, most=65535),
             hosts=hosts,
+            proxies=_proxies(env.get("FAIRLEAD_HTTP_PROXIES") or ""),
             request_s=seconds(env, "FAIRLEAD_HTTP_REQUEST_S", 30.0),
             connections_max=whole(env, "FAIRLEAD_HTTP_CONNECTIONS", 4096, unit="connections", least=1, most=1_000_000),
             refusals_per_minute=whole(env, "FAIRLEAD_HTTP_REFUSALS", 600, unit="refusals", least=0, most=1_000_000),
             tls=TlsFiles.from_environment(env),
         )
+
+
+def _proxies(text: str) -> tuple[str, ...]:
+    """Return addresses and networks separated by commas. Raise BadSetting."""
+    found = tuple(each.strip() for each in text.split(",") if each.strip())
+    for each in found:
+        try:
+            ip_network(each)
+        except ValueError:
+            raise BadSetting(
+                f'FAIRLEAD_HTTP_PROXIES: expected addresses or networks separated by commas, found "{each[:80]}"'
+            ) from None
+    return found
 
 
 class HttpServer(uvicorn.Server):
@@ -256,7 +273,7 @@ class _Connection(HttpToolsProtocol):
         admitted = self.admitted
         if admitted is None or self.url != admitted.url or self.headers != admitted.headers:
             admitted = self.admitted = self._admit()
-        if admitted is None or self.fast.is_limited(admitted.scope):
+        if admitted is None or not self.fast.still_admits(admitted.scope):
             return False
         # A client of HTTP/1.0 that asks for keep-alive would wait for the end of the connection.
         if not parser.should_keep_alive() or parser.get_http_version() != "1.1":
@@ -351,6 +368,8 @@ def make_server(app: FastPath, settings: HttpSettings, on_refusal: Callable[[str
         loop="none",
         http=protocol,
         ws="none",
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         lifespan="off",
         access_log=False,
         log_config=None,

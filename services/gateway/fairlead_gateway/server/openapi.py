@@ -1,7 +1,6 @@
 """The OpenAPI document: FastAPI's paths with the types that the routers publish. Built once."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -9,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fairlead_gateway.http_messages import JsonResponse
-from fairlead_gateway.routes.router import Router, json_content
+from fairlead_gateway.routes.router import PUBLIC, Router, json_content
 from fairlead_schemas.http import cloudevents
 from fairlead_schemas.http.api import Problem
 
@@ -47,8 +46,8 @@ _BY_HAND: dict[str, dict[str, Any]] = {"CloudEventIn": {
 }}  # fmt: skip
 
 
-def install(app: FastAPI, routers: Iterable[Router]) -> None:
-    """Serve /openapi.json and let `app.openapi()` build it."""
+def install(app: FastAPI, routers: list[Router]) -> Router:
+    """Let `app.openapi()` build the document of all routers. Return the router that serves it."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -58,9 +57,13 @@ def install(app: FastAPI, routers: Iterable[Router]) -> None:
 
     app.openapi = document
 
-    @app.get("/openapi.json", include_in_schema=False)
+    router = Router()
+
+    @router.read("/openapi.json", "OpenAPI document", right=PUBLIC, include_in_schema=False)
     async def openapi_json() -> JsonResponse:
         return JsonResponse(document())
+
+    return router
 
 
 def _document(app: FastAPI, published: dict[str, Any]) -> dict[str, Any]:
@@ -71,11 +74,15 @@ def _document(app: FastAPI, published: dict[str, Any]) -> dict[str, Any]:
         servers=[{"url": "/", "description": "This gateway"}],
         tags=[{"name": name} for name in dict.fromkeys(_TAGS.values())],
         description="Submit jobs, ask why. Every answer states the log sequence that it is true for. "
-        "X-Fairlead-User names the caller and is believed; FAIRLEAD_IDENTITIES may ask for tokens where rows are shown.",
+        "With sign-on, every operation but the public ones takes a bearer token or a session, and `x-fairlead-right` is the right "
+        "that it needs; without, X-Fairlead-User names the caller and is believed.",
     )
     document["components"] = {
         "schemas": _schemas(published | {"Problem": Problem}),
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        "securitySchemes": {
+            "token": {"type": "http", "scheme": "bearer"},
+            "session": {"type": "apiKey", "in": "cookie", "name": "__Host-fairlead"},
+        },
     }
     problem = json_content({"$ref": _TEMPLATE.format(name="Problem")}, "application/problem+json")
     for path, operations in document["paths"].items():

@@ -6,6 +6,7 @@ Views are disposable: a snapshot that does not fit is ignored and the log folded
 import asyncio
 import contextlib
 import gc
+import time
 from collections.abc import Callable
 
 import structlog
@@ -47,6 +48,10 @@ class LiveViews:
         #: The log's last sequence when it was last asked for, and whether the bus answered then.
         self.log_end = 0
         self.bus_answers = False
+        #: Monotonic time at which the log's end was asked for that the views have reached since; -inf: not yet.
+        self._end_seen_s = float("-inf")
+        #: Time and end of the question whose answer the views have not reached yet.
+        self._end_ahead: tuple[float, int] | None = None
         #: Bytes that the log holds (as last asked for, and what came since) and its limit (-1: none).
         self.log_bytes = 0
         self.log_bytes_max = -1
@@ -100,6 +105,8 @@ class LiveViews:
                     self._events += len(folded.commit.events)
                     if self.caught_up:
                         self.log_bytes += len(folded.payload)
+                if self._end_ahead is not None:
+                    self._look_for_end()
                 if self.on_folded is not None:
                     self.on_folded(batch)
                 self._reached(target)
@@ -132,8 +139,11 @@ class LiveViews:
         """Ask for the log's end now and then, so that answers need not; collect garbage while nothing happens."""
         while True:
             self._collect_when_idle()
+            asked_s = time.monotonic()
             try:
                 self._note_end(await self._bus.state(subjects.LOG))
+                self._end_ahead = self._end_ahead or (asked_s, self.log_end)
+                self._look_for_end()
             except Unavailable:
                 self.bus_answers = False
             await asyncio.sleep(END_POLL_S)
@@ -141,6 +151,14 @@ class LiveViews:
     def _note_end(self, state: StreamState) -> None:
         self.log_end, self.log_bytes, self.log_bytes_max = state.last, state.bytes, state.bytes_max
         self.bus_answers = True
+
+    def _look_for_end(self) -> None:
+        if self._end_ahead is not None and self.views.sequence >= self._end_ahead[1]:
+            self._end_seen_s, self._end_ahead = self._end_ahead[0], None
+
+    def blind_s(self) -> float:
+        """Return the seconds for which the views may lack a commit that the log had; infinite before the end was ever seen."""
+        return time.monotonic() - self._end_seen_s
 
     def _collect_when_idle(self) -> None:
         """Run a full garbage collection when no commit is folded, at most every COLLECT_S. Full collections stall the loop, so

@@ -12,7 +12,7 @@ Free room counts GPUs only: for a node's CPUs and memory, use `POST /v1/jobs:dry
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.jobs import JobsView
@@ -213,15 +213,17 @@ def _largest_gang(counts: Counter[tuple[str, int]]) -> MapGang | None:
     return MapGang(domain=domain, nodes=counts[domain, gpus], gpus_per_node=gpus)
 
 
-def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
-    """The map as of the views, of one pool or of the racks of one name only ("": of all). What is counted is what is
-    shown."""
+def cluster_map(
+    views: Views, *, pool: str = "", rack: str = "", sees: Callable[[NodeRow], bool] = lambda _row: True
+) -> ClusterMap:
+    """The map as of the views, of one pool or of the racks of one name only ("": of all), and of nodes that `sees` allows.
+    What is counted is what is shown."""
     keepers = views.waiting.keepers()
     rows = (row for _, row in sorted(views.nodes.rows.items()))
     nodes = [
         map_node(views, row, keepers.get(row.id, ""))
         for row in rows
-        if pool in ("", pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
+        if sees(row) and pool in ("", pool_of(row)) and rack in ("", domain_of(row.inventory.labels, "rack"))
     ]
     return ClusterMap(
         sequence=views.sequence,
@@ -232,10 +234,11 @@ def cluster_map(views: Views, *, pool: str = "", rack: str = "") -> ClusterMap:
     )
 
 
-def known_places(views: Views) -> tuple[set[str], set[str]]:
-    """Return the names of all pools and racks as of the views."""
-    rows = views.nodes.rows.values()
-    pools = {row.name for row in views.queues.pool_rows()} | {pool_of(row) for row in rows}
+def known_places(views: Views, sees: Callable[[NodeRow], bool] = lambda _row: True) -> tuple[set[str], set[str]]:
+    """Return the names of all pools and racks that have a node which `sees` allows, as of the views."""
+    rows = [row for row in views.nodes.rows.values() if sees(row)]
+    empty = {row.name for row in views.queues.pool_rows()} - {pool_of(row) for row in views.nodes.rows.values()}
+    pools = empty | {pool_of(row) for row in rows}
     return pools, {rack for row in rows if (rack := domain_of(row.inventory.labels, "rack"))}
 
 

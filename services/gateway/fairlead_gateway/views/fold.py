@@ -113,10 +113,12 @@ class Views:
             if event.cause.startswith("cmd:"):
                 self.outcomes.caused(event, seq)
 
-    def job_counts(self) -> dict[str, int]:
-        """Jobs and elements ever by state, over all queues ("waiting": elements not offered yet)."""
+    def job_counts(self, counts_queue: Callable[[str], bool] = lambda _path: True) -> dict[str, int]:
+        """Jobs and elements ever by state, over all queues that `counts_queue` allows ("waiting": elements not offered yet)."""
         counts: dict[str, int] = {}
         for queue in self.queues.rows.values():
+            if not counts_queue(queue.path):
+                continue
             for state, count in queue.states.items():
                 counts[state] = counts.get(state, 0) + count
             if queue.unborn:

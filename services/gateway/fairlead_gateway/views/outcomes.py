@@ -12,7 +12,7 @@ GENERATION = 20_000
 #: First letter of command ids that are made from an idempotency key (others are hexadecimal): "k<key>-<digest>".
 KEYED = "k"
 
-_REFUSED = (ev.CommandRejected, ev.NodeCommandRejected, ev.TelemetryCommandRejected)
+_REFUSED = (ev.CommandRejected, ev.NodeCommandRejected, ev.TelemetryCommandRejected, ev.AccessCommandRejected)
 
 
 def key_in(command: str) -> str:

@@ -8,11 +8,11 @@ is pure.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from fairlead_schemas.queries.telemetry import Caller, JobUse, JobUseRequest, JobUses
+from fairlead_schemas.queries.telemetry import JobUse, JobUseRequest, JobUses, QueryCaller
 from fairlead_schemas.wire.samples import GpuSample, RunUse, SampleBatch, SampleColumns, rows_of
 from fairlead_telemetry.idle.limits import FUTURE_NS, UNSEEN_NS
 from fairlead_telemetry.ingest import Ingest
@@ -121,9 +121,8 @@ def _known(values: Sequence[int | None]) -> list[int]:
     return known if len(known) == len(values) else []
 
 
-_OWNED = """SELECT p.job, p.attempt, p.node, p.gpus, p.gpu_milli FROM fold.open_parts p JOIN fold.jobs j ON j.job = p.job
+_OWNED = """SELECT p.job, p.attempt, p.node, p.gpus, p.gpu_milli, j."user", j.project, j.queue FROM fold.open_parts p JOIN fold.jobs j ON j.job = p.job
 WHERE p.released_ns IS NULL AND p.gpu_count > 0 AND p.job IN (SELECT unnest($1::VARCHAR[]))
-  AND ($2 OR j."user" = $3 OR j.project IN (SELECT unnest($4::VARCHAR[])))
 ORDER BY list_position($1::VARCHAR[], p.job), p.attempt, p.rank"""
 
 
@@ -147,11 +146,11 @@ class CurrentUseQueries:
         return msgspec.json.encode(JobUses(sequence=self._ingest.cursor.sequence, items=uses))
 
 
-def held_by(warehouse: Warehouse, caller: Caller, jobs: list[str]) -> list[HeldDevices]:
+def held_by(warehouse: Warehouse, caller: QueryCaller, jobs: list[str]) -> list[HeldDevices]:
     """Return the devices that these jobs hold now, for those that the caller may see; in the jobs' order, ranks in theirs."""
     scope = scope_of(caller)
-    parameters: list[Any] = [jobs, scope is None, scope.user if scope else "", list(scope.projects) if scope else []]
     return [
         HeldDevices(job, attempt, node, tuple(gpus), gpu_milli)
-        for job, attempt, node, gpus, gpu_milli in warehouse.rows(_OWNED, parameters)
+        for job, attempt, node, gpus, gpu_milli, *facts in warehouse.rows(_OWNED, [jobs])
+        if scope is None or scope.sees(job, *(fact or "" for fact in facts))
     ]

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from fairlead_schemas.queries.telemetry import Caller, JobMetrics, JobMetricsRequest
+from fairlead_schemas.queries.telemetry import JobMetrics, JobMetricsRequest, QueryCaller
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS, SECOND_NS
 from fairlead_telemetry.ingest import Ingest
 from fairlead_telemetry.queries.metric_steps import BadSpan, MetricCell, Steps, measured_pct, series, steps_of
 from fairlead_telemetry.sql.member_copy import scope_of
 from fairlead_telemetry.warehouse.warehouse import Warehouse
 
-_OWNER = 'SELECT "user", project FROM fold.jobs WHERE job = ? AND name IS NOT NULL'
+_OWNER = 'SELECT "user", project, queue FROM fold.jobs WHERE job = ? AND name IS NOT NULL'
 #: One row per part of the attempt, in the order of ranks.
 _HELD = """
 WITH part AS (FROM fold.done_parts UNION ALL FROM fold.open_parts)
@@ -101,10 +101,10 @@ def job_metrics_of(warehouse: Warehouse, query: JobMetricsRequest, now_ns: int) 
     )
 
 
-def _sees(warehouse: Warehouse, caller: Caller, job: str) -> bool:
+def _sees(warehouse: Warehouse, caller: QueryCaller, job: str) -> bool:
     owner = warehouse.rows(_OWNER, [job])
     scope = scope_of(caller)
-    return bool(owner) and (scope is None or owner[0][0] == scope.user or owner[0][1] in scope.projects)
+    return bool(owner) and (scope is None or scope.sees(job, *(value or "" for value in owner[0])))
 
 
 def _cells(warehouse: Warehouse, run: str, steps: Steps) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from fairlead_schemas.queries.telemetry import Caller
+from fairlead_schemas.queries.telemetry import QueryCaller, RowScope
 from fairlead_telemetry import schema
 from fairlead_telemetry.schema.relations import PLACE
 from fairlead_telemetry.schema.samples import measured_view
@@ -21,17 +21,41 @@ CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "256MB"}
 
 
 class MemberScope(NamedTuple):
-    """Visible rows of a member: those of this user, and of these projects, in order. Callers who see the same share a file."""
+    """Visible rows of a member: those of this user, of these projects and of these queues with all below, each in order. Callers
+    who see the same share a file.
+    """
 
     user: str
     projects: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+    #: Part in which they must be, too; None: no such limit.
+    within: RowScope | None = None
+    #: True where totals over everybody's rows are seen.
+    totals: bool = True
+
+    def sees(self, job: str, user: str, project: str, queue: str) -> bool:
+        """Return True if the member sees a job with these facts: `visibility.JOBS_OF_A_MEMBER` for one job."""
+        held = user == self.user or (project != "" and project in self.projects) or _is_below(queue, self.queues)
+        part = self.within
+        return held and (
+            part is None
+            or (project != "" and project in part.projects)
+            or _is_below(queue, part.queues)
+            or job in part.jobs
+            or job.partition("_")[0] in part.jobs
+        )
 
 
-def scope_of(caller: Caller) -> MemberScope | None:
+def scope_of(caller: QueryCaller) -> MemberScope | None:
     """Return the rows that the caller may see; None: everything. Jobs without a project belong only to their users."""
     if caller.sees_all:
         return None
-    return MemberScope(caller.user, tuple(sorted({project for project in caller.projects if project})))
+    projects = tuple(sorted({project for project in caller.projects if project}))
+    return MemberScope(caller.user, projects, tuple(sorted(set(caller.queues))), caller.within, caller.totals)
+
+
+def _is_below(queue: str, roots: tuple[str, ...]) -> bool:
+    return any(queue == root or queue.startswith(f"{root}/") for root in roots)
 
 
 def write_member_copy(whole: Path, target: Path, scope: MemberScope, kept: Path | None = None) -> None:
@@ -41,14 +65,25 @@ def write_member_copy(whole: Path, target: Path, scope: MemberScope, kept: Path 
     with duckdb.connect(":memory:", config=config) as db:
         db.execute(f"ATTACH '{_quoted(whole)}' AS whole (READ_ONLY)")
         db.execute("USE whole")
-        parameters = {"user": scope.user, "projects": list(scope.projects)}
+        part = scope.within or RowScope()
+        parameters = {
+            "user": scope.user,
+            "projects": list(scope.projects),
+            "queues": list(scope.queues),
+            "unlimited": scope.within is None,
+            "part_projects": [project for project in part.projects if project],
+            "part_queues": list(part.queues),
+            "part_jobs": list(part.jobs),
+        }
         db.execute(f"CREATE TEMP TABLE mine AS {visibility.JOBS_OF_A_MEMBER}", parameters)
         _begin(target, parquet_partitions.partition_sources(db), kept, config)
         db.execute(f"ATTACH '{_quoted(target)}' AS part")
         for space, table in db.execute(_TABLES).fetchall():
             _copy(db, space, table, scope)
         for view in visibility.TOTALS:
-            db.execute(f"CREATE TABLE part.main.{view} AS FROM {view}")
+            shown = "true" if scope.totals else visibility.TOTALS_OF_A_MEMBER[view]
+            query = f"CREATE TABLE part.main.{view} AS FROM {view} WHERE {shown}"
+            db.execute(query, {"queues": list(scope.queues)} if "$queues" in shown else None)
         db.execute("UPDATE part.main.cursor SET events = (SELECT count(*) FROM part.main.events)")
     with duckdb.connect(str(target), config=config) as db:
         db.execute(PLACE)
@@ -83,6 +118,8 @@ _BEGUN = frozenset(f"measured.{relation.name}" for relation in schema.MEASURED)
 
 def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: MemberScope) -> None:
     rule = visibility.TABLES.get(f"{space}.{table}", visibility.NOTHING)
+    if not scope.totals:
+        rule = visibility.WITHOUT_TOTALS.get(f"{space}.{table}", rule)
     replaced = ", ".join(f'{expression} AS "{column}"' for column, expression in rule.replaced)
     columns = f"* REPLACE ({replaced})" if replaced else "*"
     db.execute(f'CREATE SCHEMA IF NOT EXISTS part."{space}"')
@@ -91,7 +128,9 @@ def _copy(db: duckdb.DuckDBPyConnection, space: str, table: str, scope: MemberSc
     query = (
         f'{into.format(f'part."{space}"."{table}"')} SELECT {columns} FROM whole."{space}"."{table}" WHERE {rule.rows}'  # noqa: S608 names of our own tables
     )
-    db.execute(query, {"user": scope.user} if "$user" in rule.rows else None)
+    known = {"user": scope.user, "queues": list(scope.queues)}
+    needed = {name: value for name, value in known.items() if f"${name}" in rule.rows}
+    db.execute(query, needed or None)
 
 
 def _quoted(path: Path) -> str:

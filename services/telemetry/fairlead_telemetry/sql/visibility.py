@@ -1,6 +1,7 @@
 """Rows of each table that a member sees: data, read by `member_copy.py`. Pure.
 
-A member sees own jobs and those of own projects, in every table; of queues and of the cluster's room the totals. Anything
+A member sees own jobs and those of own projects and queues, in every table; of queues and of the cluster's room the totals,
+where the member may read all of them. Anything
 not named here is not seen. A new table is empty for members, and a new type of event is left out, until a person states
 the part of it that is theirs. tests/telemetry/sql/test_visibility.py demands that.
 
@@ -9,6 +10,8 @@ member.
 """
 
 from typing import NamedTuple
+
+from fairlead_schemas.policies.event_visibility import EVENTS_SHOWN
 
 
 class VisibilityRule(NamedTuple):
@@ -23,46 +26,6 @@ ALL = VisibilityRule("true")
 NOTHING = VisibilityRule("false")
 OF_JOBS = VisibilityRule(f"job IN {_MINE}")
 OF_RUNS = VisibilityRule(f"split_part(run, '.', 1) IN {_MINE}")
-
-#: Events about a job, by what of their body speaks of others' jobs and is left out.
-EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
-    "AllocationReleased": (),
-    "CheckpointSaved": (),
-    "CommandRepeated": (),
-    "DeadlineMissed": (),
-    "JobActive": (),
-    "JobCancelled": (),
-    "JobDeferred": ("holder",),
-    "JobExtended": (),
-    "JobFailed": (),
-    "JobHeld": (),
-    "JobIdle": (),
-    "JobMoved": (),
-    "JobOffered": (),
-    "JobPlaced": ("guest_of",),
-    "JobQueued": (),
-    "OfferWithdrawn": (),
-    "JobReleased": (),
-    "JobRequeued": (),
-    "JobStopRequested": (),
-    "JobSubmitted": (),
-    "JobSucceeded": (),
-    "JobUnplaceable": ("near",),
-    "LeaseShrunk": (),
-    "OfferReturned": (),
-    "PreemptionDeclined": (),
-    "PreemptionRequested": ("victims",),
-    "PreemptionStarted": ("beneficiary",),
-    "RankEnded": (),
-    "RankStarted": (),
-    "ReclaimSimulated": (),
-    "ReclaimRequested": (),
-    "ReservationEnded": (),
-    "ReservationMade": ("waits_for",),
-    "ReservationRequested": (),
-    "RunEnded": (),
-    "RunStarted": (),
-}
 
 
 def _body() -> str:
@@ -123,8 +86,31 @@ TABLES: dict[str, VisibilityRule] = {
     "rolled.horizon": ALL,
 }
 
+#: Queue paths in the member's own queues, in a table with a column `path`.
+_OWN_QUEUES = "EXISTS (SELECT 1 FROM (SELECT unnest($queues::VARCHAR[]) AS root) WHERE path = root OR starts_with(path, root || '/'))"
+#: Other rules for a member who may not read all nodes and queues.
+WITHOUT_TOTALS = {
+    "fold.nodes": NOTHING,
+    "fold.marks": NOTHING,
+    "fold.queues": VisibilityRule(_OWN_QUEUES),
+}
+
 #: Views whose rows are totals over everybody: members find them as tables, added up before others' rows are left out.
 TOTALS = ("queues", "fragmentation_by_hour", "gpus")
 
-#: The member's jobs, from the whole warehouse.
-JOBS_OF_A_MEMBER = 'SELECT job FROM fold.jobs WHERE "user" = $user OR project IN (SELECT unnest($projects::VARCHAR[]))'
+#: {such a view: the rows that are left for a member who may not read all nodes and queues}
+TOTALS_OF_A_MEMBER = {"queues": _OWN_QUEUES, "fragmentation_by_hour": "false", "gpus": "false"}
+
+
+def _of_scope(queues: str, projects: str) -> str:
+    below = "queue = root OR starts_with(queue, root || '/')"
+    return (
+        f"project IN (SELECT unnest(${projects}::VARCHAR[])) "  # noqa: S608 -- names of our own parameters
+        f"OR EXISTS (SELECT 1 FROM (SELECT unnest(${queues}::VARCHAR[]) AS root) WHERE {below})"
+    )
+
+
+#: The member's jobs, from the whole warehouse; `MemberScope.sees` is the same for one job.
+JOBS_OF_A_MEMBER = f"""SELECT job FROM fold.jobs WHERE ("user" = $user OR {_of_scope("queues", "projects")})
+AND ($unlimited OR {_of_scope("part_queues", "part_projects")}
+  OR split_part(job, '_', 1) IN (SELECT unnest($part_jobs::VARCHAR[])) OR job IN (SELECT unnest($part_jobs::VARCHAR[])))"""  # noqa: S608 -- as above

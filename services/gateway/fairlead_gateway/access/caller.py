@@ -1,0 +1,154 @@
+"""The sender of a request, with its rights as of now.
+
+A caller is made once for a credential and kept (`callers.py`); its answers come from the folded state of access, so a changed
+grant counts from the moment at which it is folded. Start at `Caller.may` and `Caller.require`.
+"""
+
+from typing import Protocol
+
+from fairlead_gateway.errors import HttpError
+from fairlead_rights.access_list import Reach, Target
+from fairlead_rights.roles import OWNER_VERBS
+from fairlead_rights.state import AccessState
+from fairlead_schemas.http.api import MissingRight
+from fairlead_schemas.policies.rights import Verb
+from fairlead_schemas.wire.authority import Authority
+
+#: Target of what no single queue, pool or project has.
+CLUSTER = Target()
+#: Name of the caller of a gateway without sign-on that names none.
+ANYBODY = "anonymous"
+
+
+class FoldedRights(Protocol):
+    """Views as far as a caller needs them."""
+
+    sequence: int
+    access: AccessState
+
+
+class Caller:
+    """Sender of a request. `OPEN_CALLER` stands for everybody where sign-on is off."""
+
+    __slots__ = ("_views", "act_as", "credential", "expires_ns", "is_open", "is_token", "principal", "via")
+
+    def __init__(
+        self,
+        views: FoldedRights | None = None,
+        *,
+        principal: str = "",
+        credential: str = "",
+        is_token: bool = False,
+        expires_ns: int = 0,
+        act_as: str = "",
+    ) -> None:
+        self._views = views
+        #: True where sign-on is off: everything is allowed.
+        self.is_open = views is None
+        #: Opaque id of a person or service account; "" without sign-on.
+        self.principal = principal
+        #: Id of the token or of the sign-in session.
+        self.credential = credential
+        self.is_token = is_token
+        self.via = f"{'token' if is_token else 'session'}:{credential}" if credential else ""
+        #: Unix ns after which the credential does not count.
+        self.expires_ns = expires_ns
+        #: Principal for whom an admin acts; "" for none.
+        self.act_as = act_as
+
+    @property
+    def user(self) -> str:
+        """Name under which commands are sent: the principal, or the one for whom it acts."""
+        return self.act_as or self.principal or ANYBODY
+
+    def authority(self) -> Authority | None:
+        """Return the right by which a command is sent now; None without sign-on."""
+        if self._views is None:
+            return None
+        return Authority(principal=self.principal, via=self.via, rights=self._views.sequence, act_as=self.act_as)
+
+    def may(self, verb: Verb, target: Target) -> bool:
+        """Return True if the caller may use the verb on the target now."""
+        if self._views is None:
+            return True
+        return self._views.access.may(self.principal, verb, target, self.credential if self.is_token else "")
+
+    def may_anywhere(self, verb: Verb) -> bool:
+        """Return True if there may be something on which the caller may use the verb: a list then shows it."""
+        if self._views is None:
+            return True
+        state = self._views.access
+        held = state.access.may_anywhere(self.principal, verb) or (
+            verb in OWNER_VERBS and state.access.principals.get(self.principal, False)
+        )
+        return held and (not self.is_token or state.has_verb(self.credential, verb))
+
+    def reaches(self, verb: Verb) -> tuple[Reach, ...]:
+        """Return the parts of the cluster that must all cover a target, as `AccessState.reaches` does; () without sign-on."""
+        if self._views is None:
+            return ()
+        return self._views.access.reaches(self.principal, verb, self.credential if self.is_token else "")
+
+    def require(self, verb: Verb, target: Target, *, hidden: HttpError | None = None, sees: Verb | None = None) -> None:
+        """Raise HttpError unless the caller may use the verb on the target: 403 with what is missing, or `hidden`, the answer
+        about a thing that does not exist, where the caller may not even see the target (by the verb `sees`).
+        """
+        if self.may(verb, target):
+            return
+        if hidden is not None and not (sees is not None and sees != verb and self.may(sees, target)):
+            raise hidden
+        raise self.denial(verb, target)
+
+    def denial(self, verb: Verb, target: Target) -> HttpError:
+        """Return the 403 with the missing verb, what it is missing on, the roles held, and who could grant it."""
+        assert self._views is not None, "without sign-on nothing is denied"
+        facts = self._views.access.access.why_not(self.principal, verb, target)
+        on = target_words(target)
+        holds = [f"{grant.subject} is {grant.role} in {grant.scope}" for grant in facts.holds]
+        why = MissingRight(verb=verb, on=on, roles=holds, givers=list(facts.givers))
+        if self.is_token and self._views.access.access.may(self.principal, verb, target):
+            why.token = True
+            hint = "this token is limited to fewer rights than its owner has: use another one"
+        elif facts.givers:
+            hint = f"{', '.join(facts.givers[:5])} could grant it"
+        else:
+            hint = "an admin of the cluster could grant it"
+        challenge = b'Bearer error="insufficient_scope", scope="%b"' % verb.encode()
+        return HttpError(
+            403, "insufficient_scope", f"you may not {verb} on {on}", hint=hint, why=why,
+            headers=((b"www-authenticate", challenge),),
+        )  # fmt: skip
+
+    def ended(self, now_ns: int) -> str:
+        """Return the reason why the credential does not count any more, "" while it does."""
+        if self._views is None:
+            return ""
+        state = self._views.access
+        if self.credential not in (state.tokens if self.is_token else state.sessions):
+            if not state.access.principals.get(self.principal, False):
+                return "suspended"
+            return "token_revoked" if self.is_token else "session_ended"
+        return "expired" if now_ns >= self.expires_ns else ""
+
+    def acting_as(self, principal: str) -> "Caller":
+        """Return this caller acting for another principal."""
+        return Caller(
+            self._views,
+            principal=self.principal,
+            credential=self.credential,
+            is_token=self.is_token,
+            expires_ns=self.expires_ns,
+            act_as=principal,
+        )
+
+
+#: Caller of every request where sign-on is off.
+OPEN_CALLER = Caller()
+
+
+def target_words(target: Target) -> str:
+    """Return what a right is missing on, in words: "queue:research/vision", "job:812", "the cluster"."""
+    for kind in ("job", "volume", "queue", "project", "pool"):
+        if name := getattr(target, kind):
+            return f"{kind}:{name}"
+    return "the cluster"

@@ -1,0 +1,149 @@
+"""Documents as one caller may see them: names of others' jobs, queues, nodes and people are left out of reasons and lists.
+
+A reason is built from all that is known, because a job may wait for a job that its owner may not see. Its words are cleaned here,
+by the names that the views have. Numbers stay: how many jobs are ahead is a fact about the job itself. Everything is
+left as it is for callers who see the whole cluster. Pure.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from fairlead_gateway.access.targets import Sight
+from fairlead_gateway.errors import HttpError
+from fairlead_schemas.http import api
+from fairlead_schemas.queries.cluster_map import ClusterMap, GpuHolder, MapNode
+from fairlead_schemas.units.validation import FieldError
+
+#: Replaces a name that the caller may not see.
+HIDDEN = "(hidden)"
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/.-]*[A-Za-z0-9]|[A-Za-z0-9]")
+_ID = r"[0-9]+(?:_[0-9]+)?"
+#: Ids of jobs in a sentence: plain numbers are amounts.
+_JOBS = re.compile(rf"\b(jobs?|why|logs|cancel|release|array|-f) ({_ID}(?:(?:, | and ){_ID}(?! more))*)")
+_ONLY_IDS = re.compile(rf"{_ID}(?:, {_ID})*(?: and [0-9]+ more)?")
+#: Parts of an explanation that may name others.
+_SPEAKING = frozenset({"reason", "changes", "note", "message", "displaces", "first_ahead", "estimate"})
+
+
+def scrub(sight: Sight, value: Any, own: frozenset[str] = frozenset()) -> Any:
+    """Return a JSON value with the names that the caller may not see replaced. `own`: nodes of the job that it is about."""
+    if isinstance(value, str):
+        return _text(sight, value, own)
+    if isinstance(value, list):
+        return [scrub(sight, each, own) for each in value]
+    if isinstance(value, dict):
+        return {key: scrub(sight, each, own) for key, each in value.items()}
+    return value
+
+
+def _text(sight: Sight, text: str, own: frozenset[str]) -> str:
+    if _ONLY_IDS.fullmatch(text):
+        return _ids(sight, text)
+    text = _JOBS.sub(lambda found: f"{found[1]} {_ids(sight, found[2])}", text)
+    return _WORD.sub(lambda found: found[0] if _may_say(sight, found[0], own) else HIDDEN, text)
+
+
+def _ids(sight: Sight, text: str) -> str:
+    head, more, tail = text.partition(" more")
+    seen = re.sub(
+        _ID,
+        lambda found: found[0] if sight.job_id(found[0]) else HIDDEN,
+        head if not more else head.rpartition(" and ")[0],
+    )
+    return seen + (f" and {head.rpartition(' and ')[2]}{more}{tail}" if more else "")
+
+
+def _may_say(sight: Sight, word: str, own: frozenset[str]) -> bool:
+    views, caller = sight.views, sight.caller
+    if word in views.queues.rows:
+        return sight.queue(word)
+    if word in views.nodes.rows:
+        return word in own or sight.node_id(word)
+    if word in views.access.kinds:
+        return sight.all_jobs or word in (caller.principal, caller.user)
+    return True
+
+
+def shown_reason(sight: Sight, reason: api.Reason, nodes: list[str] | None = None) -> api.Reason:
+    """Return a reason in the caller's words."""
+    if sight.is_whole:
+        return reason
+    own = frozenset(nodes or ())
+    return api.Reason(
+        code=reason.code, message=scrub(sight, reason.message, own), detail=scrub(sight, reason.detail, own)
+    )
+
+
+def shown_job(sight: Sight, job: api.Job) -> api.Job:
+    """Return a job's document as the caller sees it. It is changed in place."""
+    if sight.is_whole:
+        return job
+    if job.reason is not None:
+        job.reason = shown_reason(sight, job.reason, job.nodes)
+    if job.preempted_for is not None and not sight.job_id(job.preempted_for["job"]):
+        job.preempted_for = {**job.preempted_for, "job": HIDDEN}
+    return job
+
+
+def shown_explanation(sight: Sight, document: Any, nodes: tuple[str, ...] = ()) -> Any:
+    """Return an explanation (`Why`) as the caller sees it. `nodes`: of the job."""
+    if sight.is_whole:
+        return document
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # a part of it may be raw JSON
+    own = frozenset(nodes)
+    return {key: scrub(sight, value, own) if key in _SPEAKING else value for key, value in found.items()}
+
+
+def shown_dry_run(sight: Sight, document: api.DryRun) -> Any:
+    """Return a prediction as the caller sees it, without the quotas of queues that it may not see."""
+    found = shown_explanation(sight, document)
+    if isinstance(found, dict):
+        found["quota"] = [each for each in found.get("quota", ()) if sight.queue(each["queue"])]
+    return found
+
+
+def shown_refusal(sight: Sight, refused: HttpError) -> HttpError:
+    """Return the refusal of a service as the caller sees it: services name what stands in the way."""
+    if sight.is_whole:
+        return refused
+    refused.detail = scrub(sight, refused.detail)
+    refused.hint = scrub(sight, refused.hint)
+    refused.errors = [FieldError(field=each.field, message=scrub(sight, each.message)) for each in refused.errors]
+    return refused
+
+
+def shown_node(sight: Sight, node: api.Node) -> api.Node:
+    """Return a node's document as the caller sees it. It is changed in place."""
+    if sight.is_whole:
+        return node
+    node.jobs = [job for job in node.jobs if sight.job_id(job)]
+    node.blamed_by = [job for job in node.blamed_by if sight.job_id(job)]
+    node.reason = scrub(sight, node.reason)
+    return node
+
+
+def shown_map(sight: Sight, found: ClusterMap) -> ClusterMap:
+    """Return a map without the names of jobs that the caller may not see; what they hold still counts as held."""
+    if sight.all_jobs:
+        return found
+    seen = {job.id for job in found.jobs if sight.job_id(job.id)}
+    replace = msgspec.structs.replace
+
+    def holder(one: GpuHolder) -> GpuHolder:
+        return one if one.job in seen else GpuHolder(job="", attempt=0, rank=0, milli=one.milli, instance=one.instance)
+
+    def node(one: MapNode) -> MapNode:
+        gpus = [replace(gpu, holders=[holder(each) for each in gpu.holders]) for gpu in one.gpus]
+        kept = not one.reserved_for or sight.job_id(one.reserved_for)
+        return replace(
+            one,
+            gpus=gpus,
+            reason=scrub(sight, one.reason),
+            reserved_for=one.reserved_for if kept else HIDDEN,
+            reserved_from=one.reserved_from if kept else None,
+        )
+
+    jobs = [job for job in found.jobs if job.id in seen]
+    return replace(found, jobs=jobs, nodes=[node(each) for each in found.nodes])

@@ -1,0 +1,133 @@
+"""Targets of rights: jobs, queues, pools and nodes as the views have them now; and which of many rows a caller may see. Reads only.
+
+A queue that does not exist has the target of its path, so that an answer about it says as much as one about a queue that the
+caller may not see.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_gateway.access.caller import CLUSTER, Caller
+from fairlead_gateway.views.cluster_map import pool_of as pool_of_node
+from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow, NodeRow
+from fairlead_rights.access_list import Target
+from fairlead_schemas.policies.rights import Verb
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL
+from fairlead_schemas.units.ids import array_of, is_queue_path
+
+
+def pool_of_queue(views: Views, path: str) -> str:
+    """Return the pool of a queue, whether it exists or not: that of the one at the top."""
+    top = views.queues.rows.get(path.partition("/")[0])
+    return (top.settings.pool if top is not None and top.settings else "") or DEFAULT_POOL
+
+
+def queue_target(views: Views, path: str) -> Target:
+    """Return the target of a queue; the cluster for text that is no queue's path."""
+    return Target(queue=path, pool=pool_of_queue(views, path)) if is_queue_path(path) else CLUSTER
+
+
+def submit_target(views: Views, queue: str, project: str, owner: str) -> Target:
+    """Return the target of a job that is to be submitted."""
+    top = views.queues.rows.get(queue if "/" not in queue else queue[: queue.index("/")])
+    pool = (top.settings.pool if top is not None and top.settings else "") or DEFAULT_POOL
+    return Target._make(
+        (queue, pool, project, "", "", owner)
+    )  # `pool_of_queue` in place: it is called for every submit
+
+
+def job_target(views: Views, row: JobRow, job: str = "") -> Target:
+    """Return the target of a job. `job`: the element that is meant, where `row` is its array's."""
+    return Target(row.queue, pool_of_queue(views, row.queue), row.project, job or row.id, "", row.user)
+
+
+def document_target(views: Views, document: Mapping[str, Any]) -> Target:
+    """Return the target of a job that has left the views, by its document."""
+    queue = str(document.get("queue", ""))
+    return Target(
+        queue, pool_of_queue(views, queue), str(document.get("project", "")), str(document.get("id", "")), "",
+        str(document.get("user", "")),
+    )  # fmt: skip
+
+
+def node_target(row: NodeRow) -> Target:
+    """Return the target of a node: its pool."""
+    return Target(pool=pool_of_node(row))
+
+
+class Sight:
+    """Rows that a caller may see now, for one answer: many rows share a queue, and are judged together."""
+
+    def __init__(self, views: Views, caller: Caller) -> None:
+        self.views = views
+        self.caller = caller
+        #: True where nothing of a kind is hidden.
+        self.all_jobs = caller.may("job:read", CLUSTER)
+        self.all_queues = caller.may("queue:read", CLUSTER)
+        self.all_nodes = caller.may("node:read", CLUSTER)
+        self._queues: dict[tuple[str, str], bool] = {}
+        self._paths: dict[str, bool] = {}
+        self._pools: dict[tuple[Verb, str], bool] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """True where the caller sees all jobs, queues and nodes."""
+        return self.all_jobs and self.all_queues and self.all_nodes
+
+    def job(self, row: JobRow) -> bool:
+        """Return True if the caller may read the job."""
+        if self.all_jobs or self.jobs_of(row.queue, row.project):
+            return True
+        return self.caller.may("job:read", job_target(self.views, row))
+
+    def jobs_of(self, queue: str, project: str = "") -> bool:
+        """Return True if the caller may read every job of a queue, of a project where one is named."""
+        key = queue, project
+        if (found := self._queues.get(key)) is None:
+            target = Target(queue=queue, pool=pool_of_queue(self.views, queue), project=project)
+            found = self._queues[key] = self.all_jobs or self.caller.may("job:read", target)
+        return found
+
+    def job_id(self, job: str) -> bool:
+        """Return True if the caller may read the job with an id; of one that has left the views only if it may read all."""
+        if self.all_jobs:
+            return True
+        rows = self.views.jobs.rows
+        row = rows.get(job) or rows.get(array_of(job) or "")
+        return row is not None and (self.job(row) or self.caller.may("job:read", job_target(self.views, row, job)))
+
+    def queue(self, path: str) -> bool:
+        """Return True if the caller may read the queue."""
+        if self.all_queues:
+            return True
+        if (found := self._paths.get(path)) is None:
+            found = self._paths[path] = self.caller.may("queue:read", queue_target(self.views, path))
+        return found
+
+    def node(self, row: NodeRow) -> bool:
+        """Return True if the caller may read the node."""
+        return self.all_nodes or self._pool("node:read", pool_of_node(row))
+
+    def node_id(self, node: str) -> bool:
+        """Return True if the caller may read the node with a name; one that is not in the views only if it may read all."""
+        row = self.views.nodes.rows.get(node)
+        return self.all_nodes or (row is not None and self.node(row))
+
+    def pool(self, pool: str) -> bool:
+        """Return True if the caller may read the pool's queues or nodes."""
+        return self._pool("node:read", pool) or self._pool("queue:read", pool)
+
+    def project(self, project: str) -> bool:
+        """Return True if the caller may read every job of a project."""
+        return self.all_jobs or self.caller.may("job:read", Target(project=project))
+
+    def jobs_of_pool(self, pool: str) -> bool:
+        """Return True if the caller may read every job of a pool."""
+        return self._pool("job:read", pool)
+
+    def _pool(self, verb: Verb, pool: str) -> bool:
+        key = verb, pool
+        if (found := self._pools.get(key)) is None:
+            found = self._pools[key] = self.caller.may(verb, Target(pool=pool))
+        return found

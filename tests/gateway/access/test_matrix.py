@@ -1,0 +1,197 @@
+"""Every route with every role in every kind of scope, over HTTP: it lets through whom the table of roles says, and nobody else.
+
+The routes come from the gateway's own table, the expectation from `AccessState.may` and the route's declared right.
+"""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from fairlead_gateway.access.caller import CLUSTER, Caller
+from fairlead_gateway.access.route_rights import Right
+from fairlead_gateway.access.targets import job_target, node_target, queue_target
+from fairlead_rights.access_list import Target
+from fairlead_rights.roles import OWNER_VERBS, verbs_of
+from fairlead_schemas.policies.rights import ROLES, SCOPE_KINDS, Verb, parse_scope
+from tests.gateway.access.signed_world import SignedWorld
+
+#: Scope of each kind that has the things of the routes in it, and one that has not.
+SCOPES = {
+    "cluster": ("cluster",),
+    "pool": ("pool:default", "pool:other"),
+    "queue": ("queue:research", "queue:res"),
+    "project": ("project:llm", "project:lln"),
+    "job": ("job:{job}", "job:99"),
+    "volume": ("volume:data",),
+}
+#: Statuses of a request that the guard let through: whatever the handler then says about its body.
+PASSED = frozenset({200, 201, 202, 400, 404, 406, 409, 422, 503})
+#: Bodies of routes whose handler checks each thing that the body names.
+BODIES: dict[str, Any] = {
+    "/v1/jobs": {"command": ["true"], "queue": "research/vision"},
+    "/v1/jobs:dryrun": {"command": ["true"], "queue": "research/vision"},
+    "/v1/queues:apply": {"queues": {"research/vision": {}}},
+    "/v1/idle:apply": {"scopes": {"project:llm": []}},
+    "/v1/idle/{scope}": {"policies": []},
+    "/v1/rollouts": {"name": "r2", "budgetGpus": 1, "nodes": ["n1"]},
+    "/v1/maintenance": {"name": "m2", "starts": "2099-01-01T00:00:00Z", "duration": "1h", "nodes": ["n1"]},
+    "/v1/jobs/{job}:move": {"queue": "research/vision"},
+}
+SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
+
+
+def routes_of(world: SignedWorld) -> list[tuple[str, str, Right]]:
+    """(method, path, right) of every route of the application, those of the fast path included."""
+    rights = world.gateway.rights
+    return [(method, path, right) for (method, path), right in sorted(rights.items())]
+
+
+async def _prepared(world: SignedWorld) -> dict[str, str]:
+    """A job, a node, queues, a rollout and a window; the values of paths' parameters."""
+    await world.configure(research={}, research__vision={})
+    await world.node("n1")
+    job = await world.submit(queue="research/vision", project="llm", priority=1, startAt="2099-01-01T00:00:00Z")
+    return {
+        "job": job, "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
+        "scope": "project:llm",
+    }  # fmt: skip
+
+
+def _path(template: str, names: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: names[found[1]], template)
+
+
+def _expected(world: SignedWorld, caller: Caller, right: Right, template: str, names: dict[str, str]) -> set[int]:
+    """Statuses that may come: those of a request that passes, 403, or 404 for a thing that the caller may not see."""
+    views, verb = world.gateway.views, right.verbs[0] if right.verbs else None
+    if right.kind in ("public", "signed-in"):
+        return set(PASSED)
+    if right.kind == "listed":
+        return set(PASSED) if all(map(caller.may_anywhere, right.verbs)) else {403}
+    if right.kind == "cluster":
+        return set(PASSED) if all(caller.may(each, CLUSTER) for each in right.verbs) else {403}
+    assert verb is not None
+    targets = {
+        "job": lambda: job_target(views, views.jobs.rows[names["job"]]),
+        "queue": lambda: queue_target(views, names["path"]),
+        "node": lambda: node_target(views.nodes.rows["n1"]),
+        "pool": lambda: Target(pool="default"),
+        "body": lambda: _body_target(world, template, names),
+    }
+    target = targets[right.kind]()
+    if target is None or caller.may(verb, target):
+        return set(PASSED)
+    if right.kind == "body":
+        return {403, 404, 422}  # 422: an unknown queue
+    return {403} if caller.may(SEES[right.kind], target) else {404}
+
+
+def _body_target(world: SignedWorld, template: str, names: dict[str, str]) -> Target | None:
+    views = world.gateway.views
+    if template in ("/v1/jobs", "/v1/jobs:dryrun"):
+        return queue_target(views, "research/vision")
+    if template == "/v1/queues:apply":
+        return queue_target(views, "research/vision")
+    if template.startswith("/v1/idle"):
+        return Target(project="llm")
+    if template in ("/v1/rollouts", "/v1/maintenance"):
+        return node_target(views.nodes.rows["n1"])
+    return None  # CloudEvents (an empty body), and plans that do not exist
+
+
+def _cases() -> list[tuple[str, str]]:
+    return [(role, kind) for kind in SCOPE_KINDS for role in ROLES if verbs_of(role, kind)]
+
+
+async def _request(world: SignedWorld, who: str, method: str, template: str, names: dict[str, str]) -> httpx.Response:
+    path, body = _path(template, names), BODIES.get(template, {})
+    headers: dict[str, str] = {}
+    if template == "/v1/events" and method == "POST":
+        headers["content-type"] = "application/cloudevents+json"
+    if method == "GET":
+        return await world.ask(who, method, path, headers=headers)
+    return await world.ask(who, method, path, json=body, headers=headers)
+
+
+#: Requests that would take away what the other cases need.
+DESTRUCTIVE = re.compile(r":(cancel|remove|declare-dead|drain|quarantine|move|hold|release|extend)$")
+
+
+@pytest.mark.parametrize("kind", SCOPE_KINDS)
+async def test_every_route_with_every_role(kind: str) -> None:
+    """A role lets through what the table says; nothing passes with a role in a scope that does not cover the target."""
+    async with SignedWorld() as world:
+        names = await _prepared(world)
+        wrong: list[str] = []
+        tried = 0
+        for role in (role for role, each in _cases() if each == kind):
+            for number, text in enumerate(SCOPES[kind]):
+                who, scope = f"{kind}-{role}-{number}", text.format(**names)
+                await world.person(who)
+                await world.grant(who, role, scope, **_known(world, scope))  # type: ignore[arg-type]
+                caller = Caller(world.gateway.views, principal=who, credential=who, is_token=True, expires_ns=1 << 62)
+                for method, template, right in routes_of(world):
+                    if DESTRUCTIVE.search(template) and not _denied(world, caller, right, template, names):
+                        continue
+                    if method == "DELETE" and not _denied(world, caller, right, template, names):
+                        continue
+                    answer = await _request(world, who, method, template, names)
+                    tried += 1
+                    if answer.status_code not in _expected(world, caller, right, template, names):
+                        wrong.append(
+                            f"{role} in {scope}: {method} {template}: {answer.status_code} {answer.text[:200]}"
+                        )
+        assert not wrong, "\n".join(wrong)
+        assert tried > 50
+
+
+def _denied(world: SignedWorld, caller: Caller, right: Right, template: str, names: dict[str, str]) -> bool:
+    return _expected(world, caller, right, template, names) != set(PASSED)
+
+
+def _known(world: SignedWorld, scope: str) -> dict[str, str]:
+    kind = parse_scope(scope).kind
+    return {"queue": "research/vision", "pool": "default", "project": "llm", "owner": "owner"} if kind == "job" else {}
+
+
+async def test_every_route_without_a_credential() -> None:
+    """401 for every route but the public ones, streams and the first page included."""
+    async with SignedWorld() as world:
+        names = await _prepared(world)
+        for method, template, right in routes_of(world):
+            answer = await _request(world, "", method, template, names)
+            assert (answer.status_code == 401) is (right.kind != "public"), (method, template, answer.text)
+        for path in ("/v1/events?follow=1", f"/v1/jobs/{names['job']}/logs?follow=1", "/"):
+            assert (await world.ask("", "GET", path)).status_code == 401, path
+
+
+async def test_every_route_of_a_person_without_roles() -> None:
+    """An unknown person has no role: nothing of others is shown or changed."""
+    async with SignedWorld() as world:
+        names = await _prepared(world)
+        await world.person("new")
+        for method, template, right in routes_of(world):
+            answer = await _request(world, "new", method, template, names)
+            allowed = right.kind in ("public", "signed-in") or (
+                right.kind == "listed" and set(right.verbs) <= OWNER_VERBS
+            )
+            if allowed:
+                assert answer.status_code in PASSED, (method, template, answer.text)
+            elif template != "/v1/events":  # an empty CloudEvent names no job
+                assert answer.status_code in (403, 404, 422), (method, template, answer.text)
+            for name in ("research", "n1", "llm") if answer.status_code == 200 else ():
+                assert f'"{name}' not in answer.text or right.kind == "public", (method, template, answer.text)
+
+
+async def test_with_the_guard_taken_out_the_matrix_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests notice it: with `Caller.may` always True a person without roles gets everything."""
+    monkeypatch.setattr(Caller, "may", lambda *_: True)
+    monkeypatch.setattr(Caller, "may_anywhere", lambda *_: True)
+    async with SignedWorld() as world:
+        names = await _prepared(world)
+        await world.person("new")
+        assert (await world.ask("new", "GET", f"/v1/jobs/{names['job']}")).status_code == 200
+        assert (await world.ask("new", "POST", "/v1/nodes/n1:cordon", json={})).status_code == 200
+        assert (await world.get("new", "/v1/nodes"))["items"]
