@@ -257,6 +257,14 @@ class MemoryBus:
         self._reach().buckets[bucket].pop(key, None)
         self.hub.expiry.pop((bucket, key), None)
 
+    async def shred(self, bucket: str, key: str) -> None:
+        await self.delete(bucket, key)
+
+    async def keys(self, bucket: str, kind: str) -> list[str]:
+        await asyncio.sleep(0)
+        held = self._reach().buckets[bucket]
+        return [key for key in list(held) if key.startswith(f"{kind}.") and self._current(bucket, key) is not None]
+
     async def on_put(self, bucket: str, key: str, handler: Callable[[str, bytes], None]) -> MemorySubscription:
         prefix = f"$KV.{bucket}."
         return await self.subscribe(prefix + key, lambda m: handler(m.subject.removeprefix(prefix), m.payload))

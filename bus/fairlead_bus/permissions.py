@@ -87,8 +87,10 @@ def _lease(service: str) -> tuple[str, ...]:
 
 
 def _bucket(name: str) -> tuple[str, ...]:
-    """Read, write and erase the values of a bucket whose keys are "<kind>.<id>"."""
-    return (f"$KV.{name}.*.*", f"$JS.API.STREAM.MSG.GET.KV_{name}", f"$JS.API.STREAM.PURGE.KV_{name}")
+    """Read, write, list and erase the values of a bucket whose keys are "<kind>.<id>"."""
+    stream = f"KV_{name}"
+    verbs = ("MSG.GET", "MSG.DELETE", "PURGE")
+    return (f"$KV.{name}.*.*", *_info(stream), *(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs))
 
 
 def _load() -> tuple[str, ...]:

@@ -216,6 +216,16 @@ class Bus(Protocol):
         """Remove a key; absent is fine."""
         ...
 
+    async def shred(self, bucket: str, key: str) -> None:
+        """Remove a key as `delete` does, and overwrite the bytes of its last value where they are stored. An earlier value that
+        was replaced by `put` may still be in the server's files: shred before replacing. Absent is fine. Raises Unavailable.
+        """
+        ...
+
+    async def keys(self, bucket: str, kind: str) -> list[str]:
+        """Return the keys "<kind>.<id>" of one kind, in no order. Reads no values. Raises Unavailable."""
+        ...
+
     async def on_put(self, bucket: str, key: str, handler: Callable[[str, bytes], None]) -> Subscription:
         """Call `handler(key, value)` at each later put of the key ("*": every key). No history, no guarantee:
         read with `get` on (re)connect and now and then."""

@@ -167,8 +167,9 @@ class AccessList:
         `target`: the thing that the scope names, with its queue, pool, project and owner.
         """
         verbs = verbs_of(role, scope.kind)
-        right: Verb = "session:share" if scope.kind == "job" else "rights:grant"
-        if not verbs or not (self.may(principal, right, target) or self.may(principal, "rights:grant", target)):
+        if not verbs or not (
+            self.may(principal, right_to_grant(scope), target) or self.may(principal, "rights:grant", target)
+        ):
             return False
         return all(
             (verb == "session:open" and scope.kind == "job") or self.may(principal, verb, target) for verb in verbs
@@ -220,6 +221,11 @@ class AccessList:
             tuple((grant.role, grant.scope) for grant in self.held(principal))
         )
         return reaches
+
+
+def right_to_grant(scope: Scope) -> Verb:
+    """Return the verb by which roles in a scope are given and taken; `rights:grant` is as good everywhere."""
+    return "session:share" if scope.kind == "job" else "rights:grant"
 
 
 @lru_cache(TABLES_KEPT)

@@ -5,12 +5,17 @@ Start at `AccessState.may`.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
-from fairlead_rights.access_list import AccessList, Reach, Target, covers, reach_of
-from fairlead_schemas.policies.rights import Verb, parse_scope
+from fairlead_rights.access_list import AccessList, Reach, Target, covers, reach_of, right_to_grant
+from fairlead_rights.roles import verbs_of
+from fairlead_schemas.policies.rights import Role, Scope, Verb, parse_scope
 from fairlead_schemas.wire.events.access import PrincipalKind, TokenKind
+
+#: Limits of tokens that are shared; beyond it some are held twice.
+LIMITS_SHARED_MAX = 10_000
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -54,8 +59,7 @@ class AccessState:
         """Put a token in force."""
         self.tokens[token.id] = token
         if token.verbs or token.scopes:
-            reach = reach_of(map(parse_scope, token.scopes)) if token.scopes else None
-            self._limits[token.id] = frozenset(token.verbs), reach
+            self._limits[token.id] = _limits_of(token.verbs, token.scopes)
         self.tokens_of.setdefault(token.principal, {})[token.id] = None
 
     def drop_token(self, token_id: str) -> None:
@@ -81,6 +85,19 @@ class AccessState:
         only take rights away; "" for a session.
         """
         return self.access.may(principal, verb, target) and (not token or self.is_within(token, verb, target))
+
+    def may_grant(self, principal: str, role: Role, scope: Scope, target: Target, token: str = "") -> bool:
+        """Return True if the principal may give or take this role, as `AccessList.may_grant` says. `token`: as in `may`; one that
+        lacks a verb of the role there cannot give it either.
+        """
+        if not self.access.may_grant(principal, role, scope, target):
+            return False
+        verbs: set[Verb] = {*verbs_of(role, scope.kind), right_to_grant(scope)}
+        return not token or all(self.is_within(token, verb, target) for verb in verbs)
+
+    def may_issue(self, token: str) -> bool:
+        """Return True if a credential may make tokens: a session ("") or the owner's file. A token never makes a token."""
+        return not token or (token in self.tokens and self.tokens[token].kind == "owner")
 
     def is_within(self, token: str, verb: Verb, target: Target) -> bool:
         """Return True if a token's own limits let it use the verb on the target, whatever its principal may."""
@@ -111,6 +128,12 @@ class AccessState:
         """Yield the Unix ns at which each token and session expires."""
         yield from (token.expires_ns for token in self.tokens.values())
         yield from (session.expires_ns for session in self.sessions.values())
+
+
+@lru_cache(LIMITS_SHARED_MAX)
+def _limits_of(verbs: tuple[Verb, ...], scopes: tuple[str, ...]) -> tuple[frozenset[Verb], Reach | None]:
+    """Return the limits of tokens with these verbs and scopes. Equal ones share theirs, which is most of a token's memory."""
+    return frozenset(verbs), reach_of(map(parse_scope, scopes)) if scopes else None
 
 
 def _drop(index: dict[str, dict[str, None]], principal: str, item: str) -> None:

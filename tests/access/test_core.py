@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from fairlead_access.core import AccessCore
 from fairlead_access.limits import SESSIONS_OF_PRINCIPAL_MAX, TOKENS_OF_PRINCIPAL_MAX
 from fairlead_rights.access_list import Target
-from fairlead_schemas.policies.rights import ROLES
+from fairlead_rights.roles import verbs_of
+from fairlead_schemas.policies.rights import ROLES, VERBS
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, SECOND_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire.authority import Authority
 from tests.access.world import AccessWorld, refused
 from tests.schemas.examples import COMMIT
 
@@ -352,6 +354,74 @@ def test_any_commands_keep_the_invariants_and_lead_to_an_event_each(messages: li
             causes = {event.cause for event in made.send(*commands)}
             assert causes >= {f"cmd:{command.id}" for command in commands}
         assert made.core.state.access.admins()
+
+
+def by_token(made: AccessWorld, token: str, user: str, kind: Any, /, **fields: Any) -> Any:
+    """Send a command by a token; its one event."""
+    authority = Authority(principal=user, via=f"token:{token}", rights=made.sequence)
+    (event,) = made.send(kind(id=made.id(), user=user, authority=authority, **fields))
+    return event
+
+
+def issued(made: AccessWorld, token: str, principal: str, **fields: Any) -> None:
+    """Issue a token as a sign-in or the set-up does."""
+    expires = made.now_ns + HOUR_NS
+    made.send(cmd.IssueToken(id=made.id(), token=token, principal=principal, expires_ns=expires, **fields))
+
+
+def test_a_token_never_makes_a_token() -> None:
+    """Not even an admin's, for itself or a service account; that of the owner's file does. A person makes no owner's token."""
+    made = world()
+    issued(made, "t1", "root")
+    issued(made, "t2", "root", kind="owner")
+    new = {"token": "t3", "principal": "root", "expires_ns": made.now_ns + HOUR_NS}
+    assert by_token(made, "t1", "root", cmd.IssueToken, **new).code == "denied"
+    (event,) = made.send(cmd.IssueToken(id=made.id(), user="root", kind="owner", **new))
+    assert event.code == "denied"
+    assert isinstance(by_token(made, "t2", "root", cmd.IssueToken, **new), ev.TokenIssued)
+
+
+def test_a_token_of_a_service_account_is_made_by_who_holds_as_much() -> None:
+    """An admin of queues may make tokens of service accounts, but not of one that is an admin of the cluster."""
+    made = world("lead")
+    made.grant("lead", "queue-admin", "cluster")
+    for name, role in (("ci", "member"), ("robot", "admin")):
+        made.send(cmd.AdmitPrincipal(id=made.id(), principal=name, kind="service"))
+        made.grant(name, role, "cluster")
+    new: dict[str, Any] = {"kind": "service", "expires_ns": made.now_ns + HOUR_NS, "user": "lead"}
+    (event,) = made.send(cmd.IssueToken(id=made.id(), token="t1", principal="ci", **new))
+    assert isinstance(event, ev.TokenIssued)
+    (event,) = made.send(cmd.IssueToken(id=made.id(), token="t2", principal="robot", **new))
+    assert event.code == "denied"
+
+
+@given(st.lists(st.sampled_from(VERBS), max_size=4, unique=True), st.sampled_from(ROLES))
+def test_a_limited_token_gives_no_role_that_is_beyond_it(verbs: list[Any], role: Any) -> None:
+    """An admin's token gives a role only if its own verbs have all of the role's, and the right to grant."""
+    made = world("ann")
+    issued(made, "t1", "root", verbs=tuple(verbs), scopes=("cluster",))
+    entry = cmd.RoleEntry(subject="ann", role=role, scope="cluster")
+    event = by_token(made, "t1", "root", cmd.GrantRole, grant=entry)
+    within = not verbs or {*verbs_of(role, "cluster"), "rights:grant"} <= set(verbs)
+    assert isinstance(event, ev.RoleGranted) == within
+
+
+def test_a_token_limited_to_a_queue_changes_no_principal() -> None:
+    """Principals belong to the cluster, which such a token does not reach."""
+    made = world("ann")
+    issued(made, "t1", "root", scopes=("queue:research",))
+    assert by_token(made, "t1", "root", cmd.AdmitPrincipal, principal="eve").code == "denied"
+    assert by_token(made, "t1", "root", cmd.SuspendPrincipal, principal="ann").code == "denied"
+
+
+def test_a_sign_in_ends_no_suspension() -> None:
+    """The command of a first sign-in admits the unknown and repeats the known; a suspended principal stays suspended."""
+    made = world()
+    first = {"principal": "ann", "first": True}
+    assert isinstance(made.send(cmd.AdmitPrincipal(id=made.id(), **first))[0], ev.PrincipalAdmitted)
+    made.send(cmd.SuspendPrincipal(id=made.id(), principal="ann"))
+    assert made.send(cmd.AdmitPrincipal(id=made.id(), **first))[0].code == "suspended"
+    assert isinstance(made.send(cmd.AdmitPrincipal(id=made.id(), principal="ann"))[0], ev.PrincipalAdmitted)
 
 
 def test_a_commit_of_another_writer_changes_nothing() -> None:

@@ -302,6 +302,26 @@ async def test_bucket_keeps_the_last_value_under_compare_and_set(world: BusWorld
     assert await bus.put(subjects.DESIRED, "n1", b"c", expected=0) > entry.revision
 
 
+async def test_a_shredded_key_is_absent_and_can_be_created_again(world: BusWorld):
+    """As after a deletion; an absent key is fine."""
+    bus = await world.connect()
+    await bus.shred(subjects.PEOPLE, "login.ada")
+    await bus.put(subjects.PEOPLE, "login.ada", b"{}")
+    await bus.shred(subjects.PEOPLE, "login.ada")
+    assert await bus.get(subjects.PEOPLE, "login.ada") is None
+    assert await bus.put(subjects.PEOPLE, "login.ada", b"{}", expected=0)
+
+
+async def test_keys_of_a_kind_are_listed_while_they_exist(world: BusWorld):
+    """Keys of the one kind, without those that were deleted; none is fine."""
+    bus = await world.connect()
+    assert await bus.keys(subjects.PEOPLE, "login") == []
+    for key in ("login.ada", "login.bob", "principal.p1", "loginx.eve"):
+        await bus.put(subjects.PEOPLE, key, b"{}")
+    await bus.delete(subjects.PEOPLE, "login.bob")
+    assert await bus.keys(subjects.PEOPLE, "login") == ["login.ada"]
+
+
 async def test_bucket_entry_with_a_time_to_live_expires(world: BusWorld):
     """A lease without renewal disappears; its key can be created again."""
     bus = await world.connect()

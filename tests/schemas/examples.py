@@ -526,7 +526,7 @@ COMMANDS: list[commands.CommandBase] = [
     commands.SetIdlePolicies(id="c30", user="ada", scope="project:llm", policies=(POLICY,)),
     commands.ApplyIdlePolicies(id="c32", user="ada", scopes={"project:llm": (POLICY,), "user:bob": ()}),
     commands.ExtendJob(id="c31", user="ada", job="812", for_ns=3600 * 10**9),
-    commands.AdmitPrincipal(id="c40", user="p1root", principal="ci", kind="service"),
+    commands.AdmitPrincipal(id="c40", user="p1root", principal="ci", kind="service", first=True),
     commands.SuspendPrincipal(id="c41", user="p1root", principal="p7f3k"),
     commands.GrantRole(id="c42", user="p8g4m", grant=ROLE_ENTRY),
     commands.RevokeRole(id="c43", user="p8g4m", grant=ROLE_ENTRY),

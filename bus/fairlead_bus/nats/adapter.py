@@ -143,6 +143,18 @@ class _StreamInfo(msgspec.Struct):
     error: ApiError | None = None
 
 
+class _SubjectsState(msgspec.Struct):
+    subjects: dict[str, int] | None = None
+
+
+class _SubjectsPage(msgspec.Struct):
+    """A stream's state with some of its subjects; `total`: of all pages."""
+
+    state: _SubjectsState = msgspec.field(default_factory=_SubjectsState)
+    total: int = 0
+    error: ApiError | None = None
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ack = msgspec.json.Decoder(_Ack)
 _got = msgspec.json.Decoder(_Got)
@@ -344,6 +356,30 @@ class NatsBus:
     async def delete(self, bucket: str, key: str) -> None:
         request = msgspec.json.encode({"filter": f"$KV.{bucket}.{key}"})
         await self.link.read(f"$JS.API.STREAM.PURGE.KV_{bucket}", request)
+
+    async def shred(self, bucket: str, key: str) -> None:
+        held = await self._stored(f"KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"})
+        if held is None:
+            return
+        # A purge leaves the bytes in the file until the server rewrites it; this request overwrites them.
+        request = msgspec.json.encode({"seq": held.seq, "no_erase": False})
+        answer = await self.link.read(f"$JS.API.STREAM.MSG.DELETE.KV_{bucket}", request)
+        removed = msgspec.json.decode(answer, type=_Purged)
+        if removed.error is not None:
+            raise Unavailable(f"bucket {bucket}: {removed.error.description}")
+
+    async def keys(self, bucket: str, kind: str) -> list[str]:
+        prefix, found = f"$KV.{bucket}.", dict[str, None]()
+        while True:
+            request = {"subjects_filter": f"{prefix}{kind}.*", "offset": len(found)}
+            answer = await self.link.read(f"$JS.API.STREAM.INFO.KV_{bucket}", msgspec.json.encode(request))
+            page = msgspec.json.decode(answer, type=_SubjectsPage)
+            if page.error is not None:
+                raise Unavailable(f"bucket {bucket}: {page.error.description}")
+            subjects = page.state.subjects or {}
+            found |= dict.fromkeys(subject.removeprefix(prefix) for subject in subjects)
+            if not subjects or len(found) >= page.total:
+                return list(found)
 
     async def on_put(self, bucket: str, key: str, handler: Callable[[str, bytes], None]) -> NatsSub:
         prefix = f"$KV.{bucket}."

@@ -15,7 +15,7 @@ from fairlead.render.terminal import TableColumn
 from fairlead_schemas.http.api import Queue
 from fairlead_schemas.queuefile.parse import QueueFile
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
-from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
+from fairlead_schemas.queuefile.settings_format import pool_words, queue_words, role_words
 from fairlead_schemas.units.quantities import format_memory, format_milli
 
 #: Sign for no limit, and for nothing guaranteed.
@@ -85,8 +85,15 @@ def queue_columns(queues: Sequence[Queue], bar_width: int = 0) -> tuple[TableCol
         TableColumn("USERS", _users, wide=True),
         TableColumn("BUDGET", _budget, wide=True),
         TableColumn("YIELDED", lambda q: str(q.preempted), wide=True, right=True),
+        TableColumn("ROLES", _roles, wide=True),
         TableColumn("PATH", lambda q: q.path, wide=True),
     )
+
+
+def _roles(queue: Queue) -> str:
+    roles: dict[str, Any] = queue.settings.get("roles", {})
+    words = (f"{subject}={role if isinstance(role, str) else '+'.join(role)}" for subject, role in roles.items())
+    return ",".join(words) or NONE
 
 
 def _gpus(amounts: dict[str, int], none: str = NONE) -> str:
@@ -142,7 +149,10 @@ class QueueChange(NamedTuple):
 def changes(file: QueueFile, pools: Words, queues: Words, *, prune: bool) -> tuple[list[QueueChange], int]:
     """(changes in the order of names, pools first; how many that the file names stay as they are)."""
     wanted_pools = {entry.pool: pool_words(entry.settings) for entry in file.pools}
-    wanted_queues = {entry.path: queue_words(entry.settings) for entry in file.queues}
+    wanted_queues = {
+        entry.path: {**queue_words(entry.settings), **role_words(file.roles.get(entry.path, ()))}
+        for entry in file.queues
+    }
     above = {path for entry in file.queues for path in _above(entry.path)}.difference(wanted_queues)
     # A queue above one that is named is made where it is missing, and stays; the default pool is always there.
     new = [path for path in wanted_queues if path not in queues]

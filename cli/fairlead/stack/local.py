@@ -232,7 +232,10 @@ class Stack:
         self._save()
         with Client(self.url) as client:
             self._until(lambda: self._is_ready(client), "gateway", lambda: _blocking(client))
-            self._say("services", f"{', '.join(name for packages, _ in SERVICES.values() for name in packages)}   ready  {time.monotonic() - began:.1f}s")
+            self._say(
+                "services",
+                f"{', '.join(name for packages, _ in SERVICES.values() for name in packages)}   ready  {time.monotonic() - began:.1f}s",
+            )
             self._until(lambda: self._joined(client), self._last_joining())
             self._say("nodes", self._nodes_line(client))
             self._say_refusals()

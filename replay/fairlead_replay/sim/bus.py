@@ -230,6 +230,14 @@ class FaultyBus:
         await self._trip()
         await self.client.delete(bucket, key)
 
+    async def shred(self, bucket: str, key: str) -> None:
+        await self._trip()
+        await self.client.shred(bucket, key)
+
+    async def keys(self, bucket: str, kind: str) -> list[str]:
+        await self._trip()
+        return await self.client.keys(bucket, kind)
+
     async def on_put(self, bucket: str, key: str, handler: Callable[[str, bytes], None]) -> MemorySubscription:
         prefix = f"$KV.{bucket}."
         return await self.subscribe(prefix + key, lambda m: handler(m.subject.removeprefix(prefix), m.payload))

@@ -30,11 +30,13 @@ from fairlead_schemas.queuefile.settings import (
 )
 from fairlead_schemas.queuefile.settings_format import (
     PoolWords,
+    QueueRole,
     QueueWords,
     pool_words,
     queue_words,
     read_pool,
     read_queue,
+    read_roles,
 )
 from fairlead_schemas.units.ids import QUEUE_DEPTH_MAX, is_token
 from fairlead_schemas.units.validation import ErrorCollector, InvalidDocument, shown
@@ -56,6 +58,8 @@ class QueueFile(NamedTuple):
 
     pools: tuple[PoolEntry, ...]
     queues: tuple[QueueEntry, ...]
+    #: {path: (subject, role) pairs}, of queues that state some.
+    roles: dict[str, tuple[tuple[str, QueueRole], ...]] = {}
 
 
 def read_queue_file(value: Any) -> QueueFile:
@@ -80,21 +84,23 @@ def read_queue_file(value: Any) -> QueueFile:
     return QueueFile(
         tuple(sorted(pools, key=lambda entry: entry.pool)),
         tuple(sorted(tree.entries, key=lambda entry: entry.path.split("/"))),
+        tree.roles,
     )
 
 
-def read_settings(value: Any, path: str) -> QueueSettings:
-    """The settings of the queue at `path`, given as plain values without those below. Raises InvalidQueues."""
+def read_settings(value: Any, path: str) -> tuple[QueueSettings, tuple[tuple[str, QueueRole], ...]]:
+    """Settings and roles of the queue at `path`, given as plain values without those below. Raises InvalidQueues."""
     reading = ErrorCollector()
     fields = reading.fields(value, QueueWords, "")
     settings = read_queue(reading, fields, "")
+    roles = read_roles(reading, fields.get("roles", {}), "roles")
     if "queues" in fields:
         reading.wrong("queues", "expected one queue's settings; a whole tree goes to POST /v1/queues:apply")
     if fields.get("pool") and "/" in path:
         top = path.partition("/")[0]
         reading.wrong("pool", f"expected none below the top: this queue is in the pool of {top}; leave it out")
     reading.refuse(InvalidQueues)
-    return settings
+    return settings, roles
 
 
 class _Tree:
@@ -102,6 +108,8 @@ class _Tree:
 
     def __init__(self, reading: ErrorCollector) -> None:
         self.entries: list[QueueEntry] = []
+        #: {path: what it states}
+        self.roles: dict[str, tuple[tuple[str, QueueRole], ...]] = {}
         self._reading = reading
         #: {path: its position in the file}
         self._at: dict[str, str] = {}
@@ -119,6 +127,8 @@ class _Tree:
                 if "/" in path:
                     settings = msgspec.structs.replace(settings, pool="")
                 self.entries.append(QueueEntry(path=path, settings=settings))
+                if roles := read_roles(self._reading, fields.get("roles", {}), f"{place}.roles"):
+                    self.roles[path] = roles
             if path.count("/") < QUEUE_DEPTH_MAX:
                 self.read(fields.get("queues", {}), f"{place}.queues", path)
 

@@ -9,7 +9,8 @@ The settings of one pool: their words, read strictly and written back.
 inverse, defaults left out.
 """
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -52,6 +53,11 @@ from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.units.validation import ErrorCollector, joined, shown
 
 _LESS = "to let others go first, give it a lower priority"
+
+#: Roles that can be granted on a queue: all but admin, which is of the whole cluster.
+QueueRole = Literal["viewer", "member", "operator", "queue-admin", "auditor"]
+QUEUE_ROLES: tuple[QueueRole, ...] = get_args(QueueRole)
+GROUP = "group:"
 
 type WhenSpent = Literal["refuse", "demote"]
 
@@ -96,6 +102,8 @@ class QueueWords(_Strict, frozen=True, kw_only=True):
     users: dict[str, dict[str, Quantity]] = {}
     budget: BudgetWords | None = None
     preemption: PreemptionWords = PreemptionWords()
+    #: {login name, principal's id or group:NAME: role or roles} on this queue and those below it.
+    roles: dict[str, QueueRole | list[QueueRole]] = {}
     queues: "dict[str, QueueWords | None]" = {}
 
 
@@ -118,6 +126,30 @@ def read_queue(reading: ErrorCollector, fields: dict[str, Any], at: str) -> Queu
     )  # fmt: skip
     _check_limits(reading, settings, at)
     return settings
+
+
+def read_roles(reading: ErrorCollector, value: Any, at: str) -> tuple[tuple[str, QueueRole], ...]:
+    """Return the (subject, role) pairs of a queue's `roles`, sorted."""
+    pairs: set[tuple[str, QueueRole]] = set()
+    for subject, words, place in reading.entries(value, at):
+        if not is_token(subject.removeprefix(GROUP)):
+            reading.wrong(place, f"expected a login name, a principal's id or {GROUP}NAME, found {shown(subject)}")
+        roles: list[Any] = words if isinstance(words, list) else [words]  # pyright: ignore[reportUnknownVariableType] -- of YAML
+        for role in roles:
+            if role not in QUEUE_ROLES:
+                reading.wrong(place, f"expected {', '.join(QUEUE_ROLES)}, found {shown(role)}")
+            else:
+                pairs.add((subject, role))
+    return tuple(sorted(pairs))
+
+
+def role_words(pairs: Iterable[tuple[str, QueueRole]]) -> dict[str, Any]:
+    """Return the `roles` of a queue as a file has them: the inverse of `read_roles`; {} for none."""
+    found: dict[str, list[QueueRole]] = {}
+    for subject, role in sorted(pairs):
+        found.setdefault(subject, []).append(role)
+    roles = {subject: held[0] if len(held) == 1 else held for subject, held in found.items()}
+    return {"roles": roles} if roles else {}
 
 
 def _check_limits(reading: ErrorCollector, settings: QueueSettings, at: str) -> None:

@@ -12,6 +12,9 @@ import msgspec
 #: Characters of a principal's, token's or session's id.
 ID_CHARS_MAX = 64
 
+#: Start of `Authority.via` where the credential is a token.
+TOKEN = "token:"  # noqa: S105 -- no secret
+
 _Id = Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
 
 
@@ -26,3 +29,8 @@ class Authority(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     rights: int
     #: Principal for whom it acts, where that is another one: the command's `user`.
     act_as: _Id = ""
+
+    @property
+    def token(self) -> str:
+        """Id of the token by which it was sent; "" for a session."""
+        return self.via.removeprefix(TOKEN) if self.via.startswith(TOKEN) else ""

@@ -272,6 +272,8 @@ class AdmitPrincipal(CommandBase, tag=True, frozen=True, kw_only=True):
 
     principal: str
     kind: PrincipalKind = "person"
+    #: Refuse a suspended principal: a sign-in ends no suspension, however little its sender knows of it.
+    first: bool = False
 
 
 class SuspendPrincipal(CommandBase, tag=True, frozen=True, kw_only=True):

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Self
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import structlog
 
@@ -12,16 +14,38 @@ from fairlead_bus import bus_faults
 from fairlead_bus.environment_settings import registries, seconds
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
-from fairlead_gateway.access.bucket_lookup import BucketLookup
+from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.callers import Callers
+from fairlead_gateway.access.credentials import Credentials
 from fairlead_gateway.access.guard import RouteGuard
+from fairlead_gateway.access.owner_file import OwnerFile
+from fairlead_gateway.access.passwords import Passwords
+from fairlead_gateway.access.people import PeopleStore
 from fairlead_gateway.access.settings import check_listener, sign_on_setting
+from fairlead_gateway.access.upkeep import AccountUpkeep
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
-from fairlead_gateway.routes import events, gpu_usage, idle, job_logs, jobs, nodes, query, queues, sql, submit, why
+from fairlead_gateway.routes import (
+    access,
+    events,
+    gpu_usage,
+    idle,
+    job_logs,
+    jobs,
+    nodes,
+    people,
+    query,
+    queues,
+    sign_in,
+    sql,
+    submit,
+    tokens,
+    why,
+)
 from fairlead_gateway.routes.events import EventFeed
+from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
@@ -37,6 +61,8 @@ from fairlead_schemas.wire.conditions import Condition, Readiness
 log = structlog.get_logger()
 
 EXIT_OK = 0
+#: Services that take commands; a command is sent to one of them, most often the first.
+WRITERS = ("queue", "placer", "telemetry", "access")
 #: Names of nodes in a condition's message.
 NAMES_SHOWN = 10
 
@@ -49,16 +75,19 @@ class GatewaySettings(NamedTuple):
     #: "": as "off", and only on loopback | "off": everybody may do everything | "local": tokens and local users |
     #: path of a sign-on file, which names providers in addition.
     sign_on: str = ""
+    #: File for the token of the cluster's owner; None: none is made.
+    owner_file: Path | None = None
     #: The registries that images may come from; None: each node's agent checks its own list.
     registries: Registries | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON, FAIRLEAD_REGISTRIES. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON, FAIRLEAD_OWNER_FILE, FAIRLEAD_REGISTRIES. Raises BadSetting."""
         return cls(
             http=HttpSettings.from_environment(env),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
             sign_on=sign_on_setting(env),
+            owner_file=Path(env["FAIRLEAD_OWNER_FILE"]) if env.get("FAIRLEAD_OWNER_FILE") else None,
             registries=registries(env),
         )
 
@@ -85,16 +114,21 @@ class Gateway:
         )
         waiter.on_decided = self.metrics.decision_seconds.observe
         past = HistoricalViews(bus, views)
-        lookup = None if settings.sign_on in ("", "off") else BucketLookup(bus)
+        credentials, passwords = Credentials(bus, time.time_ns), Passwords()
+        self.has_sign_on = settings.sign_on not in ("", "off")
         #: Finds the senders of requests.
+        lookup = credentials if self.has_sign_on else None
         self.callers = Callers(views, lookup, blind_s=folding.blind_s)
         rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job))
+        self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, waiter)
+        views.name_of = self.accounts.people.known_name
+        self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         explaining = ExplainerClient(bus)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = routers = [
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter),
-            queues.queue_routes(views, self.queue, waiter),
+            queues.queue_routes(views, self.queue, waiter, QueueRoles(views, self.accounts)),
             idle.routes(views, self.telemetry, waiter),
             events.routes(self.feed, self.callers),
             job_logs.routes(views, bus, self.callers),
@@ -105,6 +139,10 @@ class Gateway:
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
             query.routes(views, bus, past),
+            access.routes(views, self.accounts, past),
+            people.routes(views, self.accounts, passwords),
+            tokens.routes(views, self.accounts),
+            sign_in.routes(views, self.accounts, self.callers, passwords),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
                 submit.DryRunRoutes(views, waiter, explaining, registries=settings.registries),
@@ -170,11 +208,22 @@ class Gateway:
                 self.queue.run(),
                 self.placer.run(),
                 self.telemetry.run(),
+                self.access.run(),
+                *self._upkeep(),
                 self.watch.run(),
                 self.folding.watch_end(),
                 self.pulse.run(),
             ):
                 group.create_task(work)
+
+    def _upkeep(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the background work of a gateway with sign-on."""
+        if not self.has_sign_on:
+            return []
+        work: list[Coroutine[Any, Any, None]] = [self.upkeep.run()]
+        if (path := self.settings.owner_file) is not None:
+            work.append(OwnerFile(path, self.views, self.accounts, lambda: self.folding.caught_up).run())
+        return work
 
     async def run(self) -> int:
         """Serve until stopped. 70 when the log is damaged or not valid: the gateway never shows a guess."""
@@ -190,7 +239,13 @@ class Gateway:
         upkeep = [asyncio.create_task(server.watch_deadlines())]
         if server.certificate is not None:
             upkeep.append(asyncio.create_task(server.certificate.watch()))
-        log.info("listening", host=http.host, port=http.port, sign_on=self.settings.sign_on or "off", tls=http.tls is not None)
+        log.info(
+            "listening",
+            host=http.host,
+            port=http.port,
+            sign_on=self.settings.sign_on or "off",
+            tls=http.tls is not None,
+        )
         try:
             await asyncio.wait((background, serving), return_when=asyncio.FIRST_COMPLETED)
             if not background.done():

@@ -31,7 +31,12 @@ def test_a_stack_has_processes_for_its_services_and_one_for_each_node() -> None:
     """Agents are distinguished by their environment, services that rest share a process; no process gets NATS_URL."""
     planned = specs()
     assert list(planned) == [*SERVICES, "agent-sim-1", "agent-sim-2", "guard"]
-    assert planned["queue"].argv[1:] == ["-m", "fairlead_bus.together", "queue=fairlead_queue", "access=fairlead_access"]
+    assert planned["queue"].argv[1:] == [
+        "-m",
+        "fairlead_bus.together",
+        "queue=fairlead_queue",
+        "access=fairlead_access",
+    ]
     assert planned["placer"].argv[1:] == ["-m", "fairlead_placer"]
     assert planned["telemetry"].argv[1:] == [
         "-m",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_schemas.policies.rights import ROLES
 from fairlead_schemas.queuefile.amounts import counted, is_are
 from fairlead_schemas.queuefile.parse import InvalidQueues, queue_file, read_queue_file, read_settings
 from fairlead_schemas.queuefile.settings import (
@@ -20,6 +21,7 @@ from fairlead_schemas.queuefile.settings import (
     QueueEntry,
     QueueSettings,
 )
+from fairlead_schemas.queuefile.settings_format import QUEUE_ROLES, role_words
 from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.units.validation import decode_object
 
@@ -276,7 +278,10 @@ def test_the_default_pool_has_one_spelling() -> None:
 
 def test_one_queues_settings() -> None:
     """As the body of a PUT: paths start at the settings; queues below and a pool below the top are refused."""
-    assert read_settings({"weight": 2, "pool": "a100"}, "research") == QueueSettings(weight=2, pool="a100")
+    words = {"weight": 2, "pool": "a100", "roles": {"group:vision": "member"}}
+    settings, roles = read_settings(words, "research")
+    assert settings == QueueSettings(weight=2, pool="a100")
+    assert roles == (("group:vision", "member"),)
     for value, path in (({"queues": {}}, "queues"), ({"pool": "a100"}, "pool"), ({"weight": 0}, "weight")):
         with pytest.raises(InvalidQueues) as caught:
             read_settings(value, "research/vision")
@@ -393,3 +398,36 @@ def tells(value: Any) -> bool:
     except InvalidQueues as refused:
         return bool(refused.errors)
     return True
+
+
+def test_roles_of_queues_are_read_and_written_back() -> None:
+    """One role or several for a subject; the words of the pairs lead to the same pairs."""
+    stated = {"ann": "member", "group:leads": ["queue-admin", "operator"]}
+    file = read_queue_file(
+        {"queues": {"research": {"roles": stated, "queues": {"vision": {"roles": {"bob": "viewer"}}}}}}
+    )
+    pairs = (("ann", "member"), ("group:leads", "operator"), ("group:leads", "queue-admin"))
+    assert file.roles == {"research": pairs, "research/vision": (("bob", "viewer"),)}
+    assert read_queue_file({"queues": {"research": role_words(pairs)}}).roles == {"research": pairs}
+
+
+@pytest.mark.parametrize(
+    ("roles", "at"),
+    [
+        ({"ann": "boss"}, "queues.a.roles.ann"),
+        ({"ann": "admin"}, "queues.a.roles.ann"),
+        ({"ann": ["member", 3]}, "queues.a.roles.ann"),
+        ({"Ann!": "member"}, "queues.a.roles"),
+        (["ann"], "queues.a.roles"),
+    ],
+)
+def test_roles_that_cannot_be_are_named_at_their_place(roles: object, at: str) -> None:
+    """Unknown roles, admin (which is of the cluster), names that are none, and other shapes."""
+    with pytest.raises(InvalidQueues) as refused:
+        read_queue_file({"queues": {"a": {"roles": roles}}})
+    assert refused.value.errors[0].field.startswith(at)
+
+
+def test_a_file_states_every_role_but_the_one_of_the_cluster() -> None:
+    """A role that is added must be added here, too."""
+    assert {*QUEUE_ROLES, "admin"} == set(ROLES)

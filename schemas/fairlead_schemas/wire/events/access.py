@@ -10,7 +10,8 @@ from fairlead_schemas.policies.rights import Role, Verb
 from fairlead_schemas.wire.events.base import EventBase
 
 type PrincipalKind = Literal["person", "service"]
-type TokenKind = Literal["person", "service", "refresh", "app"]
+#: "owner": of the file that the set-up writes; the one kind by which tokens are made.
+type TokenKind = Literal["person", "service", "refresh", "app", "owner"]
 #: Reasons for the end of a token or of a session.
 type EndReason = Literal["revoked", "expired", "signed_out", "provider", "replaced"]
 

@@ -53,13 +53,15 @@ def _admit(draft: AccessDraft, command: cmd.AdmitPrincipal, cause: str) -> Comma
     state, principal = draft.state, command.principal
     if not is_token(principal):
         return CommandRefusal("invalid", "principal: expected an opaque id of a-z 0-9 _ -", "principal")
-    if refusal := _cluster_right(draft, command.user):
+    if refusal := _cluster_right(draft, command):
         return refusal
     known = state.kinds.get(principal)
     if known is None and len(state.kinds) + len(draft.admitted) >= PRINCIPALS_MAX:
         return CommandRefusal("too_many", f"expected at most {PRINCIPALS_MAX} principals")
     if known is not None and known != command.kind:
         return CommandRefusal("conflict", f"{principal} is a {known} already, not a {command.kind}")
+    if command.first and known is not None and not draft.is_active(principal):
+        return CommandRefusal("suspended", f"{principal} is suspended", "principal")
     draft.admitted.add(principal)
     draft.suspended.discard(principal)
     draft.emit(ev.PrincipalAdmitted(cause=cause, principal=principal, kind=command.kind, by=command.user))
@@ -70,7 +72,7 @@ def _suspend(draft: AccessDraft, command: cmd.SuspendPrincipal, cause: str) -> C
     state, principal = draft.state, command.principal
     if principal not in state.kinds and principal not in draft.admitted:
         return CommandRefusal("not_found", f"there is no principal {principal[:SUBJECT_CHARS_MAX]}", "principal")
-    if refusal := _cluster_right(draft, command.user):
+    if refusal := _cluster_right(draft, command):
         return refusal
     if draft.admins == {principal}:
         return CommandRefusal("last_admin", f"{principal} is the last admin; make another one first", "principal")
@@ -80,18 +82,23 @@ def _suspend(draft: AccessDraft, command: cmd.SuspendPrincipal, cause: str) -> C
     return None
 
 
-def _cluster_right(draft: AccessDraft, user: str) -> CommandRefusal | None:
+def _cluster_right(draft: AccessDraft, command: cmd.CommandBase) -> CommandRefusal | None:
     """Principals belong to the cluster: whoever changes them may grant roles in all of it."""
-    if user and not draft.state.access.may(user, "rights:grant", Target()):
+    if command.user and not draft.state.may(command.user, "rights:grant", Target(), _token_of(command)):
         return CommandRefusal("denied", "rights:grant in the cluster is needed to admit or suspend principals")
     return None
+
+
+def _token_of(command: cmd.CommandBase) -> str:
+    """Return the token by which a command was sent, whose limits hold for it; "" for a session, and without sign-on."""
+    return command.authority.token if command.authority is not None else ""
 
 
 # ------------------------------------------------------------------------------- roles
 
 
 def _grant(draft: AccessDraft, command: cmd.GrantRole, cause: str) -> CommandRefusal | None:
-    read = _readable(draft, command.grant, command.user)
+    read = _readable(draft, command.grant, command)
     if isinstance(read, CommandRefusal):
         return read
     if draft.state.grant_count >= GRANTS_MAX:
@@ -101,7 +108,7 @@ def _grant(draft: AccessDraft, command: cmd.GrantRole, cause: str) -> CommandRef
 
 
 def _revoke(draft: AccessDraft, command: cmd.RevokeRole, cause: str) -> CommandRefusal | None:
-    read = _readable(draft, command.grant, command.user)
+    read = _readable(draft, command.grant, command)
     if isinstance(read, CommandRefusal):
         return read
     sources = draft.state.access.grants.get(read.subject, {}).get((read.role, read.scope), frozenset[str]())
@@ -122,11 +129,11 @@ def _apply(draft: AccessDraft, command: cmd.ApplyRoles, cause: str) -> CommandRe
         below = parse_scope(command.scope)
     except ScopeError as error:
         return CommandRefusal("invalid", f"scope: {error}", "scope")
-    if command.user and not draft.state.access.may(command.user, "rights:grant", target_of(below)):
+    if command.user and not draft.state.may(command.user, "rights:grant", target_of(below), _token_of(command)):
         return CommandRefusal("denied", f"rights:grant in {below} is needed to apply roles there", "scope")
     wanted: set[Grant] = set()
     for at, entry in enumerate(command.grants):
-        read = _readable(draft, entry, command.user)
+        read = _readable(draft, entry, command)
         if isinstance(read, CommandRefusal):
             return read._replace(message=f"grants[{at}]: {read.message}", field=f"grants[{at}]")
         if not _is_below(read.scope, below):
@@ -135,7 +142,7 @@ def _apply(draft: AccessDraft, command: cmd.ApplyRoles, cause: str) -> CommandRe
     held = {grant for grant in _grants_of(draft, command.source) if _is_below(grant.scope, below)}
     gone, new = sorted(held - wanted), sorted(wanted - held)
     for grant in gone:
-        if command.user and not _may_give(draft, command.user, grant, target_of(grant.scope)):
+        if command.user and not _may_give(draft, command, grant, target_of(grant.scope)):
             return CommandRefusal("denied", f"{command.user} may not take back that {grant}", "grants")
     if draft.state.grant_count + len(new) > GRANTS_MAX:
         return CommandRefusal("too_many", f"expected at most {GRANTS_MAX} grants")
@@ -161,7 +168,7 @@ def _apply(draft: AccessDraft, command: cmd.ApplyRoles, cause: str) -> CommandRe
     return None
 
 
-def _readable(draft: AccessDraft, entry: cmd.RoleEntry, user: str) -> Grant | CommandRefusal:
+def _readable(draft: AccessDraft, entry: cmd.RoleEntry, command: cmd.CommandBase) -> Grant | CommandRefusal:
     """Return the grant of an entry that the user may give and take."""
     try:
         scope = parse_scope(entry.scope)
@@ -176,15 +183,15 @@ def _readable(draft: AccessDraft, entry: cmd.RoleEntry, user: str) -> Grant | Co
         return CommandRefusal("invalid", f"role: {entry.role} cannot be given in a {scope.kind}", "role")
     grant = Grant(entry.subject, entry.role, scope)
     target = target_of(scope, Target(entry.queue, entry.pool, entry.project, owner=entry.owner))
-    if user and not _may_give(draft, user, grant, target):
+    if command.user and not _may_give(draft, command, grant, target):
         return CommandRefusal(
-            "denied", f"nobody grants more than they hold: {user} may not give or take {entry.role} in {scope}"
+            "denied", f"nobody grants more than they hold: {command.user} may not give or take {entry.role} in {scope}"
         )
     return grant
 
 
-def _may_give(draft: AccessDraft, user: str, grant: Grant, target: Target) -> bool:
-    return draft.state.access.may_grant(user, grant.role, grant.scope, target)
+def _may_give(draft: AccessDraft, command: cmd.CommandBase, grant: Grant, target: Target) -> bool:
+    return draft.state.may_grant(command.user, grant.role, grant.scope, target, _token_of(command))
 
 
 def target_of(scope: Scope, found: Target = Target()) -> Target:  # noqa: B008  # immutable
@@ -246,7 +253,7 @@ def _sync(draft: AccessDraft, command: cmd.SyncGroup, cause: str) -> CommandRefu
     state, group = draft.state, command.group
     if not is_group(group) or not is_token(group.removeprefix(GROUP)):
         return CommandRefusal("invalid", 'group: expected "group:" and 1 to 63 of a-z 0-9 _ -', "group")
-    if refusal := _cluster_right(draft, command.user):
+    if refusal := _cluster_right(draft, command):
         return refusal
     if not is_token(command.source):
         return CommandRefusal("invalid", "source: expected 1 to 63 of a-z 0-9 _ -", "source")
@@ -280,8 +287,14 @@ def _sync(draft: AccessDraft, command: cmd.SyncGroup, cause: str) -> CommandRefu
 
 def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRefusal | None:
     state, principal = draft.state, command.principal
-    if refusal := _usable(draft, command.token, principal, command.user):
+    if refusal := _usable(draft, command.token, principal, command):
         return refusal
+    if command.user and not state.may_issue(_token_of(command)):
+        return CommandRefusal("denied", "a token never makes a token: sign in for that")
+    if command.user and command.kind in ("refresh", "owner"):
+        return CommandRefusal(
+            "denied", f"tokens of the kind {command.kind} are made by sign-in and set-up alone", "kind"
+        )
     if command.token in state.tokens or command.token in draft.tokens:
         return CommandRefusal("conflict", "there is a token of this id already", "token")
     if command.user and not state.access.principals.get(command.user, False):
@@ -320,20 +333,25 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
     return None
 
 
-def _usable(draft: AccessDraft, item: str, principal: str, user: str) -> CommandRefusal | None:
+def _usable(draft: AccessDraft, item: str, principal: str, command: cmd.CommandBase) -> CommandRefusal | None:
     """Refuse ids that are none, and principals that may not have tokens or sessions."""
     if not is_token(item):
         return CommandRefusal("invalid", "expected an opaque id of a-z 0-9 _ -")
     if not draft.is_active(principal):
         return CommandRefusal("not_found", "there is no active principal of this id", "principal")
-    if user not in ("", principal) and draft.state.kinds.get(principal) != "service":
+    if command.user in ("", principal):
+        return None
+    if draft.state.kinds.get(principal) != "service":
         return CommandRefusal("denied", "tokens of a person are issued by that person alone", "principal")
-    return None if user in ("", principal) else _cluster_right(draft, user)
+    for grant in draft.state.access.held(principal):  # who has its token has all of its roles
+        if not _may_give(draft, command, grant, target_of(grant.scope)):
+            return CommandRefusal("denied", f"nobody grants more than they hold: {grant}", "principal")
+    return _cluster_right(draft, command)
 
 
 def _revoke_token(draft: AccessDraft, command: cmd.RevokeToken, cause: str) -> CommandRefusal | None:
     token = draft.state.tokens.get(command.token)
-    if token is None or (command.user not in ("", token.principal) and _cluster_right(draft, command.user)):
+    if token is None or (command.user not in ("", token.principal) and _cluster_right(draft, command)):
         return CommandRefusal("not_found", "there is no such token, or it is not yours", "token")
     draft.emit(ev.TokenRevoked(cause=cause, token=token.id, reason="revoked", by=command.user))
     return None
@@ -343,7 +361,7 @@ def _open(draft: AccessDraft, command: cmd.OpenSession, cause: str) -> CommandRe
     state, principal = draft.state, command.principal
     if command.user or not is_token(command.provider):
         return CommandRefusal("denied", "sessions are opened by a sign-in alone, at a named provider")
-    if refusal := _usable(draft, command.session, principal, ""):
+    if refusal := _usable(draft, command.session, principal, command):
         return refusal
     held = draft.sessions_of(principal)
     if command.session in state.sessions or command.session in held:
@@ -367,7 +385,7 @@ def _open(draft: AccessDraft, command: cmd.OpenSession, cause: str) -> CommandRe
 
 def _end(draft: AccessDraft, command: cmd.EndSession, cause: str) -> CommandRefusal | None:
     session = draft.state.sessions.get(command.session)
-    if session is None or (command.user not in ("", session.principal) and _cluster_right(draft, command.user)):
+    if session is None or (command.user not in ("", session.principal) and _cluster_right(draft, command)):
         return CommandRefusal("not_found", "there is no such session, or it is not yours", "session")
     if session.id in (held := draft.sessions_of(session.principal)):
         held.remove(session.id)

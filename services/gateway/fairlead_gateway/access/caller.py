@@ -12,10 +12,13 @@ from fairlead_rights.roles import OWNER_VERBS
 from fairlead_rights.state import AccessState
 from fairlead_schemas.http.api import MissingRight
 from fairlead_schemas.policies.rights import Verb
+from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.wire.authority import Authority
 
 #: Target of what no single queue, pool or project has.
 CLUSTER = Target()
+#: A session ends that was not used for so long.
+IDLE_NS = HOUR_NS
 #: Name of the caller of a gateway without sign-on that names none.
 ANYBODY = "anonymous"
 
@@ -30,7 +33,18 @@ class FoldedRights(Protocol):
 class Caller:
     """Sender of a request. `OPEN_CALLER` stands for everybody where sign-on is off."""
 
-    __slots__ = ("_views", "act_as", "credential", "expires_ns", "is_open", "is_token", "principal", "via")
+    __slots__ = (
+        "_views",
+        "act_as",
+        "credential",
+        "expires_ns",
+        "is_open",
+        "is_token",
+        "noted_ns",
+        "principal",
+        "used_ns",
+        "via",
+    )
 
     def __init__(
         self,
@@ -41,6 +55,7 @@ class Caller:
         is_token: bool = False,
         expires_ns: int = 0,
         act_as: str = "",
+        used_ns: int = 0,
     ) -> None:
         self._views = views
         #: True where sign-on is off: everything is allowed.
@@ -55,6 +70,9 @@ class Caller:
         self.expires_ns = expires_ns
         #: Principal for whom an admin acts; "" for none.
         self.act_as = act_as
+        #: Unix ns of its last request at this gateway, and of the use that is stored for all gateways (`uses.py`).
+        self.used_ns = used_ns
+        self.noted_ns = 0
 
     @property
     def user(self) -> str:
@@ -128,7 +146,9 @@ class Caller:
             if not state.access.principals.get(self.principal, False):
                 return "suspended"
             return "token_revoked" if self.is_token else "session_ended"
-        return "expired" if now_ns >= self.expires_ns else ""
+        if now_ns >= self.expires_ns:
+            return "expired"
+        return "idle" if not self.is_token and now_ns - self.used_ns > IDLE_NS else ""
 
     def acting_as(self, principal: str) -> "Caller":
         """Return this caller acting for another principal."""
@@ -139,6 +159,7 @@ class Caller:
             is_token=self.is_token,
             expires_ns=self.expires_ns,
             act_as=principal,
+            used_ns=self.used_ns,
         )
 
 

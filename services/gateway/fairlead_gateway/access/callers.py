@@ -23,7 +23,7 @@ from fairlead_schemas.units.validation import FieldError
 #: Key of the caller in the ASGI scope; absent where sign-on is off.
 CALLER = "fairlead.caller"
 #: Cookies that carry a session: over TLS, and over plain HTTP on loopback.
-COOKIES = (b"__Host-fairlead", b"fairlead-session")
+COOKIES = (b"__Host-fairlead", b"fairlead")
 #: Digests that are known to belong to nothing, and how long that is believed: a token may be made meanwhile.
 UNKNOWN_MAX = 10_000
 UNKNOWN_S = 5.0
@@ -111,8 +111,10 @@ class Callers:
             elif name in _SPECIAL:
                 return None
         caller = self._known.get(_sha256(secret).digest())
-        if caller is None or caller.ended(self._clock()) or self.blind_s() >= BLIND_S:
+        now_ns = self._clock()
+        if caller is None or caller.ended(now_ns) or self.blind_s() >= BLIND_S:
             return None
+        caller.used_ns = now_ns
         return caller
 
     async def of(self, scope: Mapping[str, Any]) -> Caller:
@@ -139,7 +141,7 @@ class Callers:
     async def _find(self, carried: "_Carried", scope: Mapping[str, Any]) -> Caller:
         digest = hashlib.sha256(carried.secret).digest()
         caller = self._known.get(digest)
-        if caller is None:
+        if caller is None or caller.ended(self._clock()) == "idle":  # it may be in use at another gateway
             caller = await self._look_up(digest, scope)
             if not caller.ended(self._clock()):
                 self._known[digest] = caller
@@ -148,6 +150,7 @@ class Callers:
         if reason := caller.ended(self._clock()):
             self._known.pop(digest, None)
             raise unauthenticated(reason, _ENDED[reason])
+        caller.used_ns = self._clock()
         return caller
 
     async def _look_up(self, digest: bytes, scope: Mapping[str, Any]) -> Caller:
@@ -180,6 +183,7 @@ class Callers:
             credential=row.id,
             is_token=is_token,
             expires_ns=held.expires_ns if held else 0,
+            used_ns=self._clock(),
         )
 
     def _acting(self, caller: Caller, principal: str) -> Caller:
@@ -190,6 +194,10 @@ class Callers:
             message = f'there is no principal "{principal[:64]}"'
             raise HttpError(400, "bad_act_as", message, errors=[FieldError(field=ACT_AS, message=message)])
         return caller.acting_as(principal)
+
+    def known(self) -> list[Caller]:
+        """Return the callers in memory."""
+        return list(self._known.values())
 
     def forget(self, digest: str) -> None:
         """Forget everything about a digest (hex): its row was written or removed."""
@@ -335,4 +343,5 @@ _ENDED = {
     "token_revoked": "this token was revoked",
     "session_ended": "this session has ended",
     "expired": "this token or session has expired",
+    "idle": "this session was not used for an hour",
 }

@@ -22,6 +22,7 @@ from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json
 from fairlead_gateway.routes.query import At
+from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router, in_body, on_pool, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
@@ -87,7 +88,7 @@ def require_queue_changes(
             caller.require("queue:set", target._replace(pool=queue.settings.pool))
 
 
-def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> Router:
+def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter, roles: QueueRoles) -> Router:
     """Return the routes that change queues."""
     router = Router()
 
@@ -113,6 +114,8 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
         head, body = head_of(request), await read_json(request, FILE_BYTES_MAX)
         file = read_file(body, read_queue_file, HINT)
         require_queue_changes(views, head.caller, file.pools, file.queues, prune=prune)
+        checked = await roles.check(head, [entry.path for entry in file.queues], file.roles)
+        before = {row.path for row in views.queues.existing()}
         content = body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""
         command = ApplyQueues(
             id=waiter.command_id(gate, head, "apply", *content),
@@ -124,6 +127,8 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             reclaim=reclaim,
         )
         configured, removed, unchanged = (await send(command, head.caller)).applied or (0, 0, 0)
+        await roles.apply(head, checked)
+        left_over = await roles.removed(before - {row.path for row in views.queues.existing()})
         sight = Sight(views, head.caller)
         rows = [row for entry in file.queues if (row := views.queues.rows.get(entry.path)) and row.exists]
         return JsonResponse(
@@ -132,6 +137,7 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
                 removed=removed,
                 unchanged=unchanged,
                 items=queue_documents(views, [row for row in rows if sight.queue(row.path)]),
+                left_over=left_over,
                 sequence=views.sequence,
             )
         )
@@ -145,11 +151,13 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             message = f'expected names of a-z 0-9 _ - joined by "/", found "{path[:80]}"'
             raise bad_field("path", message)
         body = await read_json(request)
-        settings = read_file(body, lambda value: read_settings(value, path), HINT)
+        settings, stated = read_file(body, lambda value: read_settings(value, path), HINT)
         require_queue_changes(views, head.caller, (), (QueueEntry(path=path, settings=settings),), prune=False)
+        checked = await roles.check(head, [path], {path: stated})
         command_id = waiter.command_id(gate, head, "put", path, body.decode("latin-1"))
         queues = (QueueEntry(path=path, settings=settings),)
         await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, queues=queues), head.caller)
+        await roles.apply(head, checked)
         row = views.queues.rows.get(path)
         if row is None:
             raise waiter.undecided(command_id)
@@ -181,7 +189,16 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter) -> 
             if refused.status == 422 and (row is None or not row.exists):
                 raise not_found("queue", path, hint="GET /v1/queues lists them") from None
             raise
-        return JsonResponse({"path": path, "removed": True, "moved_to": move_to or None, "sequence": views.sequence})
+        left_over = await roles.removed([path])
+        return JsonResponse(
+            {
+                "path": path,
+                "removed": True,
+                "moved_to": move_to or None,
+                "left_over": left_over,
+                "sequence": views.sequence,
+            }
+        )
 
     return router
 

@@ -88,6 +88,8 @@ class Views:
         self.access = AccessState()
         #: Seconds for which a node has been silent, 0 for none: the live gateway's (monitoring/probes.py). The log does not know.
         self.silent_s: Callable[[str], int] = lambda _node: 0
+        #: Login name of a principal that the live gateway has in memory, else the id (access/people.py). The log does not know.
+        self.name_of: Callable[[str], str] = lambda principal: principal
         self._handlers: dict[type, tuple[Handler, ...]] = dict.fromkeys(Event.__args__, ())
         # In this order: what jobs and runs are has changed before anybody draws conclusions from it.
         runs = RunsView(self.jobs, lambda: self.at_ns)

@@ -18,8 +18,11 @@ from fairlead_gateway.views.rows import PoolRow, QueueRow
 from fairlead_schemas.http import api
 from fairlead_schemas.queuefile.amounts import gpu_hours_word
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL, POOL_LABEL, Amounts, Budget, QueueSettings
-from fairlead_schemas.queuefile.settings_format import pool_words, queue_words
+from fairlead_schemas.queuefile.settings_format import QueueRole, pool_words, queue_words, role_words
 from fairlead_schemas.units.timestamps import calendar_period
+
+#: Source of the grants that queue files state.
+QUEUE_FILES = "queues"
 
 WAITING = ("scheduled", "queued", "held", "offered")
 RUNNING = ("placed", "running", "stopping")
@@ -46,7 +49,18 @@ def queue_documents(views: Views, rows: Iterable[QueueRow]) -> list[api.Queue]:
         for above in views.queues.line(row.path):
             if (total := wanted.get(above.path)) is not None:
                 _count(total, row, with_users=bool(above.settings and above.settings.users))
-    return [_document(views, views.queues.rows[path], total) for path, total in wanted.items()]
+    roles = _roles(views)
+    return [_document(views, views.queues.rows[path], total, roles.get(path, ())) for path, total in wanted.items()]
+
+
+def _roles(views: Views) -> dict[str, list[tuple[str, QueueRole]]]:
+    """Return the roles that queue files state, as a file has them: {path: (login name or subject, role) pairs}."""
+    found: dict[str, list[tuple[str, QueueRole]]] = {}
+    for subject, grants in views.access.access.grants.items():
+        for (role, scope), sources in grants.items():
+            if scope.kind == "queue" and QUEUE_FILES in sources and role != "admin":
+                found.setdefault(scope.name, []).append((views.name_of(subject), role))
+    return found
 
 
 def _count(total: _Sum, row: QueueRow, *, with_users: bool) -> None:
@@ -58,13 +72,13 @@ def _count(total: _Sum, row: QueueRow, *, with_users: bool) -> None:
         add(total.users.setdefault(user, {}), tuple(amounts.items()))
 
 
-def _document(views: Views, row: QueueRow, total: _Sum) -> api.Queue:
+def _document(views: Views, row: QueueRow, total: _Sum, roles: Iterable[tuple[str, QueueRole]]) -> api.Queue:
     settings = row.settings or QueueSettings()
     charged, used, guaranteed = row.charged, row.used, views.queues.guaranteed(row.path)
     return api.Queue(
         path=row.path,
         pool=views.queues.pool_of(row.path),
-        settings=queue_words(settings),
+        settings={**queue_words(settings), **role_words(roles)},
         guaranteed=dict(guaranteed),
         maximum=settings.maximum,
         charged=dict(charged),
