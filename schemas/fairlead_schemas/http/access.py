@@ -77,7 +77,7 @@ class Person(msgspec.Struct, kw_only=True):
     sequence: int
 
 
-class Group(msgspec.Struct, kw_only=True):
+class GroupMembers(msgspec.Struct, kw_only=True):
     """Group with its members by name."""
 
     name: str
@@ -87,7 +87,7 @@ class Group(msgspec.Struct, kw_only=True):
     sequence: int
 
 
-class Token(msgspec.Struct, kw_only=True):
+class ApiToken(msgspec.Struct, kw_only=True):
     """Token in force, without its text."""
 
     id: str
@@ -125,7 +125,7 @@ class SignedIn(msgspec.Struct, kw_only=True):
     token_type: str = "Bearer"  # noqa: S105  # the kind of token, no secret
 
 
-class DeviceCode(msgspec.Struct, kw_only=True):
+class DeviceSignIn(msgspec.Struct, kw_only=True):
     """Code of a sign-in on another device (RFC 8628, 3.2)."""
 
     device_code: str
@@ -145,7 +145,7 @@ class OAuthError(msgspec.Struct, kw_only=True):
     error_description: str = ""
 
 
-class Access(msgspec.Struct, kw_only=True):
+class RecordedAccess(msgspec.Struct, kw_only=True):
     """One access to something, or several equal ones within a while."""
 
     at: str
@@ -163,10 +163,10 @@ class Access(msgspec.Struct, kw_only=True):
     count: int = 1
 
 
-class AccessHistory(msgspec.Struct, kw_only=True):
+class RecordOfAccess(msgspec.Struct, kw_only=True):
     """Record of access of one principal, the newest first."""
 
-    items: list[Access]
+    items: list[RecordedAccess]
     sequence: int
     #: Fault of the record, which was changed: it is read as far as it is whole. "" where it is whole.
     broken: str = ""
