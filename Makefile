@@ -133,6 +133,7 @@ check: $(STAMP) ## lint, format, types, import rules, generated documents
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/lint-imports
+	$(PYTHON) docs/synchronous.py --check
 	$(PYTHON) docs/generate.py --check
 	$(VENV)/bin/pyright
 
@@ -156,6 +157,7 @@ fmt: $(STAMP) ## format, and mend what lint can mend
 	$(VENV)/bin/ruff format
 
 docs: $(STAMP) ## write the generated documents again
+	$(PYTHON) docs/synchronous.py
 	$(PYTHON) docs/generate.py
 
 # Without --quiet: that drops warnings before --strict counts them.

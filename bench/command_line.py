@@ -17,7 +17,7 @@ from threading import Thread
 from bench.table import Row
 
 RUNS = 7
-HELP_MS, JOBS_MS = 110, 170
+HELP_MS, JOBS_MS = 90, 130
 _PAGE = b'{"items":[],"next":null,"sequence":1}'
 
 

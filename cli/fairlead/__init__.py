@@ -4,7 +4,7 @@
     client = Client()
     job = client.submit({"command": ["python", "train.py"], "resources": {"nvidia.com/gpu": 1}})
 
-Start at `client.py` for the API in Python, at `main.py` for the command, at `stack/local.py` for the
+Start at `client/` for the API in Python, at `main.py` for the command, at `stack/local.py` for the
 local stack. Nothing here decides anything about jobs: it asks the gateway and prints the answer.
 """
 

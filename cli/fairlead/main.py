@@ -1,5 +1,7 @@
 """The `fairlead` command: its own options, and how errors become exit codes. Its verbs: `verbs.py`. Wiring only."""
 
+import atexit
+import gc
 import os
 import sys
 from typing import Annotated
@@ -42,6 +44,9 @@ def root(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns its exit code (errors.py lists them)."""
+    if arguments is None:
+        # At the end of a process, Python looks through all objects for cycles, which takes longer than a request.
+        atexit.register(gc.freeze)
     words = sys.argv[1:] if arguments is None else arguments
     try:
         app(args=words, prog_name="fairlead")

@@ -1,12 +1,15 @@
 """The command line run in this process against a stub gateway."""
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 import pytest
 
-from fairlead import client
+from fairlead.client.sync_link import Link
+from fairlead.client.synchronous import transport
 from fairlead.main import main
 from tests.cli.gateway_stub import GatewayStub
 
@@ -23,17 +26,15 @@ type Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def gateway(monkeypatch: pytest.MonkeyPatch) -> GatewayStub:
+def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> GatewayStub:
     """A stub in the place of the network."""
     stub = GatewayStub()
     stub.on("GET", "/v1/breaker", {"tripped": [], "sequence": 40})
-    real = httpx.Client
-    monkeypatch.setattr(
-        client.httpx, "Client", lambda **given: real(**{**given, "transport": httpx.MockTransport(stub)})
-    )
-    monkeypatch.setattr(client.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(transport, "Link", lambda urls, _: Link(urls, httpx.MockTransport(stub)))
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setenv("FAIRLEAD_URL", "http://gateway.test")
     monkeypatch.setenv("FAIRLEAD_USER", "ada")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("FAIRLEAD_TOKEN", raising=False)
     return stub
 

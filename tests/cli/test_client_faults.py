@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from fairlead.client.synchronous.transport import Transport
 from fairlead.errors import Unreachable
-from fairlead.transport import Transport
 from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub
 

@@ -41,7 +41,7 @@ def test_the_command_and_the_guard_start_without_what_they_seldom_need(module: s
 
 
 #: Additional modules that the list of verbs needs none of, and that each take about as long as Python's own start or longer.
-FOR_REQUESTS = {"httpx", "yaml", "rich", "msgspec", "fairlead.client", "fairlead.commands.jobs"}
+FOR_REQUESTS = {"httpx", "h11", "yaml", "rich", "msgspec", "fairlead.client", "fairlead.commands.jobs"}
 #: Modules that a request for a list of jobs does not need.
 FOR_OTHER_VERBS = {
     "yaml",
@@ -49,7 +49,11 @@ FOR_OTHER_VERBS = {
     "click",
     "pygments",
     "pydantic",
-    "httpx._main",
+    "httpx",
+    "http.client",
+    "ssl",
+    "tomllib",
+    "asyncio",
     "httpx_sse",
     "fairlead.commands.submit",
     "fairlead.commands.submission",
@@ -73,7 +77,7 @@ def test_the_list_of_verbs_imports_no_verb() -> None:
 def test_a_list_of_jobs_imports_what_it_needs() -> None:
     """`fairlead jobs` is typed most; files, drawings and other verbs are not its business."""
     found = imported_by("jobs", "--help")
-    assert {"httpx", "fairlead.commands.jobs"} <= found, "the test looks at the wrong process"
+    assert {"h11", "fairlead.commands.jobs"} <= found, "the test looks at the wrong process"
     assert found & (HEAVY | FOR_OTHER_VERBS) == set()
 
 

@@ -44,7 +44,7 @@ def jobs(
 
 
 def _users(client: Client, names: str) -> str:
-    return ",".join(client.user if name == "me" else name for name in names.split(","))
+    return ",".join(client.me() if name == "me" else name for name in names.split(","))
 
 
 def show(

@@ -1,12 +1,9 @@
 """Options that many verbs share, the connection to the gateway, and completion by TAB. Also job ids as people write
 them: `812`, `812_3`, `812[0-3]`, `1-3`, `7,9,12-14`, `last`, `all`.
 
-The gateway is the one of --url or FAIRLEAD_URL, else the local stack of this data directory, else (where FAIRLEAD_DATA names none) port 8080 here.
-
 Pure: the meanings of `last` and `all` are passed in. Start at `expand`.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
@@ -14,10 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.client import Client
-from fairlead.errors import FairleadError, InputRefused, NotFound, Unreachable
+from fairlead.errors import FairleadError, InputRefused, NotFound
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
-from fairlead.stack import state
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.wire.lifecycle import END_STATES, STATES
 
@@ -92,22 +88,10 @@ type JobIds = list[str]
 
 
 def connect() -> Client:
-    """Return a client for the cluster that the environment or the local stack names. Close it (or use `with`).
-
-    Raises Unreachable where FAIRLEAD_DATA names a stack that does not run: whatever answers at the default port then is
-    another cluster, and must not get what was meant for this one.
+    """Return a client for the cluster that the environment, a context or the local stack names. Close it (or use `with`). Raises as
+    `fairlead.client.settings.settings_of`.
     """
-    url = os.environ.get("FAIRLEAD_URL", "")
-    if not url:
-        data = state.default_data()
-        there = state.load(data)
-        url = there.url if there is not None and state.lives(there.supervisor) else ""
-        if not url and os.environ.get("FAIRLEAD_DATA"):
-            raise Unreachable(
-                f"the stack of {data} does not run",
-                hint="start it with `fairlead up`, unset FAIRLEAD_DATA, or name a gateway in FAIRLEAD_URL",
-            )
-    return Client(url)
+    return Client()
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:
@@ -149,12 +133,12 @@ def pick(client: Client, words: list[str]) -> list[str]:
     """
 
     def mine() -> list[str]:
-        jobs = [job for job in client.jobs(user=client.user).items if job.state not in END_STATES and "_" not in job.id]
+        jobs = [job for job in client.jobs(user=client.me()).items if job.state not in END_STATES and "_" not in job.id]
         return sorted((job.id for job in jobs), key=int)
 
     def newest() -> str | None:
         # Elements of older arrays may stand before the newest job; the number of the job decides.
-        ids = [int(job.id.partition("_")[0]) for job in client.jobs(user=client.user, limit=COMPLETIONS_MAX).items]
+        ids = [int(job.id.partition("_")[0]) for job in client.jobs(user=client.me(), limit=COMPLETIONS_MAX).items]
         return str(max(ids)) if ids else None
 
     return expand_ids(words, last=newest, everything=mine)

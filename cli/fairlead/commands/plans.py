@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.client import Client, Page
+from fairlead.client import Client
 from fairlead.commands.options import NodeName, Output, connect
 from fairlead.errors import InputRefused
 from fairlead.render import columns, terminal
 from fairlead.render.terminal import Format, TableColumn
+from fairlead_schemas.http.api import Page
 from fairlead_schemas.units import quantities
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]

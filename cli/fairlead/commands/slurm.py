@@ -35,7 +35,7 @@ def squeue(
 ) -> None:
     """List open jobs as squeue does (fairlead jobs)."""
     with connect() as client:
-        page = client.jobs(state=OPEN_STATES, queue=partition, user=client.user if me else user)
+        page = client.jobs(state=OPEN_STATES, queue=partition, user=client.me() if me else user)
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(page, output))
     else:

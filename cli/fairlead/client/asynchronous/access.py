@@ -1,0 +1,149 @@
+"""Requests about access: who one is, grants and the reasons of answers, people, tokens, and the record of access."""
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from fairlead.client.answers import decode, query_of
+from fairlead.client.asynchronous.record import AsyncRecord
+from fairlead_schemas.http.api import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead_schemas.http.access import (
+        AccessGrant,
+        AccessWhy,
+        ApiToken,
+        GroupMembers,
+        Person,
+        RecordOfAccess,
+        TokenMade,
+        WhoAmI,
+    )
+
+
+class AsyncAccess(AsyncRecord):
+    """Requests about access. People are named by login or by id."""
+
+    async def whoami(self) -> "WhoAmI":
+        """Return the principal that the gateway takes the sender for, with its groups and roles."""
+        from fairlead_schemas.http.access import WhoAmI
+
+        return decode((await self._get("/v1/whoami")).content, WhoAmI)
+
+    async def grants(self, *, subject: str = "", scope: str = "") -> "Page[AccessGrant]":
+        """Return the list of access, of one subject or in one scope and below it."""
+        from fairlead_schemas.http.access import AccessGrant
+
+        return await self._pages("/v1/access", {"subject": subject, "scope": scope}, AccessGrant, 0)
+
+    async def grant(self, subject: str, role: str, scope: str) -> "AccessGrant":
+        """Make a subject (a login, an id or "group:NAME") a role in a scope such as "queue:research/vision". Raises Denied."""
+        from fairlead_schemas.http.access import AccessGrant
+
+        body = {"subject": subject, "role": role, "scope": scope}
+        return decode((await self._post("/v1/access:grant", body)).content, AccessGrant)
+
+    async def revoke(self, subject: str, role: str, scope: str) -> "AccessGrant":
+        """Take a role back that was granted by hand; the answer has the sources that still state it. Raises Denied."""
+        from fairlead_schemas.http.access import AccessGrant
+
+        body = {"subject": subject, "role": role, "scope": scope}
+        return decode((await self._post("/v1/access:revoke", body)).content, AccessGrant)
+
+    async def access_why(self, subject: str, verb: str, on: str, *, at: str = "") -> "AccessWhy":
+        """Return the reason why a subject may or may not use a verb on something ("queue:research/vision", "job:812", "cluster"), now
+        or at a log sequence or an RFC 3339 time.
+        """
+        from fairlead_schemas.http.access import AccessWhy
+
+        query = {"subject": subject, "verb": verb, "on": on, "at": at}
+        return decode((await self._get("/v1/access/why", query)).content, AccessWhy)
+
+    async def groups(self) -> "Page[GroupMembers]":
+        """Return all groups with their members."""
+        from fairlead_schemas.http.access import GroupMembers
+
+        return await self._pages("/v1/groups", {}, GroupMembers, 0)
+
+    async def people(self) -> "Page[Person]":
+        """Return all people."""
+        from fairlead_schemas.http.access import Person
+
+        return await self._pages("/v1/people", {}, Person, 0)
+
+    async def add_person(self, login: str, *, name: str = "", email: str = "", password: str = "") -> "Person":
+        """Add a person, who has no role yet. With a password, they can sign in without a provider."""
+        from fairlead_schemas.http.access import Person
+
+        body = query_of({"login": login, "name": name, "email": email, "password": password})
+        return decode((await self._post("/v1/people", body)).content, Person)
+
+    async def suspend_person(self, person: str) -> dict[str, Any]:
+        """Take all rights from a person and end their tokens and sessions; their grants are kept for their return."""
+        return await self._verb("people", quote(person, safe=""), "suspend")
+
+    async def admit_person(self, person: str) -> dict[str, Any]:
+        """Let a suspended person in again."""
+        return await self._verb("people", quote(person, safe=""), "admit")
+
+    async def forget_person(self, person: str) -> dict[str, Any]:
+        """Erase a person's name, address and identities; the log keeps the opaque id."""
+        return await self._verb("people", quote(person, safe=""), "forget")
+
+    async def service_accounts(self) -> "Page[Person]":
+        """Return all service accounts."""
+        from fairlead_schemas.http.access import Person
+
+        return await self._pages("/v1/service-accounts", {}, Person, 0)
+
+    async def add_service_account(self, login: str, *, name: str = "") -> "Person":
+        """Add a service account, which has no role and no token yet."""
+        from fairlead_schemas.http.access import Person
+
+        body = query_of({"login": login, "name": name})
+        return decode((await self._post("/v1/service-accounts", body)).content, Person)
+
+    async def tokens(self, *, of: str = "") -> "Page[ApiToken]":
+        """Return one's own tokens in force, or those of another principal."""
+        from fairlead_schemas.http.access import ApiToken
+
+        return await self._pages("/v1/tokens", {"of": of}, ApiToken, 0)
+
+    async def make_token(
+        self,
+        name: str,
+        *,
+        for_: str = "",
+        verbs: "Sequence[str]" = (),
+        scopes: "Sequence[str]" = (),
+        expires_in: str = "",
+    ) -> "TokenMade":
+        """Make a token for oneself or for a service account (`for_`). It can only take rights away: `verbs` and `scopes` are the most that it
+        may do (empty: all that its principal may). `expires_in` is a duration ("": the cluster's default). Raises Denied
+        for a sign-in that is too old, and for a token.
+        """
+        from fairlead_schemas.http.access import TokenMade
+
+        body = {
+            "name": name,
+            "verbs": list(verbs),
+            "scopes": list(scopes),
+            **query_of({"for": for_, "expires_in": expires_in}),
+        }
+        return decode((await self._post("/v1/tokens", body)).content, TokenMade)
+
+    async def revoke_token(self, token_id: str) -> dict[str, Any]:
+        """Revoke a token by its id."""
+        return decode((await self._send("DELETE", f"/v1/tokens/{token_id}")).content or b"{}", dict[str, Any])
+
+    async def record_of_access(self, about: str = "me", *, start: str = "", end: str = "") -> "RecordOfAccess":
+        """Return who signed in as a principal ("me": oneself), was denied, or looked into what belongs to it. Times are RFC 3339."""
+        from fairlead_schemas.http.access import RecordOfAccess
+
+        query = {"about": about, "from": start, "to": end}
+        return decode((await self._get("/v1/audit/access", query)).content, RecordOfAccess)
+
+
+class AsyncClient(AsyncAccess):
+    """View of one cluster for one user: all requests. Its constructor is that of `AsyncTransport`."""

@@ -1,0 +1,155 @@
+"""Requests about the cluster: nodes, rollouts, maintenance, queues, pools, the map."""
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from fairlead.client.answers import decode, query_of
+from fairlead.client.asynchronous.jobs import LATER, AsyncJobs
+from fairlead_schemas.http.api import (
+    Breaker,
+    Maintenance,
+    Node,
+    Page,
+    Pool,
+    Queue,
+    QueueFileResult,
+    Rollout,
+    SubmitResult,
+)
+from fairlead_schemas.queries.cluster_map import ClusterMap, PoolPacking
+from fairlead_schemas.wire.conditions import Readiness
+
+if TYPE_CHECKING:
+    from fairlead_schemas.queries.explainer import Defrag
+
+#: A probe of readiness waits so long, s.
+PROBE_S = 2.0
+
+
+class AsyncCluster(AsyncJobs):
+    """Requests about nodes, queues and pools."""
+
+    async def nodes(self) -> Page[Node]:
+        """All nodes."""
+        return await self._pages("/v1/nodes", {}, Node, 0)
+
+    async def node(self, node: str) -> Node:
+        """Return one node."""
+        return decode((await self._get(f"/v1/nodes/{quote(node, safe='')}")).content, Node)
+
+    async def cordon(self, node: str, reason: str = "") -> dict[str, Any]:
+        """Give the node no new work."""
+        return await self._verb("nodes", node, "cordon", {"reason": reason} if reason else {})
+
+    async def uncordon(self, node: str) -> dict[str, Any]:
+        """Give the node work again."""
+        return await self._verb("nodes", node, "uncordon")
+
+    async def drain(self, node: str, reason: str = "", deadline: str = "") -> dict[str, Any]:
+        """Give the node no new work and, after `deadline` (a duration), move what runs there."""
+        return await self._verb(
+            "nodes", node, "drain", {k: v for k, v in (("reason", reason), ("deadline", deadline)) if v}
+        )
+
+    async def ask_node(self, node: str, verb: str, **fields: str) -> dict[str, Any]:
+        """`taint`, `untaint` (with `taint`), `quarantine`, `unquarantine`, `declare-dead`, `remove`, `restore` (with `gpu`) a node."""
+        return await self._verb("nodes", node, verb, {name: value for name, value in fields.items() if value})
+
+    async def rollouts(self) -> Page[Rollout]:
+        """Rollouts under way, and the last that ended."""
+        return await self._pages("/v1/rollouts", {}, Rollout, 0)
+
+    async def rollout(self, name: str) -> Rollout:
+        """Return one rollout. Raises NotFound."""
+        return decode((await self._get(f"/v1/rollouts/{name}")).content, Rollout)
+
+    async def start_rollout(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        """Begin a rollout; `rollout` as the API takes it."""
+        return decode((await self._post("/v1/rollouts", rollout)).content, dict[str, Any])
+
+    async def ask_rollout(self, name: str, verb: str, **fields: str) -> dict[str, Any]:
+        """`pause`, `resume`, `cancel` a rollout, or say that one `node` is `done`."""
+        return await self._verb("rollouts", name, verb, {field: value for field, value in fields.items() if value})
+
+    async def windows(self) -> Page[Maintenance]:
+        """Maintenance windows that are not over."""
+        return await self._pages("/v1/maintenance", {}, Maintenance, 0)
+
+    async def schedule(self, window: dict[str, Any]) -> dict[str, Any]:
+        """Schedule a maintenance window; `window` as the API takes it."""
+        return decode((await self._post("/v1/maintenance", window)).content, dict[str, Any])
+
+    async def cancel_window(self, name: str) -> dict[str, Any]:
+        """Forget a maintenance window."""
+        return await self._verb("maintenance", name, "cancel")
+
+    async def breaker(self) -> Breaker:
+        """Return the state of the breaker, with the causes that stopped automatic action on nodes, if any."""
+        return decode((await self._get("/v1/breaker")).content, Breaker)
+
+    async def reset_breaker(self) -> dict[str, Any]:
+        """Let nodes be acted upon again."""
+        return decode((await self._post("/v1/breaker:reset", {})).content, dict[str, Any])
+
+    async def queues(self) -> Page[Queue]:
+        """All queues."""
+        return await self._pages("/v1/queues", {}, Queue, 0)
+
+    async def pools(self) -> Page[Pool]:
+        """All pools of nodes and queues."""
+        return await self._pages("/v1/pools", {}, Pool, 0)
+
+    async def defrag(self, pool: str) -> "Defrag":
+        """Return the runs of the pool that would be moved so that big jobs start; nothing is moved."""
+        from fairlead_schemas.queries.explainer import Defrag
+
+        return decode((await self._get(f"/v1/pools/{quote(pool, safe='')}/defrag")).content, Defrag)
+
+    async def packing(self, pool: str, *, at: str = "") -> PoolPacking:
+        """Return how the pool is packed, its usable remainder, and the largest jobs that could start; now or at a sequence or
+        time.
+        """
+        return decode((await self._get(f"/v1/pools/{quote(pool, safe='')}/packing", {"at": at})).content, PoolPacking)
+
+    async def apply_queues(
+        self, file: dict[str, Any], *, prune: bool = False, reclaim: bool = False, key: str = ""
+    ) -> QueueFileResult | SubmitResult:
+        """Apply a queue file (its plain values) as a whole; a `SubmitResult` names the command where it is decided
+        later. `prune` removes what it does not name, `reclaim` asks runs beyond a lowered maximum to yield."""
+        query = query_of({"prune": "true" if prune else "", "reclaim": "true" if reclaim else ""})
+        answer = await self._post("/v1/queues:apply", file, key=key, query=query)
+        return decode(answer.content, SubmitResult if answer.status == LATER else QueueFileResult)
+
+    async def configure_queue(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Create a queue or replace its settings, in the words of a queue file."""
+        return decode((await self._send("PUT", f"/v1/queues/{path}", json=settings)).content, dict[str, Any])
+
+    async def delete_queue(self, path: str, *, move_to: str = "") -> dict[str, Any]:
+        """Remove a queue; its waiting jobs go to `move_to` ("": it must have none)."""
+        answer = await self._send("DELETE", f"/v1/queues/{path}", query=query_of({"moveTo": move_to}))
+        return decode(answer.content, dict[str, Any])
+
+    async def cluster(self, *, at: str = "") -> dict[str, Any]:
+        """Totals of the cluster, now or at a sequence or time."""
+        return decode((await self._get("/v1/cluster", {"at": at})).content, dict[str, Any])
+
+    async def cluster_map(self, *, pool: str = "", rack: str = "", at: str = "") -> ClusterMap:
+        """Every GPU and who holds it, of all nodes or of one pool or rack; now or at a sequence or time."""
+        return decode((await self._get("/v1/map", {"pool": pool, "rack": rack, "at": at})).content, ClusterMap)
+
+    async def ready(self) -> bool:
+        """True when the gateway answers and jobs are accepted and run."""
+        answer = await self._try("/readyz", PROBE_S)
+        return answer is not None and answer.status == 200
+
+    async def readiness(self) -> Readiness | None:
+        """Return the answer of `/readyz`, with the conditions that hold; None where the gateway is away."""
+        answer = await self._try("/readyz", PROBE_S)
+        if answer is None:
+            return None
+        try:
+            return msgspec.json.decode(answer.content, type=Readiness)
+        except msgspec.MsgspecError:
+            return None

@@ -1,0 +1,149 @@
+"""Requests over HTTP/1.1 with h11 on plain sockets, one at a time, on a connection for each gateway that is kept open.
+
+Importing httpx takes longer than a request, and a command line sends one or two; the standard library's client imports all of email. h11
+does the protocol, here are only the sockets. Streams are httpx's (`sync_link.py`). Knows nothing of the API and sends nothing twice: that
+is the transport's decision.
+"""
+
+import select
+import socket
+from urllib.parse import SplitResult, urlsplit
+
+import h11
+
+from fairlead.client.answers import Answer, LinkBroken, LinkRefused
+
+_RECEIVED_BYTES = 65536
+_PORTS = {"http": 80, "https": 443}
+
+
+class PlainLink:
+    """Connections to gateways, by their addresses."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Connection] = {}
+
+    def request(self, method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_s: float) -> Answer:
+        """Send one request and return its whole answer; redirects are not followed. `timeout_s`: of each wait for the network.
+
+        Raises LinkBroken, and LinkRefused for an answer in an encoding that was not asked for.
+        """
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        try:
+            answer = self._exchange(origin, method, url.removeprefix(origin) or "/", headers, body, timeout_s)
+        except BaseException as error:
+            self._drop(origin)  # the next request must not get the rest of this answer
+            if isinstance(error, OSError | h11.ProtocolError | UnicodeError):
+                raise LinkBroken(str(error) or type(error).__name__) from error
+            raise
+        if encoding := answer.headers.get("Content-Encoding"):
+            raise LinkRefused(f"expected an answer without encoding, found {encoding!r}")
+        return answer
+
+    def _exchange(
+        self, origin: str, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout_s: float
+    ) -> Answer:
+        connection = self._open.get(origin)
+        if connection is None or not connection.is_idle():
+            self._drop(origin)
+            connection = self._open[origin] = _Connection(urlsplit(origin), timeout_s)
+        answer = connection.exchange(method, target, headers, body, timeout_s)
+        if not connection.is_reusable():
+            self._drop(origin)
+        return answer
+
+    def _drop(self, origin: str) -> None:
+        connection = self._open.pop(origin, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for origin in [*self._open]:
+            self._drop(origin)
+
+
+class _Headers(dict[str, str]):
+    """Headers by their names in lower case; several of one name are joined with commas."""
+
+    def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        super().__init__()
+        for name, value in pairs:
+            key, text = name.decode("ascii").lower(), value.decode("latin-1")
+            self[key] = f"{self[key]}, {text}" if key in self else text
+
+    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]  # names in any case
+        return super().get(key.lower(), default)
+
+
+class _Connection:
+    """One connection. Each exchange needs the one before to be complete."""
+
+    def __init__(self, origin: SplitResult, timeout_s: float) -> None:
+        assert origin.hostname is not None, "an address has a host"
+        self._host = origin.netloc.rpartition("@")[2].encode("idna" if not origin.netloc.isascii() else "ascii")
+        self._socket = socket.create_connection((origin.hostname, origin.port or _PORTS[origin.scheme]), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._protocol = h11.Connection(h11.CLIENT)
+        if origin.scheme == "https":
+            try:
+                self._socket = _encrypted(self._socket, origin.hostname)
+            except BaseException:
+                self._socket.close()
+                raise
+
+    def exchange(
+        self, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout_s: float
+    ) -> Answer:
+        self._socket.settimeout(timeout_s)
+        pairs = [("Host", self._host), *headers.items()]
+        if body is not None:
+            pairs.append(("Content-Length", str(len(body))))
+        send = self._protocol.send
+        sent = [send(h11.Request(method=method, target=target, headers=pairs))]  # type: ignore[arg-type]  # text and bytes mixed
+        if body:
+            sent.append(send(h11.Data(data=body)))
+        sent.append(send(h11.EndOfMessage()))
+        self._socket.sendall(b"".join(part for part in sent if part))
+        return self._answer()
+
+    def _answer(self) -> Answer:
+        status, headers, pieces = 0, _Headers([]), list[bytes]()
+        while True:
+            event = self._protocol.next_event()
+            if event is h11.NEED_DATA:
+                self._protocol.receive_data(self._socket.recv(_RECEIVED_BYTES))
+            elif isinstance(event, h11.Response):
+                status, headers = event.status_code, _Headers([*event.headers])
+            elif isinstance(event, h11.Data):
+                pieces.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                return Answer(status, headers, b"".join(pieces))
+            elif isinstance(event, h11.ConnectionClosed):
+                raise ConnectionResetError("the gateway closed the connection without an answer")
+
+    def is_reusable(self) -> bool:
+        """Return True after an exchange if another one may follow, and prepare for it."""
+        if self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
+            return False
+        self._protocol.start_next_cycle()
+        return True
+
+    def is_idle(self) -> bool:
+        """Return False if the gateway has closed the connection meanwhile, or sends what was not asked for."""
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _encrypted(plain: socket.socket, host: str) -> socket.socket:
+    """Return the socket with TLS. Raises OSError for a certificate that is not the host's, by the authorities that httpx trusts."""
+    import ssl
+
+    import certifi
+
+    return ssl.create_default_context(cafile=certifi.where()).wrap_socket(plain, server_hostname=host)

@@ -1,0 +1,167 @@
+# Made by docs/synchronous.py of asynchronous/jobs.py; `make docs` writes it again.
+"""Requests about jobs: submit, look, wait, cancel; and about idle ones.
+
+Owns the API's paths, the types of their answers, and waiting; knows nothing of terminals.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fairlead.client.answers import decode, query_of
+from fairlead.client.sync_link import pause
+from fairlead.client.synchronous.transport import Transport
+from fairlead.errors import InputRefused, Unreachable, WaitTimedOut, hint_for
+from fairlead_schemas.http.api import DryRun, IdleFileResult, IdleOverview, IdleScope, Job, Page, SubmitResult
+from fairlead_schemas.queries.telemetry import JobMetrics, JobUses
+from fairlead_schemas.wire.lifecycle import END_STATES
+
+POLL_FIRST_S, POLL_LAST_S = 0.05, 1.0
+#: A wait for jobs outlasts a gateway that does not answer for so long.
+WAIT_AWAY_S = 60.0
+#: The status of an answer to a command that is stored and decided later.
+LATER = 202
+
+type JobFile = dict[str, Any]
+
+
+class Jobs(Transport):
+    """Requests about jobs."""
+
+    def submit(self, job: JobFile, *, key: str = "") -> SubmitResult:
+        """Submit one job file. `key` makes repeating safe across programs. Raises Refused with the fields."""
+        answer = self._post("/v1/jobs", job, key=key)
+        result = decode(answer.content, SubmitResult)
+        if result.state == "rejected":
+            code, message = (
+                (result.reason.code, result.reason.message) if result.reason else ("", "the job was refused")
+            )
+            raise InputRefused(message, hint=hint_for(code))
+        return result
+
+    def submit_many(self, jobs: Sequence[JobFile], *, key: str = "") -> list[SubmitResult]:
+        """Submit a list in one request; one result per job, in order (a refused one says so in its state)."""
+        answer = self._post("/v1/jobs", list(jobs), key=key)
+        return decode(answer.content, list[SubmitResult])
+
+    def dry_run(self, jobs: Sequence[JobFile]) -> list[DryRun]:
+        """Return the outcome of each job if it were submitted now; nothing is sent to the queue. For a single job that would be
+        refused, raises the error that its submit would raise; for several jobs, the refusal is in the job's own result.
+        """
+        if len(jobs) == 1:
+            return [decode((self._post("/v1/jobs:dryrun", jobs[0])).content, DryRun)]
+        return decode((self._post("/v1/jobs:dryrun", list(jobs))).content, list[DryRun])
+
+    def jobs(self, *, state: str = "", queue: str = "", user: str = "", limit: int = 0) -> Page[Job]:
+        """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all)."""
+        return self._pages("/v1/jobs", {"state": state, "queue": queue, "user": user}, Job, limit)
+
+    def job(self, job_id: str) -> Job:
+        """Return one job. Raises NotFound."""
+        return decode((self._get(f"/v1/jobs/{job_id}")).content, Job)
+
+    def why(self, job_id: str, *, at: str = "") -> dict[str, Any]:
+        """Return the reason for a job's state now, or at a log sequence or an RFC 3339 time."""
+        return decode((self._get(f"/v1/jobs/{job_id}/why", {"at": at})).content, dict[str, Any])
+
+    def job_metrics(
+        self, job_id: str, *, start: str = "", end: str = "", step: str = "", attempt: int = 0
+    ) -> JobMetrics:
+        """Return the metrics of a job's GPUs over time, of the whole newest attempt by default. Times are RFC 3339. Raises
+        NotFound.
+        """
+        query = {"from": start, "to": end, "step": step, "attempt": attempt or None}
+        return decode((self._get(f"/v1/jobs/{job_id}/metrics", query)).content, JobMetrics)
+
+    def use(self, job_ids: Sequence[str]) -> JobUses:
+        """Return the present GPU use of those of these jobs that run and that the user may see. Raises Unreachable without
+        telemetry.
+        """
+        if not job_ids:
+            return JobUses(sequence=0, items=[])
+        return decode((self._get("/v1/use", {"jobs": ",".join(job_ids)})).content, JobUses)
+
+    def cancel(self, job_id: str, *, save: bool = False) -> dict[str, Any]:
+        """Ask for a job's end; with `save` it has its notice first."""
+        return self._verb("jobs", job_id, "cancel", {"save": True} if save else None)
+
+    def hold(self, job_id: str) -> dict[str, Any]:
+        """Keep a waiting job from starting."""
+        return self._verb("jobs", job_id, "hold")
+
+    def release(self, job_id: str) -> dict[str, Any]:
+        """End a hold."""
+        return self._verb("jobs", job_id, "release")
+
+    def move(self, job_id: str, queue: str) -> dict[str, Any]:
+        """Put a waiting job into another queue."""
+        return self._verb("jobs", job_id, "move", {"queue": queue})
+
+    def extend(self, job_id: str, for_: str = "") -> dict[str, Any]:
+        """Let no idle policy act on what runs of the job for a while ("": as long as its policy allows)."""
+        return self._verb("jobs", job_id, "extend", {"for": for_} if for_ else None)
+
+    def idle(self) -> IdleOverview:
+        """Return the idle jobs, the policies under which they are idle, and the savings that dry runs would have made."""
+        return decode((self._get("/v1/idle")).content, IdleOverview)
+
+    def set_idle_policies(self, scope: str, policies: list[Any]) -> IdleScope | SubmitResult:
+        """Set all policies of a scope, in the words of a policy file; a `SubmitResult` names the command where it is decided
+        later."""
+        answer = self._send("PUT", f"/v1/idle/{quote(scope, safe=':')}", json={"policies": policies})
+        return decode(answer.content, SubmitResult if answer.status == LATER else IdleScope)
+
+    def apply_idle_policies(self, scopes: dict[str, list[Any]]) -> IdleFileResult | SubmitResult:
+        """Set all policies of these scopes, in the words of a policy file, all or none; a `SubmitResult` names the command where it is
+        decided later. Raises Refused with each problem."""
+        answer = self._post("/v1/idle:apply", {"scopes": scopes})
+        return decode(answer.content, SubmitResult if answer.status == LATER else IdleFileResult)
+
+    def logs(
+        self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0
+    ) -> Iterator[bytes]:
+        """A job's output as it comes, or its last lines; with `follow` until the job has ended."""
+        query = query_of({"follow": "true" if follow else "", "rank": rank, "attempt": attempt, "tail": tail or None})
+        with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
+            yield from answer.iter_bytes()
+
+    def wait(
+        self, job_ids: Iterable[str], *, timeout_s: float | None = None, seen: Callable[[Job], None] | None = None
+    ) -> list[Job]:
+        """Wait until all have ended; `seen` is called at every look. Raises WaitTimedOut naming those still going.
+
+        It asks again and again instead of following events: a broken stream and a quiet one look alike,
+        and an answer is the truth either way. A gateway that is away meanwhile is waited for, WAIT_AWAY_S at most.
+        """
+        ids = list(job_ids)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        ended: dict[str, Job] = {}
+        wait_s = POLL_FIRST_S
+        answered = time.monotonic()
+        while True:
+            try:
+                self._look(ids, ended, seen)
+                answered = time.monotonic()
+            except Unreachable:
+                if time.monotonic() - answered > WAIT_AWAY_S:
+                    raise
+            open_ids = [i for i in ids if i not in ended]
+            if not open_ids:
+                return [ended[i] for i in ids]
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitTimedOut(f"not ended within {timeout_s:g} s: {', '.join(open_ids)}")
+            pause(wait_s if deadline is None else max(0.0, min(wait_s, deadline - time.monotonic())))
+            wait_s = min(wait_s * 1.5, POLL_LAST_S)
+
+    def _look(self, ids: list[str], ended: dict[str, Job], seen: Callable[[Job], None] | None) -> None:
+        """Fetch each job that has not ended yet, and put newly ended ones into `ended`."""
+        for job_id in [i for i in ids if i not in ended]:
+            job = self.job(job_id)
+            if seen is not None:
+                seen(job)
+            if job.state in END_STATES:
+                ended[job_id] = job
+
+    def _verb(self, kind: str, name: str, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        return decode((self._post(f"/v1/{kind}/{name}:{verb}", body or {})).content, dict[str, Any])

@@ -1,0 +1,86 @@
+# Made by docs/synchronous.py of asynchronous/record.py; `make docs` writes it again.
+"""Requests about the record: events of the log, which are watched and resumed, SQL over the warehouse, and usage."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairlead.client.answers import Answer, decode, decode_page, query_of
+from fairlead.client.sync_link import pause
+from fairlead.client.synchronous.cluster import Cluster
+from fairlead.client.synchronous.transport import PAGE_ITEMS, RESENDS_MAX
+from fairlead.errors import Unreachable
+from fairlead_schemas.http.cloudevents import CloudEventOut
+from fairlead_schemas.queries.telemetry import SqlFormat, UsageStatement
+
+#: A watch hears at least a comment every few seconds; longer silence is a broken connection.
+WATCH_SILENCE_S = 60.0
+#: A query waits its turn and works; the gateway gives up before.
+SQL_TIMEOUT_S = 90.0
+
+
+class Record(Cluster):
+    """Requests about events, SQL and usage."""
+
+    def events(self, *, start: int | None = 1, follow: bool = False, job: str = "") -> Iterator[CloudEventOut]:
+        """Yield events of the log in order from sequence `start`; with `follow` without end (`start` None: from now on).
+
+        A watch resumes automatically after a broken connection, behind the last event yielded: no event is lost or repeated.
+        `job` keeps the events about one job (for an array: and its elements).
+        """
+        if not follow:
+            for event in self._events_stored(start, job):
+                yield event
+            return
+        last, failures = "", 0
+        while True:
+            try:
+                for event in self._watch(start, last, job):
+                    last, failures = event.id, 0
+                    yield event
+            except Unreachable as error:
+                failures += 1
+                if failures > RESENDS_MAX:
+                    raise Unreachable(f"{self.url} cannot be reached: {error}", hint="fairlead doctor") from error
+                self._turn_to_next()
+            # The gateway also ends a watch that is too slow, or when it stops; both are resumed.
+            pause(min(0.2 * 2**failures, 2.0))
+
+    def _events_stored(self, start: int | None, job: str) -> Iterator[CloudEventOut]:
+        query = query_of({"from": start or 1, "job": job, "limit": PAGE_ITEMS})
+        while True:
+            page = decode_page((self._get("/v1/events", query)).content, CloudEventOut)
+            yield from page.items
+            if page.next is None:
+                return
+            query["continue"] = page.next
+
+    def _watch(self, start: int | None, last: str, job: str) -> Iterator[CloudEventOut]:
+        import httpx_sse
+
+        query = query_of({"from": None if last else start, "follow": "true", "job": job})
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        with self._stream("/v1/events", query, headers, WATCH_SILENCE_S) as answer:
+            for message in httpx_sse.EventSource(answer).iter_sse():
+                if message.data:
+                    yield decode(message.data, CloudEventOut)
+
+    def sql(self, query: str, *, limit: int | None = None, timeout_s: float | None = None) -> dict[str, Any]:
+        """Rows of one SELECT over the warehouse: `{columns, rows, …}`, `truncated` and `cut` where they are not all, `left_out` where the
+        tables lack some that are the caller's."""
+        return decode((self._sql(query, "json", limit, timeout_s)).content, dict[str, Any])
+
+    def sql_bytes(
+        self, query: str, form: SqlFormat, *, limit: int | None = None, timeout_s: float | None = None
+    ) -> tuple[bytes, dict[str, str]]:
+        """The same as CSV, or as Arrow's IPC stream; and `cut` and `left_out` ("": it is whole)."""
+        answer = self._sql(query, form, limit, timeout_s)
+        heads = {"cut": "X-Fairlead-Truncated", "left_out": "X-Fairlead-Left-Out"}
+        return answer.content, {word: answer.headers.get(head) or "" for word, head in heads.items()}
+
+    def _sql(self, query: str, form: SqlFormat, limit: int | None, timeout_s: float | None) -> Answer:
+        body = {"query": query, **query_of({"limit": limit, "timeout_s": timeout_s})}
+        return self._send("POST", "/v1/sql", json=body, query={"format": form}, timeout_s=SQL_TIMEOUT_S)
+
+    def usage(self, month: str = "", by: str = "user") -> UsageStatement:
+        """A month's ("2026-11"; "": this one, so far) GPU time and its cost, by one of `fairlead_schemas.queries.telemetry.BYS`."""
+        return decode((self._get("/v1/usage", {"statement": month, "by": by})).content, UsageStatement)
