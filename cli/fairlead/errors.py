@@ -7,7 +7,7 @@ Exit codes are a promise to scripts: 2 usage or a refused input, 3 not found, 4 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairlead_schemas.http.api import Problem
+    from fairlead_schemas.http.api import MissingRight, Problem
 
 
 class FairleadError(Exception):
@@ -94,6 +94,27 @@ def from_problem(problem: "Problem") -> FairleadError:
         field, message = printable(error.get("field", "")), error.get("message", "")
         if message not in lines[0]:
             lines.append(f"  {field}: {message}" if field else f"  {message}")
+    if problem.why is not None:
+        lines += _missing_right(problem.why)
     kind = _BY_STATUS.get(problem.status, FairleadError)
     hint = hint_for(problem.type.rpartition(":")[2]) or problem.hint
+    if problem.status == 401:
+        hint = hint or "fairlead login"
     return kind("\n".join(lines), hint=hint, problem=problem)
+
+
+def _missing_right(why: "MissingRight") -> list[str]:
+    """Return the lines of a refusal for want of a right: what is missing, what the sender holds, and who could grant it."""
+    from fairlead_schemas.units.validation import printable
+
+    if not why.verb:
+        return []
+    lines = [f"missing: {why.verb} on {why.on}"]
+    if why.token:
+        lines.append("you have it, but this token is limited to less")
+    else:
+        lines += [
+            f"you hold: {'; '.join(why.roles) or 'no role'}",
+            f"could grant it: {', '.join(why.givers) or 'an admin'}",
+        ]
+    return [f"  {printable(line)}" for line in lines]

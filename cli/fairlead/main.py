@@ -28,16 +28,33 @@ def root(
         str,
         typer.Option(
             "--url",
-            help="The gateway.  [env: FAIRLEAD_URL; default: the stack of $FAIRLEAD_DATA; without one that of ./.fairlead, else port 8080 here]",
+            help="The gateway.  [env: FAIRLEAD_URL; default: that of the context, else of the stack of $FAIRLEAD_DATA or ./.fairlead, else port 8080 here]",
+            show_default=False,
+        ),
+    ] = "",
+    context: Annotated[
+        str,
+        typer.Option(
+            "--context",
+            help="The cluster with this name.  [env: FAIRLEAD_CONTEXT; default: that of `fairlead context use`]",
             show_default=False,
         ),
     ] = "",
     user: Annotated[
-        str, typer.Option("--as", help="Your name.  [env: FAIRLEAD_USER; default: your login]", show_default=False)
+        str,
+        typer.Option(
+            "--as",
+            help="Your name, where there is no sign-on.  [env: FAIRLEAD_USER; default: your login]",
+            show_default=False,
+        ),
     ] = "",
 ) -> None:
     """Settings of every verb. The token is taken from FAIRLEAD_TOKEN only: other users can read command lines."""
-    for name, value in (("FAIRLEAD_URL", url), ("FAIRLEAD_USER", user)):
+    if context and url:
+        raise InputRefused("expected --url or --context, found both")
+    if context:
+        os.environ.pop("FAIRLEAD_URL", None)  # what was typed counts more
+    for name, value in (("FAIRLEAD_URL", url), ("FAIRLEAD_USER", user), ("FAIRLEAD_CONTEXT", context)):
         if value:
             os.environ[name] = value
 

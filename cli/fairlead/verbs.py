@@ -51,6 +51,14 @@ VERBS: tuple[Verb, ...] = (
         "doctor:doctor",
         "Look at this machine: exit code 0 when a cluster can run here, or the node that it is can take work; 1 otherwise.",
     ),
+    Verb("Start here", "login", "sign_in:login", "Sign in at a cluster, and make it the current context."),
+    Verb(
+        "Start here",
+        "logout",
+        "sign_in:logout",
+        "End the sign-in at the current context, or at that of --context, and forget its tokens.",
+    ),
+    Verb("Access", "whoami", "sign_in:whoami", "Say who you are for the cluster, your groups, and your roles."),
     Verb("Jobs", "submit", "submit:submit", "Submit a job and print its id."),
     Verb("Jobs", "jobs", "jobs:jobs", "List jobs."),
     Verb("Jobs", "show", "jobs:show", "Show everything about jobs."),
@@ -168,6 +176,21 @@ GROUPS: tuple[Verb, ...] = (
     ),
     Verb("Cluster", "agent", "agent:app", "Make this machine a node."),
     Verb("Cluster", "credentials", "credentials:app", "Users of the bus and their keys."),
+    Verb("Start here", "context", "sign_in:context", "List, choose, add or remove clusters by name."),
+    Verb(
+        "Access",
+        "access",
+        "access:app",
+        "Give and take roles, and say why somebody may do something: a subject is a role in a scope.",
+    ),
+    Verb("Access", "people", "people:people", "List people, add local users, suspend or forget people."),
+    Verb(
+        "Access",
+        "service-accounts",
+        "people:service_accounts",
+        "List or add service accounts: programs that have roles.",
+    ),
+    Verb("Access", "tokens", "people:tokens", "List, make or revoke tokens."),
     Verb("The record", "audit", "audit:app", "Check or export the log."),
 )
 

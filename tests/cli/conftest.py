@@ -8,6 +8,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from fairlead.client import sign_in
 from fairlead.client.sync_link import Link
 from fairlead.client.synchronous import transport
 from fairlead.main import main
@@ -31,11 +32,13 @@ def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> GatewayStub:
     stub = GatewayStub()
     stub.on("GET", "/v1/breaker", {"tripped": [], "sequence": 40})
     monkeypatch.setattr(transport, "Link", lambda urls, _: Link(urls, httpx.MockTransport(stub)))
+    monkeypatch.setattr(sign_in, "PlainLink", lambda: Link([], httpx.MockTransport(stub)))
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setenv("FAIRLEAD_URL", "http://gateway.test")
     monkeypatch.setenv("FAIRLEAD_USER", "ada")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("FAIRLEAD_TOKEN", raising=False)
+    for name in ("FAIRLEAD_TOKEN", "FAIRLEAD_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
     return stub
 
 

@@ -80,11 +80,18 @@ def renew(url: str, refresh_token: str) -> SignIn | None:
     return sign_in_of(answer.content)
 
 
+def by_password(url: str, login: str, password: str) -> SignIn:
+    """Sign in as a local user of the gateway. Raises Denied, and Conflict where sign-on is off."""
+    answer = post_json(url, "/v1/sign-in/local", {"login": login, "password": password})
+    raise_for(answer.status, answer.content)
+    return sign_in_of(answer.content)
+
+
 def sign_in_of(content: bytes) -> SignIn:
     """Return the tokens of an answer. Raises Unreachable."""
-    from fairlead_schemas.http.access import SignedIn
+    from fairlead_schemas.http.accounts import CliTokens
 
-    given = decode(content, SignedIn)
+    given = decode(content, CliTokens)
     return SignIn(given.access_token, given.refresh_token, int(time.time()) + given.expires_in)
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.commands import access, usage
 from fairlead.commands import archive as archiving
-from fairlead.commands import usage
 from fairlead.commands.archive import verify_with
 from fairlead.commands.audit_options import Data, Nats, app, bus_url, is_export, translated
 from fairlead.commands.options import Output
@@ -318,3 +318,4 @@ def _write_accepted(accepted: "AcceptedLoss", output: Format) -> None:
 for _verb in (archiving.key, archiving.archive, archiving.restore, archiving.prove, archiving.check):
     app.command()(_verb)
 app.command("usage")(usage.audit_usage)
+app.command("access")(access.audit_access)

@@ -10,16 +10,8 @@ from fairlead_schemas.http.api import Page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairlead_schemas.http.access import (
-        AccessGrant,
-        AccessWhy,
-        ApiToken,
-        GroupMembers,
-        Person,
-        RecordOfAccess,
-        TokenMade,
-        WhoAmI,
-    )
+    from fairlead_schemas.http.access import RecordOfAccess
+    from fairlead_schemas.http.accounts import AccessAnswer, AccessGrant, Group, NewToken, Person, TokenInfo, WhoAmI
 
 
 class AsyncAccess(AsyncRecord):
@@ -27,65 +19,78 @@ class AsyncAccess(AsyncRecord):
 
     async def whoami(self) -> "WhoAmI":
         """Return the principal that the gateway takes the sender for, with its groups and roles."""
-        from fairlead_schemas.http.access import WhoAmI
+        from fairlead_schemas.http.accounts import WhoAmI
 
         return decode((await self._get("/v1/whoami")).content, WhoAmI)
 
+    async def sign_out(self) -> dict[str, Any]:
+        """End the session of the client's credential, with its refresh token. Raises Conflict for a token that has no session."""
+        return decode((await self._post("/v1/sign-out", None)).content, dict[str, Any])
+
     async def grants(self, *, subject: str = "", scope: str = "") -> "Page[AccessGrant]":
         """Return the list of access, of one subject or in one scope and below it."""
-        from fairlead_schemas.http.access import AccessGrant
+        from fairlead_schemas.http.accounts import AccessGrant
 
         return await self._pages("/v1/access", {"subject": subject, "scope": scope}, AccessGrant, 0)
 
     async def grant(self, subject: str, role: str, scope: str) -> "AccessGrant":
         """Make a subject (a login, an id or "group:NAME") a role in a scope such as "queue:research/vision". Raises Denied."""
-        from fairlead_schemas.http.access import AccessGrant
+        from fairlead_schemas.http.accounts import AccessGrant
 
         body = {"subject": subject, "role": role, "scope": scope}
         return decode((await self._post("/v1/access:grant", body)).content, AccessGrant)
 
     async def revoke(self, subject: str, role: str, scope: str) -> "AccessGrant":
         """Take a role back that was granted by hand; the answer has the sources that still state it. Raises Denied."""
-        from fairlead_schemas.http.access import AccessGrant
+        from fairlead_schemas.http.accounts import AccessGrant
 
         body = {"subject": subject, "role": role, "scope": scope}
         return decode((await self._post("/v1/access:revoke", body)).content, AccessGrant)
 
-    async def access_why(self, subject: str, verb: str, on: str, *, at: str = "") -> "AccessWhy":
+    async def access_why(self, subject: str, verb: str, on: str, *, at: str = "") -> "AccessAnswer":
         """Return the reason why a subject may or may not use a verb on something ("queue:research/vision", "job:812", "cluster"), now
         or at a log sequence or an RFC 3339 time.
         """
-        from fairlead_schemas.http.access import AccessWhy
+        from fairlead_schemas.http.accounts import AccessAnswer
 
         query = {"subject": subject, "verb": verb, "on": on, "at": at}
-        return decode((await self._get("/v1/access/why", query)).content, AccessWhy)
+        return decode((await self._get("/v1/access/why", query)).content, AccessAnswer)
 
-    async def groups(self) -> "Page[GroupMembers]":
+    async def set_password(self, person: str, password: str, *, current: str = "") -> dict[str, Any]:
+        """Set the password of a local user. `current` is needed for one's own. Raises Denied."""
+        body = {"password": password, **query_of({"current": current})}
+        return await self._verb("people", quote(person, safe=""), "password", body)
+
+    async def groups(self) -> "Page[Group]":
         """Return all groups with their members."""
-        from fairlead_schemas.http.access import GroupMembers
+        from fairlead_schemas.http.accounts import Group
 
-        return await self._pages("/v1/groups", {}, GroupMembers, 0)
+        return await self._pages("/v1/groups", {}, Group, 0)
 
     async def people(self) -> "Page[Person]":
         """Return all people."""
-        from fairlead_schemas.http.access import Person
+        from fairlead_schemas.http.accounts import Person
 
         return await self._pages("/v1/people", {}, Person, 0)
 
     async def add_person(self, login: str, *, name: str = "", email: str = "", password: str = "") -> "Person":
         """Add a person, who has no role yet. With a password, they can sign in without a provider."""
-        from fairlead_schemas.http.access import Person
+        from fairlead_schemas.http.accounts import Person
 
         body = query_of({"login": login, "name": name, "email": email, "password": password})
         return decode((await self._post("/v1/people", body)).content, Person)
 
-    async def suspend_person(self, person: str) -> dict[str, Any]:
+    async def suspend_person(self, person: str) -> "Person":
         """Take all rights from a person and end their tokens and sessions; their grants are kept for their return."""
-        return await self._verb("people", quote(person, safe=""), "suspend")
+        from fairlead_schemas.http.accounts import Person
 
-    async def admit_person(self, person: str) -> dict[str, Any]:
+        return decode((await self._post(f"/v1/people/{quote(person, safe='')}:suspend", {})).content, Person)
+
+    async def admit_person(self, person: str) -> "Person":
         """Let a suspended person in again."""
-        return await self._verb("people", quote(person, safe=""), "admit")
+        from fairlead_schemas.http.accounts import Person
+
+        return decode((await self._post(f"/v1/people/{quote(person, safe='')}:admit", {})).content, Person)
 
     async def forget_person(self, person: str) -> dict[str, Any]:
         """Erase a person's name, address and identities; the log keeps the opaque id."""
@@ -93,22 +98,22 @@ class AsyncAccess(AsyncRecord):
 
     async def service_accounts(self) -> "Page[Person]":
         """Return all service accounts."""
-        from fairlead_schemas.http.access import Person
+        from fairlead_schemas.http.accounts import Person
 
         return await self._pages("/v1/service-accounts", {}, Person, 0)
 
     async def add_service_account(self, login: str, *, name: str = "") -> "Person":
         """Add a service account, which has no role and no token yet."""
-        from fairlead_schemas.http.access import Person
+        from fairlead_schemas.http.accounts import Person
 
         body = query_of({"login": login, "name": name})
         return decode((await self._post("/v1/service-accounts", body)).content, Person)
 
-    async def tokens(self, *, of: str = "") -> "Page[ApiToken]":
+    async def tokens(self, *, of: str = "") -> "Page[TokenInfo]":
         """Return one's own tokens in force, or those of another principal."""
-        from fairlead_schemas.http.access import ApiToken
+        from fairlead_schemas.http.accounts import TokenInfo
 
-        return await self._pages("/v1/tokens", {"of": of}, ApiToken, 0)
+        return await self._pages("/v1/tokens", {"of": of}, TokenInfo, 0)
 
     async def make_token(
         self,
@@ -118,12 +123,12 @@ class AsyncAccess(AsyncRecord):
         verbs: "Sequence[str]" = (),
         scopes: "Sequence[str]" = (),
         expires_in: str = "",
-    ) -> "TokenMade":
+    ) -> "NewToken":
         """Make a token for oneself or for a service account (`for_`). It can only take rights away: `verbs` and `scopes` are the most that it
         may do (empty: all that its principal may). `expires_in` is a duration ("": the cluster's default). Raises Denied
         for a sign-in that is too old, and for a token.
         """
-        from fairlead_schemas.http.access import TokenMade
+        from fairlead_schemas.http.accounts import NewToken
 
         body = {
             "name": name,
@@ -131,7 +136,7 @@ class AsyncAccess(AsyncRecord):
             "scopes": list(scopes),
             **query_of({"for": for_, "expires_in": expires_in}),
         }
-        return decode((await self._post("/v1/tokens", body)).content, TokenMade)
+        return decode((await self._post("/v1/tokens", body)).content, NewToken)
 
     async def revoke_token(self, token_id: str) -> dict[str, Any]:
         """Revoke a token by its id."""

@@ -8,11 +8,12 @@ takes the plain form.
 The web server may also call `respond` itself, past ASGI, for a small request to a fast route that it has read as a whole
 (`server/http_server.py`): `admits` first says whether there is anything to refuse.
 
-Every answer gets a request id and the log sequence that it is true for.
+Every answer gets a request id, the log sequence that it is true for, and the version of the gateway.
 """
 
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
+from importlib.metadata import version
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -44,6 +45,7 @@ type Headers = list[tuple[bytes, bytes]]
 type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 REQUEST_ID = "fairlead.request_id"
+VERSION = version("fairlead-cluster").encode()
 #: Statuses of changes that were refused for what they ask.
 REFUSED = frozenset({400, 404, 409, 413, 415, 422})
 
@@ -178,6 +180,7 @@ class FastPath:
             (b"content-type", response.media_type),
             (b"x-request-id", request_id.encode()),
             (b"x-fairlead-sequence", b"%d" % self._views.sequence),
+            (b"x-fairlead-version", VERSION),
             (b"content-length", b"%d" % len(response.body)),
             *response.headers,
         ]
@@ -198,9 +201,13 @@ class FastPath:
             if message["type"] == "http.response.start":
                 self._count(scope, message["status"], scope.get(REFUSED_ELEMENTS, 0))
                 names = {name for name, _ in message["headers"]}
-                for name, value in ((b"x-request-id", request_id), (b"x-fairlead-sequence", str(self._views.sequence))):
+                for name, value in (
+                    (b"x-request-id", request_id.encode()),
+                    (b"x-fairlead-sequence", b"%d" % self._views.sequence),
+                    (b"x-fairlead-version", VERSION),
+                ):
                     if name not in names:
-                        message["headers"] = [*message["headers"], (name, value.encode())]
+                        message["headers"] = [*message["headers"], (name, value)]
             await send(message)
 
         return stamp
