@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from fairlead.client import sign_in
-from fairlead.client.sync_link import Link
+from fairlead.client.sync_link import GatewayLink
 from fairlead.client.synchronous import transport
 from fairlead.main import main
 from tests.cli.gateway_stub import GatewayStub
@@ -31,8 +31,8 @@ def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> GatewayStub:
     """A stub in the place of the network."""
     stub = GatewayStub()
     stub.on("GET", "/v1/breaker", {"tripped": [], "sequence": 40})
-    monkeypatch.setattr(transport, "Link", lambda urls, _: Link(urls, httpx.MockTransport(stub)))
-    monkeypatch.setattr(sign_in, "PlainLink", lambda: Link([], httpx.MockTransport(stub)))
+    monkeypatch.setattr(transport, "GatewayLink", lambda urls, _: GatewayLink(urls, httpx.MockTransport(stub)))
+    monkeypatch.setattr(sign_in, "PlainLink", lambda: GatewayLink([], httpx.MockTransport(stub)))
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setenv("FAIRLEAD_URL", "http://gateway.test")
     monkeypatch.setenv("FAIRLEAD_USER", "ada")

@@ -63,7 +63,7 @@ async def test_the_plain_form_of_a_route_answers_alike(path: str, body: bytes, h
     for kind in (GatewayWorld, PlainWorld):
         async with kind() as world:
             answer = await world.http.post(path, content=body, headers=headers)
-            assert {"x-request-id", "x-fairlead-sequence"} <= answer.headers.keys()
+            assert {"x-request-id", "x-fairlead-sequence", "x-fairlead-version"} <= answer.headers.keys()
             kept = [answer.headers.get(name) for name in ("content-type", "location", "retry-after")]
             found.append((answer.status_code, kept, shared(answer.json())))
     assert found[0] == found[1]

@@ -8,7 +8,7 @@ from fairlead.client.answers import TIMEOUT_S, Answer, LinkBroken, LinkRefused
 from fairlead.http_library import httpx
 
 
-class AsyncLink:
+class AsyncGatewayLink:
     """Connections to gateways. `transport` replaces the network, for tests."""
 
     def __init__(self, urls: Iterable[str], transport: httpx.AsyncBaseTransport | None = None) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 
 from fairlead.client.answers import Answer, addresses_of, decode, raise_for
-from fairlead.client.contexts import SignIn
+from fairlead.client.contexts import StoredTokens
 from fairlead.client.sign_in import TOKEN_PATH, post_form, sign_in_of
 from fairlead.errors import Denied
 from fairlead_schemas.http.access import DeviceSignIn
@@ -31,7 +31,7 @@ _DONE = b"<!doctype html><title>Fairlead</title><p>You are signed in. You can cl
 type Note = Callable[[str], None]
 
 
-def by_device(url: str, note: Note) -> SignIn:
+def by_device(url: str, note: Note) -> StoredTokens:
     """Print a code that the person types on a page of the gateway, and wait until they have. Raises Denied."""
     answer = post_form(url, "/v1/device/code", {"client_id": CLIENT})
     raise_for(answer.status, answer.content)
@@ -71,25 +71,32 @@ def _refusal(answer: Answer) -> str:
     return refusal.error or refusal.type.rpartition(":")[2] or "unknown"
 
 
-def by_browser(url: str, note: Note) -> SignIn:
+def by_browser(url: str, note: Note) -> StoredTokens:
     """Open the gateway's sign-in page in a browser on this machine, and wait for its answer on a loopback port. Raises Denied."""
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(16)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     with _Redirect(("127.0.0.1", 0), _Page) as redirect:
         redirect_uri = f"http://127.0.0.1:{redirect.server_address[1]}/"
         query = {
-            "response_type": "code", "client_id": CLIENT, "redirect_uri": redirect_uri, "state": state,
-            "code_challenge": challenge, "code_challenge_method": "S256",
-        }  # fmt: skip
+            "response_type": "code",
+            "client_id": CLIENT,
+            "redirect_uri": redirect_uri,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
         page = f"{addresses_of(url)[0]}/sign-in?{urlencode(query)}"
         note(f"continue in your browser: {page}")
         if not webbrowser.open(page):
             note("no browser starts here; without one: fairlead login --device")
         code = redirect.wait_for_code(state)
     fields = {
-        "grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "client_id": CLIENT,
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "client_id": CLIENT,
         "code_verifier": verifier,
-    }  # fmt: skip
+    }
     answer = post_form(url, TOKEN_PATH, fields)
     raise_for(answer.status, answer.content)
     return sign_in_of(answer.content)

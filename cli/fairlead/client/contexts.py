@@ -59,7 +59,7 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Contexts("" if self.current == name else self.current, rest)
 
 
-class SignIn(msgspec.Struct, frozen=True):
+class StoredTokens(msgspec.Struct, frozen=True):
     """Tokens of a sign-in."""
 
     access_token: str
@@ -102,12 +102,12 @@ def sign_in_path(name: str) -> Path:
     return folder() / "credentials" / f"{name}.json"
 
 
-def read_sign_in(path: Path) -> SignIn | None:
+def read_sign_in(path: Path) -> StoredTokens | None:
     """Return a sign-in; None where there is none. Raises InputRefused for a file that others can read, or that is damaged."""
     try:
         if path.stat().st_mode & _OTHERS:
             raise InputRefused(f"{path}: expected mode 0600, others can read it", hint=f"chmod 600 {path}")
-        return msgspec.json.decode(path.read_bytes(), type=SignIn)
+        return msgspec.json.decode(path.read_bytes(), type=StoredTokens)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

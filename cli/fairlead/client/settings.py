@@ -24,7 +24,7 @@ OWNER_TOKEN = "owner.token"  # noqa: S105  # the name of a file
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Settings(NamedTuple):
+class ClientSettings(NamedTuple):
     """Addresses of gateways (separated by commas), the credential (None: the user's name is sent), and that name."""
 
     url: str
@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     user: str
 
 
-def settings_of(url: str = "", token: str = "", user: str = "", context: str = "") -> Settings:
+def settings_of(url: str = "", token: str = "", user: str = "", context: str = "") -> ClientSettings:
     """Return the settings of a client. Raises InputRefused, NotFound for an unknown context, and Unreachable where FAIRLEAD_DATA
     names a stack that does not run: whatever answers at the default port then is another cluster.
     """
@@ -43,7 +43,7 @@ def settings_of(url: str = "", token: str = "", user: str = "", context: str = "
     found = url or _url(known, context)
     token = header("FAIRLEAD_TOKEN", token or os.environ.get("FAIRLEAD_TOKEN", ""))
     name = context or known.name_of(found)
-    return Settings(found, Credential(token) if token else _stored(found, name), user)
+    return ClientSettings(found, Credential(token) if token else _stored(found, name), user)
 
 
 def _url(known: Contexts, context: str) -> str:

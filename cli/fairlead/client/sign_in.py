@@ -16,7 +16,7 @@ import msgspec
 
 from fairlead.client import contexts
 from fairlead.client.answers import TIMEOUT_S, Answer, LinkBroken, LinkRefused, addresses_of, decode, raise_for
-from fairlead.client.contexts import SignIn
+from fairlead.client.contexts import StoredTokens
 from fairlead.client.plain_link import PlainLink
 from fairlead.errors import FairleadError, Unreachable
 
@@ -45,7 +45,7 @@ class Credential:
 class StoredSignIn(Credential):
     """Sign-in in a file. `url`: the gateway that renews it."""
 
-    def __init__(self, path: Path, url: str, sign_in: SignIn) -> None:
+    def __init__(self, path: Path, url: str, sign_in: StoredTokens) -> None:
         super().__init__(sign_in.access_token)
         self._path, self._url, self._sign_in = path, url, sign_in
         self._ended = not sign_in.refresh_token
@@ -71,7 +71,7 @@ class StoredSignIn(Credential):
         return True
 
 
-def renew(url: str, refresh_token: str) -> SignIn | None:
+def renew(url: str, refresh_token: str) -> StoredTokens | None:
     """Return new tokens for a refresh token; None where it does not count any more. Raises Unreachable."""
     answer = post_form(url, TOKEN_PATH, {"grant_type": "refresh_token", "refresh_token": refresh_token})
     if answer.status in (400, 401, 403):
@@ -80,22 +80,22 @@ def renew(url: str, refresh_token: str) -> SignIn | None:
     return sign_in_of(answer.content)
 
 
-def by_password(url: str, login: str, password: str) -> SignIn:
+def by_password(url: str, login: str, password: str) -> StoredTokens:
     """Sign in as a local user of the gateway. Raises Denied, and Conflict where sign-on is off."""
     answer = post_json(url, "/v1/sign-in/local", {"login": login, "password": password})
     raise_for(answer.status, answer.content)
     return sign_in_of(answer.content)
 
 
-def sign_in_of(content: bytes) -> SignIn:
+def sign_in_of(content: bytes) -> StoredTokens:
     """Return the tokens of an answer. Raises Unreachable."""
     from fairlead_schemas.http.accounts import CliTokens
 
     given = decode(content, CliTokens)
-    return SignIn(given.access_token, given.refresh_token, int(time.time()) + given.expires_in)
+    return StoredTokens(given.access_token, given.refresh_token, int(time.time()) + given.expires_in)
 
 
-def store(path: Path, sign_in: SignIn) -> None:
+def store(path: Path, sign_in: StoredTokens) -> None:
     """Write a sign-in, readable by its owner only. Raises FairleadError."""
     contexts.write_private(path, msgspec.json.encode(sign_in))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-class Link:
+class GatewayLink:
     """Connections to gateways. `transport` replaces the network, for tests."""
 
     def __init__(self, urls: Iterable[str], transport: "httpx.BaseTransport | None" = None) -> None:

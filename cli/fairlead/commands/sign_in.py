@@ -74,7 +74,7 @@ def _name_for(address: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", host.lower()).strip("-_")[:63] or "default"
 
 
-def _local(address: str, login: str) -> contexts.SignIn:
+def _local(address: str, login: str) -> contexts.StoredTokens:
     """Sign in with a password. Raises InputRefused where the network would carry it in the clear, Denied for a wrong one."""
     first = address.partition(",")[0]
     if not first.startswith("https:") and not is_loopback(first):

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from fairlead.client.answers import Answer, LinkBroken, LinkRefused
-from fairlead.client.async_link import AsyncLink
-from fairlead.client.sync_link import Link
+from fairlead.client.async_link import AsyncGatewayLink
+from fairlead.client.sync_link import GatewayLink
 
 pytestmark = pytest.mark.connected
 
@@ -89,14 +89,14 @@ def send(request: pytest.FixtureRequest) -> Iterator[Send]:
     headers = {"X-Fairlead-User": "ada"}
     if request.param == "async":
         loop = asyncio.new_event_loop()
-        asynchronous = AsyncLink(["https://x"])
+        asynchronous = AsyncGatewayLink(["https://x"])
         yield lambda url: loop.run_until_complete(asynchronous.request("GET", url, headers, None, 60.0))
         loop.run_until_complete(asynchronous.aclose())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
         return
     # A transport that is httpx's own makes the link use it as it would use a stub.
-    link = Link(["https://x"], httpx.HTTPTransport() if request.param == "httpx" else None)
+    link = GatewayLink(["https://x"], httpx.HTTPTransport() if request.param == "httpx" else None)
     yield lambda url: link.request("GET", url, headers, None, 60.0)
     link.close()
 
@@ -213,10 +213,10 @@ def test_a_trusted_certificate_counts_for_its_name_only(
     """The plain link does TLS itself, so it checks names itself."""
     monkeypatch.setattr("certifi.where", lambda: str(certificate))
     server = serve([OK], _tls(certificate))
-    link = Link(["https://localhost"])
+    link = GatewayLink(["https://localhost"])
     assert link.request("GET", f"https://localhost:{server.port}/", {}, None, 60.0).content == b"ok"
     link.close()
     other = serve([OK], _tls(certificate))
     with pytest.raises(LinkBroken, match="mismatch"):
-        Link(["https://x"]).request("GET", f"https://127.0.0.1:{other.port}/", {}, None, 60.0)
+        GatewayLink(["https://x"]).request("GET", f"https://127.0.0.1:{other.port}/", {}, None, 60.0)
     assert other.requests == []

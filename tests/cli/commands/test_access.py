@@ -10,17 +10,35 @@ from tests.cli.conftest import Run
 from tests.cli.gateway_stub import GatewayStub, page, problem
 
 PERSON: dict[str, Any] = {
-    "id": "p4k2m9x0q7abz", "login": "ann", "name": "Ann Lee", "email": "", "kind": "person", "state": "active",
-    "source": "local", "tokens": 1, "sessions": 0, "sequence": 40,
-}  # fmt: skip
+    "id": "p4k2m9x0q7abz",
+    "login": "ann",
+    "name": "Ann Lee",
+    "email": "",
+    "kind": "person",
+    "state": "active",
+    "source": "local",
+    "tokens": 1,
+    "sessions": 0,
+    "sequence": 40,
+}
 GRANT: dict[str, Any] = {
-    "subject": "p4k2m9x0q7abz", "subject_name": "ann", "role": "member", "scope": "queue:research/vision",
+    "subject": "p4k2m9x0q7abz",
+    "subject_name": "ann",
+    "role": "member",
+    "scope": "queue:research/vision",
     "sources": ["person"],
-}  # fmt: skip
+}
 TOKEN: dict[str, Any] = {
-    "id": "t1", "name": "ci", "kind": "person", "principal": "p4k2m9x0q7abz", "verbs": ["job:read"], "scopes": [],
-    "expires_at": "2026-12-01T00:00:00.000Z", "made_at": None, "used_at": None,
-}  # fmt: skip
+    "id": "t1",
+    "name": "ci",
+    "kind": "person",
+    "principal": "p4k2m9x0q7abz",
+    "verbs": ["job:read"],
+    "scopes": [],
+    "expires_at": "2026-12-01T00:00:00.000Z",
+    "made_at": None,
+    "used_at": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -65,9 +83,13 @@ def test_grants_are_listed(gateway: GatewayStub, run: Run) -> None:
 def test_why_names_what_is_missing_and_who_could_grant_it(gateway: GatewayStub, run: Run) -> None:
     """At a sequence of the past, too."""
     answer = {
-        "allowed": False, "sentence": "ann may not job:cancel on queue:research/vision", "grants": [],
-        "missing": "job:cancel", "givers": ["bob"], "sequence": 81234,
-    }  # fmt: skip
+        "allowed": False,
+        "sentence": "ann may not job:cancel on queue:research/vision",
+        "grants": [],
+        "missing": "job:cancel",
+        "givers": ["bob"],
+        "sequence": 81234,
+    }
     gateway.on("GET", "/v1/access/why", answer)
     ran = run("access", "why", "ann", "job:cancel", "research/vision", "--at", "81234")
     assert ran.out == (
@@ -77,8 +99,11 @@ def test_why_names_what_is_missing_and_who_could_grant_it(gateway: GatewayStub, 
         "as of        sequence 81234\n"
     )
     assert dict(gateway.requests[-1].url.params) == {
-        "subject": "ann", "verb": "job:cancel", "on": "queue:research/vision", "at": "81234",
-    }  # fmt: skip
+        "subject": "ann",
+        "verb": "job:cancel",
+        "on": "queue:research/vision",
+        "at": "81234",
+    }
 
 
 def test_a_refusal_names_the_missing_right(gateway: GatewayStub, run: Run) -> None:
@@ -152,8 +177,12 @@ def test_a_service_account_gets_a_token(gateway: GatewayStub, run: Run) -> None:
         "token t1, which expires at 2026-12-01T00:00:00.000Z; its text is not shown again\n",
     )
     assert gateway.bodies()[-1] == {
-        "name": "nightly", "for": "ci", "verbs": ["job:submit"], "scopes": ["queue:ci"], "expires_in": "7d",
-    }  # fmt: skip
+        "name": "nightly",
+        "for": "ci",
+        "verbs": ["job:submit"],
+        "scopes": ["queue:ci"],
+        "expires_in": "7d",
+    }
 
 
 def test_tokens_are_listed_and_revoked(gateway: GatewayStub, run: Run) -> None:
@@ -166,3 +195,27 @@ def test_tokens_are_listed_and_revoked(gateway: GatewayStub, run: Run) -> None:
     )
     ran = run("tokens", "revoke", "t2", "t1")
     assert (ran.code, ran.out) == (3, "t1 revoked\n")
+
+
+def test_the_record_of_access_names_who_looked(gateway: GatewayStub, run: Run) -> None:
+    """The newest first; a chain that was changed is noted on stderr."""
+    gateway.foreign = True  # OpenAPI has this path where the gateway serves the record
+    item = {
+        "at": "2026-11-24T10:00:00.000Z",
+        "kind": "read",
+        "principal": "p1",
+        "login": "bob",
+        "via": "session:i1",
+        "verb": "job:read",
+        "target": "job:812",
+        "owner": "p2",
+        "count": 3,
+    }
+    gateway.on("GET", "/v1/audit/access", {"items": [item], "sequence": 40, "broken": "record 2"})
+    ran = run("audit", "access", "--from", "2026-11-01T00:00:00Z")
+    assert ran.out == (
+        "TIME                      WHAT  WHO  VERB      TARGET   TIMES\n"
+        "2026-11-24T10:00:00.000Z  read  bob  job:read  job:812      3\n"
+    )
+    assert ran.err == "the record was changed and is shown as far as it is whole: record 2\n"
+    assert dict(gateway.requests[-1].url.params) == {"about": "me", "from": "2026-11-01T00:00:00Z"}

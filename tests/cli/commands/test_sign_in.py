@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from fairlead.client import browser_sign_in, contexts, sign_in
-from fairlead.client.contexts import SignIn
+from fairlead.client.contexts import StoredTokens
 from fairlead.client.sign_in import StoredSignIn
 from fairlead.stack import state
 from tests.cli.conftest import Run
@@ -21,14 +21,19 @@ from tests.cli.gateway_stub import Answer, GatewayStub, page, problem
 
 TOKENS: dict[str, Any] = {"access_token": "flp_a", "refresh_token": "flr_a", "expires_in": 3600, "token_type": "Bearer"}
 ME: dict[str, Any] = {
-    "principal": "p4k2m9x0q7abz", "login": "ann", "name": "Ann Lee", "kind": "person", "via": "session:i1",
-    "expires_at": "2026-12-01T00:00:00.000Z", "groups": ["vision"],
+    "principal": "p4k2m9x0q7abz",
+    "login": "ann",
+    "name": "Ann Lee",
+    "kind": "person",
+    "via": "session:i1",
+    "expires_at": "2026-12-01T00:00:00.000Z",
+    "groups": ["vision"],
     "roles": [
         {"subject": "p4k2m9x0q7abz", "role": "viewer", "scope": "cluster"},
         {"subject": "group:vision", "role": "member", "scope": "queue:research"},
     ],
     "sequence": 40,
-}  # fmt: skip
+}
 STORED = "http://127.0.0.1:7000"
 
 
@@ -49,11 +54,11 @@ def sent_by(gateway: GatewayStub) -> tuple[str, str | None, str | None]:
     return address, last.headers.get("Authorization"), last.headers.get("X-Fairlead-User")
 
 
-def signed_in(name: str = "prod", url: str = STORED, tokens: SignIn | None = None) -> Path:
+def signed_in(name: str = "prod", url: str = STORED, tokens: StoredTokens | None = None) -> Path:
     """Store a context with a sign-in, as the current one; the path of the sign-in."""
     contexts.save(contexts.load().adding(name, url))
     path = contexts.sign_in_path(name)
-    sign_in.store(path, tokens or SignIn("flp_a", "flr_a", int(time.time()) + 3600))
+    sign_in.store(path, tokens or StoredTokens("flp_a", "flr_a", int(time.time()) + 3600))
     return path
 
 
@@ -155,9 +160,14 @@ def test_the_owner_of_a_local_stack_needs_no_sign_in(
     data.mkdir()
     (data / "owner.token").write_text("flp_owner\n")
     there = state.StackState(
-        url=STORED, nats_url="", supervisor=state.identify("up", os.getpid()), processes=[], ready=True, runtime="process",
+        url=STORED,
+        nats_url="",
+        supervisor=state.identify("up", os.getpid()),
+        processes=[],
+        ready=True,
+        runtime="process",
         nodes=[],
-    )  # fmt: skip
+    )
     state.save(data, there)
     run("jobs")
     assert sent_by(away) == (STORED, "Bearer flp_owner", None)
@@ -206,7 +216,7 @@ def renewals(away: GatewayStub) -> Renewals:
 
 def test_a_token_that_expires_soon_is_renewed_first(away: GatewayStub, run: Run, renewals: Renewals) -> None:
     """And kept for the next command."""
-    path = signed_in(tokens=SignIn("flp_a", "flr_a", int(time.time()) + 5))
+    path = signed_in(tokens=StoredTokens("flp_a", "flr_a", int(time.time()) + 5))
     assert run("jobs").code == 0
     assert sent_by(away) == (STORED, "Bearer flp_1", None)
     kept = contexts.read_sign_in(path)
@@ -235,7 +245,7 @@ def test_a_refused_token_is_renewed_once(away: GatewayStub, run: Run, renewals: 
 
 def test_two_commands_at_once_use_a_refresh_token_once(away: GatewayStub, renewals: Renewals) -> None:
     """The second takes what the first has stored: a refresh token that is sent twice ends the sign-in."""
-    expired = SignIn("flp_a", "flr_a", 1)
+    expired = StoredTokens("flp_a", "flr_a", 1)
     path = signed_in(tokens=expired)
     both = [StoredSignIn(path, STORED, expired) for _ in range(4)]
     threads = [threading.Thread(target=each.refresh) for each in both]
@@ -250,7 +260,7 @@ def test_two_commands_at_once_use_a_refresh_token_once(away: GatewayStub, renewa
 def test_a_sign_in_that_has_ended_is_an_error(away: GatewayStub, run: Run, renewals: Renewals) -> None:
     """The old token is sent once, and the gateway says why it does not count."""
     renewals.taken.append("flr_a")
-    signed_in(tokens=SignIn("flp_a", "flr_a", 1))
+    signed_in(tokens=StoredTokens("flp_a", "flr_a", 1))
     away.answers[("GET", "/v1/jobs")] = problem(401, "your session has ended", why={"reason": "session_ended"})
     ran = run("jobs")
     assert (ran.code, ran.err) == (4, "error: your session has ended\nhint: fairlead login\n")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fairlead.client.answers import decode, query_of
-from fairlead.client.asynchronous.record import AsyncRecord
+from fairlead.client.asynchronous.record import AsyncRecordRequests
 from fairlead_schemas.http.api import Page
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fairlead_schemas.http.accounts import AccessAnswer, AccessGrant, Group, NewToken, Person, TokenInfo, WhoAmI
 
 
-class AsyncAccess(AsyncRecord):
+class AsyncAccessRequests(AsyncRecordRequests):
     """Requests about access. People are named by login or by id."""
 
     async def whoami(self) -> "WhoAmI":
@@ -150,5 +150,5 @@ class AsyncAccess(AsyncRecord):
         return decode((await self._get("/v1/audit/access", query)).content, RecordOfAccess)
 
 
-class AsyncClient(AsyncAccess):
+class AsyncClient(AsyncAccessRequests):
     """View of one cluster for one user: all requests. Its constructor is that of `AsyncTransport`."""

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairlead.client.answers import decode, query_of
-from fairlead.client.asynchronous.jobs import LATER, AsyncJobs
+from fairlead.client.asynchronous.jobs import LATER, AsyncJobsRequests
 from fairlead_schemas.http.api import (
     Breaker,
     Maintenance,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROBE_S = 2.0
 
 
-class AsyncCluster(AsyncJobs):
+class AsyncClusterRequests(AsyncJobsRequests):
     """Requests about nodes, queues and pools."""
 
     async def nodes(self) -> Page[Node]:

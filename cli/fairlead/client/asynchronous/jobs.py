@@ -25,7 +25,7 @@ LATER = 202
 type JobFile = dict[str, Any]
 
 
-class AsyncJobs(AsyncTransport):
+class AsyncJobsRequests(AsyncTransport):
     """Requests about jobs."""
 
     async def submit(self, job: JobFile, *, key: str = "") -> SubmitResult:

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead.client.answers import Answer, decode, decode_page, query_of
 from fairlead.client.async_link import pause
-from fairlead.client.asynchronous.cluster import AsyncCluster
+from fairlead.client.asynchronous.cluster import AsyncClusterRequests
 from fairlead.client.asynchronous.transport import PAGE_ITEMS, RESENDS_MAX
 from fairlead.errors import Unreachable
 from fairlead_schemas.http.cloudevents import CloudEventOut
@@ -17,7 +17,7 @@ WATCH_SILENCE_S = 60.0
 SQL_TIMEOUT_S = 90.0
 
 
-class AsyncRecord(AsyncCluster):
+class AsyncRecordRequests(AsyncClusterRequests):
     """Requests about events, SQL and usage."""
 
     async def events(

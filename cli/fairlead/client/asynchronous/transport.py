@@ -26,7 +26,7 @@ from fairlead.client.answers import (
     raise_for,
     target_of,
 )
-from fairlead.client.async_link import AsyncLink, in_thread, pause
+from fairlead.client.async_link import AsyncGatewayLink, in_thread, pause
 from fairlead.client.settings import settings_of
 from fairlead.errors import FairleadError, NotFound, Unreachable
 from fairlead_schemas.http.api import Page
@@ -62,7 +62,7 @@ class AsyncTransport:
         self.url = self.urls[0]
         self.user = settings.user
         self._credential = settings.credential
-        self._link = AsyncLink(self.urls, transport)
+        self._link = AsyncGatewayLink(self.urls, transport)
         self._me = ""
         #: Version of the gateway that answered last; "" before the first answer.
         self.server_version = ""

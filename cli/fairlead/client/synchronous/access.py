@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fairlead.client.answers import decode, query_of
-from fairlead.client.synchronous.record import Record
+from fairlead.client.synchronous.record import RecordRequests
 from fairlead_schemas.http.api import Page
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairlead_schemas.http.accounts import AccessAnswer, AccessGrant, Group, NewToken, Person, TokenInfo, WhoAmI
 
 
-class Access(Record):
+class AccessRequests(RecordRequests):
     """Requests about access. People are named by login or by id."""
 
     def whoami(self) -> "WhoAmI":
@@ -151,5 +151,5 @@ class Access(Record):
         return decode((self._get("/v1/audit/access", query)).content, RecordOfAccess)
 
 
-class Client(Access):
+class Client(AccessRequests):
     """View of one cluster for one user: all requests. Its constructor is that of `Transport`."""

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from fairlead.client.answers import decode, query_of
-from fairlead.client.synchronous.jobs import LATER, Jobs
+from fairlead.client.synchronous.jobs import LATER, JobsRequests
 from fairlead_schemas.http.api import (
     Breaker,
     Maintenance,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROBE_S = 2.0
 
 
-class Cluster(Jobs):
+class ClusterRequests(JobsRequests):
     """Requests about nodes, queues and pools."""
 
     def nodes(self) -> Page[Node]:

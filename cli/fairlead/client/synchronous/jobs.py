@@ -26,7 +26,7 @@ LATER = 202
 type JobFile = dict[str, Any]
 
 
-class Jobs(Transport):
+class JobsRequests(Transport):
     """Requests about jobs."""
 
     def submit(self, job: JobFile, *, key: str = "") -> SubmitResult:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.client.answers import Answer, decode, decode_page, query_of
 from fairlead.client.sync_link import pause
-from fairlead.client.synchronous.cluster import Cluster
+from fairlead.client.synchronous.cluster import ClusterRequests
 from fairlead.client.synchronous.transport import PAGE_ITEMS, RESENDS_MAX
 from fairlead.errors import Unreachable
 from fairlead_schemas.http.cloudevents import CloudEventOut
@@ -18,7 +18,7 @@ WATCH_SILENCE_S = 60.0
 SQL_TIMEOUT_S = 90.0
 
 
-class Record(Cluster):
+class RecordRequests(ClusterRequests):
     """Requests about events, SQL and usage."""
 
     def events(self, *, start: int | None = 1, follow: bool = False, job: str = "") -> Iterator[CloudEventOut]:

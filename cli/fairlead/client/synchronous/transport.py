@@ -28,7 +28,7 @@ from fairlead.client.answers import (
     target_of,
 )
 from fairlead.client.settings import settings_of
-from fairlead.client.sync_link import Link, in_thread, pause
+from fairlead.client.sync_link import GatewayLink, in_thread, pause
 from fairlead.errors import FairleadError, NotFound, Unreachable
 from fairlead_schemas.http.api import Page
 
@@ -63,7 +63,7 @@ class Transport:
         self.url = self.urls[0]
         self.user = settings.user
         self._credential = settings.credential
-        self._link = Link(self.urls, transport)
+        self._link = GatewayLink(self.urls, transport)
         self._me = ""
         #: Version of the gateway that answered last; "" before the first answer.
         self.server_version = ""
