@@ -7,6 +7,7 @@ what they return.
 import base64
 import hashlib
 import secrets
+import socket
 import time
 import webbrowser
 from collections.abc import Callable
@@ -32,8 +33,11 @@ type Note = Callable[[str], None]
 
 
 def by_device(url: str, note: Note) -> StoredTokens:
-    """Print a code that the person types on a page of the gateway, and wait until they have. Raises Denied."""
-    answer = post_form(url, "/v1/device/code", {"client_id": CLIENT})
+    """Print a code that the person types on a page of the gateway, which shows them this machine's name, and wait until they have.
+
+    Raises Denied.
+    """
+    answer = post_form(url, "/v1/device/code", {"client_id": CLIENT, "machine": socket.gethostname()})
     raise_for(answer.status, answer.content)
     code = decode(answer.content, DeviceSignIn)
     note(f"open {code.verification_uri} and type the code {code.user_code}")
@@ -85,7 +89,7 @@ def by_browser(url: str, note: Note) -> StoredTokens:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        page = f"{addresses_of(url)[0]}/sign-in?{urlencode(query)}"
+        page = f"{addresses_of(url)[0]}/sign-in-command?{urlencode(query)}"
         note(f"continue in your browser: {page}")
         if not webbrowser.open(page):
             note("no browser starts here; without one: fairlead login --device")

@@ -82,6 +82,7 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
         "USERS",
         "BUDGET",
         "YIELDED",
+        "ROLES",
         "PATH",
     ]
     assert cells[1][7:] == [
@@ -95,6 +96,7 @@ def test_wide_has_all_resources(queues: GatewayStub, run: Run) -> None:
         "-",
         "1000 GPU-hours a month, 80 % used",
         "1",
+        "-",
         "research",
     ]
     assert cells[2][12:15] == ["0Mi", "L4 4/8", "ada 12, bob 8"]

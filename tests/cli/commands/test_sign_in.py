@@ -304,7 +304,7 @@ def test_a_browser_sign_in_takes_the_redirect_with_its_own_state(
     def visit(target: str) -> None:
         query = httpx.URL(target).params
         back = query["redirect_uri"]
-        assert (httpx.URL(target).path, query["code_challenge_method"]) == ("/sign-in", "S256")
+        assert (httpx.URL(target).path, query["code_challenge_method"]) == ("/sign-in-command", "S256")
         opened.append(httpx.get(back, params={"state": "forged", "code": "x"}).status_code)
         answer = {"error": refusal} if refusal else {"code": "c1"}
         opened.append(httpx.get(back, params={"state": query["state"], **answer}).status_code)
