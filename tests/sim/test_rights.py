@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_bus.core import CommitDraft
 from fairlead_replay.sim import accounts, guard
-from fairlead_replay.sim.guard import Guard
+from fairlead_replay.sim.guard import SimulatedGuard
 from fairlead_replay.sim.world import WORK_S, Parts, SeedOutcome, run_seed
 from fairlead_schemas.wire.authority import Authority
 
@@ -43,7 +43,7 @@ def test_people_send_commands_by_their_rights_and_others_are_withheld() -> None:
 def test_rights_read_at_another_sequence_than_the_one_named_are_caught() -> None:
     """Judged before a revocation, stamped after it: the log would prove a right that was gone."""
 
-    class Hasty(Guard):
+    class Hasty(SimulatedGuard):
         def _rights(self) -> int:
             return self.newest
 
@@ -53,7 +53,7 @@ def test_rights_read_at_another_sequence_than_the_one_named_are_caught() -> None
 def test_a_guard_that_does_not_look_where_things_are_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member of one queue would submit to all."""
 
-    class Blind(Guard):
+    class Blind(SimulatedGuard):
         def _allows(self, sender: Authority, command: Any) -> bool:
             return self.access.access.may_anywhere(sender.principal, "job:submit") or super()._allows(sender, command)
 

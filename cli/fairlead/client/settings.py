@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from fairlead.client import contexts
 from fairlead.client.answers import DEFAULT_URL, header
 from fairlead.client.contexts import Contexts
-from fairlead.client.sign_in import Credential, StoredSignIn
+from fairlead.client.sign_in import SentToken, StoredSignIn
 from fairlead.errors import InputRefused, Unreachable
 from fairlead.stack import state
 from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
@@ -28,7 +28,7 @@ class ClientSettings(NamedTuple):
     """Addresses of gateways (separated by commas), the credential (None: the user's name is sent), and that name."""
 
     url: str
-    credential: Credential | None
+    credential: SentToken | None
     user: str
 
 
@@ -43,7 +43,7 @@ def settings_of(url: str = "", token: str = "", user: str = "", context: str = "
     found = url or _url(known, context)
     token = header("FAIRLEAD_TOKEN", token or os.environ.get("FAIRLEAD_TOKEN", ""))
     name = context or known.name_of(found)
-    return ClientSettings(found, Credential(token) if token else _stored(found, name), user)
+    return ClientSettings(found, SentToken(token) if token else _stored(found, name), user)
 
 
 def _url(known: Contexts, context: str) -> str:
@@ -68,7 +68,7 @@ def _no_stack() -> str:
     )
 
 
-def _stored(url: str, context: str) -> Credential | None:
+def _stored(url: str, context: str) -> SentToken | None:
     """Return the credential that is stored for an address, None without any."""
     if context:
         path = contexts.sign_in_path(context)
@@ -76,7 +76,7 @@ def _stored(url: str, context: str) -> Credential | None:
         if sign_in is not None:
             return StoredSignIn(path, url, sign_in)
     token = owner_token(url)
-    return Credential(token) if token else None
+    return SentToken(token) if token else None
 
 
 def owner_token(url: str) -> str:

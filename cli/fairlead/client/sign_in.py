@@ -27,7 +27,7 @@ DUE_S = 60
 LOCK_WAIT_S, LOCK_LOOK_S = 2 * TIMEOUT_S, 0.05
 
 
-class Credential:
+class SentToken:
     """Token as it was given."""
 
     def __init__(self, token: str) -> None:
@@ -42,7 +42,7 @@ class Credential:
         return False
 
 
-class StoredSignIn(Credential):
+class StoredSignIn(SentToken):
     """Sign-in in a file. `url`: the gateway that renews it."""
 
     def __init__(self, path: Path, url: str, sign_in: StoredTokens) -> None:

@@ -42,7 +42,7 @@ def plan(seed: int, until_s: float) -> AccountsPlan | None:
     return AccountsPlan(moments, rng.choice(((1,), (1, 1, 3), (2, 5, 12))))
 
 
-class Accounts:
+class SimulatedAccounts:
     """Carries out the plan of one world."""
 
     def __init__(self, context: SimContext, planned: AccountsPlan) -> None:

@@ -28,7 +28,7 @@ SIGNED = 0.85
 ACTING = 0.1
 
 
-class Guard:
+class SimulatedGuard:
     """Signs commands in one world."""
 
     def __init__(self, seed: int) -> None:

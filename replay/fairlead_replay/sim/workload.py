@@ -18,7 +18,7 @@ from fairlead_replay.sim import health
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.context import EPOCH_NS
 from fairlead_replay.sim.faults import Faults
-from fairlead_replay.sim.guard import Guard
+from fairlead_replay.sim.guard import SimulatedGuard
 from fairlead_replay.sim.machine import SimWork
 from fairlead_replay.sim.run_books import could_ever
 from fairlead_schemas.policies.checkpoints import Checkpoint
@@ -103,7 +103,7 @@ class People:
         #: Nodes that the log reports as lost, in the part of the log that was read.
         self.lost: Callable[[], list[str]] = list
         #: Signs the commands of people, and withholds those that they may not send; None without sign-on.
-        self.guard: Guard | None = None
+        self.guard: SimulatedGuard | None = None
         self._count = 0
 
     async def configure(self) -> None:

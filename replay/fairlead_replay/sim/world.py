@@ -23,11 +23,11 @@ from fairlead_replay.rights_audit import CommandCount
 from fairlead_replay.sim import accounts, faults, health, idleness
 from fairlead_replay.sim import loop as virtual
 from fairlead_replay.sim.access_books import AccessBooks
-from fairlead_replay.sim.accounts import Accounts
+from fairlead_replay.sim.accounts import SimulatedAccounts
 from fairlead_replay.sim.agent import SimAgent
 from fairlead_replay.sim.bus import FaultyBus
 from fairlead_replay.sim.context import SimContext
-from fairlead_replay.sim.guard import Guard
+from fairlead_replay.sim.guard import SimulatedGuard
 from fairlead_replay.sim.idle_books import IdleBooks
 from fairlead_replay.sim.idleness import Idleness
 from fairlead_replay.sim.invariants import Observer, Violation
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
     placer: type[PlacerCore] = PlacerCore
     telemetry: type[IdleCore] = IdleCore
     access: type[AccessCore] = AccessCore
-    guard: type[Guard] = Guard
+    guard: type[SimulatedGuard] = SimulatedGuard
     bus: Callable[..., Any] = FaultyBus
     agent: type[SimAgent] = SimAgent
     people: type[People] = People
@@ -102,7 +102,7 @@ class World:
         planned = parts.idle(seed, WORK_S)
         self.idleness = Idleness(context, planned) if planned is not None else None
         rights = parts.rights(seed, WORK_S)
-        self.accounts = Accounts(context, rights) if rights is not None else None
+        self.accounts = SimulatedAccounts(context, rights) if rights is not None else None
         self.decisions = faults.DecisionFaults()
         rng = context.faults.rng
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)

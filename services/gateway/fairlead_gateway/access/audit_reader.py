@@ -11,14 +11,14 @@ from fairlead_schemas.wire.access_records import AccessEntry, BrokenChain, Chain
 PATIENCE_S = 10.0
 
 
-class AccessHistory(NamedTuple):
+class PersonRecord(NamedTuple):
     """Entries of one person, the newest first. `broken`: the fault of the chain, "" where it is whole."""
 
     entries: list[AccessEntry]
     broken: str = ""
 
 
-async def read_history(bus: Bus, person: str, *, since_ns: int = 0, until_ns: int = 2**63 - 1) -> AccessHistory:
+async def read_history(bus: Bus, person: str, *, since_ns: int = 0, until_ns: int = 2**63 - 1) -> PersonRecord:
     """Return what was noted of a person from one Unix time to another. Raises Unavailable.
 
     A chain that was changed is read as far as it is whole.
@@ -26,7 +26,7 @@ async def read_history(bus: Bus, person: str, *, since_ns: int = 0, until_ns: in
     subject = subjects.audit(person)
     last = await bus.last(subjects.AUDIT, subject)
     if last is None:
-        return AccessHistory([])
+        return PersonRecord([])
     check, entries = ChainCheck(), list[AccessEntry]()
     tail = await bus.tail(subjects.AUDIT, after=0, subject=subject)
     try:
@@ -37,9 +37,9 @@ async def read_history(bus: Bus, person: str, *, since_ns: int = 0, until_ns: in
                 record = check.take(message.payload)
                 entries += (entry for entry in record.entries if since_ns <= entry.at_ns < until_ns)
             if batch[-1].sequence >= last.sequence:
-                return AccessHistory(entries[::-1])
+                return PersonRecord(entries[::-1])
     except BrokenChain as broken:
-        return AccessHistory(entries[::-1], str(broken))
+        return PersonRecord(entries[::-1], str(broken))
     except TimeoutError:
         raise Unavailable("the record of access is not answered by the bus") from None
     finally:

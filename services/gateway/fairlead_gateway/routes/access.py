@@ -156,7 +156,8 @@ def require_grantable(views: Views, caller: Caller, role: doc.Role, scope: Scope
     if views.access.may_grant(caller.user, role, scope, target, token):
         return
     needed: list[Verb] = [right_to_grant(scope), *sorted(verbs_of(role, scope.kind))]
-    missing: Verb = next((verb for verb in needed if not caller.may(verb, target)), needed[0])
+    lacking: list[Verb] = [verb for verb in needed if not caller.may(verb, target)]
+    missing: Verb = lacking[0] if lacking else needed[0]
     refused = caller.denial(missing, target)
     refused.detail = f"nobody grants more than they hold: you may not {missing} on {target_words(target)}"
     raise refused
