@@ -7,7 +7,7 @@ and are only sent from here. Start at `Accounts.admit_person` and `Accounts.issu
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msgspec import structs
@@ -241,8 +241,49 @@ class Accounts:
         """End the sessions of one session at a provider, as it demands. Return their number."""
         sessions = await self.credentials.sessions_of(sid_index(provider, sid))
         for session in sessions:
-            await self.end_session(session, "provider")
+            await self.end_at_provider(session)
         return len(sessions)
+
+    async def end_sessions_at(self, provider: str, principal: str) -> int:
+        """End all sessions that a principal opened at a provider, as it demands. Return their number."""
+        notes = await self.credentials.notes("session", [*self._views.access.sessions_of.get(principal, ())])
+        ended = [session for session, note in notes.items() if note.provider == provider]
+        for session in ended:
+            await self.end_at_provider(session)
+        return len(ended)
+
+    async def end_at_provider(self, session: str) -> None:
+        """End a session whose person signed out at the provider, and the refresh tokens of a command that opened it."""
+        note = await self.credentials.note("session", session)
+        await self.end_session(session, "provider")
+        if note is not None:
+            await self.end_families_of(note.principal, session, "provider")
+
+    async def end_families_of(self, principal: str, session: str, reason: EndReason) -> None:
+        """End the families of refresh tokens whose newest opened a session."""
+        access = self._views.access
+        families = [
+            token for token in access.tokens_of.get(principal, ())
+            if access.tokens[token].kind == "refresh"
+        ]  # fmt: skip
+        for family, note in (await self.credentials.notes("token", families)).items():
+            if note.session == session:
+                await self.end_family(family, reason)
+
+    async def sync_groups(self, principal: str, source: str, groups: Iterable[str]) -> list[str]:
+        """Make a principal a member of exactly these groups by one source; memberships of other sources stay. Names that no group can
+        have are returned and give nothing, since a name that is changed to fit could be that of another group.
+        """
+        wanted = {f"group:{name}": name for name in groups}
+        fitting = {group for group, name in wanted.items() if is_token(name)}
+        held = {
+            group for group, sources in self._views.access.access.groups.items()
+            if principal in sources.get(source, ())
+        }  # fmt: skip
+        for group in sorted(held ^ fitting):
+            change = {"added" if group in fitting else "removed": (principal,)}
+            await self.send(cmd.SyncGroup(id=self._gate.new_id(), group=group, source=source, **change))
+        return sorted(name for group, name in wanted.items() if group not in fitting)
 
     async def signed_in_ns(self, session: str) -> int:
         """Return when the person of a session signed in (Unix ns); 0 for an unknown session."""
@@ -264,6 +305,7 @@ class Accounts:
             made_ns=now_ns,
             signed_in_ns=now_ns,
             provider=at.provider,
+            sid=at.sid,
             session=session,
         )
         await self.credentials.write("token", family, note)
@@ -295,7 +337,7 @@ class Accounts:
             await self.end_family(row.id)
             raise invalid_grant()
         await self.end_session(note.session, "replaced")
-        at = SignInAt(note.provider)
+        at = SignInAt(note.provider, sid=note.sid)
         session, _ = await self.open_session(
             row.principal, at, life_ns=ACCESS_LIFE_NS, text=access, signed_in_ns=note.signed_in_ns
         )

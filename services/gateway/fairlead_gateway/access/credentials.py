@@ -43,8 +43,9 @@ class CredentialNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     provider: str = ""
     #: Session at the provider.
     sid: str = ""
-    #: Refresh token of the provider, sealed.
+    #: Refresh token of the provider, sealed, and when a gateway last tried it.
     refresh: str = ""
+    refreshed_ns: int = 0
     address: str = ""
     agent: str = ""
     #: Of a family of refresh tokens: the session that the newest of them opened.
@@ -151,6 +152,24 @@ class Credentials:
         key = f"token.{family}"
         entry = await self._bus.get(subjects.CREDENTIAL, key)
         if entry is None or msgspec.json.decode(entry.value, type=CredentialNote).digest != shown:
+            return False
+        try:
+            await self._bus.put(subjects.CREDENTIAL, key, _encode(following), expected=entry.revision)
+        except StaleWriter:
+            return False
+        return True
+
+    async def amend(
+        self, kind: CredentialKind, item: str, change: Callable[[CredentialNote], CredentialNote | None]
+    ) -> bool:
+        """Store what `change` makes of a row; None leaves it. Return False where it was left, is missing, or another gateway changed
+        it at the same time. Raises Unavailable.
+        """
+        key = f"{kind}.{item}"
+        entry = await self._bus.get(subjects.CREDENTIAL, key)
+        before = None if entry is None else await self._get(key, CredentialNote)
+        following = None if before is None or not before.principal else change(before)
+        if entry is None or following is None:
             return False
         try:
             await self._bus.put(subjects.CREDENTIAL, key, _encode(following), expected=entry.revision)

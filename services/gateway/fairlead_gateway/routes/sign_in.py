@@ -208,14 +208,7 @@ def _add_sign_out(router: Router, views: Views, accounts: Accounts) -> None:
         if caller.is_token:
             raise HttpError(409, "no_session", "a token has no session", hint="DELETE /v1/tokens/{id} revokes it")
         await accounts.end_session(caller.credential, "signed_out", head)
-        families = [
-            token
-            for token in views.access.tokens_of.get(caller.principal, ())
-            if views.access.tokens[token].kind == "refresh"
-        ]
-        for family, note in (await accounts.credentials.notes("token", families)).items():
-            if note.session == caller.credential:
-                await accounts.end_family(family, "signed_out")
+        await accounts.end_families_of(caller.principal, caller.credential, "signed_out")
         response = JsonResponse({"signed_out": True, "sequence": views.sequence}, headers=NO_STORE)
         for name in COOKIES:
             response.headers.append("set-cookie", _cookie(name.decode(), "", 0))
