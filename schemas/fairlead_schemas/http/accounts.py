@@ -138,3 +138,14 @@ class SignInLink(_Document, kw_only=True, omit_defaults=False):
     #: To be appended to the gateway's address.
     path: str
     expires_at: str
+
+
+class DeviceCode(_Document, kw_only=True, omit_defaults=False):
+    """Sign-in of a command that a person allows in a browser (RFC 8628)."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    #: Seconds.
+    expires_in: int
+    interval: int

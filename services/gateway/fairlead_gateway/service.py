@@ -39,6 +39,7 @@ from fairlead_gateway.routes import (
     query,
     queues,
     sign_in,
+    sign_on,
     sql,
     submit,
     tokens,
@@ -50,6 +51,8 @@ from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
+from fairlead_gateway.signon.settings import SignOnFile, read_sign_on_file
+from fairlead_gateway.signon.sign_on import SignOn
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
@@ -124,6 +127,8 @@ class Gateway:
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         explaining = ExplainerClient(bus)
+        signing_in = sign_in.SignInRoutes(views, self.accounts, self.callers, time.time_ns)
+        self.sign_on = SignOn(bus, views, self.accounts, self.callers, _sign_on_file(settings.sign_on))
         #: All routes; `build_app` adds the gateway's own.
         self.routers = routers = [
             jobs.routes(views, self.queue, waiter),
@@ -142,7 +147,8 @@ class Gateway:
             access.routes(views, self.accounts, past),
             people.routes(views, self.accounts, passwords),
             tokens.routes(views, self.accounts),
-            sign_in.routes(views, self.accounts, self.callers, passwords),
+            sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
+            sign_on.routes(self.sign_on, signing_in, views),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
                 submit.DryRunRoutes(views, waiter, explaining, registries=settings.registries),
@@ -153,7 +159,7 @@ class Gateway:
         #: {(method, path): the right that a request needs}
         self.rights = route_rights(routers)
         fast = {key: route for router in routers for key, route in router.fast_routes.items()}
-        guard = RequestGuard(settings.http.hosts, settings.http.host)
+        guard = RequestGuard((*settings.http.hosts, *self.sign_on.hosts), settings.http.host)
         limit = RefusalLimit(settings.http.refusals_per_minute)
         self.app = FastPath(views, fast, self.api, guard, limit, self.metrics.count_refusal, rights)
         for service, gate in self._gates.items():
@@ -220,7 +226,7 @@ class Gateway:
         """Return the background work of a gateway with sign-on."""
         if not self.has_sign_on:
             return []
-        work: list[Coroutine[Any, Any, None]] = [self.upkeep.run()]
+        work: list[Coroutine[Any, Any, None]] = [self.upkeep.run(), self.sign_on.sessions.run()]
         if (path := self.settings.owner_file) is not None:
             work.append(OwnerFile(path, self.views, self.accounts, lambda: self.folding.caught_up).run())
         return work
@@ -277,6 +283,10 @@ class Gateway:
         self.feed.close()
         if self._server is not None:
             self._server.should_exit = True
+
+
+def _sign_on_file(setting: str) -> SignOnFile | None:
+    return None if setting in ("", "off", "local") else read_sign_on_file(Path(setting))
 
 
 def _statistic(gate: CommandPublisher, what: str) -> Callable[[], float]:

@@ -281,8 +281,10 @@ class Accounts:
             if principal in sources.get(source, ())
         }  # fmt: skip
         for group in sorted(held ^ fitting):
-            change = {"added" if group in fitting else "removed": (principal,)}
-            await self.send(cmd.SyncGroup(id=self._gate.new_id(), group=group, source=source, **change))
+            added, removed = ((principal,), ()) if group in fitting else ((), (principal,))
+            await self.send(
+                cmd.SyncGroup(id=self._gate.new_id(), group=group, source=source, added=added, removed=removed)
+            )
         return sorted(name for group, name in wanted.items() if group not in fitting)
 
     async def signed_in_ns(self, session: str) -> int:

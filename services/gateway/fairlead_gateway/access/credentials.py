@@ -167,7 +167,7 @@ class Credentials:
         """
         key = f"{kind}.{item}"
         entry = await self._bus.get(subjects.CREDENTIAL, key)
-        before = None if entry is None else await self._get(key, CredentialNote)
+        before = None if entry is None else msgspec.json.decode(entry.value, type=CredentialNote)
         following = None if before is None or not before.principal else change(before)
         if entry is None or following is None:
             return False

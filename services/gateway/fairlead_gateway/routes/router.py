@@ -36,6 +36,7 @@ from fairlead_gateway.http_messages import (
 from fairlead_schemas.http import api, cloudevents
 
 __all__ = [
+    "ANY_QUERY",
     "PUBLIC",
     "SIGNED_IN",
     "FastRoute",
@@ -60,6 +61,8 @@ _NAMES: dict[Any, str] = {
     api.QueueFileResult: "QueuesApplied",
     cloudevents.CloudEventOut: "Event",
 }
+#: Handlers whose callers decide on the query's names: identity providers add parameters of their own, which RFC 6749 wants ignored.
+ANY_QUERY: set[Callable[..., Any]] = set()
 #: Answers a fast route from the request's head and body.
 type FastHandler = Callable[[RequestHead, bytes], Awaitable[HttpResponse]]
 

@@ -5,7 +5,7 @@ fails is the same, whatever was wrong with it, and nothing that was typed is log
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from ipaddress import ip_address
 from typing import Annotated
@@ -33,6 +33,7 @@ from fairlead_gateway.routes.account_bodies import LinkRequest, LocalSignInReque
 from fairlead_gateway.routes.request_bodies import EmptyRequest
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router
 from fairlead_gateway.routes.tokens import NO_STORE, require_fresh
+from fairlead_gateway.signon.oidc import safe_target
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import accounts as doc
 from fairlead_schemas.units.ids import is_token
@@ -44,6 +45,8 @@ log = structlog.get_logger()
 FORM = b"application/x-www-form-urlencoded"
 #: Bytes of a body of these routes, and characters of a name or a code that is looked at.
 BODY_BYTES_MAX = 4096
+#: A job token has up to 16 KiB.
+TOKEN_BODY_BYTES_MAX = 20 * 1024
 NAME_CHARS_MAX = 64
 AGENT_CHARS_MAX = 120
 
@@ -66,50 +69,57 @@ class SignInRoutes:
     def __init__(self, views: Views, accounts: Accounts, callers: Callers, clock: Callable[[], int]) -> None:
         self._views = views
         self.accounts = accounts
-        self._callers = callers
+        self.callers = callers
         self._clock = clock
 
     def require_page(self, request: Request) -> None:
         """Raise HttpError: 409 where sign-on is off, 403 for a sign-in that a page of another origin sends."""
-        if self._callers.is_open:
+        if self.callers.is_open:
             raise HttpError(409, "sign_on_off", "sign-on is off", hint="set FAIRLEAD_SIGN_ON=local")
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             check_page(request.scope)
 
     async def answer(self, request: Request, principal: str, provider: str) -> Response:
         """Open a session, and return it as a cookie or as tokens."""
-        agent = "".join(each for each in request.headers.get("user-agent", "") if each.isprintable())
-        at = SignInAt(provider, address=address_of(request), agent=agent[:AGENT_CHARS_MAX])
+        at = SignInAt(provider, address=address_of(request), agent=agent_of(request))
         if "origin" not in request.headers and "application/json" in request.headers.get("accept", ""):
             return cli_answer(await self.accounts.open_cli(principal, at))
-        name = _cookie_name(request)
-        await self._end_former(request)
+        name = cookie_name(request)
+        await self.end_former(request)
         _, text = await self.accounts.open_session(principal, at)
         login = await self.accounts.people.name_of(principal)
         expires = rfc3339(self._clock() + SESSION_LIFE_NS)
         answer = doc.SignedIn(principal=principal, login=login, expires_at=expires, sequence=self._views.sequence)
         response = JsonResponse(answer, headers=NO_STORE)
-        response.headers["set-cookie"] = _cookie(name, text, SESSION_LIFE_NS // SECOND_NS)
+        response.headers["set-cookie"] = cookie_header(name, text, SESSION_LIFE_NS // SECOND_NS)
         return response
 
-    async def _end_former(self, request: Request) -> None:
+    async def end_former(self, request: Request) -> None:
         """End the session that the browser had, so that a sign-in never continues one."""
         try:
-            former = await self._callers.of(request.scope)
+            former = await self.callers.of(request.scope)
         except HttpError:
             return
         if former.credential and not former.is_token:
             await self.accounts.end_session(former.credential, "replaced")
 
 
+#: Answers a token request of one grant type from its form.
+type Grant = Callable[[Request, dict[str, str]], Awaitable[Response]]
+
+
 def routes(
-    views: Views, accounts: Accounts, callers: Callers, passwords: Passwords, clock: Callable[[], int] = time.time_ns
+    sign_in: SignInRoutes,
+    views: Views,
+    passwords: Passwords,
+    grants: Mapping[str, Grant],
+    clock: Callable[[], int] = time.time_ns,
 ) -> Router:
-    """Return the routes."""
-    router, sign_in = Router(), SignInRoutes(views, accounts, callers, clock)
+    """Return the routes. `grants`: {grant_type: what answers it}, further ones of `/v1/token`."""
+    router, accounts = Router(), sign_in.accounts
     _add_local(router, sign_in, views, passwords)
     _add_links(router, sign_in, views, clock)
-    _add_refresh(router, sign_in)
+    _add_token(router, sign_in, grants)
     _add_sign_out(router, views, accounts)
     return router
 
@@ -128,8 +138,13 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
     )
     async def sign_in_local(request: Request) -> Response:
         sign_in.require_page(request)
-        body = await read_body(request.scope[HEAD], request.receive, BODY_BYTES_MAX)
-        wanted = read_one(body, lambda body: decode(LocalSignInRequest, body))
+        head = request.scope[HEAD]
+        body = await read_body(head, request.receive, BODY_BYTES_MAX, (JSON, FORM))
+        form = form_fields(body) if head.content_type == FORM else {}
+        if head.content_type == FORM:
+            wanted = LocalSignInRequest(login=form.get("login", ""), password=form.get("password", ""))
+        else:
+            wanted = read_one(body, lambda body: decode(LocalSignInRequest, body))
         passwords.require_room(wanted.login[:NAME_CHARS_MAX], address_of(request))
         principal = await accounts.people.claimed(login_key(wanted.login)) if is_token(wanted.login) else ""
         phc = await accounts.credentials.password(principal) if principal else ""
@@ -137,7 +152,10 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
         if not matched or not views.access.access.principals.get(principal, False):
             log.info("sign-in refused", provider="local", address=address_of(request))
             raise HttpError(401, "sign_in_failed", "the name or the password is wrong")
-        return await sign_in.answer(request, principal, "local")
+        response = await sign_in.answer(request, principal, "local")
+        if head.content_type == FORM:
+            response.status_code, response.headers["location"] = 303, safe_target(form.get("to", "/"))
+        return response
 
 
 def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Callable[[], int]) -> None:
@@ -172,7 +190,7 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
         head = request.scope[HEAD]
         body = await read_body(head, request.receive, BODY_BYTES_MAX, (JSON, FORM))
         if head.content_type == FORM:
-            code = _form(body).get("code", "")
+            code = form_fields(body).get("code", "")
         else:
             code = read_one(body, lambda body: decode(LinkRequest, body)).code
         response = await sign_in.answer(request, await accounts.take_link(code[:NAME_CHARS_MAX]), "link")
@@ -181,19 +199,21 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
         return response
 
 
-def _add_refresh(router: Router, sign_in: SignInRoutes) -> None:
+def _add_token(router: Router, sign_in: SignInRoutes, grants: Mapping[str, Grant]) -> None:
     @router.command(
         "POST",
         "/v1/token",
-        "Refresh a sign-in of a program (RFC 6749, grant_type=refresh_token, a form)",
+        "Refresh a sign-in of a program, or get one by a code or a job token (RFC 6749, RFC 8693; a form)",
         doc.CliTokens,
         right=PUBLIC,
     )
     async def refresh_token(request: Request) -> Response:
         sign_in.require_page(request)
-        form = _form(await read_body(request.scope[HEAD], request.receive, BODY_BYTES_MAX, (FORM,)))
+        form = form_fields(await read_body(request.scope[HEAD], request.receive, TOKEN_BODY_BYTES_MAX, (FORM,)))
+        if grant := grants.get(form.get("grant_type", "")):
+            return await grant(request, form)
         if form.get("grant_type") != "refresh_token":
-            raise bad_field("grant_type", "expected refresh_token")
+            raise bad_field("grant_type", f"expected one of refresh_token, {', '.join(grants)}")
         text = form.get("refresh_token", "")
         if check(text) != "r":
             raise invalid_grant()
@@ -211,7 +231,7 @@ def _add_sign_out(router: Router, views: Views, accounts: Accounts) -> None:
         await accounts.end_families_of(caller.principal, caller.credential, "signed_out")
         response = JsonResponse({"signed_out": True, "sequence": views.sequence}, headers=NO_STORE)
         for name in COOKIES:
-            response.headers.append("set-cookie", _cookie(name.decode(), "", 0))
+            response.headers.append("set-cookie", cookie_header(name.decode(), "", 0))
         return response
 
 
@@ -228,7 +248,13 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _cookie_name(request: Request) -> str:
+def agent_of(request: Request) -> str:
+    """Return the User-Agent, as far as it is kept."""
+    agent = request.headers.get("user-agent", "")
+    return "".join(each for each in agent if each.isprintable())[:AGENT_CHARS_MAX]
+
+
+def cookie_name(request: Request) -> str:
     """Return the name of the session's cookie. Raise HttpError (403) where a network would carry it in the clear."""
     if request.url.scheme == "https":
         return COOKIES[0].decode()
@@ -242,12 +268,13 @@ def _cookie_name(request: Request) -> str:
     return COOKIES[1].decode()
 
 
-def _cookie(name: str, value: str, seconds: int) -> str:
+def cookie_header(name: str, value: str, seconds: int) -> str:
+    """Return a Set-Cookie value; of no seconds it removes the cookie."""
     secure = "; Secure" if name.startswith("__Host-") else ""
     return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _form(body: bytes) -> dict[str, str]:
+def form_fields(body: bytes) -> dict[str, str]:
     """Return the fields of a form; of a repeated one the last."""
     try:
         return {name: values[-1] for name, values in parse_qs(body.decode("ascii"), max_num_fields=8).items()}

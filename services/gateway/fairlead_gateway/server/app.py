@@ -27,7 +27,7 @@ from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_respo
 from fairlead_gateway.monitoring import metrics
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.routes.documents import node_documents
-from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Right, Router, on_cluster
+from fairlead_gateway.routes.router import ANY_QUERY, PUBLIC, SIGNED_IN, Right, Router, on_cluster
 from fairlead_gateway.server.fast_path import REQUEST_ID
 from fairlead_gateway.server.openapi import install
 from fairlead_gateway.sources.live_views import LiveViews
@@ -225,6 +225,8 @@ def _without_names(body: Readiness) -> Readiness:
 def _only_known_parameters(request: Request) -> None:
     """A misspelt filter would be answered as if it were not there: with everything."""
     route = request.scope["route"]
+    if route.endpoint in ANY_QUERY:
+        return
     known = [field.alias for field in route.dependant.query_params]
     for name in request.query_params:
         if name not in known:

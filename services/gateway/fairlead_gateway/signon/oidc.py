@@ -1,7 +1,7 @@
 """Sign-in at an identity provider: authorization code flow with PKCE, `state` and `nonce` (OpenID Connect Core 1.0, RFC 9700).
 
 The gateway is a confidential client, so no token of the provider reaches the browser. What has to survive the trip to the provider is
-in one sealed cookie, so any gateway can finish what another began. No rights here: `Person` is what the provider says.
+in one sealed cookie, so any gateway can finish what another began. No rights here: `ProviderAccount` is what the provider says.
 """
 
 import base64
@@ -56,7 +56,7 @@ class SignInState(msgspec.Struct, frozen=True):
     expires_s: float
 
 
-class Person(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody as a provider describes them: (`issuer`, `subject`) is the person, all else are labels."""
 
     issuer: str
@@ -121,7 +121,7 @@ class OidcProvider:
         cookie = self._sealing.seal(msgspec.json.encode(begun), _PURPOSE)
         return f"{metadata.authorization_endpoint}{mark}{urlencode(query)}", cookie
 
-    async def finish(self, answer: Mapping[str, str], cookie: str) -> tuple[Person, str]:
+    async def finish(self, answer: Mapping[str, str], cookie: str) -> tuple[ProviderAccount, str]:
         """Return the person and the path to continue at. `answer`: parameters of the provider's redirect. Raise SignInFailed and
         ProviderUnavailable.
         """
@@ -192,10 +192,10 @@ class OidcProvider:
                 f"ID token: {error}", "the clocks of the identity provider and of this server differ" if late else ""
             ) from None
 
-    def _person(self, claims: dict[str, Any], tokens: _Tokens) -> Person:
+    def _person(self, claims: dict[str, Any], tokens: _Tokens) -> ProviderAccount:
         groups = self._groups(claims)
         self._require_admitted(groups)
-        return Person(
+        return ProviderAccount(
             issuer=self.settings.issuer,
             subject=claims["sub"],
             login=login_of(_label(claims, "preferred_username") or _label(claims, "email").partition("@")[0]),
@@ -231,7 +231,7 @@ class OidcProvider:
 
     # ------------------------------------------------------------------------------- life after it
 
-    async def refresh(self, refresh_token: str, subject: str) -> tuple[Person | None, str]:
+    async def refresh(self, refresh_token: str, subject: str) -> tuple[ProviderAccount | None, str]:
         """Return what is new about the person (None: nothing), and the next refresh token. Raise GrantRefused where the provider
         ended the sign-in, and ProviderUnavailable.
         """

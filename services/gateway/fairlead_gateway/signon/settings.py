@@ -98,7 +98,10 @@ def read_sign_on_file(path: Path) -> SignOnFile:
         require_private(path)
     providers = [_checked(provider, path) for provider in found.provider]
     _check_whole(found, path)
-    return msgspec.structs.replace(found, public_url=found.public_url.rstrip("/"), provider=providers)
+    key_file = str(path.parent / found.key_file)
+    return msgspec.structs.replace(
+        found, public_url=found.public_url.rstrip("/"), key_file=key_file, provider=providers
+    )
 
 
 def _tables(found: Any) -> Iterable[Mapping[str, Any]]:
