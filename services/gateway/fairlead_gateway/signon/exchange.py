@@ -3,9 +3,8 @@
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import structlog
 
 from fairlead_gateway.access.accounts import Accounts
@@ -16,24 +15,27 @@ from fairlead_gateway.signon.settings import ExchangeRule
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import SECOND_NS
 
+if TYPE_CHECKING:
+    import httpx
+
 log = structlog.get_logger()
 
 LIFE_S = 3600
 
 
 class TokenExchange:
-    """The rules, and the issuers that they name. `clock`: Unix s."""
+    """The rules, and the issuers that they name. `http`: None where there is no rule. `clock`: Unix s."""
 
     def __init__(
         self,
         rules: Iterable[ExchangeRule],
         views: Views,
         accounts: Accounts,
-        http: httpx.AsyncClient,
+        http: "httpx.AsyncClient | None",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._rules = list(rules)
-        self._issuers = {rule.issuer: Issuer(rule.issuer, http) for rule in self._rules}
+        self._issuers = {rule.issuer: Issuer(rule.issuer, http) for rule in self._rules if http is not None}
         self._views = views
         self._accounts = accounts
         self._clock = clock

@@ -8,14 +8,16 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 import structlog
 
 from fairlead_gateway.signon.jwt_check import BadToken, TokenHeader, read_key
+
+if TYPE_CHECKING:
+    import httpx
 
 log = structlog.get_logger()
 
@@ -66,10 +68,12 @@ def is_safe_url(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)
 
 
-async def fetch(http: httpx.AsyncClient, method: str, url: str, **more: Any) -> tuple[httpx.Response, bytes]:
+async def fetch(http: "httpx.AsyncClient", method: str, url: str, **more: Any) -> "tuple[httpx.Response, bytes]":
     """Return an answer and its body. Redirects are not followed, so no answer leads to another host. Raise ProviderUnavailable for
     an address that is not safe, and for an answer that is late, too long or missing.
     """
+    import httpx  # takes longer than all else of a gateway's start, which needs it only with providers
+
     if not is_safe_url(url):
         raise ProviderUnavailable(f"{url[:200]}: expected https")
     body = b""
@@ -89,7 +93,7 @@ async def fetch(http: httpx.AsyncClient, method: str, url: str, **more: Any) -> 
 class Issuer:
     """One issuer, with what it publishes. `monotonic`: seconds."""
 
-    def __init__(self, issuer: str, http: httpx.AsyncClient, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, issuer: str, http: "httpx.AsyncClient", monotonic: Callable[[], float] = time.monotonic) -> None:
         self.issuer = issuer
         self.http = http
         self._monotonic = monotonic
@@ -156,7 +160,7 @@ class Issuer:
             return
         self._keys, self._keys_until = keys, self._monotonic() + kept_s(answer.headers.get("cache-control", ""))
 
-    async def _read[T](self, url: str, kind: type[T]) -> tuple[httpx.Response, T]:
+    async def _read[T](self, url: str, kind: type[T]) -> "tuple[httpx.Response, T]":
         answer, body = await fetch(self.http, "GET", url, headers={"accept": "application/json"})
         if answer.status_code != 200:
             raise ProviderUnavailable(f"{url}: expected status 200, found {answer.status_code}")

@@ -10,10 +10,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-import httpx
 import msgspec
 
 from fairlead_gateway.signon.jwt_check import BadToken, Expected, read_header, verify
@@ -21,6 +20,9 @@ from fairlead_gateway.signon.keys import Issuer, ProviderUnavailable, fetch
 from fairlead_gateway.signon.sealing import Sealing
 from fairlead_gateway.signon.settings import Provider
 from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
+
+if TYPE_CHECKING:
+    import httpx
 
 #: A sign-in that was begun is forgotten after so long.
 STATE_S = 600
@@ -84,7 +86,7 @@ class OidcProvider:
         self,
         settings: Provider,
         public_url: str,
-        http: httpx.AsyncClient,
+        http: "httpx.AsyncClient",
         sealing: Sealing,
         clock: Callable[[], float] = time.time,
     ) -> None:
