@@ -19,15 +19,10 @@ PASSWORD = "correct horse battery"
 class AccountsWorld(Gatehouse):
     """Use `async with AccountsWorld() as world`. `world.owner` is the owner's token."""
 
-<<<<<<< HEAD
     def __init__(self, *, queue: bool = False, **more: Any) -> None:
         """`queue`: with the real queue service."""
-        super().__init__(sign_on="local", **more)
-        self._with_queue = queue
-=======
-    def __init__(self, **more: Any) -> None:
         super().__init__(**{"sign_on": "local", **more})
->>>>>>> 320bd08b (People sign in at identity providers; commands by a typed code or a redirect, jobs of CI by their token)
+        self._with_queue = queue
         self.owner = ""
 
     async def __aenter__(self) -> Self:

@@ -28,10 +28,14 @@ class SignedOnWorld(AccountsWorld):
         self.url = f"http://127.0.0.1:{port}"
         self.issuer = f"http://127.0.0.1:{self.provider_port}"
         lines = {
-            "name": '"corp"', "issuer": f'"{self.issuer}"', "client_id": '"fairlead"',
-            "client_secret": f'"{identity_provider.SECRET}"', "admit": '"everyone"', "groups_claim": '"groups"',
+            "name": '"corp"',
+            "issuer": f'"{self.issuer}"',
+            "client_id": '"fairlead"',
+            "client_secret": f'"{identity_provider.SECRET}"',
+            "admit": '"everyone"',
+            "groups_claim": '"groups"',
             **provider,
-        }  # fmt: skip
+        }
         path = folder / "sign-on.toml"
         head = f'public_url = "{self.url}"\nkey_file = "sign-on.key"\n{more}\n[[provider]]\n'
         path.write_text(head + "\n".join(f"{name} = {value}" for name, value in lines.items()))

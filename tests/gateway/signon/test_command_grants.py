@@ -185,9 +185,14 @@ async def test_a_job_token_becomes_one_of_a_service_account() -> None:
         answer = await exchanged(good)
         assert check(answer["access_token"]) == "s" and answer["expires_in"] == exchange.LIFE_S
         for wrong in (
-            {"sub": RULE.subject + "x"}, {"sub": "repo:lab/train:ref:refs/heads/*"}, {"aud": CLIENT}, {"iss": ISSUER + "/"},
-            {"exp": NOW_S - 90}, {"iat": NOW_S + 120}, {"events": {}},
-        ):  # fmt: skip
+            {"sub": RULE.subject + "x"},
+            {"sub": "repo:lab/train:ref:refs/heads/*"},
+            {"aud": CLIENT},
+            {"iss": ISSUER + "/"},
+            {"exp": NOW_S - 90},
+            {"iat": NOW_S + 120},
+            {"events": {}},
+        ):
             token = sign(played.key, "ES256", claims(**{**job, **wrong}))
             assert await exchanged(token) == {"error": "invalid_grant"}, wrong
         for wrong in ("", "A" * 17_000, sign(played.key, "ES256", claims(**job), typ="at+jwt")):

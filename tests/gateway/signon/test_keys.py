@@ -44,9 +44,13 @@ async def test_keys_are_fetched_once_and_again_after_their_time() -> None:
 def test_cache_control_counts_within_bounds() -> None:
     """Five minutes to a day, whatever the header says."""
     for header, expected in (
-        ("", 300), ("no-store", 300), ("max-age=5", 300), ("public, max-age=7200", 7200), ("max-age=999999999", 86_400),
+        ("", 300),
+        ("no-store", 300),
+        ("max-age=5", 300),
+        ("public, max-age=7200", 7200),
+        ("max-age=999999999", 86_400),
         ("s-maxage=7200", 300),
-    ):  # fmt: skip
+    ):
         assert kept_s(header) == expected, header
 
 

@@ -29,8 +29,12 @@ class Flow:
     def replica(self, **settings: Any) -> OidcProvider:
         """Return the provider as another gateway has it."""
         return OidcProvider(
-            msgspec.structs.replace(SETTINGS, **settings), "https://f.example.org", self.played.client(), SEALING, lambda: self.now
-        )  # fmt: skip
+            msgspec.structs.replace(SETTINGS, **settings),
+            "https://f.example.org",
+            self.played.client(),
+            SEALING,
+            lambda: self.now,
+        )
 
     async def begin(self, target: str = "/jobs") -> tuple[dict[str, str], str]:
         """Return the query at the provider and the cookie."""
@@ -77,10 +81,13 @@ async def test_the_request_has_challenge_state_and_nonce() -> None:
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
-        ({"state": "other"}, "state"), ({"state": ...}, "state"), ({"code": ...}, "code"),
-        ({"iss": "https://evil.example"}, "iss"), ({"error": "access_denied"}, "the provider refused"),
+        ({"state": "other"}, "state"),
+        ({"state": ...}, "state"),
+        ({"code": ...}, "code"),
+        ({"iss": "https://evil.example"}, "iss"),
+        ({"error": "access_denied"}, "the provider refused"),
     ],
-)  # fmt: skip
+)
 async def test_an_answer_that_is_not_of_this_sign_in_is_refused(answer: dict[str, Any], named: str) -> None:
     """State of another browser, answer of another issuer (mix-up), refusal."""
     with pytest.raises(SignInFailed, match=f"^{named}"):
@@ -167,8 +174,14 @@ async def test_an_empty_list_of_groups_admits_nobody() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"_claim_names": {"groups": "src1"}}, {"hasgroups": True}, {"groups": [1]}, {"groups": {}}, {"groups": ["g"] * 1 + [str(i) for i in range(201)]}],
-)  # fmt: skip
+    [
+        {"_claim_names": {"groups": "src1"}},
+        {"hasgroups": True},
+        {"groups": [1]},
+        {"groups": {}},
+        {"groups": ["g"] * 1 + [str(i) for i in range(201)]},
+    ],
+)
 async def test_groups_that_are_left_out_are_an_error(more: dict[str, Any]) -> None:
     """Too many for the token is not the same as none."""
     with pytest.raises(SignInFailed, match=r"^groups"):
@@ -203,10 +216,28 @@ def test_the_target_after_a_sign_in_is_a_path_of_ours() -> None:
     for good in ("/", "/jobs", "/jobs/7?tab=log&x=%20y", "/a/b.html"):
         assert safe_target(good) == good
     for bad in (
-        "", "jobs", "//evil.example", "/\\evil.example", "/\t/evil.example", "%2f%2fevil.example", "/%2fevil.example", "/%2F%2fevil",
-        "/%5cevil.example", "/%252fevil.example", "https://evil.example", "https:evil.example", "javascript:alert(1)", "/x\r\nset-cookie: a=b",
-        "/%0d%0ax", "//a@evil.example", "\\\\evil", "/x\x00", "///evil", "/" + "x" * 3000, "/.//\\evil",
-    ):  # fmt: skip
+        "",
+        "jobs",
+        "//evil.example",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "%2f%2fevil.example",
+        "/%2fevil.example",
+        "/%2F%2fevil",
+        "/%5cevil.example",
+        "/%252fevil.example",
+        "https://evil.example",
+        "https:evil.example",
+        "javascript:alert(1)",
+        "/x\r\nset-cookie: a=b",
+        "/%0d%0ax",
+        "//a@evil.example",
+        "\\\\evil",
+        "/x\x00",
+        "///evil",
+        "/" + "x" * 3000,
+        "/.//\\evil",
+    ):
         assert safe_target(bad) == "/", bad
 
 

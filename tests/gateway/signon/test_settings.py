@@ -48,9 +48,18 @@ RULE = (
 )
 REFUSED = {
     "misspelt restriction": (with_provider('admit = "everyone"', 'admitt = ["staff"]'), '"admitt"; use admit'),
-    "misspelt beside it": (with_provider('admit = "everyone"', 'admit = "everyone"\ngroup_claim = "g"'), '"group_claim"; use groups_claim'),
-    "of another program": (with_provider('admit = "everyone"', 'admit = "everyone"\nallowed_groups = ["a"]'), "use admit = "),
-    "e-mail domains": (with_provider('admit = "everyone"', 'admit = "everyone"\nallowed_domains = ["a"]'), "an e-mail address says nothing"),
+    "misspelt beside it": (
+        with_provider('admit = "everyone"', 'admit = "everyone"\ngroup_claim = "g"'),
+        '"group_claim"; use groups_claim',
+    ),
+    "of another program": (
+        with_provider('admit = "everyone"', 'admit = "everyone"\nallowed_groups = ["a"]'),
+        "use admit = ",
+    ),
+    "e-mail domains": (
+        with_provider('admit = "everyone"', 'admit = "everyone"\nallowed_domains = ["a"]'),
+        "an e-mail address says nothing",
+    ),
     "default role": (HEAD + 'default_role = "admin"\n' + PROVIDER, "a new person has none"),
     "admit missing": (with_provider('admit = "everyone"\n', ""), 'write admit = "everyone"'),
     "admit is another word": (with_provider('"everyone"', '"all"'), "admit"),
@@ -62,14 +71,14 @@ REFUSED = {
     "reserved name": (with_provider('"corp"', '"local"'), "name"),
     "same name twice": (HEAD + PROVIDER + PROVIDER, "each name once"),
     "scope openid missing": (with_provider("admit", 'scopes = ["email"]\nadmit'), "openid"),
-    "public address with a path": ((HEAD + PROVIDER).replace("example.org\"\nkey", "example.org/x\"\nkey"), "public_url"),
+    "public address with a path": ((HEAD + PROVIDER).replace('example.org"\nkey', 'example.org/x"\nkey'), "public_url"),
     "public address on http": (HEAD.replace("https", "http") + PROVIDER, "public_url"),
     "life of a week": (HEAD + PROVIDER + "[session]\nlife_h = 168\n", "life_h"),
     "misspelt time": (HEAD + PROVIDER + "[session]\nlife = 8\n", "use life_h"),
     "ID tokens as job tokens": (HEAD + PROVIDER + RULE.format("fairlead"), "ID token"),
     "misspelt rule": (HEAD + RULE.format("x").replace("subject", "subjects"), "use subject"),
     "no TOML": ("[", "TOML"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "named"), REFUSED.values(), ids=REFUSED)

@@ -262,10 +262,7 @@ class Accounts:
     async def end_families_of(self, principal: str, session: str, reason: EndReason) -> None:
         """End the families of refresh tokens whose newest opened a session."""
         access = self._views.access
-        families = [
-            token for token in access.tokens_of.get(principal, ())
-            if access.tokens[token].kind == "refresh"
-        ]  # fmt: skip
+        families = [token for token in access.tokens_of.get(principal, ()) if access.tokens[token].kind == "refresh"]
         for family, note in (await self.credentials.notes("token", families)).items():
             if note.session == session:
                 await self.end_family(family, reason)
@@ -277,9 +274,8 @@ class Accounts:
         wanted = {f"group:{name}": name for name in groups}
         fitting = {group for group, name in wanted.items() if is_token(name)}
         held = {
-            group for group, sources in self._views.access.access.groups.items()
-            if principal in sources.get(source, ())
-        }  # fmt: skip
+            group for group, sources in self._views.access.access.groups.items() if principal in sources.get(source, ())
+        }
         for group in sorted(held ^ fitting):
             added, removed = ((principal,), ()) if group in fitting else ((), (principal,))
             await self.send(

@@ -218,24 +218,33 @@ def _add_device(router: Router, shared: SignOnRoutes) -> None:
     grants = shared.sign_on.grants
 
     @router.command(
-        "POST", "/v1/device/code", "Begin a sign-in of a command without a browser (RFC 8628; a form)", doc.DeviceCode,
+        "POST",
+        "/v1/device/code",
+        "Begin a sign-in of a command without a browser (RFC 8628; a form)",
+        doc.DeviceCode,
         right=PUBLIC,
-    )  # fmt: skip
+    )
     async def begin_device_sign_in(request: Request) -> Response:
         shared.sign_in.require_page(request)
         form = await shared.form(request)
         device_code, user_code = await grants.begin(form.get("machine", ""), address_of(request))
         origin = shared.sign_on.public_url or f"{request.url.scheme}://{request.url.netloc}"
         answer = doc.DeviceCode(
-            device_code=device_code, user_code=user_code, verification_uri=f"{origin}/device", expires_in=DEVICE_S,
+            device_code=device_code,
+            user_code=user_code,
+            verification_uri=f"{origin}/device",
+            expires_in=DEVICE_S,
             interval=INTERVAL_S,
-        )  # fmt: skip
+        )
         return JsonResponse(answer, headers=NO_STORE)
 
     @router.command(
-        "POST", "/v1/device/token", "Get the tokens of a sign-in that a person has allowed (RFC 8628; a form)",
-        doc.CliTokens, right=PUBLIC,
-    )  # fmt: skip
+        "POST",
+        "/v1/device/token",
+        "Get the tokens of a sign-in that a person has allowed (RFC 8628; a form)",
+        doc.CliTokens,
+        right=PUBLIC,
+    )
     async def device_tokens(request: Request) -> Response:
         shared.sign_in.require_page(request)
         return await _device_tokens(shared, await shared.form(request))
@@ -331,8 +340,11 @@ def token_grants(sign_on: SignOn, sign_in: SignInRoutes) -> dict[str, Grant]:
         except GrantError as error:
             return _oauth_error(str(error))
         answer = {
-            "access_token": text, "issued_token_type": _ACCESS_TOKEN, "token_type": "Bearer", "expires_in": LIFE_S,
-        }  # fmt: skip
+            "access_token": text,
+            "issued_token_type": _ACCESS_TOKEN,
+            "token_type": "Bearer",
+            "expires_in": LIFE_S,
+        }
         return JsonResponse(answer, headers=NO_STORE)
 
     return {"authorization_code": by_code, DEVICE_GRANT: by_device, EXCHANGE_GRANT: by_job_token}

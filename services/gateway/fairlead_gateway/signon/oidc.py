@@ -103,9 +103,7 @@ class OidcProvider:
         """Return the address at the provider and the value of the state cookie. Raise ProviderUnavailable."""
         metadata = await self.issuer.metadata()
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        begun = SignInState(
-            self.settings.name, state, nonce, verifier, safe_target(target), self._clock() + STATE_S
-        )  # fmt: skip
+        begun = SignInState(self.settings.name, state, nonce, verifier, safe_target(target), self._clock() + STATE_S)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         query = {
             "response_type": "code",
@@ -138,9 +136,11 @@ class OidcProvider:
         if not answer.get("code"):
             raise SignInFailed("code: missing")
         fields = {
-            "grant_type": "authorization_code", "code": answer["code"], "redirect_uri": self.redirect_uri,
+            "grant_type": "authorization_code",
+            "code": answer["code"],
+            "redirect_uri": self.redirect_uri,
             "code_verifier": begun.verifier,
-        }  # fmt: skip
+        }
         try:
             tokens = await self._tokens(fields)
         except GrantRefused as error:

@@ -136,9 +136,10 @@ class ProviderSessions:
         """Try the refresh tokens of the sessions in use whose last try is long ago."""
         now_ns = self._clock()
         used = {
-            caller.credential for caller in self._callers.known()
+            caller.credential
+            for caller in self._callers.known()
             if not caller.is_token and caller.used_ns > now_ns - REFRESH_NS
-        }  # fmt: skip
+        }
         self._next_look = {session: at for session, at in self._next_look.items() if session in used}
         for session in used:
             if self._next_look.get(session, 0) <= now_ns:
