@@ -24,11 +24,21 @@ PUBLIC_ROUTES = {
     ("GET", "/asyncapi.json"),
     ("GET", "/v1/schemas/job"),
     ("GET", "/v1/schemas/queues"),
-    # Of those who have no credential yet: what they send is checked by the handler, within limits.
+    # Sign-in: whoever sends these is not known yet. Each takes a secret, or shows a form.
+    ("POST", "/v1/sign-in/local"),
     ("GET", "/sign-in/link"),
     ("POST", "/v1/sign-in/link"),
-    ("POST", "/v1/sign-in/local"),
     ("POST", "/v1/token"),
+    ("GET", "/sign-in"),
+    ("GET", "/sign-in/{provider}"),
+    ("GET", "/sign-in/{provider}/callback"),
+    ("POST", "/sign-in/{provider}/back-channel-logout"),
+    ("POST", "/v1/device/code"),
+    ("POST", "/v1/device/token"),
+    # Pages that send who has no session to the sign-in.
+    ("GET", "/device"),
+    ("GET", "/sign-in-command"),
+    ("GET", "/sign-out"),
 }
 
 

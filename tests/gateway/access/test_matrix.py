@@ -27,7 +27,7 @@ SCOPES = {
     "volume": ("volume:data",),
 }
 #: Statuses of a request that the guard let through: whatever the handler then says about its body.
-PASSED = frozenset({200, 201, 202, 400, 404, 406, 409, 422, 503})
+PASSED = frozenset({200, 201, 202, 303, 400, 404, 406, 409, 422, 503})
 #: Bodies of routes whose handler checks each thing that the body names.
 BODIES: dict[str, Any] = {
     "/v1/jobs": {"command": ["true"], "queue": "research/vision"},
@@ -39,8 +39,21 @@ BODIES: dict[str, Any] = {
     "/v1/maintenance": {"name": "m2", "starts": "2099-01-01T00:00:00Z", "duration": "1h", "nodes": ["n1"]},
     "/v1/jobs/{job}:move": {"queue": "research/vision"},
 }
-#: Routes whose answers depend on the credential more than on roles: tests/gateway/routes/test_sign_in.py tries them.
-OF_CREDENTIALS = frozenset({"/v1/token", "/v1/sign-in/links"})
+#: Routes whose answers depend on the credential more than on roles: tests/gateway/routes/test_sign_in.py and tests/gateway/signon try them.
+OF_CREDENTIALS = frozenset(
+    {
+        "/v1/token",
+        "/v1/sign-in/links",
+        "/v1/device/code",
+        "/v1/device/token",
+        "/device",
+        "/device/answer",
+        "/sign-out",
+        "/sign-in-command",
+        "/sign-in/{provider}/back-channel-logout",
+        "/sign-in/{provider}/callback",
+    }
+)
 SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
 
 
@@ -56,7 +69,7 @@ async def _prepared(world: SignedWorld) -> dict[str, str]:
     await world.node("n1")
     job = await world.submit(queue="research/vision", project="llm", priority=1, startAt="2099-01-01T00:00:00Z")
     return {
-        "job": job, "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
+        "job": job, "provider": "corp", "node": "n1", "path": "research/vision", "pool": "default", "name": "r1", "command": "none",
         "scope": "project:llm", "who": "nemo", "token": "tnone",
     }  # fmt: skip
 
