@@ -96,8 +96,15 @@ def from_problem(problem: "Problem") -> FairleadError:
             lines.append(f"  {field}: {message}" if field else f"  {message}")
     if problem.why is not None:
         lines += _missing_right(problem.why)
+    code = problem.type.rpartition(":")[2]
+    if (
+        code == "user_header"
+    ):  # a command without a credential names its user, which only a gateway without sign-on takes
+        return Denied(
+            "sign in first: this gateway takes no names, it has sign-on", hint="fairlead login", problem=problem
+        )
     kind = _BY_STATUS.get(problem.status, FairleadError)
-    hint = hint_for(problem.type.rpartition(":")[2]) or problem.hint
+    hint = hint_for(code) or problem.hint
     if problem.status == 401:
         hint = hint or "fairlead login"
     return kind("\n".join(lines), hint=hint, problem=problem)

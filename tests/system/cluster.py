@@ -54,7 +54,7 @@ class StackCluster:
         )
         assert nats_server.wait_ready(self.nats_port, self.nats_token), "nats-server did not start"
         nodes = 0 if hollow is not None else self.nodes
-        options = StackOptions(data=self.data, nodes=nodes, port=self.port, runtime=self.runtime)
+        options = StackOptions(data=self.data, nodes=nodes, port=self.port, runtime=self.runtime, open=True)
         for spec in plan(options, nats_url=self.nats_url, port=self.port, base=self.environment):
             self._add(spec)
         if hollow is not None:

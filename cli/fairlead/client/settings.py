@@ -8,6 +8,7 @@ sign-in of the context with that address, the owner's token of the local stack w
 import getpass
 import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -79,9 +80,9 @@ def _stored(url: str, context: str) -> SentToken | None:
     return SentToken(token) if token else None
 
 
-def owner_token(url: str) -> str:
+def owner_token(url: str, data: Path | None = None) -> str:
     """Return the owner's token of the local stack if the address is its own, on this machine; "" otherwise."""
-    data = state.default_data()
+    data = data or state.default_data()
     path = data / OWNER_TOKEN
     if not path.is_file() or not is_loopback(url):
         return ""

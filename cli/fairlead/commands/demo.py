@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead import demo_session
-from fairlead.client import Client
+from fairlead import demo_people, demo_session
 from fairlead.commands.options import OPEN_STATES, Output
 from fairlead.commands.stack import say
 from fairlead.demo_session import NODES, PartResult, play, size
@@ -68,8 +67,9 @@ def _run(stack: Stack, output: Format) -> list[str]:
     say_it = say if output is Format.table else lambda what, text: None
     try:
         stack.up()
-        with Client(stack.url, user="demo") as client:
+        with stack.client("demo") as client:
             results, wrong, gang_output = play(client, say_it)
+            wrong += demo_people.play(client, say_it)
         verdict = verify_url(stack.nats_url)
     except FairleadError as error:
         return [str(error)]
@@ -89,7 +89,7 @@ def _run(stack: Stack, output: Format) -> list[str]:
 
 def _end_jobs(stack: Stack) -> None:
     """A demo that was broken off must not leave its jobs' processes behind, which a stack's end spares."""
-    with contextlib.suppress(FairleadError), Client(stack.url, user="demo") as client:
+    with contextlib.suppress(FairleadError), stack.client("demo") as client:
         open_jobs = [job.id for job in client.jobs(state=OPEN_STATES).items] if client.ready() else []
         for job_id in open_jobs:
             with contextlib.suppress(FairleadError):

@@ -17,6 +17,7 @@ import typer
 
 from fairlead import interpreter
 from fairlead.client import Client
+from fairlead.client.settings import owner_token
 from fairlead.commands.options import Output
 from fairlead.errors import FairleadError
 from fairlead.render import terminal
@@ -293,7 +294,7 @@ def _stack(folder: Path) -> DoctorFinding:
         return DoctorFinding(
             "stack", "note", f"what is noted in {folder / state.FILE} no longer runs", "fairlead down, or fairlead up"
         )
-    with Client(there.url) as client:
+    with Client(there.url, token=owner_token(there.url, folder)) as client:
         readiness = client.readiness()
     missing = state.missing(there)
     word = "does not answer" if readiness is None else "ready" if readiness.ready else "not ready"
@@ -310,7 +311,7 @@ def _conditions(folder: Path) -> list[DoctorFinding]:
     lives = there is not None and state.lives(there.supervisor)
     unanswered = False
     if there is not None and lives:
-        with Client(there.url) as client:
+        with Client(there.url, token=owner_token(there.url, folder)) as client:
             readiness = client.readiness()
         unanswered = readiness is None  # which conditions hold is not known then; `_stack` reports the silence
         if readiness is not None:  # it is newer than a note: a loss may have been accepted meanwhile

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from fairlead.client import Client
+from fairlead.client.settings import owner_token
 from fairlead.commands.options import Output
 from fairlead.errors import Conflict, FairleadError, InputRefused, NotFound, Unreachable, WaitTimedOut
 from fairlead.render import terminal
@@ -59,6 +60,9 @@ def up(
     racks_per_block: Annotated[
         int, typer.Option("--racks-per-block", min=0, help="Racks of one block (0: no blocks).")
     ] = 4,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Without sign-on: whoever reaches the port may do everything.")
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once it is ready; `fairlead down` ends it.")
     ] = False,
@@ -78,7 +82,14 @@ def up(
     if profile not in profiles():
         raise InputRefused(f'--profile: expected one of {", ".join(sorted(profiles()))}, found "{profile}"')
     options = StackOptions(
-        (data or state.default_data()).absolute(), nodes, profile, runtime, port, nodes_per_rack, racks_per_block
+        (data or state.default_data()).absolute(),
+        nodes,
+        profile,
+        runtime,
+        port,
+        nodes_per_rack,
+        racks_per_block,
+        is_open,
     )
     if detach:
         _up_detached(options)
@@ -146,6 +157,7 @@ def _up_detached(options: StackOptions) -> None:
         options.nodes_per_rack,
         "--racks-per-block",
         options.racks_per_block,
+        *(["--open"] if options.open else []),
     ]
     path = logs / "up.log"
     with path.open("wb") as log:
@@ -204,9 +216,10 @@ def down(
     there = state.load(folder)
     if there is None:
         raise NotFound(f"no stack runs on {folder}", hint="fairlead up")
-    running, ending = _running(there.url), _Ending()
+    token = owner_token(there.url, folder)
+    running, ending = _running(there.url, token), _Ending()
     if jobs and running is not None:
-        ending = _end_jobs(there.url)
+        ending = _end_jobs(there.url, token)
         running = ending.left and [job for job in ending.left if job.nodes]
     if not state.lives(there.supervisor):
         with lock.held(folder, "fairlead down"):
@@ -233,10 +246,10 @@ def down(
         raise WaitTimedOut(f"jobs that did not end: {_ids(ending.left)}", hint=ending.why)
 
 
-def _running(url: str) -> list[Job] | None:
+def _running(url: str, token: str) -> list[Job] | None:
     """Jobs that hold nodes; None when the gateway does not answer."""
     try:
-        with Client(url) as client:
+        with Client(url, token=token) as client:
             if not client.ready():
                 return None
             return [job for job in client.jobs(state="placed,running,stopping").items if job.nodes]
@@ -257,7 +270,7 @@ class _Ending(NamedTuple):
     why: str = ""
 
 
-def _end_jobs(url: str) -> _Ending:
+def _end_jobs(url: str, token: str) -> _Ending:
     """Cancel every job by the front door, so that the log says what became of them.
 
     Those that wait go first, or the GPUs that come free would start them; and it looks again until
@@ -269,7 +282,7 @@ def _end_jobs(url: str) -> _Ending:
     refused: dict[str, str] = {}
     left: list[Job] | None = None
 
-    with Client(url) as client, ThreadPoolExecutor(CANCELS_AT_ONCE) as pool:
+    with Client(url, token=token) as client, ThreadPoolExecutor(CANCELS_AT_ONCE) as pool:
 
         def cancel(job: Job) -> None:
             if time.monotonic() >= deadline:

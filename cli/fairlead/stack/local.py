@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client import Client
+from fairlead.client.settings import OWNER_TOKEN
 from fairlead.errors import Conflict, FairleadError, InputRefused, Unreachable
 from fairlead.stack import lock, nats_server, state
 from fairlead.stack.processes import Spec, Supervisor, end_pid, say
@@ -57,6 +58,8 @@ class StackOptions(NamedTuple):
     #: Where simulated nodes stand; 0: in no rack, no block.
     nodes_per_rack: int = 4
     racks_per_block: int = 4
+    #: Without sign-on: whoever reaches the port may do everything.
+    open: bool = False
 
 
 def node_names(options: StackOptions, real_gpus: int = 0) -> list[str]:
@@ -74,6 +77,7 @@ def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0,
         Spec(name, _services(packages), {**shared, "FAIRLEAD_INSTANCE": name}, group)
         for name, (packages, group) in SERVICES.items()
     ]
+    specs[-1] = specs[-1]._replace(env={**specs[-1].env, **_sign_on(options, base)})
     if options.runtime == "hollow":
         argv = _module(
             "fairlead_agent.hollow",
@@ -99,6 +103,16 @@ def plan(options: StackOptions, *, nats_url: str, port: int, real_gpus: int = 0,
         specs.append(Spec(f"agent-{node}", _module("fairlead_agent"), env, GROUP_NODES))
     # Ends the work of agents that are dead: one for all of them.
     return [*specs, Spec("guard", _module("fairlead_agent.guard"), shared, GROUP_NODES)]
+
+
+def _sign_on(options: StackOptions, base: dict[str, str]) -> dict[str, str]:
+    """Return the gateway's settings about who may do what."""
+    if options.open:
+        return {"FAIRLEAD_SIGN_ON": "off"}
+    return {
+        "FAIRLEAD_SIGN_ON": base.get("FAIRLEAD_SIGN_ON") or "local",
+        "FAIRLEAD_OWNER_FILE": str(options.data / OWNER_TOKEN),
+    }
 
 
 def _labels(options: StackOptions, number: int | None, given: str) -> str:
@@ -136,6 +150,8 @@ class Stack:
         self.options = options
         self.url = ""
         self.nats_url = ""
+        #: The owner's, by which the stack may do everything; "" without sign-on.
+        self.token = ""
         self._say = say
         self._ready = False
         self._real_gpus = 0
@@ -236,12 +252,36 @@ class Stack:
                 "services",
                 f"{', '.join(name for packages, _ in SERVICES.values() for name in packages)}   ready  {time.monotonic() - began:.1f}s",
             )
+            self._until(self._knows_owner, "gateway")
+        with self.client() as client:
             self._until(lambda: self._joined(client), self._last_joining())
             self._say("nodes", self._nodes_line(client))
             self._say_refusals()
+            link = client.sign_in_link() if self.token else ""
         self._ready = True
         self._save()
         self._say("url", self.url)
+        if link:
+            self._say("sign in", f"{self.url}{link}   once, in a browser; commands here are the owner's")
+
+    def client(self, user: str = "") -> Client:
+        """A client with every right, or under a name without sign-on."""
+        return Client(self.url, token=self.token) if self.token else Client(self.url, user=user)
+
+    def _knows_owner(self) -> bool:
+        """Return True once the owner's token is here and counts; a file of an earlier start may be about to be replaced."""
+        path = self.options.data / OWNER_TOKEN
+        if self.options.open:
+            path.unlink(missing_ok=True)
+            return True
+        try:
+            token = path.read_text().strip()
+            with Client(self.url, token=token) as client:
+                client.whoami()
+        except (OSError, FairleadError):
+            return False
+        self.token = token
+        return True
 
     def _last_joining(self) -> str:
         """The process whose log has the reason where nodes do not join."""
@@ -252,7 +292,7 @@ class Stack:
         """True while the running gateway finds that commands are not stored."""
         if not self._ready:
             return False
-        with Client(self.url) as client:
+        with self.client() as client:
             return any(each.code == "commands_refused" for each in _blocking(client))
 
     def _environment(self) -> dict[str, str]:

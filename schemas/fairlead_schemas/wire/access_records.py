@@ -11,8 +11,6 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_schemas.policies.rights import Verb
-
 type AccessKind = Literal["signed_in", "sign_in_failed", "signed_out", "denied", "read", "entered"]
 
 #: Of the subject for what has no principal: failed sign-ins of unknown names.
@@ -21,6 +19,8 @@ GENESIS = "0" * 64
 #: Entries of a message, and characters of an address.
 ENTRIES_MAX = 100
 ADDRESS_CHARS_MAX = 64
+#: Characters of a target: a queue's path may be long.
+TARGET_CHARS_MAX = 300
 
 
 class AccessEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class AccessEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     #: By "token:<id>" or "session:<id>", or the name of the provider of a sign-in.
     via: str = ""
     #: Of a denial or read: the verb, and its target such as "job:812", with the principal to whom that belongs.
-    verb: Verb | None = None
+    verb: str = ""
     target: str = ""
     owner: str = ""
     #: Address of the client; "" in the owner's chain.

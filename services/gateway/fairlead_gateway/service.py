@@ -15,6 +15,7 @@ from fairlead_bus.environment_settings import registries, seconds
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.accounts import Accounts
+from fairlead_gateway.access.audit_trail import AuditTrail
 from fairlead_gateway.access.callers import Callers
 from fairlead_gateway.access.credentials import Credentials
 from fairlead_gateway.access.guard import RouteGuard
@@ -29,6 +30,7 @@ from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
 from fairlead_gateway.routes import (
     access,
+    audit,
     events,
     gpu_usage,
     idle,
@@ -122,8 +124,11 @@ class Gateway:
         #: Finds the senders of requests.
         lookup = credentials if self.has_sign_on else None
         self.callers = Callers(views, lookup, blind_s=folding.blind_s)
-        rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job))
+        #: The record of access; nothing is noted without sign-on.
+        self.trail = AuditTrail(bus)
+        rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job), self.trail.note)
         self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, waiter)
+        self.accounts.note = self.trail.note
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         explaining = ExplainerClient(bus)
@@ -147,6 +152,7 @@ class Gateway:
             access.routes(views, self.accounts, past),
             people.routes(views, self.accounts, passwords),
             tokens.routes(views, self.accounts),
+            audit.routes(views, bus, self.accounts),
             sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
             sign_on.routes(self.sign_on, signing_in, views),
             submit.routes(
@@ -226,7 +232,7 @@ class Gateway:
         """Return the background work of a gateway with sign-on."""
         if not self.has_sign_on:
             return []
-        work: list[Coroutine[Any, Any, None]] = [self.upkeep.run(), self.sign_on.sessions.run()]
+        work: list[Coroutine[Any, Any, None]] = [self.upkeep.run(), self.sign_on.sessions.run(), self.trail.run()]
         if (path := self.settings.owner_file) is not None:
             work.append(OwnerFile(path, self.views, self.accounts, lambda: self.folding.caught_up).run())
         return work

@@ -150,9 +150,8 @@ async def test_a_provider_that_is_down_is_no_refusal() -> None:
 async def test_e_mail_is_a_label() -> None:
     """The same address at another provider, changed or unverified: the person stays (issuer, subject)."""
     flow = Flow()
-    people = [
-        (await flow.sign_in(**more))[0] for more in ({"email": "a@x"}, {"email": "b@x"}, {"sub": "2", "email": "a@x"})
-    ]
+    claims: list[dict[str, Any]] = [{"email": "a@x"}, {"email": "b@x"}, {"sub": "2", "email": "a@x"}]
+    people = [(await flow.sign_in(**more))[0] for more in claims]
     assert [(each.issuer, each.subject) for each in people] == [(ISSUER, "248289761001")] * 2 + [(ISSUER, "2")]
 
 

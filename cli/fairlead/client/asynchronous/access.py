@@ -138,6 +138,14 @@ class AsyncAccessRequests(AsyncRecordRequests):
         }
         return decode((await self._post("/v1/tokens", body)).content, NewToken)
 
+    async def sign_in_link(self) -> str:
+        """Return the path of a page that signs oneself in once, in a browser, within minutes. Raises Denied for a sign-in that is
+        too old.
+        """
+        from fairlead_schemas.http.accounts import SignInLink
+
+        return decode((await self._post("/v1/sign-in/links", {})).content, SignInLink).path
+
     async def revoke_token(self, token_id: str) -> dict[str, Any]:
         """Revoke a token by its id."""
         return decode((await self._send("DELETE", f"/v1/tokens/{token_id}")).content or b"{}", dict[str, Any])

@@ -149,9 +149,9 @@ class AsyncTransport:
         raise Unreachable(f"{self.url} answers 401 although the token is new")
 
     async def _try(self, path: str, timeout_s: float) -> Answer | None:
-        """Send one GET once and return its answer, whatever its status; None where there is none."""
+        """Send one GET of a public page once, and return its answer, whatever its status; None where there is none."""
         try:
-            return await self._link.request("GET", self.url + path, await self._credentials(), None, timeout_s)
+            return await self._link.request("GET", self.url + path, {}, None, timeout_s)
         except (LinkBroken, LinkRefused):
             return None
 

@@ -139,6 +139,14 @@ class AccessRequests(RecordRequests):
         }
         return decode((self._post("/v1/tokens", body)).content, NewToken)
 
+    def sign_in_link(self) -> str:
+        """Return the path of a page that signs oneself in once, in a browser, within minutes. Raises Denied for a sign-in that is
+        too old.
+        """
+        from fairlead_schemas.http.accounts import SignInLink
+
+        return decode((self._post("/v1/sign-in/links", {})).content, SignInLink).path
+
     def revoke_token(self, token_id: str) -> dict[str, Any]:
         """Revoke a token by its id."""
         return decode((self._send("DELETE", f"/v1/tokens/{token_id}")).content or b"{}", dict[str, Any])

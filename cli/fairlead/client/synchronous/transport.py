@@ -150,9 +150,9 @@ class Transport:
         raise Unreachable(f"{self.url} answers 401 although the token is new")
 
     def _try(self, path: str, timeout_s: float) -> Answer | None:
-        """Send one GET once and return its answer, whatever its status; None where there is none."""
+        """Send one GET of a public page once, and return its answer, whatever its status; None where there is none."""
         try:
-            return self._link.request("GET", self.url + path, self._credentials(), None, timeout_s)
+            return self._link.request("GET", self.url + path, {}, None, timeout_s)
         except (LinkBroken, LinkRefused):
             return None
 

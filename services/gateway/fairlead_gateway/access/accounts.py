@@ -25,6 +25,7 @@ from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS
 from fairlead_schemas.units.token_text import RANDOM_BYTES, TokenLetter, digest, family_digest, make, rotated
 from fairlead_schemas.wire import commands as cmd
+from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, AccessEntry, AccessKind
 from fairlead_schemas.wire.events.access import EndReason, PrincipalKind, TokenKind
 
 SESSION_LIFE_NS = 12 * HOUR_NS
@@ -94,6 +95,8 @@ class Accounts:
         self._gate = gate
         self._waiter = waiter
         self._clock = clock
+        #: Keeps an entry of the record of access.
+        self.note: Callable[[AccessEntry], None] = lambda _entry: None
 
     # ------------------------------------------------------------------------------- principals
 
@@ -221,11 +224,22 @@ class Accounts:
             expires_ns=now_ns + life_ns,
         )
         await self._send_or_erase(command, "session", session)
+        if not signed_in_ns:  # else a sign-in of before goes on
+            self._note_sign_in("signed_in", principal, at.provider, at.address)
         return session, text
+
+    def note_failure(self, provider: str, address: str, principal: str = "") -> None:
+        """Note a sign-in that failed; `principal`: whose name was given, where there is such a person."""
+        self._note_sign_in("sign_in_failed", principal, provider, address)
+
+    def _note_sign_in(self, kind: AccessKind, principal: str, via: str, address: str = "") -> None:
+        self.note(AccessEntry(kind=kind, at_ns=0, principal=principal, via=via, address=address[:ADDRESS_CHARS_MAX]))
 
     async def end_session(self, session: str, reason: EndReason, head: RequestHead | None = None) -> None:
         """End a session; none is fine. `head`: of the request that ends it; None: the gateway or a provider does."""
-        if session in self._views.access.sessions:
+        held = self._views.access.sessions.get(session)
+        if held is not None:
+            self._note_sign_in("signed_out", held.principal, f"session:{session}")
             await self.send(
                 cmd.EndSession(
                     id=self._gate.new_id(head.caller.principal if head else ""),

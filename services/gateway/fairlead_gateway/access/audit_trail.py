@@ -42,7 +42,7 @@ MERGED_MAX = 20_000
 APPENDS_MAX = 5
 
 #: What makes two accesses equal.
-type _Likeness = tuple[str, str, str, str | None, str, str, str]
+type _Likeness = tuple[str, str, str, str, str, str, str]
 
 
 class AuditTrail:

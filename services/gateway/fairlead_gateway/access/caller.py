@@ -4,6 +4,7 @@ A caller is made once for a credential and kept (`callers.py`); its answers come
 grant counts from the moment at which it is folded. Start at `Caller.may` and `Caller.require`.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from fairlead_gateway.errors import HttpError
@@ -28,6 +29,8 @@ class FoldedRights(Protocol):
 
     sequence: int
     access: AccessState
+    #: Returns the login name of a principal, or its id.
+    name_of: Callable[[str], str]
 
 
 class Caller:
@@ -122,13 +125,14 @@ class Caller:
         assert self._views is not None, "without sign-on nothing is denied"
         facts = self._views.access.access.why_not(self.principal, verb, target)
         on = target_words(target)
-        holds = [f"{grant.subject} is {grant.role} in {grant.scope}" for grant in facts.holds]
-        why = MissingRight(verb=verb, on=on, roles=holds, givers=list(facts.givers))
+        named, givers = self._views.name_of, list(map(self._views.name_of, facts.givers))
+        holds = [f"{named(grant.subject)} is {grant.role} in {grant.scope}" for grant in facts.holds]
+        why = MissingRight(verb=verb, on=on, roles=holds, givers=givers)
         if self.is_token and self._views.access.access.may(self.principal, verb, target):
             why.token = True
             hint = "this token is limited to fewer rights than its owner has: use another one"
-        elif facts.givers:
-            hint = f"{', '.join(facts.givers[:5])} could grant it"
+        elif givers:
+            hint = f"{', '.join(givers[:5])} could grant it"
         else:
             hint = "an admin of the cluster could grant it"
         challenge = b'Bearer error="insufficient_scope", scope="%b"' % verb.encode()

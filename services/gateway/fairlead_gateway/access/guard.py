@@ -19,6 +19,7 @@ from fairlead_gateway.why.dominant_reason import row_or_array
 from fairlead_rights.access_list import Target
 from fairlead_schemas.http.api import MissingRight
 from fairlead_schemas.policies.rights import Verb
+from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, TARGET_CHARS_MAX, AccessEntry
 
 #: {kind of target: the verb by which a caller sees that it exists}
 _SEES: dict[str, Verb] = {"job": "job:read", "queue": "queue:read", "node": "node:read", "pool": "node:read"}
@@ -29,8 +30,16 @@ class RouteGuard:
     and raises the 404 of a job that nothing knows.
     """
 
-    def __init__(self, views: Views, callers: Callers, retired: Callable[[str], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        views: Views,
+        callers: Callers,
+        retired: Callable[[str], Awaitable[bytes]],
+        note: Callable[[AccessEntry], None] = lambda _entry: None,
+    ) -> None:
+        """`note`: keeps an entry of the record of access."""
         self._views = views
+        self._note = note
         self.callers = callers
         self._retired = retired
 
@@ -53,8 +62,45 @@ class RouteGuard:
                 for verb in right.verbs:
                     caller.require(verb, CLUSTER)
             case _:
+                name = scope["path_params"][right.parameter]
                 if not caller.may(right.verbs[0], CLUSTER):
-                    await self._require(right, caller, scope["path_params"][right.parameter])
+                    await self._require(right, caller, name)
+                if right.kind == "job" and right.verbs[0] == "job:read":
+                    self._note_read(caller, name, scope)
+
+    def _note_read(self, caller: Caller, job: str, scope: Mapping[str, Any]) -> None:
+        """Note that somebody looks into a job of somebody else."""
+        row = row_or_array(self._views, job)
+        if row is not None and row.user != caller.principal:
+            self._note(
+                AccessEntry(
+                    kind="read",
+                    at_ns=0,
+                    principal=caller.principal,
+                    via=caller.via,
+                    verb="job:read",
+                    target=f"job:{row.id}",
+                    owner=row.user if row.user in self._views.access.kinds else "",
+                    address=address_of_scope(scope),
+                )
+            )
+
+    def note_denial(self, error: HttpError, scope: Mapping[str, Any]) -> None:
+        """Note a refusal for want of a right."""
+        caller: Caller = scope.get(CALLER, OPEN_CALLER)
+        if error.status != 403 or error.why is None or not error.why.verb or caller.is_open:
+            return
+        self._note(
+            AccessEntry(
+                kind="denied",
+                at_ns=0,
+                principal=caller.principal,
+                via=caller.via,
+                verb=error.why.verb,
+                target=error.why.on[:TARGET_CHARS_MAX],
+                address=address_of_scope(scope),
+            )
+        )
 
     def require_known(self, caller: Caller) -> None:
         """Raise HttpError (401) for a caller that is not signed in, (503) while the log's end is out of sight."""
@@ -97,6 +143,12 @@ class RouteGuard:
                 caller.require(verb, target)
                 return
         raise not_found("job", job)
+
+
+def address_of_scope(scope: Mapping[str, Any]) -> str:
+    """Return the address that a request comes from."""
+    peer = scope.get("client")
+    return peer[0][:ADDRESS_CHARS_MAX] if peer else ""
 
 
 def behind_log() -> HttpError:

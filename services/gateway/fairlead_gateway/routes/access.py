@@ -306,8 +306,14 @@ def _add_groups(router: Router, views: Views, accounts: Accounts) -> None:
 
 def require_sign_on(head: RequestHead) -> RequestHead:
     """Return a head. Raise HttpError (409) where sign-on is off, so that there are no accounts to change."""
-    if head.caller.is_open:
+    require_signed_in(head.caller)
+    return head
+
+
+def require_signed_in(caller: Caller) -> Caller:
+    """Return a caller. Raise HttpError (409) where sign-on is off."""
+    if caller.is_open:
         raise HttpError(
             409, "sign_on_off", "sign-on is off: there are no people and roles", hint="set FAIRLEAD_SIGN_ON=local"
         )
-    return head
+    return caller

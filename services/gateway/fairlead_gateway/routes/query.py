@@ -47,13 +47,15 @@ class JobFilter(NamedTuple):
     #: Paths, with every path below them that any job or queue has.
     queues: frozenset[str]
     users: frozenset[str]
+    #: Login name of a principal, as users may also be named.
+    name_of: Callable[[str], str]
 
     def matches(self, row: JobRow) -> bool:
         """Return True if the job meets every condition."""
         return (
             (not self.states or row.state in self.states)
             and (not self.queues or row.queue in self.queues)
-            and (not self.users or row.user in self.users)
+            and (not self.users or row.user in self.users or self.name_of(row.user) in self.users)
         )
 
 
@@ -61,7 +63,8 @@ def job_filter(views: Views, *, state: str, queue: str, user: str, sight: Sight 
     """Read the query's texts. Raise HttpError (422) naming the parameter, for a name that cannot be, is not there, or that the
     caller may not see.
     """
-    return JobFilter(_states(state), _queues(views, queue, sight or Sight(views, OPEN_CALLER)), _users(user))
+    queues = _queues(views, queue, sight or Sight(views, OPEN_CALLER))
+    return JobFilter(_states(state), queues, _users(user), views.name_of)
 
 
 def _states(text: str) -> frozenset[str]:

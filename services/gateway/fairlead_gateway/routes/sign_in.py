@@ -151,6 +151,7 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
         matched = await passwords.check(wanted.password, phc)
         if not matched or not views.access.access.principals.get(principal, False):
             log.info("sign-in refused", provider="local", address=address_of(request))
+            accounts.note_failure("local", address_of(request), principal)
             raise HttpError(401, "sign_in_failed", "the name or the password is wrong")
         response = await sign_in.answer(request, principal, "local")
         if head.content_type == FORM:

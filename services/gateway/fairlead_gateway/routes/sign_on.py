@@ -155,6 +155,7 @@ async def _finish(request: Request, shared: SignOnRoutes, provider: OidcProvider
         return _unavailable(name, error)
     except SignInFailed as error:
         log.info("sign-in refused", provider=name, address=address_of(request), reason=error.reason[:300])
+        shared.sign_in.accounts.note_failure(name, address_of(request))
         return pages.failed(error.hint)
     except HttpError as error:
         log.info("sign-in refused", provider=name, address=address_of(request), reason=error.code)

@@ -147,7 +147,7 @@ def build_app(
                 found.setdefault(literal, set()).update(route.methods or ())
         return next((", ".join(sorted(methods)) for _, methods in sorted(found.items(), reverse=True) if methods), "")
 
-    _errors(app, allowed)
+    _errors(app, allowed, guard)
     return app
 
 
@@ -234,8 +234,10 @@ def _only_known_parameters(request: Request) -> None:
             raise bad_field(name[:80], f"unknown query parameter; {expected}")
 
 
-def _errors(app: FastAPI, allowed: Callable[[str], str]) -> None:
+def _errors(app: FastAPI, allowed: Callable[[str], str], guard: RouteGuard) -> None:
     def answer(request: Request, early: EarlyAnswer) -> Response:
+        if isinstance(early, HttpError):
+            guard.note_denial(early, request.scope)
         return plain_response(early.response(request.scope.get(REQUEST_ID, "")))
 
     @app.exception_handler(EarlyAnswer)

@@ -168,12 +168,17 @@ class FastPath:
         except ClientGone:
             return None
         except EarlyAnswer as early:
+            self._note_denial(early, scope)
             response = early.response(request_id)
         except Exception:
             log.exception("request failed", path=scope["path"], request=request_id)
             response = internal_error().response(request_id)
         self._count(scope, response.status, response.refusals)
         return response
+
+    def _note_denial(self, early: EarlyAnswer, scope: Scope) -> None:
+        if isinstance(early, HttpError):
+            self._rights.note_denial(early, scope)
 
     def _headers(self, response: HttpResponse, request_id: str) -> Headers:
         return [

@@ -48,6 +48,7 @@ class HistoricalViews:
 
     async def _fold(self, last: int, at_ns: int | None) -> Views:
         views = Views()
+        views.name_of = self._live.name_of
         reader = LogReader(self._bus)
         try:
             while views.sequence < last:

@@ -317,4 +317,6 @@ def _job(views: Views, job: str, gpu_milli: int) -> MapJob:
     row = views.jobs.rows.get(job) or views.jobs.rows.get(array_of(job) or "")
     if row is None:
         return MapJob(id=job, name="", user="", queue="", state="", gpu_milli=gpu_milli)
-    return MapJob(id=job, name=row.name, user=row.user, queue=row.queue, state=row.state, gpu_milli=gpu_milli)
+    return MapJob(
+        id=job, name=row.name, user=views.name_of(row.user), queue=row.queue, state=row.state, gpu_milli=gpu_milli
+    )

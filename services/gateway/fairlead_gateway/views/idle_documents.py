@@ -12,7 +12,7 @@ from fairlead_schemas.units.timestamps import rfc3339, rfc3339_or_none
 def idle_document(views: Views) -> api.IdleOverview:
     """Return the whole document: policies, idle runs, what dry runs would have saved."""
     rows = [row for job in views.idle.idle if (row := views.jobs.rows.get(job)) is not None and row.idle]
-    items = [idle_run(row) for row in sorted(rows, key=lambda row: row.born)]
+    items = [idle_run(views, row) for row in sorted(rows, key=lambda row: row.born)]
     return api.IdleOverview(
         policies=[scope_document(views, scope) for scope in sorted(views.idle.policies)],
         items=items,
@@ -27,13 +27,13 @@ def scope_document(views: Views, scope: str) -> api.IdleScope:
     return api.IdleScope(
         scope=scope,
         policies=[policy_words(policy) for policy in found.policies] if found else [],
-        by=found.by if found else "",
+        by=views.name_of(found.by) if found else "",
         set_at=rfc3339(found.at_ns) if found else None,
         sequence=views.sequence,
     )
 
 
-def idle_run(row: JobRow) -> api.IdleRun:
+def idle_run(views: Views, row: JobRow) -> api.IdleRun:
     """Return the document of one idle run."""
     standing = job_idle(row)
     assert standing is not None, f"job {row.id} is listed as idle"
@@ -42,7 +42,7 @@ def idle_run(row: JobRow) -> api.IdleRun:
         name=row.name,
         kind=row.kind,
         queue=row.queue,
-        user=row.user,
+        user=views.name_of(row.user),
         project=row.project,
         gpu_milli=row.holds.gpu_milli_total,
         nodes=[part.node for part in row.parts],

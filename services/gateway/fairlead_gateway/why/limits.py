@@ -130,12 +130,13 @@ def _borrowed(views: Views, d: DeferralRow) -> str:
 
 
 def _user_limit(views: Views, row: JobRow, d: DeferralRow) -> Reason:
-    whom = row.user if row.user in _settings(views, d.queue).users else "one user"
+    user = views.name_of(row.user)
+    whom = user if row.user in _settings(views, d.queue).users else "one user"
     if d.needed > d.ceiling:
-        return _too_large(d, whom, f" in {d.queue}", f"limit of {whom} in {d.queue}", user=row.user)
+        return _too_large(d, whom, f" in {d.queue}", f"limit of {whom} in {d.queue}", user=user)
     held = f"{number(d.resource, d.held)} of the {counted(d.resource, d.ceiling)} that {whom} may hold in {d.queue}"
-    message = f"{row.user} holds {held}; this needs {number(d.resource, d.needed)}"
-    return _reason("user_limit", message, d, _once_given_back(row, d, f"{row.user} in {d.queue}"), user=row.user)
+    message = f"{user} holds {held}; this needs {number(d.resource, d.needed)}"
+    return _reason("user_limit", message, d, _once_given_back(row, d, f"{user} in {d.queue}"), user=user)
 
 
 def _reserved(views: Views, row: JobRow, d: DeferralRow) -> Reason:
