@@ -95,12 +95,13 @@ async def test_sign_ins_are_bounded_before_anything_is_hashed(capfd: pytest.Capt
 
 
 async def test_a_page_of_others_signs_nobody_in() -> None:
-    """A form of another site cannot sign a visitor in as the attacker: neither by its origin, nor by its media type."""
+    """A form of another site cannot sign a visitor in as the attacker: neither with its origin, nor without any."""
     async with AccountsWorld() as world:
         await world.person("ann")
         assert (await sign_in(world, origin="https://evil.example")).status_code == 403
         form = {"login": "ann", "password": PASSWORD}
-        assert (await world.http.post("/v1/sign-in/local", data=form)).status_code == 415
+        for sent in ({}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+            assert (await world.http.post("/v1/sign-in/local", data=form, headers=sent)).status_code == 403
 
 
 async def test_a_program_gets_a_session_of_an_hour_and_refreshes_it() -> None:

@@ -79,6 +79,15 @@ class SignInRoutes:
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             check_page(request.scope)
 
+    def require_form(self, request: Request) -> bool:
+        """Return True for a form. Raise HttpError (403) unless a page of this origin sent it: any page may send a form, and only the
+        browser says which one did.
+        """
+        is_form: bool = request.scope[HEAD].content_type == FORM
+        if is_form:
+            check_page(request.scope)
+        return is_form
+
     async def answer(self, request: Request, principal: str, provider: str) -> Response:
         """Open a session, and return it as a cookie or as tokens."""
         at = SignInAt(provider, address=address_of(request), agent=agent_of(request))
@@ -138,10 +147,10 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
     )
     async def sign_in_local(request: Request) -> Response:
         sign_in.require_page(request)
-        head = request.scope[HEAD]
-        body = await read_body(head, request.receive, BODY_BYTES_MAX, (JSON, FORM))
-        form = form_fields(body) if head.content_type == FORM else {}
-        if head.content_type == FORM:
+        is_form = sign_in.require_form(request)
+        body = await read_body(request.scope[HEAD], request.receive, BODY_BYTES_MAX, (JSON, FORM))
+        form = form_fields(body) if is_form else {}
+        if is_form:
             wanted = LocalSignInRequest(login=form.get("login", ""), password=form.get("password", ""))
         else:
             wanted = read_one(body, lambda body: decode(LocalSignInRequest, body))
@@ -154,7 +163,7 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
             accounts.note_failure("local", address_of(request), principal)
             raise HttpError(401, "sign_in_failed", "the name or the password is wrong")
         response = await sign_in.answer(request, principal, "local")
-        if head.content_type == FORM:
+        if is_form:
             response.status_code, response.headers["location"] = 303, safe_target(form.get("to", "/"))
         return response
 
@@ -188,14 +197,14 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
     )
     async def sign_in_by_link(request: Request) -> Response:
         sign_in.require_page(request)
-        head = request.scope[HEAD]
-        body = await read_body(head, request.receive, BODY_BYTES_MAX, (JSON, FORM))
-        if head.content_type == FORM:
+        is_form = sign_in.require_form(request)
+        body = await read_body(request.scope[HEAD], request.receive, BODY_BYTES_MAX, (JSON, FORM))
+        if is_form:
             code = form_fields(body).get("code", "")
         else:
             code = read_one(body, lambda body: decode(LinkRequest, body)).code
         response = await sign_in.answer(request, await accounts.take_link(code[:NAME_CHARS_MAX]), "link")
-        if head.content_type == FORM:  # a page, which continues at the start
+        if is_form:  # a page, which continues at the start
             response.status_code, response.headers["location"] = 303, "/"
         return response
 
