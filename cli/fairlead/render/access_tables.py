@@ -71,11 +71,10 @@ def whoami_facts(me: WhoAmI) -> list[tuple[str, str]]:
 
 def why_facts(answer: AccessAnswer) -> list[tuple[str, str]]:
     """Return an answer's facts as labels and values."""
-    by = [("by" if not i else "", _sentence(held)) for i, held in enumerate(answer.grants)]
     missing = (
         [] if answer.allowed else [("missing", answer.missing), ("could grant", ", ".join(answer.givers) or "an admin")]
     )
-    return [("answer", answer.sentence), *by, *missing, ("as of", f"sequence {answer.sequence}")]
+    return [("answer", answer.sentence), *missing, ("as of", f"sequence {answer.sequence}")]
 
 
 def record(found: RecordOfAccess, form: Format) -> str:

@@ -4,7 +4,7 @@ The access service decides about every change. What is checked here again is che
 the caller lacks. Nobody sees grants of others, except where they may grant roles themselves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -124,7 +124,7 @@ def _sees(views: Views, caller: Caller, grant: Grant) -> bool:
 
 
 async def _document(accounts: Accounts, grant: Grant, sources: frozenset[str]) -> doc.AccessGrant:
-    name = grant.subject if is_group(grant.subject) else await accounts.people.name_of(grant.subject)
+    name = await _subject_name(accounts, grant.subject)
     return doc.AccessGrant(
         subject=grant.subject, subject_name=name, role=grant.role, scope=str(grant.scope), sources=sorted(sources)
     )
@@ -148,6 +148,10 @@ async def _readable(views: Views, accounts: Accounts, caller: Caller, wanted: Gr
         caller.require("job:read", target, hidden=hidden)
     require_grantable(views, caller, wanted.role, scope, target)
     return Grant(await subject_of(views, accounts, wanted.subject), wanted.role, scope), target
+
+
+async def _subject_name(accounts: Accounts, subject: str) -> str:
+    return subject if is_group(subject) else await accounts.people.name_of(subject)
 
 
 def require_grantable(views: Views, caller: Caller, role: doc.Role, scope: Scope, target: Target) -> None:
@@ -259,15 +263,19 @@ async def _answer(
     denial = access.why_not(principal, verb, target)
     name = await accounts.people.name_of(principal)
     on = target_words(target)
+
+    async def named(held: Iterable[Grant]) -> str:
+        return "; ".join([str(each._replace(subject=await _subject_name(accounts, each.subject))) for each in held])
+
     if allowed and not grants:
         assert verb in OWNER_VERBS, "only owners need no grant"
         sentence = f"{name} may {verb} on {on}: it is their own"
     elif allowed:
-        sentence = f"{name} may {verb} on {on}: {'; '.join(map(str, grants))}"
+        sentence = f"{name} may {verb} on {on}: {await named(grants)}"
     elif denial.principal != "active":
         sentence = f"{name} may not {verb} on {on}: this principal is {denial.principal}"
     else:
-        roles = "; ".join(map(str, denial.holds)) or "no role"
+        roles = await named(denial.holds) or "no role"
         sentence = f"{name} may not {verb} on {on}: no role there has it (holds: {roles})"
     return doc.AccessAnswer(
         allowed=allowed,

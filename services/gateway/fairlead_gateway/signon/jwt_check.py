@@ -9,12 +9,12 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import jwt
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from jwt.types import Options
+
+if TYPE_CHECKING:
+    from jwt.types import Options
 
 #: Signature algorithms that are accepted, with the type of key of each.
 ALGORITHMS = {"RS256": "RSA", "PS256": "RSA", "ES256": "EC", "EdDSA": "OKP"}
@@ -36,7 +36,7 @@ _TYPES: dict[TokenUse, tuple[str, ...]] = {
     "job": ("", "jwt"),
 }
 #: Claims are checked here, by a clock that is given.
-_SIGNATURE_ALONE: Options = {
+_SIGNATURE_ALONE: "Options" = {
     "verify_signature": True,
     "verify_exp": False,
     "verify_nbf": False,
@@ -106,6 +106,9 @@ def read_key(document: Mapping[str, Any], alg: str) -> Any:
         raise BadToken(f"key: it is not for signatures with {alg}")
     if alg == "EdDSA" and document.get("crv") != "Ed25519":
         raise BadToken("key: expected the curve Ed25519")
+    import jwt  # with all of its parts as large as the rest of sign-on, which most clusters use without a provider
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
     public = {name: value for name, value in document.items() if name in ("kty", "crv", "n", "e", "x", "y")}
     try:
         key = jwt.PyJWK(public, algorithm=alg).key
@@ -118,6 +121,8 @@ def read_key(document: Mapping[str, Any], alg: str) -> Any:
 
 def verify(token: str, key: Any, expected: Expected) -> dict[str, Any]:
     """Return the claims of a token. `key`: of `read_key`, for the token's `kid` and `alg`. Raise BadToken for anything else."""
+    import jwt
+
     header = read_header(token)
     if header.typ not in _TYPES[expected.use]:
         raise BadToken(f"typ: {header.typ[:40]!r} is not that of {expected.use} tokens")
