@@ -61,10 +61,12 @@ async def serving(pair: Pair, *, connections_max: int = 64) -> AsyncIterator[tup
 
 
 @contextlib.asynccontextmanager
-async def connected(pair: Pair, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, str]]:
+async def connected(
+    pair: Pair, port: int, host: str = "localhost"
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, str]]:
     """A verified connection, and the common name of the certificate that it was shown."""
     context = ssl.create_default_context(cafile=str(pair.authority.ca))
-    reader, writer = await asyncio.open_connection("localhost", port, ssl=context, family=2)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, family=2)
     shown = dict(entry[0] for entry in writer.get_extra_info("peercert")["subject"])
     try:
         yield reader, writer, shown["commonName"]
@@ -97,6 +99,19 @@ async def test_a_new_certificate_is_taken_and_open_connections_go_on(pair: Pair)
         async with connected(pair, port) as (later_reader, later_writer, later):
             assert later == "second"
             assert await ask(later_reader, later_writer, GET) == b"HTTP/1.1 200 OK"
+
+
+async def test_a_renewal_with_another_kind_of_key_replaces_the_old_one(pair: Pair) -> None:
+    """By name and by address. The library keeps a pair for each kind of key, and clients prefer one kind."""
+    async with serving(pair) as (server, port):
+        assert server.certificate is not None
+        for name, is_rsa in (("second", True), ("third", False), ("fourth", True)):
+            pair.authority.write(*pair.files, name, is_rsa=is_rsa)
+            assert server.certificate.reload()
+            for host in ("localhost", "127.0.0.1"):
+                async with connected(pair, port, host) as (reader, writer, shown):
+                    assert shown == name
+                    assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
 
 
 async def test_half_a_renewal_leaves_the_old_pair_in_use(pair: Pair) -> None:
