@@ -182,6 +182,9 @@ async def _serve(name: str, build: Build, stop: asyncio.Event, *, on_node: bool)
             )
         finally:
             await _close(bus)
+    except Exception:  # noqa: BLE001 -- the end of this service; those that share its process still stop in order
+        structlog.get_logger().critical("ended by an error", exc_info=True)
+        return 1
     finally:
         asked.cancel()
 

@@ -28,12 +28,16 @@ class Part:
         while not self.end.is_set():
             if (HERE / "fail").exists():
                 return 70
+            if (HERE / "raise").exists():
+                raise AssertionError("a broken invariant")
             await asyncio.sleep(0.02)
         (HERE / "stopped").touch()
         return 0
     async def stop(self):
         self.end.set()
 async def build(bus):
+    if (HERE / "raise-in-build").exists():
+        raise AssertionError("a broken invariant")
     if (HERE / "no-build").exists():
         await asyncio.sleep(3600)
     return Part(bus)
@@ -92,6 +96,23 @@ def test_the_failure_of_one_ends_both_with_its_code(packages: list[Path], fresh_
         (packages[1] / "fail").touch()
         assert process.wait(30) == 70
     assert (packages[0] / "stopped").exists()
+
+
+@pytest.mark.parametrize("mark", ["raise", "raise-in-build"])
+def test_an_error_in_one_ends_both_in_order(packages: list[Path], fresh_nats: NatsServer, mark: str) -> None:
+    """The other gives its lease back; the log has the error under the name of the service that raised it."""
+    if mark == "raise-in-build":
+        (packages[0] / "no-build").touch()  # it is built later: the other one ends while it starts
+        (packages[1] / mark).touch()
+    with started(packages, fresh_nats) as process:
+        if mark == "raise":
+            eventually(lambda: both_run(packages))
+            (packages[1] / mark).touch()
+        assert process.wait(30) == 1
+        assert process.stderr is not None
+        (line,) = [line for line in process.stderr.read().splitlines() if "a broken invariant" in line]
+    assert '"service":"two"' in line.replace(" ", "")
+    assert (packages[0] / "stopped").exists() == (mark == "raise")
 
 
 def test_a_signal_during_a_start_ends_it(packages: list[Path], fresh_nats: NatsServer) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 #: Certificates are read by the machine's clock.
@@ -31,9 +31,9 @@ class Authority:
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def write(self, cert: Path, key: Path, name: str) -> None:
+    def write(self, cert: Path, key: Path, name: str, *, is_rsa: bool = False) -> None:
         """Write a new pair for localhost with this common name, each file by a rename."""
-        own = ec.generate_private_key(ec.SECP256R1())
+        own = rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -51,7 +51,9 @@ class Authority:
         )
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

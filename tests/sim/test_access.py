@@ -100,6 +100,17 @@ def test_a_command_that_is_answered_twice_is_caught() -> None:
     assert books.take(3, _commit(by)) == "PrincipalSuspended: by p2, who was not active before the commit"
 
 
+def test_a_record_of_a_clock_step_ends_nothing() -> None:
+    """The shell commits it before the core decides at the same time; the core's next commit ends what has expired."""
+    books = AccessBooks()
+    admitted = ev.PrincipalAdmitted(cause="cmd:a1", principal="p1", kind="person")
+    opened = ev.SessionOpened(cause="cmd:a2", session="s1", principal="p1", provider="local", expires_ns=5)
+    assert books.take(1, _commit(admitted)) == ""
+    assert "still in force" in books.take(2, _commit(opened))
+    assert books.take(3, _commit(ev.AccessClockStepped(cause="clock", step_ns=9, lag_ns=9))) == ""
+    assert books.take(4, _commit(ev.SessionEnded(cause="clock", session="s1", reason="expired"))) == ""
+
+
 def _commit(*events: ev.Event) -> Commit:
     return Commit(v=VERSION, writer="access", n=1, basis=0, at_ns=5, cursors={}, prev=GENESIS, events=list(events))
 

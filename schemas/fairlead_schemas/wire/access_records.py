@@ -7,20 +7,23 @@ except their opaque id.
 """
 
 import hashlib
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+from fairlead_schemas.units.ids import is_token
 
 type AccessKind = Literal["signed_in", "sign_in_failed", "signed_out", "denied", "read", "entered"]
 
 #: Of the subject for what has no principal: failed sign-ins of unknown names.
 UNKNOWN = "-"
 GENESIS = "0" * 64
-#: Entries of a message, and characters of an address.
+#: Entries of a message, characters of an address, and of each other text of an entry: so many entries of such texts fit a message.
 ENTRIES_MAX = 100
 ADDRESS_CHARS_MAX = 64
 #: Characters of a target: a queue's path may be long.
 TARGET_CHARS_MAX = 300
+TEXT_CHARS_MAX = 256
 
 
 class AccessEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -43,11 +46,27 @@ class AccessEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     count: int = 1
 
 
+def bounded(entry: AccessEntry) -> AccessEntry:
+    """Return an entry with texts that fit a message and can be encoded. A cut text keeps its beginning."""
+    cut = {name: _cut(getattr(entry, name), TEXT_CHARS_MAX) for name in ("principal", "via", "verb", "owner")}
+    target, address = _cut(entry.target, TARGET_CHARS_MAX), _cut(entry.address, ADDRESS_CHARS_MAX)
+    return msgspec.structs.replace(entry, target=target, address=address, **cut)
+
+
+def _cut(text: str, chars: int) -> str:
+    return text[:chars].encode(errors="replace").decode()
+
+
+def chain_of(name: str) -> str:
+    """Return the person whose chain takes what is noted of `name`: UNKNOWN where it cannot be a principal's id."""
+    return name if is_token(name) else UNKNOWN
+
+
 class AccessRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Message of one chain."""
 
     #: Number in its chain, from 1.
-    n: int
+    n: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     #: SHA-256 (hex) of the chain's previous message; GENESIS for the first.
     prev: str
     entries: list[AccessEntry]
@@ -64,14 +83,30 @@ def encode_record(record: AccessRecord) -> bytes:
 
 def decode_record(payload: bytes) -> AccessRecord:
     """Read a message. Raises msgspec.MsgspecError."""
-    return _decoder.decode(payload)
+    try:
+        return _decoder.decode(payload)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec passes these on
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def next_record(previous: bytes | None, entries: list[AccessEntry]) -> AccessRecord:
-    """Return the message that continues a chain. Raises msgspec.MsgspecError where its last message cannot be read."""
+    """Return the message that continues a chain. After one that cannot be read numbers begin again: the break shows, and what comes
+    later is noted all the same."""
     if previous is None:
         return AccessRecord(n=1, prev=GENESIS, entries=entries)
-    return AccessRecord(n=decode_record(previous).n + 1, prev=digest_of(previous), entries=entries)
+    try:
+        number = decode_record(previous).n + 1
+    except msgspec.MsgspecError:
+        number = 1
+    return AccessRecord(n=number, prev=digest_of(previous), entries=entries)
+
+
+def continues(payload: bytes, previous: bytes) -> bool:
+    """Return True if a message names `previous` as the one before it."""
+    try:
+        return decode_record(payload).prev == digest_of(previous)
+    except msgspec.MsgspecError:
+        return False
 
 
 def digest_of(payload: bytes) -> str:

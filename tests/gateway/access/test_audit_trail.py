@@ -1,23 +1,32 @@
 """The record of access: one entry for equal accesses, chains over several gateways, a bus that is away, and a person who is forgotten."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from fairlead_bus.memory import MemoryBus
 from fairlead_bus.memory_hub import MemoryServer
+from fairlead_bus.port import StreamFull
+from fairlead_bus.streams import MESSAGE_BYTES_MAX
 from fairlead_gateway.access.audit_reader import forget, read_history
 from fairlead_gateway.access.audit_trail import WAITING_MAX, AuditTrail
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.access_records import (
+    ENTRIES_MAX,
+    TARGET_CHARS_MAX,
+    UNKNOWN,
     AccessEntry,
     AccessRecord,
     BrokenChain,
     ChainCheck,
+    bounded,
     decode_record,
     encode_record,
+    next_record,
 )
+from tests.kit.eventually import eventually_async
 
 READ = AccessEntry(
     kind="read",
@@ -29,6 +38,7 @@ READ = AccessEntry(
     owner="p2",
     address="10.0.0.9",
 )
+TEXTS = ("principal", "via", "verb", "target", "owner", "address")
 DENIED = AccessEntry(kind="denied", at_ns=0, principal="p1", verb="job:cancel", target="job:812", owner="p2")
 
 
@@ -114,12 +124,12 @@ async def test_what_the_bus_does_not_take_waits_and_is_bounded() -> None:
     trail.note(DENIED)
     for number in range(WAITING_MAX):
         trail.note(AccessEntry(kind="denied", at_ns=0, principal="p3", target=f"job:{number}"))
-    assert trail.lost == 2
+    assert trail.lost == 4  # of two chains each: the read and the denial
     world.hub.start()
     await trail.flush()
     counts = {entry.kind: entry.count for entry in await world.of("p1")}
     assert counts == {"denied": 2, "read": 1}
-    assert len(await world.of("p3")) == WAITING_MAX - 2
+    assert len(await world.of("p3")) == WAITING_MAX - 4
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -132,6 +142,144 @@ async def test_an_append_without_an_answer_is_noted_once(stored: bool) -> None:
     await trail.flush()
     await trail.flush()
     assert len(await world.of("p1")) == 1
+
+
+async def test_a_bus_that_goes_away_in_mid_write_has_it_once() -> None:
+    """The append is stored and its answer lost with the bus: it is read back once the bus is there again."""
+    world = World()
+    trail = world.trail()
+    world.hub.unknown_appends.append(True)
+    append = MemoryBus.append
+
+    async def going_away(bus: MemoryBus, *args: Any, **options: Any) -> int:
+        try:
+            return await append(bus, *args, **options)
+        finally:
+            world.hub.stop()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBus, "append", going_away)
+        trail.note(AccessEntry(kind="signed_in", at_ns=0, principal="p1", via="local"))
+        flushing = asyncio.create_task(trail.flush())
+        await eventually_async(lambda: not world.hub.up)
+    world.hub.start()
+    await flushing
+    await trail.flush()
+    assert len(await world.of("p1")) == 1
+
+
+async def test_an_append_without_an_answer_that_another_gateway_continued_is_noted_once() -> None:
+    """Its chain's end is another's message then."""
+    world = World()
+    first, second = world.trail(), world.trail()
+    last, asked = MemoryBus.last, list[str]()
+
+    async def later(bus: MemoryBus, stream: str, subject: str) -> Any:
+        asked.append(subject)
+        if len(asked) == 2:  # the first's reading back
+            second.note(AccessEntry(kind="signed_in", at_ns=0, principal="p1", via="other"))
+            await second.flush()
+        return await last(bus, stream, subject)
+
+    world.hub.unknown_appends.append(True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBus, "last", later)
+        first.note(AccessEntry(kind="signed_in", at_ns=0, principal="p1", via="local"))
+        await first.flush()
+    await first.flush()
+    assert [entry.via for entry in await world.of("p1")] == ["other", "local"]
+
+
+async def test_a_chain_that_cannot_be_written_repeats_nothing_in_others() -> None:
+    """Neither in that of the reader of the same thing, nor in anybody's."""
+    world = World()
+    trail = world.trail()
+    append, is_full = MemoryBus.append, True
+
+    async def refusing(bus: MemoryBus, stream: str, subject: str, *args: Any, **options: Any) -> int:
+        if is_full and subject == subjects.audit("p2"):
+            raise StreamFull("no room")
+        return await append(bus, stream, subject, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBus, "append", refusing)
+        trail.note(READ)
+        trail.note(AccessEntry(kind="signed_in", at_ns=0, principal="p3", via="local"))
+        for _ in range(3):
+            await trail.flush()
+        assert [len(await world.of(person)) for person in ("p1", "p2", "p3")] == [1, 0, 1]
+        is_full = False
+        await trail.flush()
+    assert [len(await world.of(person)) for person in ("p1", "p2", "p3")] == [1, 1, 1]
+
+
+async def test_texts_of_any_size_and_alphabet_are_written() -> None:
+    """As long as the message bound allows: a text that is cut keeps its beginning."""
+    world = World()
+    trail = world.trail()
+    for number in range(2 * ENTRIES_MAX):
+        trail.note(
+            AccessEntry(
+                kind="denied",
+                at_ns=0,
+                principal="p1",
+                via="\x00" * 20_000,
+                target=f"job:{number}" + "\x01" * 20_000,
+                address="\udc80" * 500,
+            )
+        )
+    await trail.flush()
+    entries = await world.of("p1")
+    assert len({entry.target for entry in entries}) == 2 * ENTRIES_MAX
+    assert {len(entry.target) for entry in entries} == {TARGET_CHARS_MAX}
+    full = [AccessEntry(kind="sign_in_failed", at_ns=2**62, **dict.fromkeys(TEXTS, "\x01" * 10_000))] * ENTRIES_MAX
+    assert len(encode_record(next_record(None, [bounded(entry) for entry in full]))) < MESSAGE_BYTES_MAX
+
+
+async def test_names_that_are_no_ids_reach_no_chain_of_others() -> None:
+    """Wildcards and dots mean something in subjects: what they do is noted as by an unknown name, and nothing is read or erased."""
+    world = World()
+    trail = world.trail()
+    trail.note(READ)
+    odd = ("p1.x", "*", ">", "a b", "P1", "")
+    for name in odd:
+        trail.note(AccessEntry(kind="denied", at_ns=0, principal=name, target="job:1", owner=">"))
+    await trail.flush()
+    assert {entry.principal for entry in await world.of(UNKNOWN)} == set(odd)
+    for name in odd:
+        assert await world.of(name) == []
+        await forget(world.bus, name)
+    assert len(await world.of("p1")) == len(await world.of("p2")) == 1
+    assert len(await world.of(UNKNOWN)) == len(odd)
+
+
+async def test_a_clock_that_is_set_back_hides_nothing() -> None:
+    """What was written in its future stands for no access of now."""
+    world = World()
+    trail = world.trail()
+    world.now_ns += 48 * HOUR_NS
+    trail.note(DENIED)
+    await trail.flush()
+    world.now_ns -= 48 * HOUR_NS
+    trail.note(DENIED)
+    await trail.flush()
+    assert len(await world.of("p1")) == 2
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b'{"n":1,"prev":"\xff","entries":[]}', b'{"n":0,"prev":"","entries":[]}'])
+async def test_a_message_that_cannot_be_read_shows_and_stops_no_writer(garbage: bytes) -> None:
+    """The chain is broken there, and goes on behind it."""
+    world = World()
+    trail = world.trail()
+    trail.note(READ)
+    await trail.flush()
+    await world.bus.append(subjects.AUDIT, subjects.audit("p1"), garbage)
+    trail.note(DENIED)
+    await trail.flush()
+    found = await read_history(world.bus, "p1")
+    assert [entry.kind for entry in found.entries] == ["read"] and found.broken.startswith("after record 1")
+    last = await world.bus.last(subjects.AUDIT, subjects.audit("p1"))
+    assert last is not None and [entry.kind for entry in decode_record(last.payload).entries] == ["denied"]
 
 
 async def test_a_person_who_is_forgotten_leaves_no_byte() -> None:
@@ -152,8 +300,6 @@ def test_a_changed_chain_is_found() -> None:
     payloads: list[bytes] = []
     previous: bytes | None = None
     for number in range(4):
-        from fairlead_schemas.wire.access_records import next_record
-
         previous = encode_record(next_record(previous, [AccessEntry(kind="signed_in", at_ns=number)]))
         payloads.append(previous)
 

@@ -3,17 +3,20 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import uvloop
 
 from fairlead_bus.environment_settings import BadSetting
+from fairlead_gateway.server import handshakes
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.tls import Certificate, TlsFiles
 from tests.gateway.world import GatewayWorld
 from tests.kit.certificates import Authority
+from tests.kit.eventually import eventually_async
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SUBMIT = b'{"name":"a","command":["true"]}'
@@ -61,10 +64,12 @@ async def serving(pair: Pair, *, connections_max: int = 64) -> AsyncIterator[tup
 
 
 @contextlib.asynccontextmanager
-async def connected(pair: Pair, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, str]]:
+async def connected(
+    pair: Pair, port: int, host: str = "localhost"
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, str]]:
     """A verified connection, and the common name of the certificate that it was shown."""
     context = ssl.create_default_context(cafile=str(pair.authority.ca))
-    reader, writer = await asyncio.open_connection("localhost", port, ssl=context, family=2)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, family=2)
     shown = dict(entry[0] for entry in writer.get_extra_info("peercert")["subject"])
     try:
         yield reader, writer, shown["commonName"]
@@ -97,6 +102,19 @@ async def test_a_new_certificate_is_taken_and_open_connections_go_on(pair: Pair)
         async with connected(pair, port) as (later_reader, later_writer, later):
             assert later == "second"
             assert await ask(later_reader, later_writer, GET) == b"HTTP/1.1 200 OK"
+
+
+async def test_a_renewal_with_another_kind_of_key_replaces_the_old_one(pair: Pair) -> None:
+    """By name and by address. The library keeps a pair for each kind of key, and clients prefer one kind."""
+    async with serving(pair) as (server, port):
+        assert server.certificate is not None
+        for name, is_rsa in (("second", True), ("third", False), ("fourth", True)):
+            pair.authority.write(*pair.files, name, is_rsa=is_rsa)
+            assert server.certificate.reload()
+            for host in ("localhost", "127.0.0.1"):
+                async with connected(pair, port, host) as (reader, writer, shown):
+                    assert shown == name
+                    assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
 
 
 async def test_half_a_renewal_leaves_the_old_pair_in_use(pair: Pair) -> None:
@@ -143,6 +161,76 @@ async def test_a_connection_over_the_bound_is_closed(pair: Pair) -> None:
     async with serving(pair, connections_max=1) as (_, port), connected(pair, port), connected(pair, port) as second:
         async with asyncio.timeout(30):
             assert b"503" in await second[0].read()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_open_handshakes_keep_nobody_out(pair: Pair, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    """Twice as many as the bound send nothing, or half a hello: the oldest end, a client gets in, and a stop waits for none."""
+    run(_crowd(pair))
+
+
+async def _crowd(pair: Pair) -> None:
+    async with serving(pair) as (server, port):
+        assert server.handshakes is not None
+        server.handshakes.count_max = 8
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
+        for _, writer in silent[::2]:
+            writer.write(b"\x16\x03\x01\x02")
+        async with asyncio.timeout(30):
+            for reader, _ in silent[:8]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+        assert len(server.handshakes) == 8
+        async with connected(pair, port) as (reader, writer, _):
+            assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
+            assert await ask(reader, writer, GET) == b"HTTP/1.1 200 OK"
+        for _, writer in silent:
+            writer.close()
+        handshakes = server.handshakes
+        await eventually_async(lambda: len(handshakes) == 0)
+        await eventually_async(lambda: len(server.server_state.connections) == 0)
+        last = await asyncio.open_connection("127.0.0.1", port)
+        await eventually_async(lambda: len(handshakes) == 1)
+    assert len(handshakes) == 0
+    last[1].close()
+
+
+async def test_a_handshake_that_takes_too_long_ends(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is closed, and no longer counted."""
+    monkeypatch.setattr(handshakes, "HANDSHAKE_S", 0.1)
+    async with serving(pair) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(60):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert server.handshakes is not None and len(server.handshakes) == 0
+        writer.close()
+
+
+async def test_a_request_in_the_handshakes_last_bytes_is_answered(pair: Pair) -> None:
+    """A client's end of the handshake and its request may come in one segment."""
+    async with serving(pair) as (_, port):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = ssl.create_default_context(cafile=str(pair.authority.ca)).wrap_bio(
+            incoming, outgoing, server_hostname="localhost"
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            client.write(GET)
+            writer.write(outgoing.read())
+            answer = b""
+            while b"200 OK" not in answer:
+                incoming.write(await reader.read(65536))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    answer += client.read(65536)
+        writer.close()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.access_records import AccessEntry, BrokenChain, ChainCheck
+from fairlead_schemas.wire.access_records import AccessEntry, BrokenChain, ChainCheck, chain_of
 
 #: Seconds without a message after which the bus counts as away.
 PATIENCE_S = 10.0
@@ -19,10 +19,13 @@ class PersonRecord(NamedTuple):
 
 
 async def read_history(bus: Bus, person: str, *, since_ns: int = 0, until_ns: int = 2**63 - 1) -> PersonRecord:
-    """Return what was noted of a person from one Unix time to another. Raises Unavailable.
+    """Return what was noted of a person from one Unix time to another; of a name that is no principal's id nothing. Raises
+    Unavailable.
 
     A chain that was changed is read as far as it is whole.
     """
+    if chain_of(person) != person:
+        return PersonRecord([])
     subject = subjects.audit(person)
     last = await bus.last(subjects.AUDIT, subject)
     if last is None:
@@ -47,5 +50,10 @@ async def read_history(bus: Bus, person: str, *, since_ns: int = 0, until_ns: in
 
 
 async def forget(bus: Bus, person: str) -> None:
-    """Erase a person's chain. Entries about their access to others' things stay with the owners, by the opaque id."""
+    """Erase a person's chain. Entries about their access to others' things stay with the owners, by the opaque id.
+
+    A name that is no principal's id has no chain: a wildcard in it would erase those of others.
+    """
+    if chain_of(person) != person:
+        return
     await bus.erase(subjects.AUDIT, subjects.audit(person))

@@ -9,18 +9,22 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StaleWriter
+from fairlead_bus.bus_faults import retry_until_available
+from fairlead_bus.port import Bus, BusError, OutcomeUnknown, StaleWriter, Unavailable
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.access_records import (
     ENTRIES_MAX,
-    UNKNOWN,
     AccessEntry,
     AccessKind,
+    bounded,
+    chain_of,
+    continues,
     encode_record,
     next_record,
 )
@@ -28,7 +32,7 @@ from fairlead_schemas.wire.access_records import (
 log = structlog.get_logger()
 
 FLUSH_S = 1.0
-#: Entries that wait for the bus.
+#: Entries that wait for the bus, of all chains.
 WAITING_MAX = 10_000
 #: For so long equal accesses of one caller become one entry. A sign-in is always its own.
 MERGED_NS: dict[AccessKind, int] = {
@@ -41,8 +45,18 @@ MERGED_NS: dict[AccessKind, int] = {
 MERGED_MAX = 20_000
 APPENDS_MAX = 5
 
-#: What makes two accesses equal.
-type _Likeness = tuple[str, str, str, str, str, str, str]
+
+class _Likeness(NamedTuple):
+    """Chain of an entry, and what makes two entries of it equal."""
+
+    person: str
+    kind: AccessKind
+    principal: str
+    via: str
+    verb: str
+    target: str
+    owner: str
+    address: str
 
 
 class AuditTrail:
@@ -52,24 +66,37 @@ class AuditTrail:
         self._bus = bus
         self._clock = clock
         self._waiting: dict[_Likeness, AccessEntry] = {}
-        #: {likeness: time until which equal accesses are part of an entry that is written}
+        #: Times until which equal accesses are part of an entry that is written.
         self._written: OrderedDict[_Likeness, int] = OrderedDict()
         self.lost = 0
 
     def note(self, entry: AccessEntry) -> None:
-        """Keep an access for the next write. Its `at_ns` is set here; equal ones within MERGED_NS are one entry."""
-        now_ns = self._clock()
-        likeness = (entry.kind, entry.principal, entry.via, entry.verb, entry.target, entry.owner, entry.address)
+        """Keep an access for the next write, in the chain of each whom it concerns. Its `at_ns` is set here; equal ones within
+        MERGED_NS are one entry. Long texts are cut."""
+        entry = msgspec.structs.replace(bounded(entry), at_ns=self._clock())
+        person, owner = chain_of(entry.principal), chain_of(entry.owner)
+        self._note(person, entry)
+        if entry.owner and owner != person:
+            self._note(owner, msgspec.structs.replace(entry, address=""))
+
+    def _note(self, person: str, entry: AccessEntry) -> None:
+        likeness = _Likeness(
+            person, entry.kind, entry.principal, entry.via, entry.verb, entry.target, entry.owner, entry.address
+        )
         waiting = self._waiting.get(likeness)
         if waiting is not None:
             self._waiting[likeness] = msgspec.structs.replace(waiting, count=waiting.count + 1)
+        elif self._is_written(likeness, entry.at_ns):
             return
-        if self._written.get(likeness, 0) > now_ns:
-            return
-        if len(self._waiting) >= WAITING_MAX:
+        elif len(self._waiting) >= WAITING_MAX:
             self.lost += 1
-            return
-        self._waiting[likeness] = msgspec.structs.replace(entry, at_ns=now_ns)
+        else:
+            self._waiting[likeness] = entry
+
+    def _is_written(self, likeness: _Likeness, now_ns: int) -> bool:
+        """Return True if an entry that is written stands for an access of now. After a clock that was set back none does."""
+        until_ns = self._written.get(likeness, 0)
+        return now_ns < until_ns <= now_ns + MERGED_NS.get(likeness.kind, 0)
 
     async def run(self) -> None:
         """Write what waits, once a second, until cancelled."""
@@ -80,27 +107,37 @@ class AuditTrail:
 
     async def flush(self) -> None:
         """Write what waits. What the bus does not take waits for the next time."""
-        taken, self._waiting = self._waiting, {}
-        chains: dict[str, dict[_Likeness, AccessEntry]] = {}
-        for likeness, entry in taken.items():
-            chains.setdefault(entry.principal or UNKNOWN, {})[likeness] = entry
-            if entry.owner and entry.owner != entry.principal:
-                chains.setdefault(entry.owner, {})[likeness] = msgspec.structs.replace(entry, address="")
-        failed: set[str] = set()
-        for person, entries in chains.items():
-            if not await self._append(person, list(entries.values())):
-                failed.add(person)
-        for likeness, entry in taken.items():
-            if (entry.principal or UNKNOWN) in failed or entry.owner in failed:
-                self._keep(likeness, entry)
-            else:
-                self._remember(likeness, entry)
+        chains: dict[str, list[_Likeness]] = {}
+        for likeness in self._waiting:
+            chains.setdefault(likeness.person, []).append(likeness)
+        for person, likenesses in chains.items():
+            try:
+                for part in _parts(likenesses):
+                    await self._write(person, part)
+            except BusError as error:  # what is wrong with one chain must not keep the others from theirs
+                log.warning("record of access not written; it is kept and tried again", reason=str(error))
+                if type(error) is Unavailable:
+                    break  # it would be the same for every other chain, after a wait each
         if self.lost:
             log.error("entries of the record of access lost: the bus takes none", lost=self.lost)
             self.lost = 0
 
+    async def _write(self, person: str, likenesses: list[_Likeness]) -> None:
+        """Write entries of one chain in one message. They wait again where that fails. Raises BusError."""
+        entries = {likeness: self._waiting.pop(likeness) for likeness in likenesses}
+        is_written = False
+        try:
+            await self._append(subjects.audit(person), list(entries.values()))
+            is_written = True
+        finally:
+            for likeness, entry in entries.items():
+                if is_written:
+                    self._remember(likeness, entry)
+                else:
+                    self._keep(likeness, entry)
+
     def _keep(self, likeness: _Likeness, entry: AccessEntry) -> None:
-        """Let an entry wait again. Of two chains the one that took it has it twice then, which its time and count show."""
+        """Let an entry wait again, with what was noted meanwhile."""
         since = self._waiting.get(likeness)
         count = entry.count + (since.count if since else 0)
         self._waiting[likeness] = msgspec.structs.replace(entry, count=count)
@@ -114,32 +151,26 @@ class AuditTrail:
         while len(self._written) > MERGED_MAX:
             self._written.popitem(last=False)
 
-    async def _append(self, person: str, entries: list[AccessEntry]) -> bool:
-        """Continue a person's chain. Return False if the bus did not take all of it."""
-        try:
-            for part in _parts(entries):
-                if not await self._append_part(subjects.audit(person), part):
-                    return False
-        except (BusError, msgspec.MsgspecError) as error:
-            log.warning("record of access not written; it is kept and tried again", reason=str(error))
-            return False
-        return True
+    async def _append(self, subject: str, entries: list[AccessEntry]) -> None:
+        """Continue a chain by one message. Raises BusError.
 
-    async def _append_part(self, subject: str, entries: list[AccessEntry]) -> bool:
+        An append without an answer is read back as soon as the bus answers. Entries are there twice only if two other gateways
+        have continued the chain before that.
+        """
         for _ in range(APPENDS_MAX):
             last = await self._bus.last(subjects.AUDIT, subject)
             payload = encode_record(next_record(last.payload if last else None, entries))
             try:
                 await self._bus.append(subjects.AUDIT, subject, payload, expected=last.sequence if last else 0)
+                return
             except StaleWriter:
                 continue  # another gateway was first
             except OutcomeUnknown:
-                stored = await self._bus.last(subjects.AUDIT, subject)
-                if stored is None or stored.payload != payload:
-                    continue
-            return True
-        return False
+                stored = await retry_until_available(lambda: self._bus.last(subjects.AUDIT, subject))
+                if stored is not None and (stored.payload == payload or continues(stored.payload, payload)):
+                    return
+        raise StaleWriter(f"{subject}: other gateways were first {APPENDS_MAX} times")
 
 
-def _parts(entries: list[AccessEntry]) -> Iterable[list[AccessEntry]]:
-    return (entries[at : at + ENTRIES_MAX] for at in range(0, len(entries), ENTRIES_MAX))
+def _parts(likenesses: list[_Likeness]) -> Iterable[list[_Likeness]]:
+    return (likenesses[at : at + ENTRIES_MAX] for at in range(0, len(likenesses), ENTRIES_MAX))

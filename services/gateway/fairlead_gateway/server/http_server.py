@@ -27,6 +27,7 @@ from fairlead_bus.environment_settings import BadSetting, seconds, whole
 from fairlead_gateway.errors import HttpError, internal_error
 from fairlead_gateway.routes.router import FastRoute
 from fairlead_gateway.server.fast_path import FastPath, Headers
+from fairlead_gateway.server.handshakes import HANDSHAKES_MAX, Handshakes
 from fairlead_gateway.server.request_guard import HEAD_BYTES_MAX, SETTING, TARGET, plain_name
 from fairlead_gateway.server.tls import Certificate, TlsFiles
 
@@ -113,6 +114,13 @@ class HttpServer(uvicorn.Server):
         self._unreported = 0
         self._reported_at = float("-inf")
         self.certificate = config.certificate
+        self.handshakes: Handshakes | None = None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is open. uvicorn would wait for handshakes, which it does not know."""
+        if self.handshakes is not None:
+            self.handshakes.close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self):
@@ -200,6 +208,8 @@ class _Connection(HttpToolsProtocol):
         transport.write(_OVER_BOUND)
         if len(self.owner.lingering) >= LINGERING_MAX:
             transport.close()
+            if not transport.can_write_eof():  # TLS waits for the client's consent
+                self.loop.call_soon(transport.abort)
             return
         self.owner.lingering.add(self)
         if transport.can_write_eof():  # not with TLS
@@ -343,20 +353,16 @@ class _Connection(HttpToolsProtocol):
 
 
 class _Config(uvicorn.Config):
-    """uvicorn's settings with a TLS context of the gateway's own, which takes new certificates."""
+    """uvicorn's settings without its TLS, which would bound no handshakes and take no new certificates."""
 
     certificate: Certificate | None = None
-
-    def load(self) -> None:
-        super().load()
-        if self.certificate is not None:
-            self.ssl = self.certificate.context
 
 
 def make_server(app: FastPath, settings: HttpSettings, on_refusal: Callable[[str], None]) -> HttpServer:
     """Build the server around the first ASGI callable; `on_refusal` gets the problem code of what no route sees. The bound on connections stays below the limit of open files. Raises BadSetting for a certificate that cannot be used."""
     files = raise_file_limit()
-    connections_max = max(1, min(settings.connections_max, files - FILES_KEPT))
+    handshakes_max = max(1, min(HANDSHAKES_MAX, (files - FILES_KEPT) // 4)) if settings.tls is not None else 0
+    connections_max = max(1, min(settings.connections_max, files - FILES_KEPT - handshakes_max))
     if connections_max < settings.connections_max:
         log.info("connections bounded by open files", connections_max=connections_max, open_files_max=files)
     # uvicorn makes a protocol object per connection and gives it no way to reach its server, hence a class of its own.
@@ -383,6 +389,13 @@ def make_server(app: FastPath, settings: HttpSettings, on_refusal: Callable[[str
         config.certificate = Certificate(settings.tls)
     server = HttpServer(config, request_s=settings.request_s, connections_max=connections_max, on_refusal=on_refusal)
     protocol.owner, protocol.fast = server, app
+    if config.certificate is not None:
+        server.handshakes = handshakes = Handshakes(config.certificate.context, handshakes_max)
+
+        def accepted(**uvicorns: Any) -> asyncio.Protocol:
+            return handshakes.begin(lambda: protocol(**uvicorns))
+
+        config.http = cast(type[asyncio.Protocol], accepted)
     return server
 
 

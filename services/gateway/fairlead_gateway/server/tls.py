@@ -46,7 +46,9 @@ class TlsFiles(NamedTuple):
 
 
 class Certificate:
-    """Certificate in use. `context` is for the listening socket."""
+    """Certificate in use. `context` is for the listening socket; each handshake goes on with the newest pair's own context. A context
+    that takes a second pair keeps one of each kind of key, and would go on to show the old one of another kind.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         """Load both files. Raises BadSetting."""
@@ -54,9 +56,13 @@ class Certificate:
         self._failure = ""
         try:
             self._marks = files.marks()
-            self.context = _context(files)
+            self.context = self._newest = _context(files)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise BadSetting(f"{CERT_SETTING}, {KEY_SETTING}: {files.cert}, {files.key}: {error}") from error
+        self.context.sni_callback = self._take_newest
+
+    def _take_newest(self, handshake: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        handshake.context = self._newest
 
     def reload(self) -> bool:
         """Take what the files have now, if it is new and whole. Return True if it was taken."""
@@ -64,8 +70,7 @@ class Certificate:
             marks = self._files.marks()
             if marks == self._marks:
                 return False
-            _context(self._files)  # a pair that does not fit would leave half of it in the context in use
-            self.context.load_cert_chain(self._files.cert, self._files.key)
+            self._newest = _context(self._files)
         except (OSError, ValueError) as error:
             if str(error) != self._failure:
                 self._failure = str(error)
