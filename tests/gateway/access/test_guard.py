@@ -160,7 +160,7 @@ async def test_a_change_with_a_cookie_comes_from_our_own_page() -> None:
     """Origin of ours, or Sec-Fetch-Site same-origin without one; a token needs neither (A2)."""
     async with SignedWorld() as world:
         await world.session("i1", "owner")
-        cookie = {"cookie": "fairlead-session=i1-cookie"}
+        cookie = {"cookie": "fairlead=i1-cookie"}
         good = ({"origin": "http://localhost"}, {"sec-fetch-site": "same-origin"})
         bad = (
             {},
@@ -182,9 +182,9 @@ async def test_a_change_with_a_cookie_comes_from_our_own_page() -> None:
             answer = await world.ask("", "POST", "/v1/jobs", headers={**cookie, **headers}, json={"command": ["true"]})
             assert answer.status_code == 201, answer.text
         assert (await world.ask("", "GET", "/v1/jobs", headers=cookie)).status_code == 200
-        twice = {"cookie": "fairlead-session=i1-cookie; fairlead-session=tossed"}
+        twice = {"cookie": "fairlead=i1-cookie; fairlead=tossed"}
         assert (await world.ask("", "GET", "/v1/jobs", headers=twice)).status_code == 401
-        as_token = {"cookie": "fairlead-session=owner-token"}
+        as_token = {"cookie": "fairlead=owner-token"}
         assert (await world.ask("", "GET", "/v1/jobs", headers=as_token)).status_code == 401
 
 
