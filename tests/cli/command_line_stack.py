@@ -34,8 +34,9 @@ class CommandLineStack:
         assert ran.returncode == 0, f"{words}: {ran.stdout}{ran.stderr}"
         return ran.stdout
 
-    def up(self) -> None:
-        self.ok("up", "--detach", "--port", "0", "--nodes", "2")
+    def up(self, *more: str) -> None:
+        """Start it without sign-on: tests send requests of their own."""
+        self.ok("up", "--detach", "--port", "0", "--nodes", "2", *(more or ("--open",)))
 
     def process(self, name: str) -> state.Running:
         there = state.load(self.data)

@@ -45,7 +45,16 @@ class Stack:
     def up(self, *words: str, check: bool = True, within_s: float = COMMAND_S) -> "subprocess.CompletedProcess[str]":
         """Run `fairlead up --detach` on a free port."""
         return self.fairlead(
-            "up", "--detach", "--port", "0", "--nodes", str(self.nodes), *words, check=check, within_s=within_s
+            "up",
+            "--open",
+            "--detach",
+            "--port",
+            "0",
+            "--nodes",
+            str(self.nodes),
+            *words,
+            check=check,
+            within_s=within_s,
         )
 
     def down(self, *, check: bool = True) -> None:

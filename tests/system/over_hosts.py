@@ -69,7 +69,7 @@ class OverHosts:
             **self.settings,
         }
         for name in ("queue", "placer", "gateway"):
-            self.run(name, control, [sys.executable, "-m", SERVICES[name][0]], {"FAIRLEAD_INSTANCE": name})
+            self.run(name, control, [sys.executable, "-m", SERVICES[name][0][name]], {"FAIRLEAD_INSTANCE": name})
         for node in NODES:
             self.start_agent(node)
         self._ready()

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fairlead.client import Client
+from fairlead.client.settings import owner_token
 from fairlead.stack import state
 from tests.cli.command_line_stack import CommandLineStack
 from tests.kit.eventually import eventually
@@ -176,7 +177,7 @@ def test_the_demo_comes_out_as_expected(tmp_path: Path) -> None:
 def _until_state(cluster: CommandLineStack, job: str, wanted: str) -> None:
     there = state.load(cluster.data)
     assert there is not None
-    with Client(there.url) as client:
+    with Client(there.url, token=owner_token(there.url, cluster.data)) as client:
         eventually(lambda: client.job(job).state == wanted, f"job {job} is {wanted}", within_s=30)
 
 

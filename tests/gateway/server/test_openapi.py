@@ -26,6 +26,11 @@ LISTS = {
     "/v1/rollouts": ("nodes", "list_rollouts", "Rollout"),
     "/v1/maintenance": ("nodes", "list_maintenance", "Maintenance"),
     "/v1/events": ("events", "list_events", "CloudEventOut"),
+    "/v1/access": ("access", "list_access", "AccessGrant"),
+    "/v1/groups": ("access", "list_groups", "Group"),
+    "/v1/people": ("access", "list_people", "Person"),
+    "/v1/service-accounts": ("access", "list_service_accounts", "Person"),
+    "/v1/tokens": ("access", "list_tokens", "TokenInfo"),
 }
 
 

@@ -151,7 +151,8 @@ class AsyncTransport:
     async def _try(self, path: str, timeout_s: float) -> Answer | None:
         """Send one GET of a public page once, and return its answer, whatever its status; None where there is none."""
         try:
-            return await self._link.request("GET", self.url + path, {}, None, timeout_s)
+            known = {} if self._credential is None else await self._credentials()
+            return await self._link.request("GET", self.url + path, known, None, timeout_s)
         except (LinkBroken, LinkRefused):
             return None
 

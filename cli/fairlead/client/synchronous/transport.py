@@ -152,7 +152,8 @@ class Transport:
     def _try(self, path: str, timeout_s: float) -> Answer | None:
         """Send one GET of a public page once, and return its answer, whatever its status; None where there is none."""
         try:
-            return self._link.request("GET", self.url + path, {}, None, timeout_s)
+            known = {} if self._credential is None else self._credentials()
+            return self._link.request("GET", self.url + path, known, None, timeout_s)
         except (LinkBroken, LinkRefused):
             return None
 

@@ -441,10 +441,12 @@ class Accounts:
                 await self.people.erase(fresh)
         if principal not in access.kinds:
             await self.send(cmd.AdmitPrincipal(id=self._gate.new_id(), principal=principal, first=True))
-        if not access.access.admins():
+        admins = access.access.admins()
+        if principal not in admins and not [each for each in admins if await self.people.find(each)]:
+            # There is none, or the log was restored without the people: none of them can sign in.
             entry = cmd.RoleEntry(subject=principal, role="admin", scope="cluster")
             await self.send(cmd.GrantRole(id=self._gate.new_id(), grant=entry))
-        elif principal not in access.access.admins():
+        elif principal not in admins:
             raise HttpError(409, "has_owner", f"the cluster has admins, and {login} is none of them")
         expires_ns = self._clock() + OWNER_LIFE_NS - HOUR_NS
         return (await self.issue_token(principal, "owner", "file of the owner", expires_ns))[1]

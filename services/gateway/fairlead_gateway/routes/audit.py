@@ -35,7 +35,7 @@ def routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
         doc.RecordOfAccess,
         right=SIGNED_IN,
     )
-    async def read_record_of_access(
+    async def list_access_records(
         request: Request,
         about: Annotated[
             str, Query(description='"me", a login name or id (needs audit:read on the cluster), or "unknown".')

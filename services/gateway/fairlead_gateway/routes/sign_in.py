@@ -174,7 +174,7 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
     @router.command(
         "POST", "/v1/sign-in/links", "Make a link that signs the caller in once", doc.SignInLink, right=SIGNED_IN
     )
-    async def create_sign_in_link(request: Request) -> Response:
+    async def create_link(request: Request) -> Response:
         head, _ = require_sign_on(head_of(request)), await read_request(request, EmptyRequest)
         await require_fresh(views, accounts, head.caller, clock)
         code = await accounts.make_link(head.caller.principal)
@@ -195,7 +195,7 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
         right=PUBLIC,
         body=LinkRequest,
     )
-    async def sign_in_by_link(request: Request) -> Response:
+    async def use_link(request: Request) -> Response:
         sign_in.require_page(request)
         is_form = sign_in.require_form(request)
         body = await read_body(request.scope[HEAD], request.receive, BODY_BYTES_MAX, (JSON, FORM))

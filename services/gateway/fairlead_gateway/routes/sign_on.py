@@ -225,7 +225,7 @@ def _add_device(router: Router, shared: SignOnRoutes) -> None:
         doc.DeviceCode,
         right=PUBLIC,
     )
-    async def begin_device_sign_in(request: Request) -> Response:
+    async def begin_device(request: Request) -> Response:
         shared.sign_in.require_page(request)
         form = await shared.form(request)
         device_code, user_code = await grants.begin(form.get("machine", ""), address_of(request))
