@@ -5,7 +5,7 @@ never have the same. A group's row has its name alone; its members are those tha
 log. Start at `ScimUsers.create` and `ScimGroups.create`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -30,7 +30,7 @@ SOURCE = "scim"
 USER_NAME, EXTERNAL_ID = "urn:fairlead:scim:userName", "urn:fairlead:scim:externalId"
 
 
-class Page(NamedTuple):
+class FoundResources(NamedTuple):
     """Part of the resources that a query finds."""
 
     total: int
@@ -88,14 +88,14 @@ class ScimUsers:
             resource["groups"] = [{"value": each, "display": each, "$ref": f"{base}/Groups/{each}"} for each in groups]
         return resource
 
-    async def find(self, chosen: Filter | None, start: int, count: int | None, base: str) -> Page:
+    async def find(self, chosen: Filter | None, start: int, count: int | None, base: str) -> FoundResources:
         """Return the people whom a filter selects, by their ids."""
         candidates = await self._candidates(chosen)
         if chosen is None:
             shown = [await self.get(each, base) for each in page_of(candidates, start, count)]
-            return Page(len(candidates), shown)
+            return FoundResources(len(candidates), shown)
         found = [one for each in candidates if chosen.test(one := await self.get(each, base))]
-        return Page(len(found), page_of(found, start, count))
+        return FoundResources(len(found), page_of(found, start, count))
 
     async def _candidates(self, chosen: Filter | None) -> list[str]:
         """Return the ids of people among whom all are that a filter selects: what it looks up is not searched."""
@@ -262,7 +262,7 @@ def meta_of(kind: str, location: str, made_ns: int, changed_ns: int) -> Resource
     }
 
 
-async def _unique[T](change: Any) -> T:
+async def _unique[T](change: Awaitable[T]) -> T:
     """Wait for a change, and raise its conflict about an identity in SCIM's words."""
     try:
         return await change

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fairlead_gateway.directories.scim_errors import ScimError
-from fairlead_gateway.directories.scim_schema import ENTERPRISE, NOT_KEPT, Attribute, Resource, Shape
+from fairlead_gateway.directories.scim_schema import ENTERPRISE, NOT_KEPT, Attribute, Resource, ResourceShape
 
 CHARS_MAX = 2_000
 DEPTH_MAX = 10
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     sub: Attribute | None = None
 
 
-def parse_filter(text: str, shape: Shape) -> Filter:
+def parse_filter(text: str, shape: ResourceShape) -> Filter:
     """Return the filter of a query."""
     reader = _Reader(text, "invalidFilter", lambda name: _find(name, shape))
     found = reader.either(0)
@@ -53,7 +53,7 @@ def parse_filter(text: str, shape: Shape) -> Filter:
     return found
 
 
-def parse_path(text: str, shape: Shape) -> Place | None:
+def parse_path(text: str, shape: ResourceShape) -> Place | None:
     """Return the place that a path names; None for an attribute that SCIM has and that is not kept."""
     head, bracket, rest = text.partition("[")
     found = _find(head.strip(), shape)
@@ -82,7 +82,7 @@ def parse_path(text: str, shape: Shape) -> Place | None:
 type _Found = tuple[Attribute, Attribute | None]
 
 
-def _find(name: str, shape: Shape) -> _Found | None:
+def _find(name: str, shape: ResourceShape) -> _Found | None:
     prefix = shape.schema.lower() + ":"
     if name.lower().startswith(prefix):
         name = name[len(prefix) :]
@@ -200,7 +200,7 @@ class _Reader:
         if leaf.kind == "boolean" and operator not in ("eq", "ne"):
             raise self._bad(f"{leaf.name}: expected eq or ne")
         exact = leaf.case_exact or leaf.kind in ("boolean", "dateTime")
-        wanted = value if exact else value.lower()
+        wanted = value if exact else str(value).lower()
 
         def test(one: Resource) -> bool:
             found = values_of(one, attribute, sub)

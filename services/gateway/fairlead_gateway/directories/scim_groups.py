@@ -14,7 +14,7 @@ from fairlead_bus.port import Bus, StaleWriter
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.directory_people import DirectoryPeople
 from fairlead_gateway.directories.group_names import group_name
-from fairlead_gateway.directories.scim import SOURCE, Page, gone, meta_of, page_of
+from fairlead_gateway.directories.scim import SOURCE, FoundResources, gone, meta_of, page_of
 from fairlead_gateway.directories.scim_errors import ScimError, bad_value
 from fairlead_gateway.directories.scim_filter import Filter
 from fairlead_gateway.directories.scim_patch import Operation, patched
@@ -79,15 +79,15 @@ class ScimGroups:
 
     async def find(
         self, chosen: Filter | None, start: int, count: int | None, base: str, *, members: bool = True
-    ) -> Page:
+    ) -> FoundResources:
         """Return the groups that a filter selects, by their ids. `members`: False leaves them out of the answer."""
         names = await self._names()
         if chosen is None:
             shown = [await self.get(each, base, members=members) for each in page_of(names, start, count)]
-            return Page(len(names), shown)
+            return FoundResources(len(names), shown)
         found = [each for each in names if chosen.test(await self.get(each, base))]
         shown = [await self.get(each, base, members=members) for each in page_of(found, start, count)]
-        return Page(len(found), shown)
+        return FoundResources(len(found), shown)
 
     # ------------------------------------------------------------------------------- changes
 

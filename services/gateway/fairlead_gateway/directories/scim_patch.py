@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead_gateway.directories.scim_errors import ScimError, bad_value
 from fairlead_gateway.directories.scim_filter import Filter, Place, parse_path
-from fairlead_gateway.directories.scim_schema import Attribute, Resource, Shape, read, read_value
+from fairlead_gateway.directories.scim_schema import Attribute, Resource, ResourceShape, read, read_value
 
 PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 OPERATIONS_MAX = 1_000
@@ -47,7 +47,7 @@ def _operation(found: Any) -> Operation:
     return Operation(verb, path, fields.get("value"))
 
 
-def patched(resource: Resource, operations: list[Operation], shape: Shape) -> Resource:
+def patched(resource: Resource, operations: list[Operation], shape: ResourceShape) -> Resource:
     """Return the resource after all operations. Raise ScimError (400)."""
     # Values are replaced by others, never changed in place, but for the lists and objects copied here.
     changed = {key: _copy(value) for key, value in resource.items()}
@@ -72,7 +72,7 @@ def _copy(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else value
 
 
-def _merge(changed: Resource, operation: Operation, shape: Shape) -> None:
+def _merge(changed: Resource, operation: Operation, shape: ResourceShape) -> None:
     """Apply an operation without a path: each attribute of its value is a place of its own. Those not kept are passed by."""
     for name, value in operation.value.items():
         if str(name).lower() in _REPEATED or (str(name).startswith("urn:") and isinstance(value, dict)):
@@ -148,7 +148,8 @@ def _apply_to_chosen(changed: Resource, operation: Operation, place: Place, chos
     if operation.op == "remove":
         if sub is None:
             changed[attribute.name] = [each for each in held if not chosen.test(each)]
-        for each in hits if sub is not None else ():
+            return
+        for each in hits:
             each.pop(sub.name, None)
         return
     if not hits:

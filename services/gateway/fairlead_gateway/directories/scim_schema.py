@@ -91,7 +91,7 @@ class Attribute(NamedTuple):
         return found
 
 
-class Shape(NamedTuple):
+class ResourceShape(NamedTuple):
     """Attributes of one type of resource."""
 
     schema: str
@@ -120,7 +120,7 @@ _COMMON = (
     ),
 )  # fmt: skip
 
-USERS = Shape(
+USERS = ResourceShape(
     USER,
     "User",
     "/Users",
@@ -156,7 +156,7 @@ USERS = Shape(
     ),
 )  # fmt: skip
 
-GROUPS = Shape(
+GROUPS = ResourceShape(
     GROUP,
     "Group",
     "/Groups",
@@ -178,7 +178,7 @@ GROUPS = Shape(
 # ------------------------------------------------------------------------------- reading
 
 
-def read(found: Any, shape: Shape) -> Resource:
+def read(found: Any, shape: ResourceShape) -> Resource:
     """Return the resource that a client sent. Raise ScimError (400) for values of another type and for missing ones."""
     if not isinstance(found, dict):
         raise ScimError(400, "invalidSyntax", "expected a JSON object")
@@ -190,7 +190,7 @@ def read(found: Any, shape: Shape) -> Resource:
     return resource
 
 
-def _core(name: str, shape: Shape) -> str:
+def _core(name: str, shape: ResourceShape) -> str:
     """Return an attribute's name without the URN of its schema."""
     prefix = shape.schema.lower() + ":"
     return name[len(prefix) :] if name.lower().startswith(prefix) else name

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from fastapi import Query, Request, Response
 
-from fairlead_gateway.directories.scim import Page, ScimUsers, gone
+from fairlead_gateway.directories.scim import FoundResources, ScimUsers, gone
 from fairlead_gateway.directories.scim_errors import MEDIA_TYPE, ScimError
 from fairlead_gateway.directories.scim_filter import Filter, parse_filter
 from fairlead_gateway.directories.scim_groups import ScimGroups
@@ -19,7 +19,7 @@ from fairlead_gateway.directories.scim_schema import (
     PAGE_MAX,
     USERS,
     Resource,
-    Shape,
+    ResourceShape,
     provider_config,
     resource_types,
     schema_documents,
@@ -86,7 +86,7 @@ async def _read(request: Request) -> tuple[RequestHead, Any]:
     return head, document
 
 
-def _listed(page: Page, start: int) -> Response:
+def _listed(page: FoundResources, start: int) -> Response:
     document: Resource = {
         "schemas": [LIST],
         "totalResults": page.total,
@@ -100,7 +100,7 @@ def _listed(page: Page, start: int) -> Response:
 class _Wanted:
     """Attributes that a client wants to see (RFC 7644 §3.9)."""
 
-    def __init__(self, shape: Shape, attributes: str, excluded: str) -> None:
+    def __init__(self, shape: ResourceShape, attributes: str, excluded: str) -> None:
         if attributes and excluded:
             raise ScimError(400, "invalidValue", "expected either attributes or excludedAttributes")
         self._shape = shape
@@ -141,7 +141,7 @@ def _parts(value: Any, subs: set[str], *, keep: bool) -> Any:
     )
 
 
-def _filter(text: str, shape: Shape) -> Filter | None:
+def _filter(text: str, shape: ResourceShape) -> Filter | None:
     return parse_filter(text, shape) if text.strip() else None
 
 
@@ -152,7 +152,7 @@ class _Search(NamedTuple):
     excluded: str
     filter: str
     start: int
-    count: int
+    most: int
 
 
 async def _read_search(request: Request) -> _Search:
@@ -185,7 +185,7 @@ def _add_discovery(router: Router) -> None:
             if filter:
                 raise ScimError(403, "", f"{path} cannot be filtered")
             found = documents(_base(request))
-            return _listed(Page(len(found), found[max(startIndex, 1) - 1 :][: max(count, 0)]), startIndex)
+            return _listed(FoundResources(len(found), found[max(startIndex, 1) - 1 :][: max(count, 0)]), startIndex)
 
         @_route(router, "GET", path + "/{name}", "One of them")
         async def one(name: str, request: Request) -> Response:
@@ -212,7 +212,7 @@ def _add_users(router: Router, users: ScimUsers) -> None:
     ) -> Response:
         wanted = _Wanted(USERS, attributes, excludedAttributes)
         page = await users.find(_filter(filter, USERS), startIndex, count, _base(request))
-        return _listed(Page(page.total, [wanted.of(each) for each in page.items]), startIndex)
+        return _listed(FoundResources(page.total, [wanted.of(each) for each in page.items]), startIndex)
 
     @_route(router, "GET", "/Users/{user}", "One person")
     async def get_user(
@@ -282,7 +282,7 @@ def _add_groups(router: Router, groups: ScimGroups) -> None:
     ) -> Response:
         wanted, chosen = _Wanted(GROUPS, attributes, excludedAttributes), _filter(filter, GROUPS)
         page = await groups.find(chosen, startIndex, count, _base(request), members=wanted.has("members"))
-        return _listed(Page(page.total, [wanted.of(each) for each in page.items]), startIndex)
+        return _listed(FoundResources(page.total, [wanted.of(each) for each in page.items]), startIndex)
 
     @_route(router, "GET", "/Groups/{group}", "One group")
     async def get_group(
@@ -330,20 +330,20 @@ def _add_groups(router: Router, groups: ScimGroups) -> None:
 
 
 def _add_search(router: Router, users: ScimUsers, groups: ScimGroups) -> None:
-    async def search(request: Request, *shapes: Shape) -> Response:
+    async def search(request: Request, *shapes: ResourceShape) -> Response:
         """Answer with the resources of each shape in turn, as one list."""
-        asked, base, found = await _read_search(request), _base(request), Page(0, [])
+        asked, base, found = await _read_search(request), _base(request), FoundResources(0, [])
         for shape in shapes:
             wanted = _Wanted(shape, asked.attributes, asked.excluded)
             chosen = _filter_or_none(asked.filter, shape, only=len(shapes) == 1)
             if chosen is NOTHING:
                 continue
-            start, count = max(asked.start, 1) - found.total, min(asked.count, PAGE_MAX) - len(found.items)
+            start, count = max(asked.start, 1) - found.total, min(asked.most, PAGE_MAX) - len(found.items)
             if shape is USERS:
                 page = await users.find(chosen, start, count, base)
             else:
                 page = await groups.find(chosen, start, count, base, members=wanted.has("members"))
-            found = Page(found.total + page.total, found.items + [wanted.of(each) for each in page.items])
+            found = FoundResources(found.total + page.total, found.items + [wanted.of(each) for each in page.items])
         return _listed(found, asked.start)
 
     @_route(router, "POST", "/.search", "Search people and groups")
@@ -363,7 +363,7 @@ def _add_search(router: Router, users: ScimUsers, groups: ScimGroups) -> None:
 NOTHING = Filter(lambda _: False)
 
 
-def _filter_or_none(text: str, shape: Shape, *, only: bool) -> Filter | None:
+def _filter_or_none(text: str, shape: ResourceShape, *, only: bool) -> Filter | None:
     """Return the filter of a search. One about attributes of the other type of resource selects nothing of this type."""
     try:
         return _filter(text, shape)
