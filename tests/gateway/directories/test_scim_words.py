@@ -56,11 +56,25 @@ def test_a_filter_selects(text: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "userName", "userName eq", "userName eq ann", 'nickname eq "x"', 'userName is "x"', 'userName eq "x', '(userName pr',
-        "userName pr)", "not userName pr", "active gt true", 'active eq "true"', "userName eq true", 'emails[type eq "a"',
-        'emails[city eq "a"]', "(" * 30 + "userName pr" + ")" * 30, "userName pr or " * 500 + "userName pr", "userName eq [1]",
+        "userName",
+        "userName eq",
+        "userName eq ann",
+        'nickname eq "x"',
+        'userName is "x"',
+        'userName eq "x',
+        "(userName pr",
+        "userName pr)",
+        "not userName pr",
+        "active gt true",
+        'active eq "true"',
+        "userName eq true",
+        'emails[type eq "a"',
+        'emails[city eq "a"]',
+        "(" * 30 + "userName pr" + ")" * 30,
+        "userName pr or " * 500 + "userName pr",
+        "userName eq [1]",
     ],
-)  # fmt: skip
+)
 def test_a_filter_that_cannot_be_read_is_refused(text: str) -> None:
     """With the code of RFC 7644, and without an answer that would be everything."""
     with pytest.raises(ScimError) as refused:
@@ -96,24 +110,55 @@ WORK, HOME = ANN["emails"]
     ("operation", "attribute", "expected"),
     [
         ({"op": "replace", "path": "name.givenName", "value": "A"}, "name", {"givenName": "A", "familyName": 'O"Hara'}),
-        ({"op": "replace", "path": "name", "value": {"givenName": "A"}}, "name", {"givenName": "A", "familyName": 'O"Hara'}),
-        ({"op": "add", "value": {"name.givenName": "A", "title": "Dr", "id": "x"}}, "name", {"givenName": "A", "familyName": 'O"Hara'}),
+        (
+            {"op": "replace", "path": "name", "value": {"givenName": "A"}},
+            "name",
+            {"givenName": "A", "familyName": 'O"Hara'},
+        ),
+        (
+            {"op": "add", "value": {"name.givenName": "A", "title": "Dr", "id": "x"}},
+            "name",
+            {"givenName": "A", "familyName": 'O"Hara'},
+        ),
         ({"op": "remove", "path": "name"}, "name", None),
         ({"op": "remove", "path": 'emails[type eq "home"]'}, "emails", [WORK]),
         ({"op": "remove", "path": 'emails[type eq "other"]'}, "emails", [WORK, HOME]),
         ({"op": "remove", "path": "emails", "value": [{"value": "a@home.example"}]}, "emails", [WORK]),
         ({"op": "remove", "path": "emails"}, "emails", None),
-        ({"op": "replace", "path": 'emails[type eq "home"].value', "value": "h"}, "emails", [WORK, {"value": "h", "type": "home"}]),
-        ({"op": "add", "path": 'emails[type eq "other"].value', "value": "o"}, "emails", [WORK, HOME, {"type": "other", "value": "o"}]),
+        (
+            {"op": "replace", "path": 'emails[type eq "home"].value', "value": "h"},
+            "emails",
+            [WORK, {"value": "h", "type": "home"}],
+        ),
+        (
+            {"op": "add", "path": 'emails[type eq "other"].value', "value": "o"},
+            "emails",
+            [WORK, HOME, {"type": "other", "value": "o"}],
+        ),
         ({"op": "add", "path": "emails", "value": [HOME, {"value": "n"}]}, "emails", [WORK, HOME, {"value": "n"}]),
         ({"op": "replace", "path": "emails", "value": {"value": "n"}}, "emails", [{"value": "n"}]),
-        ({"op": "add", "path": "emails", "value": [{"value": "n", "primary": True}]}, "emails",
-         [WORK | {"primary": False}, HOME, {"value": "n", "primary": True}]),
-        ({"op": "replace", "path": "urn:ietf:params:scim:schemas:core:2.0:User:displayName", "value": "A"}, "displayName", "A"),
-        ({"op": "replace", "path": "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:department", "value": "A"}, "userName", "Ann"),
+        (
+            {"op": "add", "path": "emails", "value": [{"value": "n", "primary": True}]},
+            "emails",
+            [WORK | {"primary": False}, HOME, {"value": "n", "primary": True}],
+        ),
+        (
+            {"op": "replace", "path": "urn:ietf:params:scim:schemas:core:2.0:User:displayName", "value": "A"},
+            "displayName",
+            "A",
+        ),
+        (
+            {
+                "op": "replace",
+                "path": "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:department",
+                "value": "A",
+            },
+            "userName",
+            "Ann",
+        ),
         ({"op": "Replace", "path": "ACTIVE", "value": "False"}, "active", False),
     ],
-)  # fmt: skip
+)
 def test_an_operation_changes(operation: dict[str, Any], attribute: str, expected: Any) -> None:
     """One attribute of a copy; the resource itself and every other attribute are as before."""
     before = repr(ANN)

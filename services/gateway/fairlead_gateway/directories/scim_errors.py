@@ -1,4 +1,4 @@
-"""Errors in the form of RFC 7644 §3.12. Clients of SCIM know no other, so every refusal below `/scim/` has it."""
+"""Errors in the form of RFC 7644, section 3.12. Clients of SCIM know no other, so every refusal below `/scim/` has it."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ type ScimType = Literal[
 
 
 class ScimError(HttpError):
-    """Refusal with a detail code of RFC 7644 §3.12."""
+    """Refusal with a detail code of RFC 7644, section 3.12."""
 
     def __init__(self, status: int, scim_type: ScimType, detail: str) -> None:
         super().__init__(status, "scim", detail)

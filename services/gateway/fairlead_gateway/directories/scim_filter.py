@@ -1,4 +1,4 @@
-"""Filters and attribute paths of RFC 7644 §3.4.2.2 and §3.5.2, read into functions over resources. Pure.
+"""Filters and attribute paths of RFC 7644, sections 3.4.2.2 and 3.5.2, read into functions over resources. Pure.
 
 Start at `parse_filter` and `parse_path`. Both raise ScimError (400) for what cannot be read, and for unknown attributes.
 """

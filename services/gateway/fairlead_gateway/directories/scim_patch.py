@@ -1,4 +1,4 @@
-"""Changes of a resource by the operations of a PATCH (RFC 7644 §3.5.2). Pure: a changed copy is returned.
+"""Changes of a resource by the operations of a PATCH (RFC 7644, section 3.5.2). Pure: a changed copy is returned.
 
 Start at `patched`. Operations are applied in order to a copy, and the whole is read again as if a client had sent it, so
 nothing of a PATCH is carried out unless all of it can be.

@@ -1,4 +1,4 @@
-"""Attributes of SCIM's users and groups that are kept, as data, and the documents that describe them (RFC 7643 §5 to §7).
+"""Attributes of SCIM's users and groups that are kept, as data, and the documents that describe them (RFC 7643, section 5 to §7).
 
 `read` makes a resource of what a client sent: names are compared without case, read-only attributes and those that are not
 kept are left out, and empty ones count as absent. Start at `read`.
@@ -21,7 +21,7 @@ PAGE_MAX = 200
 #: Characters of a text, and values of an attribute of people.
 TEXT_CHARS_MAX = 200
 VALUES_MAX = 20
-#: Attributes of RFC 7643 §4.1 that are not kept. Others are unknown, and refused in paths.
+#: Attributes of RFC 7643, section 4.1 that are not kept. Others are unknown, and refused in paths.
 NOT_KEPT = frozenset(
     [
         "nickname",
@@ -51,7 +51,7 @@ type Kind = Literal["string", "boolean", "dateTime", "reference", "complex"]
 
 
 class Attribute(NamedTuple):
-    """Attribute with its characteristics (RFC 7643 §2.2)."""
+    """Attribute with its characteristics (RFC 7643, section 2.2)."""
 
     name: str
     description: str
@@ -216,7 +216,7 @@ def read_value(value: Any, attribute: Attribute, where: str) -> Any:
         raise bad_value(f"{where}: expected at most {VALUES_MAX} values, found {len(values)}")
     read_ones = [_read_one(each, attribute, where) for each in values]
     primaries = [each for each in read_ones if isinstance(each, dict) and each.get("primary")]
-    for each in primaries[:-1]:  # the newest counts, as RFC 7644 §3.5.2 demands of a change
+    for each in primaries[:-1]:  # the newest counts, as RFC 7644, section 3.5.2 demands of a change
         each["primary"] = False
     return read_ones
 

@@ -98,7 +98,7 @@ def _listed(page: FoundResources, start: int) -> Response:
 
 
 class _Wanted:
-    """Attributes that a client wants to see (RFC 7644 §3.9)."""
+    """Attributes that a client wants to see (RFC 7644, section 3.9)."""
 
     def __init__(self, shape: ResourceShape, attributes: str, excluded: str) -> None:
         if attributes and excluded:
@@ -146,7 +146,7 @@ def _filter(text: str, shape: ResourceShape) -> Filter | None:
 
 
 class _Search(NamedTuple):
-    """Query in the body of a POST (RFC 7644 §3.4.3)."""
+    """Query in the body of a POST (RFC 7644, section 3.4.3)."""
 
     attributes: str
     excluded: str
