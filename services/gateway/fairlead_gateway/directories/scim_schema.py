@@ -1,4 +1,4 @@
-"""Attributes of SCIM's users and groups that are kept, as data, and the documents that describe them (RFC 7643, section 5 to §7).
+"""Attributes of SCIM's users and groups that are kept, as data, and the documents that describe them (RFC 7643, sections 5 to 7).
 
 `read` makes a resource of what a client sent: names are compared without case, read-only attributes and those that are not
 kept are left out, and empty ones count as absent. Start at `read`.
