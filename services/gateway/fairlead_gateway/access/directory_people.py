@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from msgspec import structs
 
 from fairlead_gateway.access.accounts import Accounts, new_id
-from fairlead_gateway.access.people import DirectoryRow, Identity, PersonRow, identity_key
+from fairlead_gateway.access.people import DirectoryRow, Identity, PersonRow, identity_key, login_key
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.http_messages import RequestHead
 from fairlead_gateway.views.fold import Views
@@ -35,15 +35,17 @@ class DirectoryPeople:
         """Return a new principal with this row, its identities, and a login name like the wanted one. Raise HttpError: 409 where an
         identity belongs to another principal.
         """
-        principal, now_ns = new_id("p"), self._clock()
-        row = structs.replace(row, source=self.source, made_ns=now_ns)
+        principal = new_id("p")
+        row = structs.replace(row, source=self.source, made_ns=self._clock(), login=login)
         await self.people.write(principal, row)
         for identity in row.identities:
             if await self.people.claim(identity_key(identity), principal) != principal:
                 await self.people.erase(principal)
                 raise taken(identity)
-        row = structs.replace(row, login=await self._accounts.claim_login(login, principal, row))
-        await self.people.write(principal, row)
+        if not login or await self.people.claim(login_key(login), principal) != principal:
+            row = structs.replace(row, login="")
+            row = structs.replace(row, login=await self._accounts.claim_login(login, principal, row))
+            await self.people.write(principal, row)
         try:
             await self._send(head, cmd.AdmitPrincipal, principal=principal, kind="person")
         except HttpError as refused:
