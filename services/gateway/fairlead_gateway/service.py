@@ -248,7 +248,6 @@ class Gateway:
         if not self.has_sign_on:
             return []
         work: list[Coroutine[Any, Any, None]] = [self.upkeep.run(), self.sign_on.sessions.run(), self.trail.run()]
-        work: list[Coroutine[Any, Any, None]] = [self.upkeep.run()]
         if (ldap := self.settings.ldap) is not None:
             work.append(LdapSync(self.views, self.accounts, ldap, lambda: self.folding.caught_up).run())
         if (path := self.settings.owner_file) is not None:
