@@ -18,7 +18,7 @@ import pytest
 import structlog
 
 from tests import plain_only, pure, quarantine
-from tests.kit import hosts
+from tests.kit import hosts, ldap_server
 from tests.kit.nats_server import NatsServer, find_program
 
 SYSTEM = Path(__file__).parent / "system"
@@ -201,6 +201,12 @@ def no_torch() -> str:
     return "" if _TORCH_IS_SET_UP.exists() else "torch: not set up (make torch does it)"
 
 
+@cache
+def no_slapd() -> str:
+    """Return the reason why tests with an LDAP server cannot run; "" if they can."""
+    return "" if ldap_server.SLAPD else "slapd: no slapd (Debian: slapd)"
+
+
 NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
     ("nats", no_nats),
     ("docker", no_docker),
@@ -208,6 +214,7 @@ NEEDS: tuple[tuple[str, Callable[[], str]], ...] = (
     ("hosts", no_hosts),
     ("mpi", no_mpi),
     ("torch", no_torch),
+    ("slapd", no_slapd),
 )
 
 

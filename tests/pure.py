@@ -36,7 +36,7 @@ STARTERS = frozenset(
 )
 #: Parts whose tests play whole clusters, pages or benchmarks: no rules that a person waits for.
 WHOLE = frozenset(["bench", "deploy", "docs", "hostile", "sim", "system"])
-CONNECTED = ("connected", "nats", "docker", "gpu", "hosts", "mpi", "torch")
+CONNECTED = ("connected", "nats", "docker", "gpu", "hosts", "mpi", "torch", "slapd")
 #: Events of `sys.audit` that a pure test does not cause.
 FORBIDDEN = frozenset(
     [

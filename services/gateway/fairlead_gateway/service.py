@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 
 from fairlead_bus import bus_faults
-from fairlead_bus.environment_settings import registries, seconds
+from fairlead_bus.environment_settings import BadSetting, registries, seconds
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.accounts import Accounts
@@ -25,6 +25,10 @@ from fairlead_gateway.access.people import PeopleStore
 from fairlead_gateway.access.settings import check_listener, sign_on_setting
 from fairlead_gateway.access.upkeep import AccountUpkeep
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
+from fairlead_gateway.directories.ldap import LdapSettings, read_ldap_settings
+from fairlead_gateway.directories.ldap_sync import LdapSync
+from fairlead_gateway.directories.scim import ScimUsers
+from fairlead_gateway.directories.scim_groups import ScimGroups
 from fairlead_gateway.monitoring.command_watch import CommandWatch
 from fairlead_gateway.monitoring.metrics import Metrics
 from fairlead_gateway.monitoring.probes import SILENT_AFTER_S, NodePresence, ServiceProbes
@@ -40,6 +44,7 @@ from fairlead_gateway.routes import (
     people,
     query,
     queues,
+    scim,
     sign_in,
     sign_on,
     sql,
@@ -82,17 +87,26 @@ class GatewaySettings(NamedTuple):
     sign_on: str = ""
     #: File for the token of the cluster's owner; None: none is made.
     owner_file: Path | None = None
+    #: LDAP directory that is synced; None: none.
+    ldap: LdapSettings | None = None
+    #: Provider whose subjects (`sub`) SCIM's directory sends as `externalId`; "": none.
+    scim_issuer: str = ""
     #: The registries that images may come from; None: each node's agent checks its own list.
     registries: Registries | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON, FAIRLEAD_OWNER_FILE, FAIRLEAD_REGISTRIES. Raises BadSetting."""
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON, FAIRLEAD_OWNER_FILE, FAIRLEAD_LDAP, FAIRLEAD_SCIM_ISSUER, FAIRLEAD_REGISTRIES. Raises BadSetting."""
+        ldap, sign_on = env.get("FAIRLEAD_LDAP"), sign_on_setting(env)
+        if ldap and sign_on in ("", "off"):
+            raise BadSetting("FAIRLEAD_LDAP: expected FAIRLEAD_SIGN_ON as well: without it no person is known")
         return cls(
             http=HttpSettings.from_environment(env),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
-            sign_on=sign_on_setting(env),
+            sign_on=sign_on,
             owner_file=Path(env["FAIRLEAD_OWNER_FILE"]) if env.get("FAIRLEAD_OWNER_FILE") else None,
+            ldap=read_ldap_settings(Path(ldap)) if ldap else None,
+            scim_issuer=env.get("FAIRLEAD_SCIM_ISSUER", ""),
             registries=registries(env),
         )
 
@@ -155,6 +169,7 @@ class Gateway:
             audit.routes(views, bus, self.accounts),
             sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
             sign_on.routes(self.sign_on, signing_in, views),
+            scim.routes(ScimUsers(views, self.accounts, settings.scim_issuer), ScimGroups(bus, views, self.accounts)),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
                 submit.DryRunRoutes(views, waiter, explaining, registries=settings.registries),
@@ -233,6 +248,8 @@ class Gateway:
         if not self.has_sign_on:
             return []
         work: list[Coroutine[Any, Any, None]] = [self.upkeep.run(), self.sign_on.sessions.run(), self.trail.run()]
+        if (ldap := self.settings.ldap) is not None:
+            work.append(LdapSync(self.views, self.accounts, ldap, lambda: self.folding.caught_up).run())
         if (path := self.settings.owner_file) is not None:
             work.append(OwnerFile(path, self.views, self.accounts, lambda: self.folding.caught_up).run())
         return work

@@ -117,7 +117,7 @@ class Accounts:
         if not self._views.access.access.principals.get(principal, True):
             raise suspended()
         row = await self.people.find(principal) or self._row(new, identities=(identity,))
-        login = await self._claim_login(new.login, principal, row)
+        login = await self.claim_login(new.login, principal, row)
         shown = structs.replace(row, login=login, name=new.name, email=new.email)
         if shown != await self.people.find(principal):
             await self.people.write(principal, shown)
@@ -127,7 +127,7 @@ class Accounts:
             raise suspended()
         return principal
 
-    async def _claim_login(self, wanted: str, principal: str, row: PersonRow) -> str:
+    async def claim_login(self, wanted: str, principal: str, row: PersonRow) -> str:
         """Return the principal's login name, or claim a free one like the wanted one; "" where there is none.
 
         A name is in the row before it is claimed, so that the claims of a principal are always known by its row.
@@ -468,6 +468,10 @@ class Accounts:
             grants=grants,
         )
         await self.send(command)
+
+    def new_command_id(self, head: RequestHead | None) -> str:
+        """Return a command id that no other command has, marked as the sender's. `head`: None for the gateway itself."""
+        return self._gate.new_id(head.caller.principal if head else "")
 
     def command_id(self, head: RequestHead, *content: str) -> str:
         """Return the id of a request's command, the same one under the same Idempotency-Key. Raise HttpError (409)."""

@@ -6,6 +6,7 @@ says what a principal may do. Start at `PeopleStore.find`.
 """
 
 import hashlib
+from typing import Any
 
 import msgspec
 import structlog
@@ -25,6 +26,18 @@ NAME_CHARS_MAX = 200
 type Identity = tuple[str, str]
 
 
+class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts that a directory has sent about a person."""
+
+    #: Attributes by the names of SCIM, as they are shown again.
+    attributes: dict[str, Any] = {}
+    #: True while the person is suspended by the directory. One who was suspended by hand is not admitted by it.
+    suspended: bool = False
+    #: True once the directory has removed the person; the row stays until the person is forgotten.
+    removed: bool = False
+    changed_ns: int = 0
+
+
 class PersonRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Row of a principal. Text of people and providers, so everything here is shown escaped."""
 
@@ -37,6 +50,7 @@ class PersonRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: How it came here: "local", "up", or the name of a provider or directory.
     source: str = ""
     made_ns: int = 0
+    directory: DirectoryRow | None = None
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -154,6 +168,11 @@ class PeopleStore:
         self._drop(key)
         return principal
 
+    async def release(self, key: str, principal: str) -> None:
+        """Erase a principal's claim of a login or an identity, so that another one can have it. Raises Unavailable."""
+        if await self.claimed(key) == principal:
+            await self._erase(key)
+
     async def erase(self, principal: str) -> None:
         """Erase everything about a principal, for ever. Safe to repeat after a crash. Raises Unavailable.
 
@@ -164,8 +183,7 @@ class PeopleStore:
         if row.login:
             keys.append(login_key(row.login))
         for key in keys:
-            if await self.claimed(key) == principal:
-                await self._erase(key)
+            await self.release(key, principal)
         await self._bus.shred(subjects.PEOPLE, f"next.{principal}")
         await self._erase(f"principal.{principal}")
 

@@ -22,6 +22,7 @@ from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.targets import Sight
+from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, bad_field, internal_error, invalid
 from fairlead_gateway.http_messages import ClientGone, JsonResponse, plain_response
 from fairlead_gateway.monitoring import metrics
@@ -238,7 +239,7 @@ def _errors(app: FastAPI, allowed: Callable[[str], str], guard: RouteGuard) -> N
     def answer(request: Request, early: EarlyAnswer) -> Response:
         if isinstance(early, HttpError):
             guard.note_denial(early, request.scope)
-        return plain_response(early.response(request.scope.get(REQUEST_ID, "")))
+        return plain_response(error_answer(request.url.path, early, request.scope.get(REQUEST_ID, "")))
 
     @app.exception_handler(EarlyAnswer)
     async def answered_early(request: Request, early: EarlyAnswer) -> Response:

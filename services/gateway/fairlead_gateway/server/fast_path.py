@@ -22,6 +22,7 @@ import structlog
 
 from fairlead_gateway.access.callers import CALLER
 from fairlead_gateway.access.guard import RouteGuard
+from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
 from fairlead_gateway.http_messages import (
     HEAD,
@@ -85,7 +86,7 @@ class FastPath:
             refused = await self._identify(scope)
         if refused is not None:
             self._on_refusal(refused.code)
-            await self._send(send, refused.response(request_id), request_id)
+            await self._send(send, error_answer(scope["path"], refused, request_id), request_id)
             return
         if scope["method"] == "HEAD":  # the server leaves the body out by itself
             scope = {**scope, "method": "GET"}
