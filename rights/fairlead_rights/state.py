@@ -99,6 +99,12 @@ class AccessState:
         """Return True if a credential may make tokens: a session ("") or the owner's file. A token never makes a token."""
         return not token or (token in self.tokens and self.tokens[token].kind == "owner")
 
+    def may_revoke(self, token: str, other: str) -> bool:
+        """Return True if a credential may end another token of its principal: a session (""), or a token without limits. One with limits
+        ends itself alone, since the others may do what it may not.
+        """
+        return not token or token == other or (token in self.tokens and token not in self._limits)
+
     def is_within(self, token: str, verb: Verb, target: Target) -> bool:
         """Return True if a token's own limits let it use the verb on the target, whatever its principal may."""
         if token not in self.tokens:

@@ -291,6 +291,8 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
         return refusal
     if command.user and not state.may_issue(_token_of(command)):
         return CommandRefusal("denied", "a token never makes a token: sign in for that")
+    if command.authority is not None and command.authority.act_as:
+        return CommandRefusal("denied", "who acts for somebody makes no token of theirs")
     if command.user and command.kind in ("refresh", "owner"):
         return CommandRefusal(
             "denied", f"tokens of the kind {command.kind} are made by sign-in and set-up alone", "kind"
@@ -353,6 +355,8 @@ def _revoke_token(draft: AccessDraft, command: cmd.RevokeToken, cause: str) -> C
     token = draft.state.tokens.get(command.token)
     if token is None or (command.user not in ("", token.principal) and _cluster_right(draft, command)):
         return CommandRefusal("not_found", "there is no such token, or it is not yours", "token")
+    if command.user and not draft.state.may_revoke(_token_of(command), token.id):
+        return CommandRefusal("denied", "a token with limits revokes itself alone", "token")
     draft.emit(ev.TokenRevoked(cause=cause, token=token.id, reason="revoked", by=command.user))
     return None
 

@@ -145,6 +145,8 @@ class Callers:
             caller = await self._look_up(digest, scope)
             if not caller.ended(self._clock()):
                 self._known[digest] = caller
+            else:
+                self._count(_address(scope))  # its row stays for a while, and every request would read it
         if carried.form == "cookie" and caller.is_token:
             raise unauthenticated("unknown", "a token is not accepted in a cookie")
         if reason := caller.ended(self._clock()):
@@ -156,8 +158,7 @@ class Callers:
     async def _look_up(self, digest: bytes, scope: Mapping[str, Any]) -> Caller:
         """Return the caller of a digest that is not in memory. Raise HttpError (401, 429, 503)."""
         assert self._lookup is not None, "only where sign-on is on"
-        peer = scope.get("client")
-        address = peer[0] if peer else ""
+        address = _address(scope)
         self._require_calm(address)
         now = self._monotonic()
         if self._unknown.get(digest, 0.0) <= now:
@@ -237,6 +238,11 @@ class Callers:
         if found is None:
             return 0.0
         return max(0.0, found[0] - (self._monotonic() - found[1]) * UNKNOWN_PER_MINUTE / 60)
+
+
+def _address(scope: Mapping[str, Any]) -> str:
+    peer = scope.get("client")
+    return peer[0] if peer else ""
 
 
 def caller_of(request: Any) -> Caller:
