@@ -96,6 +96,16 @@ class Callers:
         """Return the reason why a caller's credential does not count any more, "" while it does."""
         return caller.ended(self._clock())
 
+    def renew(self, caller: Caller) -> bool:
+        """Return True while a caller still counts that was found by the very bytes of a head, and note its use. For a connection whose
+        requests have one head: the token is not hashed again, the log is looked at again.
+        """
+        now_ns = self._clock()
+        if caller.ended(now_ns) or self.blind_s() >= BLIND_S:
+            return False
+        caller.used_ns = now_ns
+        return True
+
     def cached(self, headers: Headers) -> Caller | None:
         """Return the caller of a request whose token is in memory and in force; None where `of` must decide. Cookies are left to
         `of`, which also looks at the page that sent them.
@@ -111,11 +121,7 @@ class Callers:
             elif name in _SPECIAL:
                 return None
         caller = self._known.get(_sha256(secret).digest())
-        now_ns = self._clock()
-        if caller is None or caller.ended(now_ns) or self.blind_s() >= BLIND_S:
-            return None
-        caller.used_ns = now_ns
-        return caller
+        return caller if caller is not None and self.renew(caller) else None
 
     async def of(self, scope: Mapping[str, Any]) -> Caller:
         """Return the caller of a request, one without a principal where there is no credential. Raise HttpError: 400 for a header that has no

@@ -132,11 +132,14 @@ class FastPath:
         """Return True while the client of an admitted scope is within its bound on refusals, and its credential counts.
         Notes the caller in the scope; one that is not in memory is not looked up here."""
         if not self._callers.is_open:
-            caller = self._callers.cached(scope["headers"])
+            caller = scope.get(CALLER)
             if caller is None:
-                return False
-            if scope.get(CALLER) is not caller:
+                caller = self._callers.cached(scope["headers"])
+                if caller is None:
+                    return False
                 scope[CALLER], scope[HEAD] = caller, owned_head(scope[HEAD], caller)
+            elif not self._callers.renew(caller):
+                return False
         return self._limit.check(_client(scope), monotonic()) is None
 
     async def respond(self, route: FastRoute, scope: Scope, body: bytes) -> tuple[HttpResponse, Headers]:
