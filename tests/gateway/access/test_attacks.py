@@ -1,12 +1,17 @@
 """Attacks by people who are signed in: wider rights by tokens, names of others' things in answers, streams and the past (A14 to A17)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from fairlead_gateway.access.accounts import SignInAt
 from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.redaction import scrub
+from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.server.http_server import HttpSettings
+from fairlead_rights.access_list import Reach, Target
+from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.wire import commands as cmd
 from tests.gateway.access.accounts_world import AccountsWorld
 from tests.gateway.access.signed_world import SignedWorld, body_of
@@ -154,9 +159,6 @@ async def test_events_of_nodes_and_queues_name_no_other_jobs() -> None:
 @pytest.mark.parametrize("name", ["secret-", "secret_", "s"])
 async def test_names_that_end_in_marks_are_hidden_too(name: str) -> None:
     """A reason is cleaned of every name that a queue can have."""
-    from fairlead_gateway.access.redaction import scrub
-    from fairlead_gateway.access.targets import Sight
-
     async with SignedWorld() as world:
         await world.configure(**{name: {}, "mine": {}})
         await world.person("mia", member="queue:mine")
@@ -166,3 +168,170 @@ async def test_names_that_end_in_marks_are_hidden_too(name: str) -> None:
         for text in (f"queue {name} is full", f'"{name}", then', f"({name})", f"of {name}.", f"{name}/"):
             assert name not in scrub(sight, text).split("(hidden)")[0].replace(" is full", "").split(), text
             assert "(hidden)" in scrub(sight, text), text
+
+
+async def test_rights_of_a_job_follow_its_queue() -> None:
+    """Moved, it is its new queue's at once: for reading, its past, its logs and its events, and for those who may cancel (A15, A17)."""
+    async with SignedWorld() as world:
+        await world.configure(research__vision={}, research__vis={}, secret={})
+        await world.person("vic", queue_admin="queue:research/vision")
+        await world.person("sue", queue_admin="queue:secret")
+        job = await world.submit(queue="research/vision", name="moved-name", startAt="2099-01-01T00:00:00Z")
+        then = world.gateway.views.sequence
+        assert (await world.ask("vic", "GET", f"/v1/jobs/{job}")).status_code == 200
+        assert (await world.ask("sue", "GET", f"/v1/jobs/{job}")).status_code == 404
+        assert (await world.ask("owner", "POST", f"/v1/jobs/{job}:move", json={"queue": "secret"})).status_code == 200
+        missing = body_of(await world.ask("vic", "GET", "/v1/jobs/9999"))
+        for path in (f"/v1/jobs/{job}", f"/v1/jobs/{job}/why", f"/v1/jobs/{job}/why?at={then}", f"/v1/jobs/{job}/logs"):
+            answer = body_of(await world.ask("vic", "GET", path))
+            assert answer[0] == 404 and str(answer).replace(job, "9999") == str(missing), (path, answer)
+            if "logs" not in path:
+                assert (await world.ask("sue", "GET", path)).status_code == 200
+        for path in ("/v1/jobs", "/v1/events?from=1&limit=1000", f"/v1/cluster?at={then}", "/v1/map", "/"):
+            assert "moved-name" not in (await world.ask("vic", "GET", path)).text, path
+        assert (await world.ask("vic", "POST", f"/v1/jobs/{job}:cancel")).status_code == 404
+        assert (
+            await world.ask("vic", "POST", f"/v1/jobs/{job}:move", json={"queue": "research/vision"})
+        ).status_code == 404
+        assert (await world.ask("sue", "POST", f"/v1/jobs/{job}:cancel")).status_code == 200
+
+
+async def test_nobody_moves_a_job_where_they_may_not_submit() -> None:
+    """Neither into a queue that they see nor into one that they do not, and the answer about the latter is that it does not exist."""
+    async with SignedWorld() as world:
+        await world.configure(mine={}, seen={}, secret={})
+        await world.person("mia", queue_admin="queue:mine", viewer="queue:seen")
+        job = await world.submit(queue="mine", startAt="2099-01-01T00:00:00Z")
+        codes = {}
+        for queue in ("seen", "secret", "nosuch"):
+            answer = await world.ask("mia", "POST", f"/v1/jobs/{job}:move", json={"queue": queue})
+            codes[queue] = answer.status_code, answer.text.replace(queue, "X").partition('"request_id"')[0]
+        assert codes["seen"][0] == 403 and codes["secret"][0] == 422
+        assert codes["secret"] == codes["nosuch"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["research/vis", "Research/vision", "research//vision", "research/./vision", "research/../research/vision", "research/vision/",
+     "/research/vision", "research%2fvision", "research/vi\u0455ion", "RESEARCH/VISION", "research/vision\0", "research/*", "research/>"],
+)  # fmt: skip
+async def test_a_path_like_another_is_another(path: str) -> None:
+    """Neither a right in it nor a request for it reaches research/vision (A15)."""
+    async with SignedWorld() as world:
+        await world.configure(research__vision={}, research__vis={})
+        await world.person("vic", queue_admin="queue:research/vision")
+        await world.person("eve", member="queue:research/vis")
+        grant = {"subject": "eve", "role": "viewer", "scope": f"queue:{path}"}
+        if path != "research/vis":
+            assert (await world.ask("owner", "POST", "/v1/access:grant", json=grant)).status_code in (404, 422)
+        assert (await world.ask("eve", "GET", "/v1/queues/research/vision")).status_code == 404
+        for who in ("vic", "eve"):
+            answer = await world.ask(who, "POST", "/v1/jobs", json={"command": ["true"], "queue": path})
+            assert answer.status_code == (201 if (who, path) == ("eve", "research/vis") else 422), answer.text
+
+
+async def test_a_person_has_a_hundred_tokens_and_can_still_sign_in() -> None:
+    """The next token is refused and leaves no row. A command's sign-in ends the oldest one instead, because it must work; tokens that
+    a person made are never ended for it."""
+    async with AccountsWorld() as world:
+        ann = await world.person("ann")
+        _, text = await world.session(ann)
+        accounts, state = world.gateway.accounts, world.gateway.views.access
+        first = await accounts.open_cli(ann, SignInAt("local"))
+        family = next(iter(state.tokens_of[ann]))
+        for _ in range(99):
+            await world.token(text)
+        refused = await world.ask("POST", "/v1/tokens", {"name": "ci"}, token=text, status=422)
+        assert "at most 100 tokens" in refused["detail"]
+        assert len(await world.bus.keys("CREDENTIAL", "token")) == 101, "with the owner's"
+        second = await accounts.open_cli(ann, SignInAt("local"))
+        assert family not in state.tokens and len(state.tokens_of[ann]) == 100
+        assert (await world.send("GET", "/v1/whoami", token=second.access)).status_code == 200
+        await world.ask("POST", "/v1/tokens", {"name": "ci"}, token=text, status=422)
+        assert first.access != second.access
+
+
+async def test_a_token_of_one_person_says_nothing_for_another() -> None:
+    """Sent with another's cookie the token counts alone; it ends neither the other's session nor a link of theirs."""
+    async with SignedWorld() as world:
+        await world.person("bob", member="queue:default")
+        await world.session("i1", "owner")
+        both = {"cookie": "fairlead=i1-cookie", "origin": "http://localhost"}
+        assert (await world.ask("bob", "GET", "/v1/whoami", headers=both)).json()["principal"] == "bob"
+        assert (await world.ask("bob", "POST", "/v1/sign-out", headers=both, json={})).status_code == 409
+        assert "i1" in world.gateway.views.access.sessions
+        for cookie in (
+            "fairlead=bob-token",
+            "fairlead=i1-cookie; fairlead=i1-cookie",
+            "__Host-fairlead=i1-cookie; fairlead=x",
+        ):
+            assert (await world.ask("", "GET", "/v1/whoami", headers={"cookie": cookie})).status_code == 401
+        unreadable = {"authorization": "Basic Ym9iOng=", "cookie": "fairlead=i1-cookie"}
+        assert (await world.http.get("/v1/whoami", headers=unreadable)).status_code == 401
+
+
+async def test_who_acts_for_somebody_has_the_admins_rights_and_both_names() -> None:
+    """Only an admin by role; the audit names both, and rights that were taken meanwhile count at once."""
+    async with SignedWorld() as world:
+        await world.person("bob", member="queue:default")
+        await world.person("adam", admin="cluster")
+        await world.token("weak", "adam", verbs=("job:read",))
+        acting = {"X-Fairlead-Act-As": "bob"}
+        body = {"command": ["true"]}
+        assert (await world.ask("weak", "POST", "/v1/jobs", json=body, headers=acting)).status_code == 403
+        assert (
+            await world.ask("bob", "POST", "/v1/jobs", json=body, headers={"X-Fairlead-Act-As": "adam"})
+        ).status_code == 403
+        assert (await world.ask("adam", "POST", "/v1/jobs", json=body, headers=acting)).status_code == 201
+        events = (await world.get("owner", "/v1/events?from=1&limit=1000"))["items"]
+        (submitted,) = [each["data"] for each in events if each["data"].get("type") == "JobSubmitted"]
+        assert submitted["user"] == "bob"
+        assert (submitted["authority"]["principal"], submitted["authority"]["act_as"]) == ("adam", "bob")
+        await world.revoke("adam", "admin", "cluster")
+        assert (await world.ask("adam", "POST", "/v1/jobs", json=body, headers=acting)).status_code == 403
+
+
+def _without_session(caller: Caller, verb: Verb, target: Target) -> bool:
+    """The right alone, also of a session that has ended."""
+    return caller._views.access.access.may(caller.principal, verb, target)  # type: ignore[union-attr]
+
+
+def _by_prefix(reach: Reach, target: Target) -> bool:
+    """Queues compared as text (K22)."""
+    return reach.cluster or any(target.queue.startswith(name) for name in reach.queues)
+
+
+async def _nothing(*_: object) -> None:
+    return None
+
+
+async def _age_unknown(*_: object) -> tuple[str, str, int]:
+    return "local", "", 0
+
+
+#: (attack, where a guard is, what takes it out)
+GUARDS: list[tuple[Callable[[], Awaitable[None]], str, object]] = [
+    (test_nobody_makes_credentials_for_whom_they_act, "fairlead_gateway.routes.tokens.require_fresh", _nothing),
+    (test_an_old_session_makes_no_fresh_one, "fairlead_gateway.signon.command_grants.CommandGrants._origin", _age_unknown),
+    (test_a_hidden_queue_is_one_that_is_not_there, "fairlead_gateway.routes.access._may_know", lambda *_: True),
+    (test_a_token_with_limits_revokes_itself_alone, "fairlead_rights.state.AccessState.may_revoke", lambda *_: True),
+    (test_a_request_that_outlives_its_session_does_nothing, "fairlead_gateway.access.caller.Caller.may", _without_session),
+    (test_refused_changes_of_a_person_are_bounded, "fairlead_gateway.server.request_guard.RefusalLimit.check", lambda *_: None),
+    (test_an_ended_token_asks_the_bus_a_bounded_number_of_times, "fairlead_gateway.access.callers.Callers._count", lambda *_: None),
+    (test_events_of_nodes_and_queues_name_no_other_jobs, "fairlead_gateway.access.event_sight._cleaned", lambda _, event: event),
+    (test_rights_of_a_job_follow_its_queue, "fairlead_gateway.access.guard.RouteGuard.admit", _nothing),
+    (test_nobody_moves_a_job_where_they_may_not_submit, "fairlead_gateway.routes.jobs.require_submit", lambda *_: None),
+    (test_who_acts_for_somebody_has_the_admins_rights_and_both_names, "fairlead_gateway.access.caller.Caller.require", lambda *_, **__: None),
+    (test_a_token_of_one_person_says_nothing_for_another, "fairlead_gateway.access.callers.session_cookie", lambda text: text.split(b";")[0].partition(b"=")[2]),
+    (lambda: test_a_path_like_another_is_another("research/vis"), "fairlead_rights.access_list.covers", _by_prefix),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attack", "guard", "out"), GUARDS, ids=lambda each: each if isinstance(each, str) else "")
+async def test_each_attack_succeeds_without_its_guard(
+    attack: Callable[[], Awaitable[None]], guard: str, out: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So its test can fail."""
+    monkeypatch.setattr(guard, out)
+    with pytest.raises(AssertionError):
+        await attack()

@@ -303,6 +303,14 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
         return CommandRefusal("denied", f"{command.user} was not active before this commit")
     issued = draft.issued.get(principal, 0)
     of_principal = len(state.tokens_of.get(principal, {})) + issued
+    if (
+        of_principal >= TOKENS_OF_PRINCIPAL_MAX
+        and command.kind == "refresh"
+        and (oldest := _oldest_sign_in(draft, principal))
+    ):
+        draft.emit(ev.TokenRevoked(cause=cause, token=oldest, reason="replaced"))
+        draft.replaced.add(oldest)
+        of_principal, issued = of_principal - 1, issued - 1
     if of_principal >= TOKENS_OF_PRINCIPAL_MAX or len(state.tokens) + sum(draft.issued.values()) >= TOKENS_MAX:
         return CommandRefusal(
             "too_many", f"expected at most {TOKENS_OF_PRINCIPAL_MAX} tokens of a principal; revoke one"
@@ -333,6 +341,15 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
         )
     )
     return None
+
+
+def _oldest_sign_in(draft: AccessDraft, principal: str) -> str:
+    """Return the refresh token of the principal's oldest sign-in of a command; "" for none. It ends for a new one beyond the bound, as the
+    oldest session does: a person with many machines must be able to sign in. Tokens that people made stay.
+    """
+    tokens = draft.state.tokens
+    held = (token for token in draft.state.tokens_of.get(principal, ()) if token not in draft.replaced)
+    return next((token for token in held if tokens[token].kind == "refresh"), "")
 
 
 def _usable(draft: AccessDraft, item: str, principal: str, command: cmd.CommandBase) -> CommandRefusal | None:
