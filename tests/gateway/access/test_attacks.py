@@ -212,9 +212,22 @@ async def test_nobody_moves_a_job_where_they_may_not_submit() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["research/vis", "Research/vision", "research//vision", "research/./vision", "research/../research/vision", "research/vision/",
-     "/research/vision", "research%2fvision", "research/vi\u0455ion", "RESEARCH/VISION", "research/vision\0", "research/*", "research/>"],
-)  # fmt: skip
+    [
+        "research/vis",
+        "Research/vision",
+        "research//vision",
+        "research/./vision",
+        "research/../research/vision",
+        "research/vision/",
+        "/research/vision",
+        "research%2fvision",
+        "research/vi\u0455ion",
+        "RESEARCH/VISION",
+        "research/vision\0",
+        "research/*",
+        "research/>",
+    ],
+)
 async def test_a_path_like_another_is_another(path: str) -> None:
     """Neither a right in it nor a request for it reaches research/vision (A15)."""
     async with SignedWorld() as world:
@@ -312,19 +325,47 @@ async def _age_unknown(*_: object) -> tuple[str, str, int]:
 #: (attack, where a guard is, what takes it out)
 GUARDS: list[tuple[Callable[[], Awaitable[None]], str, object]] = [
     (test_nobody_makes_credentials_for_whom_they_act, "fairlead_gateway.routes.tokens.require_fresh", _nothing),
-    (test_an_old_session_makes_no_fresh_one, "fairlead_gateway.signon.command_grants.CommandGrants._origin", _age_unknown),
+    (
+        test_an_old_session_makes_no_fresh_one,
+        "fairlead_gateway.signon.command_grants.CommandGrants._origin",
+        _age_unknown,
+    ),
     (test_a_hidden_queue_is_one_that_is_not_there, "fairlead_gateway.routes.access._may_know", lambda *_: True),
     (test_a_token_with_limits_revokes_itself_alone, "fairlead_rights.state.AccessState.may_revoke", lambda *_: True),
-    (test_a_request_that_outlives_its_session_does_nothing, "fairlead_gateway.access.caller.Caller.may", _without_session),
-    (test_refused_changes_of_a_person_are_bounded, "fairlead_gateway.server.request_guard.RefusalLimit.check", lambda *_: None),
-    (test_an_ended_token_asks_the_bus_a_bounded_number_of_times, "fairlead_gateway.access.callers.Callers._count", lambda *_: None),
-    (test_events_of_nodes_and_queues_name_no_other_jobs, "fairlead_gateway.access.event_sight._cleaned", lambda _, event: event),
+    (
+        test_a_request_that_outlives_its_session_does_nothing,
+        "fairlead_gateway.access.caller.Caller.may",
+        _without_session,
+    ),
+    (
+        test_refused_changes_of_a_person_are_bounded,
+        "fairlead_gateway.server.request_guard.RefusalLimit.check",
+        lambda *_: None,
+    ),
+    (
+        test_an_ended_token_asks_the_bus_a_bounded_number_of_times,
+        "fairlead_gateway.access.callers.Callers._count",
+        lambda *_: None,
+    ),
+    (
+        test_events_of_nodes_and_queues_name_no_other_jobs,
+        "fairlead_gateway.access.event_sight._cleaned",
+        lambda _, event: event,
+    ),
     (test_rights_of_a_job_follow_its_queue, "fairlead_gateway.access.guard.RouteGuard.admit", _nothing),
     (test_nobody_moves_a_job_where_they_may_not_submit, "fairlead_gateway.routes.jobs.require_submit", lambda *_: None),
-    (test_who_acts_for_somebody_has_the_admins_rights_and_both_names, "fairlead_gateway.access.caller.Caller.require", lambda *_, **__: None),
-    (test_a_token_of_one_person_says_nothing_for_another, "fairlead_gateway.access.callers.session_cookie", lambda text: text.split(b";")[0].partition(b"=")[2]),
+    (
+        test_who_acts_for_somebody_has_the_admins_rights_and_both_names,
+        "fairlead_gateway.access.caller.Caller.require",
+        lambda *_, **__: None,
+    ),
+    (
+        test_a_token_of_one_person_says_nothing_for_another,
+        "fairlead_gateway.access.callers.session_cookie",
+        lambda text: text.split(b";")[0].partition(b"=")[2],
+    ),
     (lambda: test_a_path_like_another_is_another("research/vis"), "fairlead_rights.access_list.covers", _by_prefix),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("attack", "guard", "out"), GUARDS, ids=lambda each: each if isinstance(each, str) else "")

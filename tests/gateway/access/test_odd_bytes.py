@@ -87,9 +87,11 @@ async def test_odd_text_in_a_body(route: tuple[str, str]) -> None:
                     assert answer.status_code >= 400, (field, name, answer.text)
                 assert "\x1b" not in answer.text and "\r" not in answer.text and "<script>" not in str(answer.headers)
         answer = await world.http.request(
-            method, path, content=b'{"login":"\\ud800","subject":"\\ud800","name":"\\ud800","code":"\\ud800"}',
+            method,
+            path,
+            content=b'{"login":"\\ud800","subject":"\\ud800","name":"\\ud800","code":"\\ud800"}',
             headers={"authorization": f"Bearer {world.owner}", "content-type": "application/json"},
-        )  # fmt: skip
+        )
         assert 400 <= answer.status_code < 500
 
 
@@ -112,8 +114,21 @@ async def test_odd_text_in_paths_and_queries() -> None:
 )
 async def test_odd_bytes_in_a_header(field: str) -> None:
     """Any bytes that HTTP lets through."""
-    values = [b"\xff\xfe", b"Bearer ", b"Bearer \xff", b"Bearer a b", b"bearer\ta", b"fairlead=", b"fairlead=\xff", b"fairlead=a;fairlead=b",
-              b";" * 2000, b"__Host-fairlead=a; fairlead=a", b"=" * 100, b"\x80" * 8000, b"'\"><script>"]  # fmt: skip
+    values = [
+        b"\xff\xfe",
+        b"Bearer ",
+        b"Bearer \xff",
+        b"Bearer a b",
+        b"bearer\ta",
+        b"fairlead=",
+        b"fairlead=\xff",
+        b"fairlead=a;fairlead=b",
+        b";" * 2000,
+        b"__Host-fairlead=a; fairlead=a",
+        b"=" * 100,
+        b"\x80" * 8000,
+        b"'\"><script>",
+    ]
     async with AccountsWorld() as world:
         for value in values:
             world.gateway.callers._floods.clear()
