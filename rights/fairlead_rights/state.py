@@ -84,7 +84,11 @@ class AccessState:
         """Return True if the principal may use the verb on the target now. `token`: id of the token that it sends, which can
         only take rights away; "" for a session.
         """
-        return self.access.may(principal, verb, target) and (not token or self.is_within(token, verb, target))
+        if not self.access.may(principal, verb, target):
+            return False
+        if not token or (token not in self._limits and token in self.tokens):
+            return True  # `is_within` in place: most tokens have no limits, and this is called for every submit
+        return self.is_within(token, verb, target)
 
     def may_grant(self, principal: str, role: Role, scope: Scope, target: Target, token: str = "") -> bool:
         """Return True if the principal may give or take this role, as `AccessList.may_grant` says. `token`: as in `may`; one that
@@ -98,6 +102,12 @@ class AccessState:
     def may_issue(self, token: str) -> bool:
         """Return True if a credential may make tokens: a session ("") or the owner's file. A token never makes a token."""
         return not token or (token in self.tokens and self.tokens[token].kind == "owner")
+
+    def may_revoke(self, token: str, other: str) -> bool:
+        """Return True if a credential may end another token of its principal: a session (""), or a token without limits. One with limits
+        ends itself alone, since the others may do what it may not.
+        """
+        return not token or token == other or (token in self.tokens and token not in self._limits)
 
     def is_within(self, token: str, verb: Verb, target: Target) -> bool:
         """Return True if a token's own limits let it use the verb on the target, whatever its principal may."""

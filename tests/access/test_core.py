@@ -431,3 +431,35 @@ def test_a_commit_of_another_writer_changes_nothing() -> None:
 
     core.evolve(1, COMMIT)
     assert core.snapshot() == before and core.wake_at() is None
+
+
+def test_a_token_with_limits_revokes_itself_alone() -> None:
+    """One without limits ends the others of its principal; nobody makes a token for whom they act."""
+    made = world("ann")
+    for token, limits in (("t1", {}), ("t2", {"verbs": ("job:read",)}), ("t3", {"scopes": ("queue:a",)}), ("t4", {})):
+        issued(made, token, "ann", **limits)
+    assert by_token(made, "t2", "ann", cmd.RevokeToken, token="t1").code == "denied"
+    assert by_token(made, "t3", "ann", cmd.RevokeToken, token="t2").code == "denied"
+    assert isinstance(by_token(made, "t3", "ann", cmd.RevokeToken, token="t3"), ev.TokenRevoked)
+    assert isinstance(by_token(made, "t1", "ann", cmd.RevokeToken, token="t4"), ev.TokenRevoked)
+    acting = Authority(principal="root", via="session:s", rights=made.sequence, act_as="ann")
+    new = {"token": "t5", "principal": "ann", "expires_ns": made.now_ns + HOUR_NS}
+    (event,) = made.send(cmd.IssueToken(id=made.id(), user="ann", authority=acting, **new))
+    assert event.code == "denied"
+
+
+def test_a_sign_in_beyond_the_bound_ends_the_oldest_one() -> None:
+    """Two within one message end two; tokens that the person made stay, and where there are only such ones it is refused."""
+    made = world("ann")
+    for at in range(TOKENS_OF_PRINCIPAL_MAX):
+        issued(made, f"t{at}", "ann", **({"kind": "refresh"} if at in (5, 7, 9) else {}))
+    new = {"principal": "ann", "kind": "refresh", "expires_ns": made.now_ns + HOUR_NS}
+    made.send(*(cmd.IssueToken(id=made.id(), token=token, **new) for token in ("r1", "r2")))
+    held = made.core.state.tokens_of["ann"]
+    assert len(held) == TOKENS_OF_PRINCIPAL_MAX and {"t9", "r1", "r2"} <= held.keys() and not {"t5", "t7"} & held.keys()
+    (event,) = made.send(issue(made, "t500", "ann"))
+    assert refused(event, "too_many")
+    made = world("ann")
+    made.send(*(issue(made, f"t{at}", "ann") for at in range(TOKENS_OF_PRINCIPAL_MAX)))
+    (event,) = made.send(cmd.IssueToken(id=made.id(), token="r1", **new))
+    assert refused(event, "too_many")

@@ -74,6 +74,7 @@ class SignedWorld(GatewayWorld):
     async def session(self, session: str, principal: str) -> None:
         """Open a session whose cookie is its id with "-cookie"."""
         await self.credential(f"{session}-cookie", "session", session, principal)
+        await self.gateway.accounts.credentials.used(session, time.time_ns())
         await self.command(
             cmd.OpenSession,
             session=session,

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc import jwt as joserfc_jwt
 from joserfc.jwk import import_key
 
+from fairlead_gateway.signon import jwt_check
 from fairlead_gateway.signon.jwt_check import (
     ALGORITHMS,
     LOGOUT_EVENT,
@@ -197,3 +198,26 @@ def test_a_logout_token_that_is_not_whole_is_refused(more: dict[str, Any]) -> No
     check(sign(RSA, "RS256", claims(**LOGOUT), typ=...), "logout")
     with pytest.raises(BadToken):
         check(sign(RSA, "RS256", claims(**{**LOGOUT, **more}), typ="logout+jwt"), "logout")
+
+
+#: {part of the checks: what takes it out, and a token that is accepted then}
+OUT: dict[str, tuple[Any, str]] = {
+    "_check_issuer": (lambda *_: None, sign(RSA, "RS256", claims(iss=ISSUER + "/", aud="other"))),
+    "_check_times": (lambda *_: None, sign(RSA, "RS256", claims(exp=NOW_S - 61))),
+    "_require_subject": (lambda *_: None, sign(RSA, "RS256", claims(sub=...))),
+    "_BY_USE": ({"id": lambda *_: None}, sign(RSA, "RS256", claims(nonce="n-2", events=EVENTS))),
+    "_TYPES": ({"id": ("at+jwt",)}, sign(RSA, "RS256", claims(), typ="at+jwt")),
+    "TOKEN_BYTES_MAX": (10**6, sign(RSA, "RS256", claims(pad="x" * TOKEN_BYTES_MAX))),
+    "REFUSED_HEADERS": ((), sign(RSA, "RS256", claims(), jku="https://evil.example/jwks")),
+    "_SIGNATURE_ALONE": ({"verify_signature": False}, FORGED["another key under our kid"][0]),
+}
+
+
+@pytest.mark.parametrize("part", OUT)
+def test_without_one_check_its_attack_succeeds(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So each check has a test that can fail."""
+    out, token = OUT[part]
+    with pytest.raises(BadToken):
+        check(token)
+    monkeypatch.setattr(jwt_check, part, out)
+    assert check(token)

@@ -291,6 +291,8 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
         return refusal
     if command.user and not state.may_issue(_token_of(command)):
         return CommandRefusal("denied", "a token never makes a token: sign in for that")
+    if command.authority is not None and command.authority.act_as:
+        return CommandRefusal("denied", "who acts for somebody makes no token of theirs")
     if command.user and command.kind in ("refresh", "owner"):
         return CommandRefusal(
             "denied", f"tokens of the kind {command.kind} are made by sign-in and set-up alone", "kind"
@@ -301,6 +303,14 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
         return CommandRefusal("denied", f"{command.user} was not active before this commit")
     issued = draft.issued.get(principal, 0)
     of_principal = len(state.tokens_of.get(principal, {})) + issued
+    if (
+        of_principal >= TOKENS_OF_PRINCIPAL_MAX
+        and command.kind == "refresh"
+        and (oldest := _oldest_sign_in(draft, principal))
+    ):
+        draft.emit(ev.TokenRevoked(cause=cause, token=oldest, reason="replaced"))
+        draft.replaced.add(oldest)
+        of_principal, issued = of_principal - 1, issued - 1
     if of_principal >= TOKENS_OF_PRINCIPAL_MAX or len(state.tokens) + sum(draft.issued.values()) >= TOKENS_MAX:
         return CommandRefusal(
             "too_many", f"expected at most {TOKENS_OF_PRINCIPAL_MAX} tokens of a principal; revoke one"
@@ -333,6 +343,15 @@ def _issue(draft: AccessDraft, command: cmd.IssueToken, cause: str) -> CommandRe
     return None
 
 
+def _oldest_sign_in(draft: AccessDraft, principal: str) -> str:
+    """Return the refresh token of the principal's oldest sign-in of a command; "" for none. It ends for a new one beyond the bound, as the
+    oldest session does: a person with many machines must be able to sign in. Tokens that people made stay.
+    """
+    tokens = draft.state.tokens
+    held = (token for token in draft.state.tokens_of.get(principal, ()) if token not in draft.replaced)
+    return next((token for token in held if tokens[token].kind == "refresh"), "")
+
+
 def _usable(draft: AccessDraft, item: str, principal: str, command: cmd.CommandBase) -> CommandRefusal | None:
     """Refuse ids that are none, and principals that may not have tokens or sessions."""
     if not is_token(item):
@@ -353,6 +372,8 @@ def _revoke_token(draft: AccessDraft, command: cmd.RevokeToken, cause: str) -> C
     token = draft.state.tokens.get(command.token)
     if token is None or (command.user not in ("", token.principal) and _cluster_right(draft, command)):
         return CommandRefusal("not_found", "there is no such token, or it is not yours", "token")
+    if command.user and not draft.state.may_revoke(_token_of(command), token.id):
+        return CommandRefusal("denied", "a token with limits revokes itself alone", "token")
     draft.emit(ev.TokenRevoked(cause=cause, token=token.id, reason="revoked", by=command.user))
     return None
 

@@ -304,10 +304,14 @@ class Accounts:
 
     # ------------------------------------------------------------------------------- sign-in of the command
 
-    async def open_cli(self, principal: str, at: SignInAt) -> CliSignIn:
-        """Return a session of an hour and the refresh token that opens the next one. Raise HttpError."""
+    async def open_cli(self, principal: str, at: SignInAt, signed_in_ns: int = 0) -> CliSignIn:
+        """Return a session of an hour and the refresh token that opens the next one. `signed_in_ns`: when the person signed in; 0: now.
+        Raise HttpError.
+        """
         access, refresh = make("p", secrets.token_bytes(RANDOM_BYTES)), make("r", secrets.token_bytes(RANDOM_BYTES))
-        session, _ = await self.open_session(principal, at, life_ns=ACCESS_LIFE_NS, text=access)
+        session, _ = await self.open_session(
+            principal, at, life_ns=ACCESS_LIFE_NS, text=access, signed_in_ns=signed_in_ns
+        )
         family, now_ns = new_id("t"), self._clock()
         note = CredentialNote(
             principal=principal,
@@ -315,7 +319,7 @@ class Accounts:
             family=family_digest(refresh),
             name=f"sign-in at {at.provider}",
             made_ns=now_ns,
-            signed_in_ns=now_ns,
+            signed_in_ns=signed_in_ns or now_ns,
             provider=at.provider,
             sid=at.sid,
             session=session,

@@ -92,7 +92,11 @@ class Caller:
         """Return True if the caller may use the verb on the target now."""
         if self._views is None:
             return True
-        return self._views.access.may(self.principal, verb, target, self.credential if self.is_token else "")
+        state = self._views.access
+        if self.is_token:
+            return state.may(self.principal, verb, target, self.credential)
+        # Looked at here, too: a request may have been let through before its session ended, while its body was on its way.
+        return self.credential in state.sessions and state.access.may(self.principal, verb, target)
 
     def may_anywhere(self, verb: Verb) -> bool:
         """Return True if there may be something on which the caller may use the verb: a list then shows it."""

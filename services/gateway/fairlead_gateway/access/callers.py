@@ -96,6 +96,16 @@ class Callers:
         """Return the reason why a caller's credential does not count any more, "" while it does."""
         return caller.ended(self._clock())
 
+    def renew(self, caller: Caller) -> bool:
+        """Return True while a caller still counts that was found by the very bytes of a head, and note its use. For a connection whose
+        requests have one head: the token is not hashed again, the log is looked at again.
+        """
+        now_ns = self._clock()
+        if caller.ended(now_ns) or self.blind_s() >= BLIND_S:
+            return False
+        caller.used_ns = now_ns
+        return True
+
     def cached(self, headers: Headers) -> Caller | None:
         """Return the caller of a request whose token is in memory and in force; None where `of` must decide. Cookies are left to
         `of`, which also looks at the page that sent them.
@@ -111,11 +121,7 @@ class Callers:
             elif name in _SPECIAL:
                 return None
         caller = self._known.get(_sha256(secret).digest())
-        now_ns = self._clock()
-        if caller is None or caller.ended(now_ns) or self.blind_s() >= BLIND_S:
-            return None
-        caller.used_ns = now_ns
-        return caller
+        return caller if caller is not None and self.renew(caller) else None
 
     async def of(self, scope: Mapping[str, Any]) -> Caller:
         """Return the caller of a request, one without a principal where there is no credential. Raise HttpError: 400 for a header that has no
@@ -145,6 +151,8 @@ class Callers:
             caller = await self._look_up(digest, scope)
             if not caller.ended(self._clock()):
                 self._known[digest] = caller
+            else:
+                self._count(_address(scope))  # its row stays for a while, and every request would read it
         if carried.form == "cookie" and caller.is_token:
             raise unauthenticated("unknown", "a token is not accepted in a cookie")
         if reason := caller.ended(self._clock()):
@@ -156,8 +164,7 @@ class Callers:
     async def _look_up(self, digest: bytes, scope: Mapping[str, Any]) -> Caller:
         """Return the caller of a digest that is not in memory. Raise HttpError (401, 429, 503)."""
         assert self._lookup is not None, "only where sign-on is on"
-        peer = scope.get("client")
-        address = peer[0] if peer else ""
+        address = _address(scope)
         self._require_calm(address)
         now = self._monotonic()
         if self._unknown.get(digest, 0.0) <= now:
@@ -237,6 +244,11 @@ class Callers:
         if found is None:
             return 0.0
         return max(0.0, found[0] - (self._monotonic() - found[1]) * UNKNOWN_PER_MINUTE / 60)
+
+
+def _address(scope: Mapping[str, Any]) -> str:
+    peer = scope.get("client")
+    return peer[0] if peer else ""
 
 
 def caller_of(request: Any) -> Caller:

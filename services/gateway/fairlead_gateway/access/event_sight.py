@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead_gateway.access.caller import CLUSTER
+from fairlead_gateway.access.redaction import scrub
 from fairlead_gateway.access.targets import Sight
 from fairlead_schemas.policies.event_visibility import EVENTS_SHOWN
 
@@ -26,6 +27,9 @@ class EventSubject(msgspec.Struct):
     queue: str = ""
     pool: str = ""
 
+
+#: Fields of events about nodes, queues and pools that may name other things and people.
+_TEXTS = frozenset({"by", "message", "move_to", "reason", "setter"})
 
 #: Returns a rendered event as the caller may see it; None: not at all.
 type Show = Callable[[EventSubject, bytes], bytes | None]
@@ -47,12 +51,25 @@ def _shown(sight: Sight, about: EventSubject, event: bytes) -> bytes | None:
             return None
         return _without(event, () if sight.all_jobs else fields, sight.caller.principal)
     if about.node:
-        return _without(event, (), sight.caller.principal) if sight.node_id(about.node) else None
+        return _cleaned(sight, event) if sight.node_id(about.node) else None
     if path := about.path or about.queue:
-        return _without(event, (), sight.caller.principal) if sight.queue(path) else None
+        return _cleaned(sight, event) if sight.queue(path) else None
     if about.pool:
-        return _without(event, (), sight.caller.principal) if sight.pool(about.pool) else None
+        return _cleaned(sight, event) if sight.pool(about.pool) else None
     return None
+
+
+def _cleaned(sight: Sight, event: bytes) -> bytes:
+    """Return an event about a node, queue or pool without others' jobs and without names that the caller may not see: it was folded from
+    work of everybody.
+    """
+    document: dict[str, Any] = msgspec.json.decode(_without(event, (), sight.caller.principal))
+    data = document["data"]
+    if isinstance(jobs := data.get("jobs"), list):
+        data["jobs"] = [job for job in jobs if sight.job_id(job)]
+    for field in _TEXTS & data.keys():
+        data[field] = scrub(sight, data[field])
+    return msgspec.json.encode(document)
 
 
 def _without(event: bytes, fields: tuple[str, ...], principal: str) -> bytes:

@@ -18,7 +18,7 @@ from fairlead_schemas.units.validation import FieldError
 
 #: Replaces a name that the caller may not see.
 HIDDEN = "(hidden)"
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/.-]*[A-Za-z0-9]|[A-Za-z0-9]")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/.-]*")
 _ID = r"[0-9]+(?:_[0-9]+)?"
 #: Ids of jobs in a sentence: plain numbers are amounts.
 _JOBS = re.compile(rf"\b(jobs?|why|logs|cancel|release|array|-f) ({_ID}(?:(?:, | and ){_ID}(?! more))*)")
@@ -42,7 +42,19 @@ def _text(sight: Sight, text: str, own: frozenset[str]) -> str:
     if _ONLY_IDS.fullmatch(text):
         return _ids(sight, text)
     text = _JOBS.sub(lambda found: f"{found[1]} {_ids(sight, found[2])}", text)
-    return _WORD.sub(lambda found: found[0] if _may_say(sight, found[0], own) else HIDDEN, text)
+    return _WORD.sub(lambda found: _word(sight, found[0], own), text)
+
+
+def _word(sight: Sight, word: str, own: frozenset[str]) -> str:
+    """Return a word without a name that the caller may not see: a name may end in "-" or "_", and marks of a sentence may follow it."""
+    name = word
+    while name:
+        if not _may_say(sight, name, own):
+            return HIDDEN + word[len(name) :]
+        if name[-1].isalnum():
+            break
+        name = name[:-1]
+    return word
 
 
 def _ids(sight: Sight, text: str) -> str:

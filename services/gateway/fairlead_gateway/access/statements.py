@@ -9,6 +9,7 @@ from decimal import Decimal
 import msgspec
 
 from fairlead_gateway.access.targets import Sight
+from fairlead_rights.access_list import Target
 from fairlead_schemas.queries.telemetry import By, UsageLine, UsageStatement
 from fairlead_schemas.units.ids import is_queue_path
 
@@ -33,7 +34,9 @@ def shown_statement(sight: Sight, answer: bytes, by: By) -> UsageStatement:
 def _sees(sight: Sight, by: By, key: str) -> bool:
     match by:
         case "user":
-            return key == sight.caller.user
+            # A token that is limited to some queues does not cover all that its owner has used.
+            caller = sight.caller
+            return key == caller.user and caller.may("job:read", Target(owner=key))
         case "queue":
             return is_queue_path(key) and sight.jobs_of(key)
         case "project":

@@ -30,7 +30,7 @@ def queue_target(views: Views, path: str) -> Target:
 
 def submit_target(views: Views, queue: str, project: str, owner: str) -> Target:
     """Return the target of a job that is to be submitted."""
-    top = views.queues.rows.get(queue if "/" not in queue else queue[: queue.index("/")])
+    top = views.queues.rows.get(queue.partition("/")[0])
     pool = (top.settings.pool if top is not None and top.settings else "") or DEFAULT_POOL
     return Target._make(
         (queue, pool, project, "", "", owner)

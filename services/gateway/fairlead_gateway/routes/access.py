@@ -144,14 +144,21 @@ async def _readable(views: Views, accounts: Accounts, caller: Caller, wanted: Gr
     hidden = not_found(scope.kind, scope.name[:80])
     if target is None:
         raise hidden
-    if scope.kind == "job":
-        caller.require("job:read", target, hidden=hidden)
+    if not _may_know(caller, scope, target):
+        raise hidden
     require_grantable(views, caller, wanted.role, scope, target)
     return Grant(await subject_of(views, accounts, wanted.subject), wanted.role, scope), target
 
 
 async def _subject_name(accounts: Accounts, subject: str) -> str:
     return subject if is_group(subject) else await accounts.people.name_of(subject)
+
+
+def _may_know(caller: Caller, scope: Scope, target: Target) -> bool:
+    """Return True unless a scope names a job or queue that the caller may not see, which is answered like one that is not there."""
+    if scope.kind == "job":
+        return caller.may("job:read", target)
+    return scope.kind != "queue" or caller.may("queue:read", target)
 
 
 def require_grantable(views: Views, caller: Caller, role: doc.Role, scope: Scope, target: Target) -> None:
@@ -236,21 +243,12 @@ def _add_why(router: Router, views: Views, accounts: Accounts, past: HistoricalV
             raise bad_field("on", str(error)) from None
         target = scope_target(views, scope)
         asked = await accounts.people.resolve(subject) if subject else caller.principal
-        if not caller.is_open and (asked != caller.principal or scope.kind == "job"):
-            _require_insight(caller, asked, scope, target)
-        if target is None:
+        if target is None or not _may_know(caller, scope, target):
             raise not_found(scope.kind, scope.name[:80])
+        if not caller.is_open and asked != caller.principal and not caller.may("audit:read", CLUSTER):
+            caller.require("rights:grant", target)
         then = await past.views_at(at) if at else views
         return JsonResponse(await _answer(then, accounts, asked, VERBS[VERBS.index(verb)], scope, target))
-
-
-def _require_insight(caller: Caller, asked: str, scope: Scope, target: Target | None) -> None:
-    """Raise HttpError unless the caller may know now of a job, and of the rights of somebody else."""
-    hidden = not_found(scope.kind, scope.name[:80])
-    if scope.kind == "job" and (target is None or not caller.may("job:read", target)):
-        raise hidden
-    if asked != caller.principal and not caller.may("audit:read", CLUSTER):
-        caller.require("rights:grant", target or CLUSTER)
 
 
 async def _answer(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_gateway.access.caller import Caller
-from fairlead_gateway.access.redaction import shown_dry_run, shown_reason
+from fairlead_gateway.access.redaction import scrub, shown_dry_run, shown_reason, shown_refusal
 from fairlead_gateway.access.submits import require_dependencies, require_submit
 from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, encode_command, verb_refusal
@@ -162,11 +162,15 @@ class SubmitRoutes:
     async def _one(self, caller: Caller, pending: PendingCommand) -> HttpResponse:
         if not pending.job:
             self._waiter.require_room()
-        refusal = verb_refusal if pending.job else job_refusal
+        refusal = self._refusal(caller, verb_refusal if pending.job else job_refusal)
         outcome = await self._waiter.outcome(self._gate, pending.id, pending.body, refusal)
         result = self._result(caller, pending, outcome, self._shared_reasons())
         status = 200 if outcome.repeated or pending.job else 201
         return HttpResponse(status, encode(result), ((b"location", b"/v1/jobs/" + result.id.encode()),))
+
+    def _refusal(self, caller: Caller, make: Callable[[OutcomeRow], HttpError]) -> Callable[[OutcomeRow], HttpError]:
+        """Return what makes the answer to a refused command, in the caller's words."""
+        return make if caller.is_open else lambda outcome: shown_refusal(Sight(self._views, caller), make(outcome))
 
     def _shared_reasons(self) -> ReasonCache:
         """Return the reasons that answers share for as long as the views stay at their sequence: reasons depend on the views
@@ -192,8 +196,11 @@ class SubmitRoutes:
         if outcome is None:
             return self._waiter.undecided(pending.id).result
         if outcome.code:
-            errors = [{"field": outcome.field, "message": outcome.message}] if outcome.field else []
-            reason = Reason(code=outcome.code, message=outcome.message)
+            message = outcome.message
+            if not caller.is_open and not (sight := Sight(self._views, caller)).is_whole:
+                message = scrub(sight, message)
+            errors = [{"field": outcome.field, "message": message}] if outcome.field else []
+            reason = Reason(code=outcome.code, message=message)
             return SubmitResult(state="rejected", sequence=outcome.sequence, reason=reason, errors=errors)
         job, warnings = outcome.job or pending.job, [pending.warning] if pending.warning else []
         row = self._views.jobs.rows.get(job)

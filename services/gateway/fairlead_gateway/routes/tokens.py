@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 
 from fairlead_gateway.access.accounts import Accounts
 from fairlead_gateway.access.caller import CLUSTER, Caller
-from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.callers import ACT_AS, caller_of
 from fairlead_gateway.access.credentials import CredentialNote
 from fairlead_gateway.errors import HttpError, bad_field, not_found
 from fairlead_gateway.http_messages import JsonResponse, head_of, read_request
@@ -41,7 +41,11 @@ def routes(views: Views, accounts: Accounts, clock: Clock = time.time_ns) -> Rou
 
 
 async def require_fresh(views: Views, accounts: Accounts, caller: Caller, clock: Clock) -> None:
-    """Raise HttpError (403) unless the caller may make credentials: by a young session, or the file of the owner."""
+    """Raise HttpError (403) unless the caller may make credentials: by a young session, or the file of the owner, and for itself.
+    A credential of somebody else would act in their name without naming the admin.
+    """
+    if caller.act_as:
+        raise HttpError(403, "acting", "who acts for somebody makes no tokens and links", hint=f"leave {ACT_AS} out")
     if caller.is_token:
         if not views.access.may_issue(caller.credential):
             hint = "sign in for that: fairlead login"
@@ -113,7 +117,10 @@ def _add_changes(router: Router, views: Views, accounts: Accounts, clock: Clock)
     @router.command("DELETE", "/v1/tokens/{token}", "Revoke a token", right=SIGNED_IN)
     async def revoke_token(token: str, request: Request) -> Response:
         head = require_sign_on(head_of(request))
-        if token not in views.access.tokens:
+        held, caller = views.access.tokens.get(token), head.caller
+        if held is None or (held.principal != head.user and not caller.may("rights:grant", CLUSTER)):
             raise not_found("token", token[:80], hint="GET /v1/tokens lists them")
+        if caller.is_token and not views.access.may_revoke(caller.credential, token):
+            raise HttpError(403, "token_is_limited", "a token with limits revokes itself alone", hint="fairlead login")
         await accounts.revoke_token(token, head)
         return JsonResponse({"id": token, "revoked": True, "sequence": views.sequence})

@@ -103,9 +103,10 @@ class FastPath:
             caller = scope[CALLER] = await self._callers.of(scope)
         except HttpError as refused:
             return refused
-        if scope["method"] in CHANGING:
-            scope[HEAD] = owned_head(scope[HEAD], caller)
-        return None
+        if scope["method"] not in CHANGING:
+            return None
+        scope[HEAD] = owned_head(scope[HEAD], caller)
+        return self._limit.check(_client(scope), monotonic())
 
     def _new_id(self) -> str:
         return f"{self._prefix}-{next(self._numbers):x}"
@@ -113,7 +114,8 @@ class FastPath:
     def _check(self, scope: Scope) -> HttpError | None:
         """Return the refusal of a request by its head and its client, else None. Reads the head of a change into the scope.
 
-        The client is the address with the user that the head states: it is not known yet who sent it."""
+        The client is the address with the user that the head states: with sign-on it is not known yet who sent it, and
+        `_identify` looks again."""
         refused = self._guard.check(scope)
         if refused is None and scope["method"] in CHANGING:
             scope[HEAD] = read_head(scope["headers"])
@@ -130,16 +132,16 @@ class FastPath:
     def still_admits(self, scope: Scope) -> bool:
         """Return True while the client of an admitted scope is within its bound on refusals, and its credential counts.
         Notes the caller in the scope; one that is not in memory is not looked up here."""
-        if self._limit.check(_client(scope), monotonic()) is not None:
-            return False
-        if self._callers.is_open:
-            return True
-        caller = self._callers.cached(scope["headers"])
-        if caller is None:
-            return False
-        if scope.get(CALLER) is not caller:
-            scope[CALLER], scope[HEAD] = caller, owned_head(scope[HEAD], caller)
-        return True
+        if not self._callers.is_open:
+            caller = scope.get(CALLER)
+            if caller is None:
+                caller = self._callers.cached(scope["headers"])
+                if caller is None:
+                    return False
+                scope[CALLER], scope[HEAD] = caller, owned_head(scope[HEAD], caller)
+            elif not self._callers.renew(caller):
+                return False
+        return self._limit.check(_client(scope), monotonic()) is None
 
     async def respond(self, route: FastRoute, scope: Scope, body: bytes) -> tuple[HttpResponse, Headers]:
         """Answer a request that `admits` has let pass, and whose body is complete."""

@@ -50,6 +50,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     principal: str = ""
     provider: str = ""
     sid: str = ""
+    #: When that person signed in: a command is no younger than the session that allowed it.
+    signed_in_ns: int = 0
 
 
 class _UserCode(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class _Code(msgspec.Struct, frozen=True):
     principal: str
     provider: str
     sid: str
+    signed_in_ns: int
     challenge: str
     redirect_uri: str
 
@@ -98,14 +101,16 @@ class CommandGrants:
     async def answer(self, typed: str, caller: Caller, *, allow: bool) -> Device:
         """Allow or deny a command. Raise HttpError as `waiting` does."""
         device, found = await self._find(typed, caller)
-        provider, sid = await self._origin(caller)
+        provider, sid, signed_in_ns = await self._origin(caller)
 
         def decide(row: Device) -> Device:
             if row.principal or row.denied:
                 return row
             if not allow:
                 return structs.replace(row, denied=True)
-            return structs.replace(row, principal=caller.principal, provider=provider, sid=sid)
+            return structs.replace(
+                row, principal=caller.principal, provider=provider, sid=sid, signed_in_ns=signed_in_ns
+            )
 
         await self._rows.change("device", device, Device, decide)
         await self._rows.change("user-code", _plain(typed), _UserCode, lambda _: None)
@@ -144,7 +149,7 @@ class CommandGrants:
         if row.denied:
             raise GrantError("access_denied")
         if row.principal:
-            return await self._open(row.principal, row.provider, row.sid, row.address, row.machine)
+            return await self._open(row, row.address, row.machine)
         raise GrantError("slow_down" if now_s - row.polled_s < row.interval_s else "authorization_pending")
 
     # ------------------------------------------------------------------------------- by a redirect
@@ -153,8 +158,8 @@ class CommandGrants:
         """Return a code for a command on the person's own machine. Raise HttpError (400)."""
         require_loopback(redirect_uri, challenge)
         code = secrets.token_urlsafe(32)
-        provider, sid = await self._origin(caller)
-        await self._rows.put("code", code, _Code(caller.principal, provider, sid, challenge, redirect_uri), CODE_S)
+        row = _Code(caller.principal, *await self._origin(caller), challenge, redirect_uri)
+        await self._rows.put("code", code, row, CODE_S)
         return code
 
     async def redeem(self, code: str, verifier: str, redirect_uri: str, address: str) -> CliSignIn:
@@ -163,17 +168,20 @@ class CommandGrants:
         given = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         if row is None or row.redirect_uri != redirect_uri or not secrets.compare_digest(given, row.challenge):
             raise GrantError("invalid_grant")
-        return await self._open(row.principal, row.provider, row.sid, address, "")
+        return await self._open(row, address, "")
 
-    async def _origin(self, caller: Caller) -> tuple[str, str]:
-        """Return the provider and its session of a caller's session: when it ends there, what it allowed ends, too."""
+    async def _origin(self, caller: Caller) -> tuple[str, str, int]:
+        """Return the provider of a caller's session, its session there, and when the person signed in: what a session allows ends with
+        it at the provider, and is as old as it.
+        """
         note = await self._accounts.credentials.note("session", caller.credential)
-        return ("local", "") if note is None else (note.provider or "local", note.sid)
+        return ("local", "", 1) if note is None else (note.provider or "local", note.sid, note.signed_in_ns or 1)
 
-    async def _open(self, principal: str, provider: str, sid: str, address: str, machine: str) -> CliSignIn:
-        if not self._views.access.access.principals.get(principal, False):
+    async def _open(self, row: Device | _Code, address: str, machine: str) -> CliSignIn:
+        if not self._views.access.access.principals.get(row.principal, False):
             raise GrantError("access_denied")
-        return await self._accounts.open_cli(principal, SignInAt(provider, sid, address=address, agent=machine))
+        at = SignInAt(row.provider, row.sid, address=address, agent=machine)
+        return await self._accounts.open_cli(row.principal, at, row.signed_in_ns)
 
 
 def require_loopback(redirect_uri: str, challenge: str) -> None:
