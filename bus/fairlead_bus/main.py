@@ -182,7 +182,10 @@ async def _serve(name: str, build: Build, stop: asyncio.Event, *, on_node: bool)
             )
         finally:
             await _close(bus)
-    except Exception:  # noqa: BLE001 -- the end of this service; those that share its process still stop in order
+    except Exception:
+        if on_node:  # alone in its process, whose main module says which errors need a person
+            raise
+        # The end of this service; those that share its process still stop in order.
         structlog.get_logger().critical("ended by an error", exc_info=True)
         return 1
     finally:
