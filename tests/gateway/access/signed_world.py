@@ -74,6 +74,8 @@ class SignedWorld(GatewayWorld):
     async def session(self, session: str, principal: str) -> None:
         """Open a session whose cookie is its id with "-cookie"."""
         await self.credential(f"{session}-cookie", "session", session, principal)
+        used = {"at_ns": time.time_ns()}
+        await self.bus.put(subjects.CREDENTIAL, f"used.{session}", msgspec.json.encode(used))
         await self.command(
             cmd.OpenSession,
             session=session,
