@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fairlead_gateway.routes.sign_on import DEVICE_GRANT
 from tests.gateway.signon.signed_on_world import SignedOnWorld
@@ -85,4 +86,20 @@ async def test_a_command_without_a_browser_signs_in_by_a_typed_code(tmp_path: Pa
         tokens = (await command.post("/v1/device/token", data=poll)).json()
         me = await command.get("/v1/whoami", headers={"authorization": f"Bearer {tokens['access_token']}"})
         assert me.json()["login"] == "ann"
+        assert browser.complaints == [], browser.complaints
+
+
+async def test_a_sign_out_may_continue_at_another_host_than_the_issuer(tmp_path: Path) -> None:
+    """Some providers have it so; the policy of our page allows the address that the provider publishes."""
+    async with SignedOnWorld(tmp_path) as world, Chromium(world.url) as browser:
+        await _sign_in(browser, OIDC_PROVIDER)
+        issuer = world.gateway.sign_on.providers["corp"].issuer
+        address = world.issuer.replace("localhost", "127.0.0.1") + OIDC_PROVIDER.end_session
+        issuer._metadata = structs.replace(await issuer.metadata(), end_session_endpoint=address)
+        await browser.open("/sign-out")
+        visited: list[str] = []
+        browser.page.on("request", lambda request: visited.append(request.url))
+        await browser.press("Sign out")
+        assert any(each.startswith(f"{address}?client_id=fairlead") for each in visited), visited
+        assert browser.page.url == f"{world.url}/sign-in"  # under this name the provider has no session
         assert browser.complaints == [], browser.complaints
