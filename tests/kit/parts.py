@@ -48,7 +48,11 @@ def set_up(name: str, lock: Path, into: Path, commands: Sequence[Sequence[str]])
 def packages(name: str, lock: Path) -> Path:
     """Return a virtual environment with the packages of a lock, which have nothing to do with ours."""
     venv = ROOT / f".venv-{name}"
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", lock.name]
-    commands = [[sys.executable, "-m", "venv", "--clear", str(venv)], [str(venv / "bin/python"), *install]]
+    # By our own pip, and without compiling what is never imported: faster.
+    install = ["-m", "pip", "--python", str(venv), "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    commands = [
+        [sys.executable, "-m", "venv", "--clear", "--without-pip", str(venv)],
+        [sys.executable, *install, "--require-hashes", "-r", lock.name],
+    ]
     set_up(name, lock, venv, commands)
     return venv
