@@ -171,5 +171,5 @@ $(SITE_STAMP): $(SITE_LOCK) | $(STAMP)
 	touch $(SITE_STAMP)
 
 clean: ## remove everything that was installed or produced here
-	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) $(COMPILER_VENV) $(COMPILED) .compiled-cache site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
+	rm -rf $(VENV) $(TORCH_VENV) $(GENERATOR_VENV) $(SITE_VENV) $(COMPILER_VENV) .venv-canaille .venv-playwright tests/kit/oidc_provider/node_modules $(COMPILED) .compiled-cache site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

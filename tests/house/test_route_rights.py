@@ -22,6 +22,7 @@ PUBLIC_ROUTES = {
     ("GET", "/readyz"),
     ("GET", "/openapi.json"),
     ("GET", "/asyncapi.json"),
+    ("GET", "/favicon.ico"),
     ("GET", "/v1/schemas/job"),
     ("GET", "/v1/schemas/queues"),
     # Sign-in: whoever sends these is not known yet. Each takes a secret, or shows a form.

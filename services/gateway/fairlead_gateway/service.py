@@ -125,7 +125,7 @@ class Gateway:
         self.queue, self.placer, self.telemetry, self.access = self._gates.values()
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
-        waiter = ResultWaiter(
+        self.waiter = waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
             is_ready=lambda: folding.caught_up,

@@ -188,6 +188,27 @@ async def test_a_change_with_a_cookie_comes_from_our_own_page() -> None:
         assert (await world.ask("", "GET", "/v1/jobs", headers=as_token)).status_code == 401
 
 
+async def test_the_cookie_of_an_ended_session_does_not_keep_a_browser_from_signing_in() -> None:
+    """The browser goes on sending it: public routes are answered as without it, and all others name the reason."""
+    async with SignedWorld() as world:
+        await world.session("i1", "owner")
+        cookie = {"cookie": "fairlead=i1-cookie", "origin": "http://localhost"}
+        await world.command(cmd.EndSession, session="i1", reason="signed_out")
+        for stale in (cookie, {**cookie, "cookie": "fairlead=of-a-former-cluster"}):
+            for path in ("/sign-in", "/sign-out", "/favicon.ico", "/healthz"):
+                assert (await world.ask("", "GET", path, headers=stale)).status_code in (200, 204), path
+            wrong = {"login": "owner", "password": "wrong"}
+            again = await world.ask("", "POST", "/v1/sign-in/local", headers=stale, json=wrong)
+            assert again.json()["detail"] == "the name or the password is wrong"
+            assert (
+                await world.ask("", "POST", "/v1/jobs", headers=stale, json={"command": ["true"]})
+            ).status_code == 401
+        ended = await world.ask("", "GET", "/v1/jobs", headers=cookie)
+        assert (ended.status_code, ended.json()["why"]["reason"]) == (401, "session_ended")
+        foreign = {**cookie, "origin": "http://evil.example"}
+        assert (await world.ask("", "POST", "/sign-out", headers=foreign)).status_code == 403
+
+
 async def test_a_revoked_token_is_refused_on_the_fast_path_too() -> None:
     """Although its row, its caller and the head of its connection are remembered (A12)."""
     async with SignedWorld() as world:

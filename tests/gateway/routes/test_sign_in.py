@@ -104,6 +104,20 @@ async def test_a_page_of_others_signs_nobody_in() -> None:
             assert (await world.http.post("/v1/sign-in/local", data=form, headers=sent)).status_code == 403
 
 
+async def test_a_refused_form_is_answered_by_a_page() -> None:
+    """It leads back to the sign-in, with the path that was wanted; a program gets the document."""
+    async with AccountsWorld() as world:
+        form = {"login": "owner", "password": "wrong", "to": "/v1/jobs?state=running"}
+        page = await world.http.post("/v1/sign-in/local", data=form, headers=ORIGIN)
+        assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
+        assert "/sign-in?to=%2Fv1%2Fjobs%3Fstate%3Drunning" in page.text and "set-cookie" not in page.headers
+        used = await world.http.post("/v1/sign-in/link", data={"code": "used"}, headers=ORIGIN)
+        assert used.status_code == 403 and "Sign in again" in used.text
+        wrong = {"login": "owner", "password": "wrong"}
+        document = await world.http.post("/v1/sign-in/local", json=wrong, headers=ORIGIN)
+        assert (document.status_code, document.headers["content-type"]) == (401, "application/problem+json")
+
+
 async def test_a_program_gets_a_session_of_an_hour_and_refreshes_it() -> None:
     """Access and refresh token are of their kinds; a refresh gives new ones, the former access token ends, and the new session is as
     old as the sign-in, so it does not become fresh."""

@@ -1,4 +1,4 @@
-"""The gateway with a sign-on file, on a real socket, with the real access core, and `oidc-provider` as its provider "corp"."""
+"""The gateway with a sign-on file, on a real socket, with the real access core, and a real provider that it knows as "corp"."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import httpx
 
 from fairlead_gateway.server.http_server import HttpSettings, listen, make_server
 from tests.gateway.access.accounts_world import AccountsWorld
-from tests.kit import identity_provider
+from tests.kit.identity_provider import OIDC_PROVIDER, SECRET, IdentityProvider
 
 
 def free_port() -> int:
@@ -23,17 +23,19 @@ def free_port() -> int:
 class SignedOnWorld(AccountsWorld):
     """Use `async with SignedOnWorld(tmp_path) as world`. `world.url` is the gateway's address, `world.issuer` the provider's."""
 
-    def __init__(self, folder: Path, *, more: str = "", **provider: str) -> None:
+    def __init__(self, folder: Path, at: IdentityProvider = OIDC_PROVIDER, *, more: str = "", **provider: str) -> None:
+        self.at = at
         port, self.provider_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self.issuer = f"http://127.0.0.1:{self.provider_port}"
+        self.issuer = f"http://localhost:{self.provider_port}"
         lines = {
             "name": '"corp"',
             "issuer": f'"{self.issuer}"',
             "client_id": '"fairlead"',
-            "client_secret": f'"{identity_provider.SECRET}"',
+            "client_secret": f'"{SECRET}"',
             "admit": '"everyone"',
             "groups_claim": '"groups"',
+            **at.settings,
             **provider,
         }
         path = folder / "sign-on.toml"
@@ -44,7 +46,7 @@ class SignedOnWorld(AccountsWorld):
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(identity_provider.running(self.provider_port, self.url))
+        await self._stack.enter_async_context(self.at.running(self.provider_port, self.url))
         await super().__aenter__()
         server = make_server(self.gateway.app, self.settings.http, lambda *_: None)
         self._server = server
@@ -63,7 +65,7 @@ class SignedOnWorld(AccountsWorld):
 
     async def sign_in(self, browser: httpx.AsyncClient, account: str = "ann", to: str = "/v1/whoami") -> httpx.Response:
         """Sign in at the provider; the page that it ends at."""
-        return await identity_provider.sign_in(browser, f"{self.url}/sign-in/corp?to={to}", account)
+        return await self.at.sign_in(browser, f"{self.url}/sign-in/corp?to={to}", account)
 
     async def who(self, browser: httpx.AsyncClient) -> dict[str, Any] | None:
         """Return the document about the browser's session; None without one."""

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 
 const [port, redirect, logout, back] = process.argv.slice(2);
-const issuer = `http://127.0.0.1:${port}`;
+const issuer = `http://localhost:${port}`;
 
 // Groups by account; the tests sign in as these.
 const groups = { ann: ['staff', 'vision'], eve: [] };

@@ -45,6 +45,7 @@ class Caller:
         "is_token",
         "noted_ns",
         "principal",
+        "refused",
         "used_ns",
         "via",
     )
@@ -59,6 +60,7 @@ class Caller:
         expires_ns: int = 0,
         act_as: str = "",
         used_ns: int = 0,
+        refused: HttpError | None = None,
     ) -> None:
         self._views = views
         #: True where sign-on is off: everything is allowed.
@@ -76,6 +78,8 @@ class Caller:
         #: Unix ns of its last request at this gateway, and of the use that is stored for all gateways (`uses.py`).
         self.used_ns = used_ns
         self.noted_ns = 0
+        #: Reason why a cookie does not count, of a caller without a principal; routes that need a caller answer it.
+        self.refused = refused
 
     @property
     def user(self) -> str:

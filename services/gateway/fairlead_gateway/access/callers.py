@@ -124,9 +124,10 @@ class Callers:
         return caller if caller is not None and self.renew(caller) else None
 
     async def of(self, scope: Mapping[str, Any]) -> Caller:
-        """Return the caller of a request, one without a principal where there is no credential. Raise HttpError: 400 for a header that has no
-        meaning with sign-on, 401 for a credential that does not count, 403 for a cookie sent by a page of others, 429 for an
-        address that sends many unknown credentials, 503 where they cannot be looked up.
+        """Return the caller of a request, one without a principal where there is no credential, and for the cookie of a session that
+        has ended: a browser goes on sending it, also to the page where its user signs in again. Raise HttpError: 400 for a header
+        that has no meaning with sign-on, 401 for a token that does not count, 403 for a cookie sent by a page of others, 429 for
+        an address that sends many unknown credentials, 503 where they cannot be looked up.
         """
         if self._lookup is None:
             return OPEN_CALLER
@@ -139,7 +140,12 @@ class Callers:
             raise unauthenticated("unknown", "expected Authorization: Bearer with one token")
         if carried.form == "cookie":
             check_page(scope)
-        caller = await self._find(carried, scope)
+        try:
+            caller = await self._find(carried, scope)
+        except HttpError as refused:
+            if carried.form == "cookie" and refused.status == 401:
+                return Caller(self._views, refused=refused)
+            raise
         if carried.act_as:
             return self._acting(caller, carried.act_as)
         return caller

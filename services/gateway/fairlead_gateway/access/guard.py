@@ -107,7 +107,7 @@ class RouteGuard:
         if not self.callers.is_current():
             raise behind_log()
         if not caller.is_open and not caller.principal:
-            raise unauthenticated("no_credential", "sign in first: this needs a token or a session")
+            raise caller.refused or unauthenticated("no_credential", "sign in first: this needs a token or a session")
 
     async def _require(self, right: Right, caller: Caller, name: str) -> None:
         verb, sees = right.verbs[0], _SEES[right.kind]

@@ -28,6 +28,7 @@ from fairlead_gateway.access.passwords import Passwords
 from fairlead_gateway.access.people import login_key
 from fairlead_gateway.errors import JSON, HttpError, bad_field
 from fairlead_gateway.http_messages import HEAD, JsonResponse, decode, head_of, read_body, read_one, read_request
+from fairlead_gateway.routes import sign_on_pages as pages
 from fairlead_gateway.routes.access import require_sign_on
 from fairlead_gateway.routes.account_bodies import LinkRequest, LocalSignInRequest
 from fairlead_gateway.routes.request_bodies import EmptyRequest
@@ -103,6 +104,15 @@ class SignInRoutes:
         response.headers["set-cookie"] = cookie_header(name, text, SESSION_LIFE_NS // SECOND_NS)
         return response
 
+    async def answer_form(self, opening: Awaitable[Response], target: str) -> Response:
+        """Return the answer to a form: the way on to a path, or a page with the reason of a refusal."""
+        try:
+            response = await opening
+        except HttpError as error:
+            return pages.refused(error, target)
+        response.status_code, response.headers["location"] = 303, target
+        return response
+
     async def end_former(self, request: Request) -> None:
         """End the session that the browser had, so that a sign-in never continues one."""
         try:
@@ -154,6 +164,10 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
             wanted = LocalSignInRequest(login=form.get("login", ""), password=form.get("password", ""))
         else:
             wanted = read_one(body, lambda body: decode(LocalSignInRequest, body))
+        opening = open_local(request, wanted)
+        return await (sign_in.answer_form(opening, safe_target(form.get("to", "/"))) if is_form else opening)
+
+    async def open_local(request: Request, wanted: LocalSignInRequest) -> Response:
         passwords.require_room(wanted.login[:NAME_CHARS_MAX], address_of(request))
         principal = await accounts.people.claimed(login_key(wanted.login)) if is_token(wanted.login) else ""
         phc = await accounts.credentials.password(principal) if principal else ""
@@ -162,10 +176,7 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
             log.info("sign-in refused", provider="local", address=address_of(request))
             accounts.note_failure("local", address_of(request), principal)
             raise HttpError(401, "sign_in_failed", "the name or the password is wrong")
-        response = await sign_in.answer(request, principal, "local")
-        if is_form:
-            response.status_code, response.headers["location"] = 303, safe_target(form.get("to", "/"))
-        return response
+        return await sign_in.answer(request, principal, "local")
 
 
 def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Callable[[], int]) -> None:
@@ -203,10 +214,11 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
             code = form_fields(body).get("code", "")
         else:
             code = read_one(body, lambda body: decode(LinkRequest, body)).code
-        response = await sign_in.answer(request, await accounts.take_link(code[:NAME_CHARS_MAX]), "link")
-        if is_form:  # a page, which continues at the start
-            response.status_code, response.headers["location"] = 303, "/"
-        return response
+        opening = open_by_link(request, code[:NAME_CHARS_MAX])
+        return await (sign_in.answer_form(opening, "/") if is_form else opening)
+
+    async def open_by_link(request: Request, code: str) -> Response:
+        return await sign_in.answer(request, await accounts.take_link(code), "link")
 
 
 def _add_token(router: Router, sign_in: SignInRoutes, grants: Mapping[str, Grant]) -> None:

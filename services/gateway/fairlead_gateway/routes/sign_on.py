@@ -81,6 +81,11 @@ class SignOnRoutes:
             raise HttpError(403, "needs_browser", "only a session in a browser may allow this")
         return caller
 
+    async def provider_of(self, caller: Caller) -> OidcProvider | None:
+        """Return the provider where a session began; None for one of ours, and for a provider that is not configured any more."""
+        note = await self.sign_in.accounts.credentials.note("session", caller.credential)
+        return self.sign_on.providers.get(note.provider) if note else None
+
     async def form(self, request: Request, most: int = BODY_BYTES_MAX) -> dict[str, str]:
         """Return the fields of a form. Raise HttpError."""
         return form_fields(await read_body(request.scope[HEAD], request.receive, most, (FORM,)))
@@ -176,19 +181,19 @@ def _unavailable(provider: str, error: ProviderUnavailable) -> Response:
 
 def _add_logout(router: Router, shared: SignOnRoutes) -> None:
     @router.read("/sign-out", "Page that asks before a sign-out", right=PUBLIC, include_in_schema=False)
-    async def sign_out_page() -> Response:
-        issuers = [provider.settings.issuer for provider in shared.sign_on.providers.values()]
-        return pages.sign_out([_origin(issuer) for issuer in issuers])
+    async def sign_out_page(request: Request) -> Response:
+        caller = await shared.session_of(request)
+        provider = await shared.provider_of(caller) if caller else None
+        address = await provider.logout_url() if provider else ""
+        return pages.sign_out([_origin(address)] if address else [])
 
     @_page_post(router, "/sign-out", SIGNED_IN)
     async def sign_out_everywhere(request: Request) -> Response:
         caller = await shared.require_session(request)
         await shared.form(request)
-        accounts = shared.sign_in.accounts
-        note = await accounts.credentials.note("session", caller.credential)
+        accounts, provider = shared.sign_in.accounts, await shared.provider_of(caller)
         await accounts.end_session(caller.credential, "signed_out")
         await accounts.end_families_of(caller.principal, caller.credential, "signed_out")
-        provider = shared.sign_on.providers.get(note.provider) if note else None
         response = _redirect((await provider.logout_url() if provider else "") or "/sign-in")
         response.headers["set-cookie"] = shared.session_cookie("", 0)
         return response

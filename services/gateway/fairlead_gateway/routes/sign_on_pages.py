@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fastapi import Response
 
+from fairlead_gateway.errors import HttpError
 from fairlead_gateway.routes.tokens import NO_STORE
 
 
@@ -49,16 +50,25 @@ def ways(providers: Iterable[str], target: str) -> Response:
     return _page("Sign in", (f"<ul>{links}</ul>" if links else "") + form)
 
 
-def failed(hint: str = "", status: int = 403) -> Response:
-    """Return the page of a sign-in that failed. Without a hint all failures look the same."""
+def failed(hint: str = "", status: int = 403, target: str = "/") -> Response:
+    """Return the page of a sign-in that failed. Without a hint all failures look the same. `target`: path that it was to lead to."""
     reason = f"<p>{escape(hint[:1].upper() + hint[1:])}.</p>" if hint else "<p>The sign-in was not accepted.</p>"
-    return _page("Not signed in", f'{reason}<p><a href="/sign-in">Sign in again</a></p>', status)
+    again = "/sign-in" if target == "/" else f"/sign-in?to={quote(target, safe='')}"
+    return _page("Not signed in", f'{reason}<p><a href="{again}">Sign in again</a></p>', status)
 
 
-def sign_out(issuers: Iterable[str]) -> Response:
+def refused(error: HttpError, target: str) -> Response:
+    """Return the page of a sign-in that was refused, with the reason, which programs get as a document."""
+    response = failed(error.detail, error.status, target)
+    if error.retry_after_s:
+        response.headers["retry-after"] = str(error.retry_after_s)
+    return response
+
+
+def sign_out(providers: Iterable[str]) -> Response:
     """Return the page that asks before a sign-out, which continues at the provider."""
     form = '<form method="post" action="/sign-out"><button>Sign out</button></form>'
-    return _page("Sign out", form, forms_to=issuers)
+    return _page("Sign out", form, forms_to=providers)
 
 
 def type_code(problem: str = "", status: int = 200) -> Response:

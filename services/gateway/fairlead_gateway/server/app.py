@@ -208,6 +208,12 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
     async def get_asyncapi() -> Response:
         return JsonResponse(log_document())
 
+    @router.read(
+        "/favicon.ico", "Icon that browsers ask for with every page: none", right=PUBLIC, include_in_schema=False
+    )
+    async def no_icon() -> Response:
+        return Response(status_code=204, headers={"cache-control": "public, max-age=86400"})
+
     @router.read("/", "First page", right=SIGNED_IN, include_in_schema=False)
     async def index(request: Request) -> Response:
         return Response(render_index(views, Sight(views, caller_of(request))), media_type="text/html; charset=utf-8")
