@@ -31,7 +31,7 @@ def world(*people: str) -> AccessWorld:
 
 
 def test_admission_gives_no_right() -> None:
-    """A new person may do nothing until somebody grants something."""
+    """A new person may do nothing until a person grants something."""
     made = world("ann")
     assert made.core.state.access.principals["ann"]
     assert not made.core.state.access.may_anywhere("ann", "job:read")
@@ -82,7 +82,7 @@ def test_an_owner_shares_its_job_and_nobody_elses() -> None:
 
 
 def test_a_subject_that_is_no_principal_is_refused() -> None:
-    """A grant to a misspelt id would wait for somebody to get that id."""
+    """A grant to a misspelt id would wait for a person to get that id."""
     assert refused(world().grant("nan", "viewer", "cluster"), "not_found")
     assert refused(world().grant("ann@example.org", "viewer", "cluster"), "invalid")
 
@@ -434,7 +434,7 @@ def test_a_commit_of_another_writer_changes_nothing() -> None:
 
 
 def test_a_token_with_limits_revokes_itself_alone() -> None:
-    """One without limits ends the others of its principal; nobody makes a token for whom they act."""
+    """One without limits ends the others of its principal; no person makes a token for whom they act."""
     made = world("ann")
     for token, limits in (("t1", {}), ("t2", {"verbs": ("job:read",)}), ("t3", {"scopes": ("queue:a",)}), ("t4", {})):
         issued(made, token, "ann", **limits)

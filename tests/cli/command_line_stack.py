@@ -24,7 +24,7 @@ class CommandLineStack:
         return subprocess.run(argv, env=self.env, cwd=self.data, capture_output=True, text=True, timeout=COMMAND_S)
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """One command line that goes on."""
+        """One command line that continues."""
         argv = [sys.executable, "-m", "fairlead", *words]
         return subprocess.Popen(argv, env=self.env, cwd=self.data, stdout=subprocess.DEVNULL, text=True)
 

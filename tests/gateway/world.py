@@ -32,7 +32,7 @@ def inventory(node: str, gpus: int = 8) -> Inventory:
 
 
 class PlayedNode:
-    """An agent played by the test: says what it is told to say, numbered."""
+    """An agent played by the test: says what it is sent to say, numbered."""
 
     def __init__(self, bus: MemoryBus, name: str) -> None:
         self._bus = bus
@@ -128,7 +128,7 @@ class GatewayWorld(Gatehouse):
         self.spawn(Service(self.hub.connect(), QueueCore, writer="queue", sources=[CommandSource("queue")]))
 
     async def start_explainer(self) -> Explainer:
-        """Somebody who answers questions, on a client of his own."""
+        """A person who answers questions, on a client of his own."""
         explainer = Explainer(self.hub.connect())
         self.spawn(explainer)
         await asyncio.sleep(0.01)

@@ -1,6 +1,6 @@
 """Kills and holds under load: kill -9 of any parts at once, SIGSTOP of any part for a while.
 
-Nothing is mended by hand: the product's own supervisor starts again what died, and what was held goes on.
+Nothing is mended by hand: the product's own supervisor starts again what died, and what was held continues.
 """
 
 import random
@@ -58,7 +58,7 @@ def kills(directory: Path, rounds: int, seed: int) -> list[Row]:
 
 
 def holds(directory: Path, rounds: int, seed: int) -> list[Row]:
-    """Hold each part with SIGSTOP under load and let it go on, `rounds` of the list."""
+    """Hold each part with SIGSTOP under load and let it continue, `rounds` of the list."""
     stack, rng = Stack(directory / "holds"), random.Random(seed)
     chosen = [HOLDS[number % len(HOLDS)] for number in range(rounds)]
     try:

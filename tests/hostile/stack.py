@@ -136,7 +136,7 @@ class Stack:
         eventually(condition, what, within_s=within_s, not_yet=not_yet, look_s=look_s, logs=self.logs)
 
     def readyz(self) -> tuple[int, dict[str, Any]]:
-        """Status and document of /readyz; (0, {}) where nobody answers."""
+        """Status and document of /readyz; (0, {}) where no person answers."""
         try:
             answer = httpx.get(f"{self.url}/readyz", timeout=5)
             return answer.status_code, answer.json()

@@ -108,7 +108,7 @@ def test_a_sequence_that_is_not_before_the_answer_is_found() -> None:
 
 
 def test_a_credential_must_count_and_be_the_principals_own() -> None:
-    """Ended, never issued, somebody else's, or of a suspended principal."""
+    """Ended, never issued, another person's, or of a suspended principal."""
     log = Log()
     log.granted("ann", "member", "queue:research")
     assert "session:x did not count" in log.submitted("1", "ann", **log.by("ann", via="session:x"))
@@ -206,7 +206,7 @@ def test_queues_that_are_made_above_a_named_one_need_no_right() -> None:
 
 
 def test_the_access_services_answers_are_judged_on_the_state_before_their_commit() -> None:
-    """It decides on that state itself, whatever the gateway had seen. Nobody grants more than they hold."""
+    """It decides on that state itself, whatever the gateway had seen. No person grants more than they hold."""
     log = Log()
     early = log.sequence
     log.granted("ann", "queue-admin", "queue:research")

@@ -70,7 +70,7 @@ def test_a_token_that_outlives_its_time_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_suspending_the_last_admin_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could grant anything from then on."""
+    """No person could grant anything from then on."""
     monkeypatch.setattr(AccessDraft, "admins", property(lambda draft: set[str]()))
     assert "the last admin is gone" in first_violation()
 

@@ -18,7 +18,7 @@ from tests.gateway.access.signed_world import SignedWorld, body_of
 
 
 async def test_nobody_makes_credentials_for_whom_they_act() -> None:
-    """An admin who acts for somebody gets no token of theirs: it would act in their name without saying so (A14)."""
+    """An admin who acts for a person gets no token of theirs: it would act in their name without saying so (A14)."""
     async with AccountsWorld() as world:
         ann = await world.person("ann", member="project:llm")
         admin = await world.person("adam", admin="cluster")
@@ -121,7 +121,7 @@ async def test_a_request_that_outlives_its_session_does_nothing() -> None:
 
 
 async def test_refused_changes_of_a_person_are_bounded() -> None:
-    """By the principal, whom the head does not state (A21). Another person at the same address goes on."""
+    """By the principal, whom the head does not state (A21). Another person at the same address continues."""
     async with SignedWorld(http=HttpSettings(refusals_per_minute=5)) as world:
         await world.person("bob", member="queue:default")
         await world.person("eve", member="queue:default")

@@ -268,7 +268,7 @@ async def test_a_clock_that_is_set_back_hides_nothing() -> None:
 
 @pytest.mark.parametrize("garbage", [b"\xff", b'{"n":1,"prev":"\xff","entries":[]}', b'{"n":0,"prev":"","entries":[]}'])
 async def test_a_message_that_cannot_be_read_shows_and_stops_no_writer(garbage: bytes) -> None:
-    """The chain is broken there, and goes on behind it."""
+    """The chain is broken there, and continues behind it."""
     world = World()
     trail = world.trail()
     trail.note(READ)

@@ -189,7 +189,7 @@ async def test_a_change_with_a_cookie_comes_from_our_own_page() -> None:
 
 
 async def test_the_cookie_of_an_ended_session_does_not_keep_a_browser_from_signing_in() -> None:
-    """The browser goes on sending it: public routes are answered as without it, and all others name the reason."""
+    """The browser continues sending it: public routes are answered as without it, and all others name the reason."""
     async with SignedWorld() as world:
         await world.session("i1", "owner")
         cookie = {"cookie": "fairlead=i1-cookie", "origin": "http://localhost"}

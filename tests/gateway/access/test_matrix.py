@@ -1,4 +1,4 @@
-"""Every route with every role in every kind of scope, over HTTP: it lets through whom the table of roles says, and nobody else.
+"""Every route with every role in every kind of scope, over HTTP: it lets through whom the table of roles says, and no person else.
 
 The routes come from the gateway's own table, the expectation from `AccessState.may` and the route's declared right.
 """
@@ -92,7 +92,9 @@ def _expected(
     if right.kind == "listed":
         return PASSED if all(map(caller.may_anywhere, right.verbs)) else frozenset({403})
     if right.kind == "cluster":
-        return PASSED if all(caller.may(each, CLUSTER) for each in right.verbs) else frozenset({403})
+        # 400: a directory's messages name their own schemas, which the bodies here do not (tests/gateway/directories).
+        passed = PASSED | {400} if template.startswith("/scim/") else PASSED
+        return passed if all(caller.may(each, CLUSTER) for each in right.verbs) else frozenset({403})
     assert verb is not None
     targets = {
         "job": lambda: job_target(views, views.jobs.rows[names["job"]]),

@@ -1,4 +1,4 @@
-"""File of the owner: made once, readable by nobody else, made again when its token is gone."""
+"""File of the owner: made once, readable by no person else, made again when its token is gone."""
 
 from pathlib import Path
 

@@ -88,7 +88,7 @@ def test_a_directory_over_tls_must_have_a_known_certificate(tmp_path: Path) -> N
 
 @pytest.mark.slapd
 def test_a_directory_that_cannot_be_read_is_no_picture(tmp_path: Path) -> None:
-    """A wrong password, a base that is not there, a filter that selects nobody, a server that is away."""
+    """A wrong password, a base that is not there, a filter that selects no person, a server that is away."""
     with LdapServer(tmp_path, person("ann")) as server:
         wrong = tmp_path / "wrong"
         wrong.write_text("wrong")
@@ -231,7 +231,7 @@ async def test_a_subject_at_the_issuer_is_the_same_person() -> None:
 
 
 async def test_two_gateways_may_sync_at_once() -> None:
-    """One person each is left, and both go on."""
+    """One person each is left, and both continue."""
     async with AccountsWorld() as world:
         found = picture("ann", "bob", ml=["ann", "bob"])
         await asyncio.gather(synced(world, PLAIN).apply(found), synced(world, PLAIN).apply(found))

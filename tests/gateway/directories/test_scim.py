@@ -86,7 +86,7 @@ async def test_active_false_suspends_and_true_admits_again() -> None:
 
 
 async def test_a_suspension_by_hand_outlasts_the_directory() -> None:
-    """A directory that repeats `active: true` every night admits nobody whom an admin has suspended."""
+    """A directory that repeats `active: true` every night admits no person whom an admin has suspended."""
     async with ScimWorld() as world:
         ann = await world.user("ann", displayName="Ann")
         await world.ask("POST", f"/v1/people/{ann}:suspend")
@@ -166,7 +166,7 @@ async def test_a_token_that_may_grant_roles_is_enough_and_needed() -> None:
 
 
 async def test_without_sign_on_there_is_no_scim() -> None:
-    """Everybody may do everything there, but nobody makes people whom nothing would ask who they are."""
+    """Everybody may do everything there, but no person makes people whom nothing would ask who they are."""
     async with Gatehouse() as house:
         answer = await house.http.post("/scim/v2/Users", json={"schemas": [USER], "userName": "ann"})
         assert answer.status_code == 409 and answer.json()["schemas"][0].endswith(":Error")
@@ -344,7 +344,7 @@ ATTACKS: list[tuple[Attack, Removal]] = [
 
 @pytest.mark.parametrize("attack", [attack for attack, _ in ATTACKS], ids=lambda each: each.__name__)
 async def test_an_attack_fails(attack: Attack) -> None:
-    """Each attack by a directory, or by somebody who has its token, is refused and changes nothing."""
+    """Each attack by a directory, or by a person who has its token, is refused and changes nothing."""
     world = ScimWorld()
     linked(world)
     async with world:

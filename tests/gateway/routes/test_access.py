@@ -1,4 +1,4 @@
-"""Roles over HTTP: who am I, grants, groups, and why somebody may or may not; now and at a past moment."""
+"""Roles over HTTP: who am I, grants, groups, and why a person may or may not; now and at a past moment."""
 
 import pytest
 

@@ -187,7 +187,7 @@ async def test_the_last_use_of_a_token_is_stored_by_the_hour() -> None:
 
 
 async def test_a_password_is_changed_by_its_owner_or_a_signed_in_admin() -> None:
-    """One's own needs the current one; an admin of queues sets nobody's, because that would be all of their rights."""
+    """One's own needs the current one; an admin of queues sets no person's, because that would be all of their rights."""
     async with AccountsWorld() as world:
         lead = await world.person("lead", queue_admin="cluster")
         await world.person("root", admin="cluster")

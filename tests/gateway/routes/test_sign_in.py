@@ -45,7 +45,7 @@ async def test_a_browser_gets_a_cookie_that_no_script_reads() -> None:
 
 
 async def test_each_sign_in_is_a_new_session_and_ends_the_one_before() -> None:
-    """A session that somebody planted in the browser is not continued."""
+    """A session that a person planted in the browser is not continued."""
     async with AccountsWorld() as world:
         await world.person("ann")
         first = (await sign_in(world, **ORIGIN)).headers["set-cookie"].split(";")[0]
@@ -136,7 +136,7 @@ async def test_a_program_gets_a_session_of_an_hour_and_refreshes_it() -> None:
 
 
 async def test_a_refresh_token_that_is_used_twice_ends_the_whole_sign_in() -> None:
-    """The copy of a thief and that of the owner both end, whichever came first (A13). Another sign-in of the person goes on."""
+    """The copy of a thief and that of the owner both end, whichever came first (A13). Another sign-in of the person continues."""
     async with AccountsWorld() as world:
         await world.person("ann")
         stolen, other = (await sign_in(world, **JSON)).json(), (await sign_in(world, **JSON)).json()

@@ -172,7 +172,7 @@ TOKENS: dict[TokenUse, str] = {
 @pytest.mark.parametrize("made_for", TOKENS)
 @pytest.mark.parametrize("used_as", TOKENS)
 def test_a_token_serves_its_own_use_alone(made_for: TokenUse, used_as: TokenUse) -> None:
-    """An ID token ends no session, a logout token signs nobody in, neither is an access token."""
+    """An ID token ends no session, a logout token signs no person in, neither is an access token."""
     if made_for == used_as:
         assert check(TOKENS[made_for], used_as)["sub"] == "248289761001"
     else:

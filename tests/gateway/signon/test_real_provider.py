@@ -40,7 +40,7 @@ async def test_a_person_signs_in_without_any_right(tmp_path: Path, at: IdentityP
 
 @at_both
 async def test_a_logout_at_the_provider_ends_the_session(tmp_path: Path, at: IdentityProvider) -> None:
-    """Within five seconds where the provider notifies the gateway; elsewhere the session goes on, as the document says."""
+    """Within five seconds where the provider notifies the gateway; elsewhere the session continues, as the document says."""
     async with SignedOnWorld(tmp_path, at) as world, world.browser() as browser:
         await world.sign_in(browser)
         confirm = await browser.get(world.issuer + at.end_session, follow_redirects=True)
@@ -118,7 +118,7 @@ async def test_a_person_outside_the_admitted_groups_gets_no_account(tmp_path: Pa
 
 @at_both
 async def test_a_callback_of_another_browser_is_refused(tmp_path: Path, at: IdentityProvider) -> None:
-    """A link that signs its reader in as somebody else does nothing (login CSRF)."""
+    """A link that signs its reader in as a person else does nothing (login CSRF)."""
     async with SignedOnWorld(tmp_path, at) as world, world.browser() as thief, world.browser() as victim:
         sent: list[str] = []
 

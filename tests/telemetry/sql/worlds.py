@@ -1,4 +1,4 @@
-"""Small worlds of three projects. Every name, id, word and number of a project's jobs can be told from those of the others, and
+"""Small worlds of three projects. Every name, id, word and number of a project's jobs can be reported from those of the others, and
 changes with the project's `salt`: two worlds that differ in others' salts only must look the same to a member.
 """
 
