@@ -21,7 +21,7 @@ from fairlead_schemas.queuefile.settings import (
     QueueEntry,
     QueueSettings,
 )
-from fairlead_schemas.queuefile.settings_format import QUEUE_ROLES, role_words
+from fairlead_schemas.queuefile.settings_format import QUEUE_ROLES, QueueRole, role_words
 from fairlead_schemas.units.timestamps import HOUR_NS
 from fairlead_schemas.units.validation import decode_object
 
@@ -406,7 +406,11 @@ def test_roles_of_queues_are_read_and_written_back() -> None:
     file = read_queue_file(
         {"queues": {"research": {"roles": stated, "queues": {"vision": {"roles": {"bob": "viewer"}}}}}}
     )
-    pairs = (("ann", "member"), ("group:leads", "operator"), ("group:leads", "queue-admin"))
+    pairs: tuple[tuple[str, QueueRole], ...] = (
+        ("ann", "member"),
+        ("group:leads", "operator"),
+        ("group:leads", "queue-admin"),
+    )
     assert file.roles == {"research": pairs, "research/vision": (("bob", "viewer"),)}
     assert read_queue_file({"queues": {"research": role_words(pairs)}}).roles == {"research": pairs}
 
