@@ -129,7 +129,7 @@ def test_compose_mounts_what_exists() -> None:
 
 
 def test_compose_publishes_on_this_machine_only() -> None:
-    """There is no authentication yet."""
+    """The example has no sign-on."""
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 

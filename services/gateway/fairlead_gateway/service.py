@@ -71,8 +71,8 @@ from fairlead_schemas.wire.conditions import Condition, Readiness
 log = structlog.get_logger()
 
 EXIT_OK = 0
-#: Services that take commands; a command is sent to one of them, most often the first.
-WRITERS = ("queue", "placer", "telemetry", "access")
+#: Seconds for the last entries of the record of access; a stop is cut off later.
+SAVE_S = 2.0
 #: Names of nodes in a condition's message.
 NAMES_SHOWN = 10
 
@@ -288,8 +288,17 @@ class Gateway:
             background.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await background
-            with contextlib.suppress(Unavailable):
-                await self.folding.save()
+            await self.save()
+
+    async def save(self) -> None:
+        """Store what is in memory alone: the newest entries of the record of access, and the views. Bounded in time where the bus
+        is away.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SAVE_S):
+                await self.trail.flush()
+        with contextlib.suppress(Unavailable):
+            await self.folding.save()
 
     def _ended(self, error: BaseException | None) -> int:
         """Log why the background work failed, and return the exit code."""

@@ -1,7 +1,9 @@
 """The record of access over HTTP: who looked into whose job, who was refused, who signed in."""
 
+import asyncio
 from typing import Any
 
+from fairlead_schemas.wire.access_records import AccessEntry
 from tests.gateway.access.accounts_world import PASSWORD, AccountsWorld
 from tests.kit.eventually import eventually_async
 
@@ -74,6 +76,20 @@ async def test_the_record_of_others_needs_a_right() -> None:
         assert await of(world, world.owner, "ann") != []
         bad = await world.ask("GET", "/v1/audit/access?from=noon", token=mine, status=422)
         assert bad["errors"][0]["field"] == "from"
+
+
+async def test_the_last_entries_survive_a_stop() -> None:
+    """They are written at once; a bus that is away does not hold the stop."""
+    async with AccountsWorld() as world:
+        trail = world.gateway.trail
+        trail.note(AccessEntry(kind="signed_in", at_ns=0, principal="p1", via="local"))
+        await world.gateway.save()
+        assert b"p1" in b"".join(each.payload for each in world.hub.streams["AUDIT"].messages)
+        world.hub.stop()
+        trail.note(AccessEntry(kind="signed_in", at_ns=0, principal="p2", via="local"))
+        async with asyncio.timeout(60):
+            await world.gateway.save()
+        world.hub.start()
 
 
 async def test_the_gateway_writes_by_itself() -> None:

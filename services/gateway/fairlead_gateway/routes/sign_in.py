@@ -285,7 +285,7 @@ def cookie_name(request: Request) -> str:
     except ValueError:
         is_local = False
     if not is_local:
-        hint = "set FAIRLEAD_TLS_CERTIFICATE, or sign in with the command"
+        hint = "set FAIRLEAD_TLS_CERT and FAIRLEAD_TLS_KEY, or sign in with the command"
         raise HttpError(403, "needs_https", "browsers sign in over https, or on the gateway's own machine", hint=hint)
     return COOKIES[1].decode()
 
