@@ -13,6 +13,8 @@ from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.service import Gateway, GatewaySettings
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_schemas.units.timestamps import rfc3339
+from fairlead_schemas.wire import commands as cmd
+from tests.gateway.access.accounts_world import AccountsWorld
 from tests.gateway.world import GatewayWorld, gpus
 
 ROOT = Path(__file__).parents[3]
@@ -240,6 +242,17 @@ async def test_a_generated_client_has_types_for_every_list(document: dict[str, A
         )
         await world.http.post("/v1/rollouts", json={"name": "r", "budgetGpus": 8, "nodes": ["n1"]})
         answers = {path: (await world.http.get(path)).json() for path in LISTS}
+    async with AccountsWorld() as world:
+        ada = await world.person("ada", viewer="cluster")
+        _, session = await world.session(ada)
+        await world.token(session)
+        await world.ask("POST", "/v1/service-accounts", {"login": "ci", "name": "CI"}, status=201)
+        accounts = world.gateway.accounts
+        await accounts.send(
+            cmd.SyncGroup(id=accounts.new_command_id(None), group="group:ml", source="hand", added=(ada,))
+        )
+        of_access = [path for path, (tag, _, _) in LISTS.items() if tag == "access"]
+        answers |= {path: await world.ask("GET", path) for path in of_access}
     assert [path for path, answer in answers.items() if not answer["items"]] == []
     generate(document, tmp_path)
     read_by_client(answers, tmp_path)
