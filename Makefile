@@ -34,7 +34,7 @@ COMPILED_STAMP := $(COMPILED)/.built
 # Parts whose tests run on the compiled cores, too: those that only call the cores.
 COMPILED_TESTS := tests/cores tests/queue tests/placer tests/replay
 
-.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator compiled test-compiled check partitions hostile bench wheel wheel-compiled fmt docs site clean
+.PHONY: help setup demo up down test test-pure test-quick test-gpu torch test-torch client-generator compiled test-compiled check partitions hostile bench wheel wheel-compiled wheelhouse fmt docs site clean
 
 help: ## what can be typed here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ wheel: $(STAMP) ## build dist/fairlead_cluster-VERSION-py3-none-any.whl, which i
 
 wheel-compiled: $(COMPILED_STAMP) ## build dist/fairlead_cluster-VERSION-PYTHON-PLATFORM.whl, in which the cores are extension modules
 	@mkdir -p dist && cp -v $(COMPILED)/*.whl dist/
+
+wheelhouse: $(STAMP) ## build dist/wheelhouse: a folder from which a machine without a network installs everything
+	@sh deploy/offline/wheelhouse.sh $(PYTHON) dist/wheelhouse
 
 fmt: $(STAMP) ## format, and mend what lint can mend
 	$(VENV)/bin/ruff check --fix

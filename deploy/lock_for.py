@@ -1,7 +1,7 @@
 """The part of requirements.lock that one extra needs, hashes included: `python deploy/lock_for.py queue`.
 
 There is one lock file; images must not carry what other services need. The lock's own "via" comments say
-who needs whom. "build" is what building the wheel needs. Runs on a bare Python.
+who needs whom. "build" is what building the wheel needs, "all" what all services need. Runs on a bare Python.
 """
 
 import re
@@ -42,8 +42,20 @@ def wanted(project: dict[str, Any], extra: str) -> set[str]:
         lines = ["hatchling"]
     else:
         metadata = project["project"]
-        lines = [*metadata["dependencies"], *metadata["optional-dependencies"][extra]]
+        lines = [*metadata["dependencies"], *_lines_of(metadata["optional-dependencies"], metadata["name"], extra)]
     return {normal(match[0]) for line in lines if (match := _NAME.match(line))}
+
+
+def _lines_of(extras: dict[str, list[str]], own_name: str, extra: str) -> list[str]:
+    """Requirements of an extra. Where it names other extras of this distribution, it has theirs."""
+    lines: list[str] = []
+    for line in extras[extra]:
+        if line.startswith(f"{own_name}["):
+            others = line.removeprefix(f"{own_name}[").removesuffix("]").split(",")
+            lines += [each for other in others for each in _lines_of(extras, own_name, other)]
+        else:
+            lines.append(line)
+    return lines
 
 
 def closure(locked: dict[str, str], names: set[str]) -> set[str]:

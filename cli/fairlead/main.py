@@ -22,6 +22,14 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # imported by those who ask, since it takes longer than a command may
+
+        typer.echo(f"fairlead {version('fairlead-cluster')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     url: Annotated[
@@ -48,6 +56,9 @@ def root(
             show_default=False,
         ),
     ] = "",
+    version: Annotated[  # read by its callback
+        bool, typer.Option("--version", help="Print the version, and end.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     """Settings of every verb. The token is taken from FAIRLEAD_TOKEN only: other users can read command lines."""
     if context and url:
