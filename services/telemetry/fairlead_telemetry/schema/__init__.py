@@ -19,6 +19,8 @@ from fairlead_telemetry.schema.relations import (
     Relation,
 )
 from fairlead_telemetry.schema.samples import MEASURED, SAMPLES_1H, SAMPLES_1M
+from fairlead_telemetry.schema.settings import POOLS, QUEUE_SETTINGS, USER_LIMITS
+from fairlead_telemetry.schema.submits import JOB_REQUESTS
 from fairlead_telemetry.schema.utilization import (
     GPU_HOURS,
     IDLE,
@@ -36,12 +38,16 @@ TABLES = (EVENTS, SAMPLE_GAPS, SAMPLE_HEADS, SAMPLE_REFUSALS, SAMPLE_FILES, CURS
 VIEWS = (
     MOVES,
     JOBS,
+    JOB_REQUESTS,
     ALLOCATIONS,
     HELD_NOW,
     RUNS,
     NODES,
     GPUS,
     QUEUES,
+    QUEUE_SETTINGS,
+    USER_LIMITS,
+    POOLS,
     GPU_HOURS,
     QUEUE_WAIT,
     SAMPLES_1M,

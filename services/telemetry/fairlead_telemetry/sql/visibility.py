@@ -95,11 +95,18 @@ WITHOUT_TOTALS = {
     "fold.queues": VisibilityRule(_OWN_QUEUES),
 }
 
-#: Views whose rows are totals over everybody: members find them as tables, added up before others' rows are left out.
-TOTALS = ("queues", "fragmentation_by_hour", "gpus")
+#: Views of what is everybody's, totals and settings: members find them as tables, made before others' rows are left out.
+TOTALS = ("queues", "queue_settings", "user_limits", "pools", "fragmentation_by_hour", "gpus")
 
 #: {such a view: the rows that are left for a member who may not read all nodes and queues}
-TOTALS_OF_A_MEMBER = {"queues": _OWN_QUEUES, "fragmentation_by_hour": "false", "gpus": "false"}
+TOTALS_OF_A_MEMBER = {
+    "queues": _OWN_QUEUES,
+    "queue_settings": _OWN_QUEUES,
+    "user_limits": _OWN_QUEUES,
+    "pools": "false",
+    "fragmentation_by_hour": "false",
+    "gpus": "false",
+}
 
 
 def _of_scope(queues: str, projects: str) -> str:
