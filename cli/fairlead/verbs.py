@@ -60,6 +60,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb("Access", "whoami", "sign_in:whoami", "Say who you are for the cluster, your groups, and your roles."),
     Verb("Jobs", "submit", "submit:submit", "Submit a job and print its id."),
+    Verb(
+        "Jobs",
+        "run",
+        "run:run",
+        "Run a command or script as a job: wait, show its output, and exit with its exit code.",
+    ),
     Verb("Jobs", "jobs", "jobs:jobs", "List jobs."),
     Verb("Jobs", "show", "jobs:show", "Show everything about jobs."),
     Verb(
@@ -160,6 +166,7 @@ ALIASES: tuple[Verb, ...] = (
     Verb("", "squeue", "slurm:squeue"),
     Verb("", "sinfo", "slurm:sinfo"),
     Verb("", "sbatch", "slurm:sbatch_verb"),
+    Verb("", "srun", "slurm:srun"),
     Verb("", "scancel", "slurm:scancel"),
     Verb("", "sacct", "slurm:sacct"),
 )

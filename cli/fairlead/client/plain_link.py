@@ -1,17 +1,20 @@
 """Requests over HTTP/1.1 with h11 on plain sockets, one at a time, on a connection for each gateway that is kept open.
 
 Importing httpx takes longer than a request, and a command line sends one or two; the standard library's client imports all of email. h11
-does the protocol, here are only the sockets. Streams are httpx's (`sync_link.py`). Knows nothing of the API and sends nothing twice: that
-is the transport's decision.
+does the protocol, here are only the sockets. Each stream has a connection of its own. Knows nothing of the API and sends nothing twice:
+that is the transport's decision.
 """
 
+import codecs
 import select
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import SplitResult, urlsplit
 
 import h11
 
-from fairlead.client.answers import Answer, LinkBroken, LinkRefused
+from fairlead.client.answers import Answer, Headers, LinkBroken, LinkRefused
 
 _RECEIVED_BYTES = 65536
 _PORTS = {"http": 80, "https": 443}
@@ -28,18 +31,34 @@ class PlainLink:
 
         Raises LinkBroken, and LinkRefused for an answer in an encoding that was not asked for.
         """
-        parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc}"
+        origin, target = _split(url)
         try:
-            answer = self._exchange(origin, method, url.removeprefix(origin) or "/", headers, body, timeout_s)
-        except BaseException as error:
+            with _link_errors():
+                answer = self._exchange(origin, method, target, headers, body, timeout_s)
+        except BaseException:
             self._drop(origin)  # the next request must not get the rest of this answer
-            if isinstance(error, OSError | h11.ProtocolError | UnicodeError):
-                raise LinkBroken(str(error) or type(error).__name__) from error
             raise
-        if encoding := answer.headers.get("Content-Encoding"):
-            raise LinkRefused(f"expected an answer without encoding, found {encoding!r}")
+        _require_plain(answer.headers)
         return answer
+
+    @contextmanager
+    def stream(
+        self, url: str, headers: dict[str, str], timeout_s: float, read_s: float | None
+    ) -> "Iterator[PlainStream]":
+        """Open the answer to a GET that is read as it comes. `timeout_s`: of the connection; `read_s`: of each silence (None: any).
+
+        Raises as `request`, also while it is read.
+        """
+        origin, target = _split(url)
+        with _link_errors():
+            connection = _Connection(urlsplit(origin), timeout_s)
+        try:
+            with _link_errors():
+                status, found = connection.begin("GET", target, headers, None, read_s)
+            _require_plain(found)
+            yield PlainStream(connection, status, found)
+        finally:
+            connection.close()
 
     def _exchange(
         self, origin: str, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout_s: float
@@ -62,6 +81,52 @@ class PlainLink:
         """Close the connections."""
         for origin in [*self._open]:
             self._drop(origin)
+
+
+class PlainStream:
+    """Answer that is read as it comes. Its names are those of httpx's answers."""
+
+    def __init__(self, connection: "_Connection", status_code: int, headers: "_Headers") -> None:
+        self._connection = connection
+        self.status_code = status_code
+        self.headers = headers
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        """Yield the body, as it comes."""
+        with _link_errors():
+            yield from self._connection.pieces()
+
+    def iter_text(self) -> Iterator[str]:
+        """Yield the body as text; a byte that is no UTF-8 is replaced."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for piece in self.iter_bytes():
+            yield decoder.decode(piece)
+        if rest := decoder.decode(b"", final=True):
+            yield rest
+
+    def read(self) -> bytes:
+        """Return the whole body."""
+        return b"".join(self.iter_bytes())
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return the origin and the target of a request line."""
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    return origin, url.removeprefix(origin) or "/"
+
+
+@contextmanager
+def _link_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, h11.ProtocolError, UnicodeError) as error:
+        raise LinkBroken(str(error) or type(error).__name__) from error
+
+
+def _require_plain(headers: Headers) -> None:
+    if encoding := headers.get("Content-Encoding"):
+        raise LinkRefused(f"expected an answer without encoding, found {encoding!r}")
 
 
 class _Headers(dict[str, str]):
@@ -96,6 +161,13 @@ class _Connection:
     def exchange(
         self, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout_s: float
     ) -> Answer:
+        status, found = self.begin(method, target, headers, body, timeout_s)
+        return Answer(status, found, b"".join(self.pieces()))
+
+    def begin(
+        self, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout_s: float | None
+    ) -> tuple[int, _Headers]:
+        """Send a request and return status and headers of its answer, whose `pieces` follow."""
         self._socket.settimeout(timeout_s)
         pairs = [("Host", self._host), *headers.items()]
         if body is not None:
@@ -106,22 +178,23 @@ class _Connection:
             sent.append(send(h11.Data(data=body)))
         sent.append(send(h11.EndOfMessage()))
         self._socket.sendall(b"".join(part for part in sent if part))
-        return self._answer()
+        while not isinstance(event := self._next(), h11.Response):
+            pass  # an informational answer
+        return event.status_code, _Headers([*event.headers])
 
-    def _answer(self) -> Answer:
-        status, headers, pieces = 0, _Headers([]), list[bytes]()
-        while True:
-            event = self._protocol.next_event()
-            if event is h11.NEED_DATA:
-                self._protocol.receive_data(self._socket.recv(_RECEIVED_BYTES))
-            elif isinstance(event, h11.Response):
-                status, headers = event.status_code, _Headers([*event.headers])
-            elif isinstance(event, h11.Data):
-                pieces.append(bytes(event.data))
-            elif isinstance(event, h11.EndOfMessage):
-                return Answer(status, headers, b"".join(pieces))
-            elif isinstance(event, h11.ConnectionClosed):
-                raise ConnectionResetError("the gateway closed the connection without an answer")
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the body of the answer, as it comes."""
+        while not isinstance(event := self._next(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+
+    def _next(self) -> object:
+        """Return the next part of an answer. Raises OSError where the connection ends before it."""
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            self._protocol.receive_data(self._socket.recv(_RECEIVED_BYTES))
+        if isinstance(event, h11.ConnectionClosed):
+            raise ConnectionResetError("the gateway closed the connection without an answer")
+        return event
 
     def is_reusable(self) -> bool:
         """Return True after an exchange if another one may follow, and prepare for it."""

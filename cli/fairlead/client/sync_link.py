@@ -1,4 +1,4 @@
-"""Link of the synchronous client: plain requests by the standard library, streams by httpx, which is imported for the first stream.
+"""Link of the synchronous client: requests and streams on plain sockets, or by httpx where a test replaces the network.
 
 The asynchronous twin is `async_link.py`; both define the names that the transport uses.
 """
@@ -6,7 +6,7 @@ The asynchronous twin is `async_link.py`; both define the names that the transpo
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from fairlead.client.answers import TIMEOUT_S, Answer, LinkBroken, LinkRefused
 from fairlead.client.plain_link import PlainLink
@@ -36,6 +36,10 @@ class GatewayLink:
     @contextmanager
     def stream(self, url: str, headers: dict[str, str], read_s: float | None) -> "Iterator[httpx.Response]":
         """Open a stream that may be silent for `read_s` seconds (None: for any time). Raises as `request`, also while it is read."""
+        if self._transport is None:
+            with self._plain.stream(url, headers, TIMEOUT_S, read_s) as plain:
+                yield cast("httpx.Response", plain)  # its part that the transport uses
+            return
         from fairlead.http_library import httpx
 
         timeout = httpx.Timeout(TIMEOUT_S, read=read_s)

@@ -10,7 +10,7 @@ import typer
 from fairlead.client import Client
 from fairlead.commands.options import Id, Ids, Output, Timeout, carry_out, connect, pick
 from fairlead.render import columns, terminal
-from fairlead.render.terminal import Format, TerminalFilter
+from fairlead.render.terminal import Format, OutputWriter
 from fairlead_schemas.http.api import Job, Page
 from fairlead_schemas.queries.telemetry import JobMetrics
 from fairlead_schemas.units import quantities
@@ -142,12 +142,10 @@ def logs(
     """
     with connect() as client:
         for job_id in pick(client, [job]):
-            kept = None if raw or not sys.stdout.isatty() else TerminalFilter()
+            writer = OutputWriter(raw=raw)
             for piece in client.logs(job_id, follow=follow, rank=rank, attempt=attempt, tail=tail):
-                sys.stdout.buffer.write(kept.feed(piece) if kept else piece)
-                sys.stdout.buffer.flush()
-            if kept:
-                sys.stdout.buffer.write(kept.end())
+                writer.write(piece)
+            writer.end()
 
 
 def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None:

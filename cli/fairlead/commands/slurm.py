@@ -1,4 +1,4 @@
-"""Hidden aliases in Slurm's words, with Slurm's column order: `squeue sinfo sbatch scancel sacct`."""
+"""Hidden aliases in Slurm's words, with Slurm's column order: `squeue sinfo sbatch srun scancel sacct`."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from fairlead.commands import jobs as jobs_verbs
 from fairlead.commands.options import OPEN_STATES, Ids, Output, connect
+from fairlead.commands.run import run_job
 from fairlead.commands.submission import send
 from fairlead.commands.submit import with_products
 from fairlead.errors import InputRefused
@@ -19,10 +20,9 @@ from fairlead.render.terminal import Format
 from fairlead_schemas.http.api import Node
 from fairlead_schemas.wire.lifecycle import END_STATES
 
-#: Options of sbatch are parsed by `split`.
-TYPER_SETTINGS: dict[str, dict[str, Any]] = {
-    "sbatch": {"context_settings": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
-}
+_SPLIT: dict[str, Any] = {"context_settings": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+#: Options of sbatch and srun are parsed by `split`.
+TYPER_SETTINGS: dict[str, dict[str, Any]] = {"sbatch": _SPLIT, "srun": _SPLIT}
 #: Where a job goes that names no queue.
 DEFAULT_QUEUE = "default"
 
@@ -126,6 +126,27 @@ def sbatch_verb(
             output=Format.table,
             words="" if mode.parsable else "Submitted batch job ",
         )
+
+
+def srun(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[OPTIONS] COMMAND [ARGUMENTS]", show_default=False)
+    ] = None,
+) -> None:
+    """Run a command as a job with srun's own options (fairlead run).
+
+    fairlead srun --gpus=1 nvidia-smi
+    """
+    own, command, arguments, mode = split(words or [])
+    if not command:
+        raise InputRefused("expected a command, found nothing", hint="fairlead srun --gpus=1 nvidia-smi")
+    options, remarks = sbatch.parse_options(own)
+    flags = sbatch_options.translate(options)
+    for note in [*remarks, *flags.notes, *reader.require_kept(flags.unkept, mode.ignore)]:
+        terminal.note(f"warning: {note}")
+    job = override({"workdir": str(Path.cwd()), "command": [command, *arguments]}, flags.job)
+    with connect() as client:
+        raise typer.Exit(run_job(client, [with_products(job, client, offline_ok=False)]))
 
 
 class SbatchMode(NamedTuple):

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from fairlead.client import Client
+from fairlead.commands.foreground import WaitingReasons, attended
 from fairlead.errors import InputRefused, Unreachable, hint_for
 from fairlead.jobfile import reader
 from fairlead.render import explanation, terminal
@@ -96,16 +97,20 @@ def show(results: list[SubmitResult], output: Format, words: str = "") -> None:
 
 def _wait(client: Client, ids: list[str], timeout: str) -> int:
     timeout_s = quantities.parse_duration(timeout) / SECOND_NS if timeout else None
-    ended = client.wait(ids, timeout_s=timeout_s)
+    with attended(ids):
+        ended = client.wait(ids, timeout_s=timeout_s, seen=WaitingReasons().see)
     for job in ended:
-        if job.state != "succeeded":
-            message = job.reason.message if job.reason else job.state
-            terminal.note(
-                f"job {job.id} {message}"
-                if job.state != "failed"
-                else f"job {job.id} {message}; see: fairlead logs {job.id}"
-            )
+        note_end(job)
     return exit_code(ended)
+
+
+def note_end(job: Job) -> None:
+    """Write how a job ended that did not succeed, and where to look."""
+    if job.state == "succeeded":
+        return
+    message = job.reason.message if job.reason else job.state
+    see = f"; see: fairlead logs {job.id}" if job.state == "failed" else ""
+    terminal.note(f"job {job.id} {message}{see}")
 
 
 def exit_code(jobs: list[Job]) -> int:

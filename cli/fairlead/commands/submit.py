@@ -113,14 +113,24 @@ def submit(
 
     A script's or command's options come after it; ours come before.
     """
-    given = _given(ctx.params)
-    loaded, here = source(words or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
-    for note in [*loaded.notes, *require_kept(loaded.unkept, ignore or ())]:
-        terminal.note(f"warning: {note}")
     with connect() as client:
-        own = _words(client, given, gpu, after or []) | _workdir(workdir, here=here and not image)
-        jobs = [with_products(override(job, own), client, offline_ok=dry_run) for job in loaded.jobs]
+        jobs = job_files(ctx, client, array=array, dry_run=dry_run)
         send(client, jobs, key=key, wait=wait, timeout=timeout, dry_run=dry_run, output=output)
+
+
+def job_files(ctx: typer.Context, client: Client, *, array: str, dry_run: bool) -> list[dict[str, Any]]:
+    """Return the job files of a command line with the options of `submit`: those of the file or script, under the options.
+    Writes remarks. Raises InputRefused.
+    """
+    options = ctx.params
+    given = _given({**options, "array": array})
+    file = Path(options["file"]) if options["file"] else None
+    loaded, here = source(options["words"] or [], file, dashes=bool(ctx.meta.get("fairlead.dashes")))
+    for note in [*loaded.notes, *require_kept(loaded.unkept, options["ignore"] or ())]:
+        terminal.note(f"warning: {note}")
+    own = _words(client, given, options["gpu"], options["after"] or [])
+    own |= _workdir(options["workdir"], here=here and not options["image"])
+    return [with_products(override(job, own), client, offline_ok=dry_run) for job in loaded.jobs]
 
 
 def _given(options: Mapping[str, Any]) -> SubmitOptions:

@@ -21,7 +21,7 @@ _SPELLINGS = {
     "J": "job-name", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "t": "time", "p": "partition",
     "A": "account", "a": "array", "D": "chdir", "b": "begin", "o": "output", "e": "error", "d": "dependency",
     "C": "constraint", "w": "nodelist", "x": "exclude", "q": "qos", "H": "hold", "i": "input", "L": "licenses",
-    "W": "wait", "Q": "quiet", "v": "verbose", "O": "overcommit", "s": "oversubscribe", "k": "no-kill", "workdir": "chdir",
+    "W": "wait", "Q": "quiet", "v": "verbose", "O": "overcommit", "s": "oversubscribe", "k": "no-kill", "l": "label", "u": "unbuffered", "workdir": "chdir",
 }  # fmt: skip
 #: Slurm's variables for which a job here has one of its own.
 OUR_NAMES = {
@@ -43,6 +43,7 @@ _WITHOUT_VALUE = frozenset(
         "get-user-env",
         "hold",
         "ignore-pbs",
+        "label",
         "nice",
         "no-kill",
         "no-requeue",
@@ -50,11 +51,13 @@ _WITHOUT_VALUE = frozenset(
         "oversubscribe",
         "parsable",
         "propagate",
+        "pty",
         "quiet",
         "reboot",
         "requeue",
         "spread-job",
         "test-only",
+        "unbuffered",
         "use-min-nodes",
         "verbose",
         "wait",

@@ -124,6 +124,8 @@ NOT_FOLLOWED = {
     "spread-job": "write placement: spread in a job file",
     "oversubscribe": "nodes are shared unless --exclusive is given",
     "overcommit": "each process is given its own CPUs",
+    "label": "lines of several ranks carry their rank always",
+    "unbuffered": "output is shown as it comes",
     "no-kill": "a gang ends when one of its nodes is lost, and is queued again",
 }
 #: Options known to Slurm's users that are not kept, and what to do instead.
@@ -135,6 +137,8 @@ UNKEPT = {
     "licenses": "there are no licences here",
     "reservation": "there are no reservations by name; see --deadline and fairlead maintenance",
     "input": "read the file in the script",
+    "pty": "a job has no terminal; its output is shown without one",
+    "jobid": "every command is a job of its own here; start all steps in one script",
 }
 
 

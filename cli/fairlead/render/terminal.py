@@ -222,6 +222,24 @@ class TerminalFilter:
         return _shown(held)
 
 
+class OutputWriter:
+    """Writes a job's output to stdout as it comes; to a terminal without control sequences, unless `raw`."""
+
+    def __init__(self, *, raw: bool = False) -> None:
+        self._filter = None if raw or not is_terminal() else TerminalFilter()
+
+    def write(self, piece: bytes) -> None:
+        """Write a piece."""
+        sys.stdout.buffer.write(self._filter.feed(piece) if self._filter else piece)
+        sys.stdout.buffer.flush()
+
+    def end(self) -> None:
+        """Write what was held back as the beginning of a control sequence."""
+        if self._filter:
+            sys.stdout.buffer.write(self._filter.end())
+            sys.stdout.buffer.flush()
+
+
 def _shown(data: bytes) -> bytes:
     return _CONTROL.sub(lambda found: found["colour"] or b"", data)
 

@@ -61,6 +61,7 @@ from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
 from fairlead_gateway.signon.settings import SignOnFile, read_sign_on_file
 from fairlead_gateway.signon.sign_on import SignOn
 from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.sources.job_waits import JobWaits
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.rows import OutcomeRow
@@ -125,6 +126,7 @@ class Gateway:
         self.queue, self.placer, self.telemetry, self.access = self._gates.values()
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
+        self.job_waits = JobWaits(views)
         self.waiter = waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
@@ -155,14 +157,14 @@ class Gateway:
             queues.queue_routes(views, self.queue, waiter, QueueRoles(views, self.accounts)),
             idle.routes(views, self.telemetry, waiter),
             events.routes(self.feed, self.callers),
-            job_logs.routes(views, bus, self.callers),
+            job_logs.routes(views, bus, self.callers, self.job_waits),
             why.routes(why.WhyRoutes(views, bus, past, explaining)),
             queues.pool_routes(views, past, explaining),
             gpu_usage.usage_routes(views, bus),
             sql.routes(sql.SqlRoutes(views, bus)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
-            query.routes(views, bus, past),
+            query.routes(views, bus, past, rights, self.job_waits),
             access.routes(views, self.accounts, past),
             people.routes(views, self.accounts, passwords),
             tokens.routes(views, self.accounts),
@@ -199,6 +201,7 @@ class Gateway:
 
     def _folded(self, batch: list[Folded]) -> None:
         self.feed.extend(batch)
+        self.job_waits.look()
         if self.folding.caught_up:
             self.metrics.happened.take(batch)
 

@@ -122,6 +122,65 @@ def test_a_connection_is_kept(serve: Callable[..., RawServer], send: Send) -> No
     assert server.connections == 1
 
 
+@pytest.fixture(params=["plain", "httpx"])
+def link(request: pytest.FixtureRequest) -> Iterator[GatewayLink]:
+    """A link whose streams are read."""
+    found = GatewayLink([], httpx.HTTPTransport() if request.param == "httpx" else None)
+    yield found
+    found.close()
+
+
+def test_a_stream_has_status_headers_and_pieces(serve: Callable[..., RawServer], link: GatewayLink) -> None:
+    """As bytes and as text, whose characters may end in another piece."""
+    chunks = "".join(f"{len(each):x}\r\n{each}\r\n" for each in ("caf", "\xc3", "\xa9")).encode("latin-1")
+    answer = b"HTTP/1.1 404 Not Found\r\nX-A: b\r\nTransfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % chunks
+    server = serve([answer, answer, answer])
+    url = f"http://127.0.0.1:{server.port}/v1/events?follow=true"
+    with link.stream(url, {"Accept": "text/event-stream"}, None) as found:
+        assert (found.status_code, found.headers.get("x-a"), found.read()) == (404, "b", "caf\xe9".encode())
+    with link.stream(url, {}, None) as found:
+        assert "".join(found.iter_text()) == "caf\xe9"
+    with link.stream(url, {}, None) as found:
+        assert b"".join(found.iter_bytes()) == "caf\xe9".encode()
+    lines = server.requests[0].decode().lower().split("\r\n")
+    assert lines[0] == "get /v1/events?follow=true http/1.1" and "accept: text/event-stream" in lines
+
+
+def test_a_stream_that_breaks_off_is_a_broken_link(serve: Callable[..., RawServer], link: GatewayLink) -> None:
+    """What came before is given out."""
+    half = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"
+    url = f"http://127.0.0.1:{serve([half]).port}/"
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        with link.stream(url, {}, None) as found:
+            pieces.extend(found.iter_bytes())
+
+    with pytest.raises(LinkBroken):
+        read()
+    assert pieces == [b"half"]
+
+
+def test_an_error_of_a_reader_of_a_stream_is_not_the_links(serve: Callable[..., RawServer], link: GatewayLink) -> None:
+    """`fairlead logs | head` ends the reader, not the connection."""
+    url = f"http://127.0.0.1:{serve([CHUNKED]).port}/"
+
+    def read() -> None:
+        with link.stream(url, {}, None):
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        read()
+
+
+def test_a_silent_stream_is_a_broken_link(serve: Callable[..., RawServer], link: GatewayLink) -> None:
+    """After as long as the caller allows."""
+    server = serve([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"])
+    url = f"http://127.0.0.1:{server.port}/"
+    with pytest.raises(LinkBroken), link.stream(url, {}, 0.01) as found:
+        found.read()
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from fairlead_bus.port import Message
+from fairlead_gateway.routes import job_logs
 from fairlead_gateway.routes.job_logs import TAIL_BYTES_MAX, OutputReader, OutputSource, output_source
 from fairlead_gateway.routes.output_assembly import StreamAssembly
 from fairlead_schemas.wire import subjects
@@ -14,6 +15,7 @@ from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.reports import OutputPiece, ReadOutput, encode
 from tests.gateway.job_output import TEXT, pieces, put, running, send
 from tests.gateway.world import GatewayWorld, gpus
+from tests.kit.eventually import eventually_async
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -303,7 +305,9 @@ async def test_a_follower_that_comes_late_is_not_kept_waiting_by_a_job_that_prin
 
         talking, found = asyncio.create_task(talk()), b""
         async with asyncio.timeout(60):
-            async for chunk in OutputReader(world.bus, world.gateway.views, whole(world, job), follow=True).text():
+            async for chunk in OutputReader(
+                world.bus, world.gateway.views, whole(world, job), world.gateway.job_waits
+            ).text():
                 found += chunk
                 if len(found) > 80_000:
                     break
@@ -333,3 +337,22 @@ async def test_a_node_that_does_not_answer_is_named() -> None:
         note = "[fairlead: n1 does not answer: output after byte 8 of stdout may be missing]\n"
         assert (await world.http.get(f"/v1/jobs/{job}/logs")).text == "one\ntwo\n" + note
         assert (await world.http.get(f"/v1/jobs/{job}/logs?tail=1")).text == "two\n" + note
+
+
+@pytest.mark.parametrize(("text", "on_bus"), [(b"", 0), (TEXT, 40)])
+async def test_a_follower_ends_with_the_run(monkeypatch: pytest.MonkeyPatch, text: bytes, on_bus: int) -> None:
+    """Also where nothing was printed: the node's file says that nothing follows, so silence is not waited for. What the bus does not
+    have of the end comes from the file.
+    """
+    monkeypatch.setattr(job_logs, "AFTER_END_S", 1e9)
+    monkeypatch.setattr(job_logs, "IDLE_S", 1e9)
+    async with GatewayWorld() as world:
+        node = await world.node("n1")
+        job = await world.run(node)
+        asked = await serve_file(world, "n1", text)
+        await send(world, job, [OutputPiece(stream="stdout", offset=0, data=text[:on_bus])] if on_bus else [])
+        following = asyncio.create_task(world.http.get(f"/v1/jobs/{job}/logs?follow=1"))
+        await eventually_async(lambda: bool(world.gateway.job_waits._open))
+        assert asked == []
+        await node.exit(job)
+        assert (await following).content == text

@@ -20,6 +20,8 @@ from fairlead_schemas.wire.lifecycle import END_STATES
 POLL_FIRST_S, POLL_LAST_S = 0.05, 1.0
 #: A wait for jobs outlasts a gateway that does not answer for so long.
 WAIT_AWAY_S = 60.0
+#: States in which there may be output.
+STARTED_STATES = END_STATES | {"running", "stopping"}
 #: The status of an answer to a command that is stored and decided later.
 LATER = 202
 
@@ -57,9 +59,12 @@ class JobsRequests(Transport):
         """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all)."""
         return self._pages("/v1/jobs", {"state": state, "queue": queue, "user": user}, Job, limit)
 
-    def job(self, job_id: str) -> Job:
-        """Return one job. Raises NotFound."""
-        return decode((self._get(f"/v1/jobs/{job_id}")).content, Job)
+    def job(self, job_id: str, *, until: str = "", wait_s: int = 0) -> Job:
+        """Return one job; with `until` ("started" or "ended") once it is so, or as it is after `wait_s` seconds (20 at most).
+        Raises NotFound.
+        """
+        query = {"until": until, "wait_s": wait_s} if until and wait_s else {}
+        return decode((self._get(f"/v1/jobs/{job_id}", query)).content, Job)
 
     def why(self, job_id: str, *, at: str = "") -> dict[str, Any]:
         """Return the reason for a job's state now, or at a log sequence or an RFC 3339 time."""
@@ -119,12 +124,51 @@ class JobsRequests(Transport):
         return decode(answer.content, SubmitResult if answer.status == LATER else IdleFileResult)
 
     def logs(
-        self, job_id: str, *, follow: bool = False, rank: int | None = None, attempt: int | None = None, tail: int = 0
+        self,
+        job_id: str,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        attempt: int | None = None,
+        tail: int = 0,
+        skip: int = 0,
     ) -> Iterator[bytes]:
-        """A job's output as it comes, or its last lines; with `follow` until the job has ended."""
+        """A job's output as it comes, without its first `skip` bytes, or its last lines; with `follow` until the job has ended."""
         query = query_of({"follow": "true" if follow else "", "rank": rank, "attempt": attempt, "tail": tail or None})
         with self._stream(f"/v1/jobs/{job_id}/logs", query) as answer:
-            yield from answer.iter_bytes()
+            for piece in answer.iter_bytes():
+                if len(piece) > skip:
+                    yield piece[skip:]
+                skip = max(0, skip - len(piece))
+
+    def follow(self, job_id: str, *, seen: Callable[[Job], None] | None = None) -> Iterator[bytes]:
+        """Yield a job's output, of one attempt after another, until it has ended. `seen` is called at every look, for the last time
+        once the job has ended.
+
+        A gateway that is away meanwhile is waited for, WAIT_AWAY_S at most; the output continues behind what was yielded.
+        """
+        attempt, shown, answered = 1, 0, time.monotonic()
+        is_whole = False
+        while True:
+            try:
+                # The output of an attempt has ended before its job has.
+                job = self.job(job_id, until="ended" if is_whole else "started", wait_s=1)
+                answered = time.monotonic()
+                if seen is not None:
+                    seen(job)
+                if not is_whole and (job.attempt > attempt or job.state in STARTED_STATES):
+                    for piece in self.logs(job_id, follow=True, attempt=attempt, skip=shown):
+                        shown += len(piece)
+                        yield piece
+                    is_whole = True
+                if is_whole and job.attempt > attempt:
+                    attempt, shown, is_whole = attempt + 1, 0, False
+                elif job.state in END_STATES:
+                    return
+            except Unreachable:
+                if time.monotonic() - answered > WAIT_AWAY_S:
+                    raise
+                pause(POLL_LAST_S)
 
     def wait(
         self, job_ids: Iterable[str], *, timeout_s: float | None = None, seen: Callable[[Job], None] | None = None
@@ -132,7 +176,8 @@ class JobsRequests(Transport):
         """Wait until all have ended; `seen` is called at every look. Raises WaitTimedOut naming those still going.
 
         It asks again and again instead of following events: a broken stream and a quiet one look alike,
-        and an answer is the truth either way. A gateway that is away meanwhile is waited for, WAIT_AWAY_S at most.
+        and an answer is the truth either way. The end of the first open one is answered as it comes. A gateway that is away
+        meanwhile is waited for, WAIT_AWAY_S at most.
         """
         ids = list(job_ids)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -140,8 +185,9 @@ class JobsRequests(Transport):
         wait_s = POLL_FIRST_S
         answered = time.monotonic()
         while True:
+            began = time.monotonic()
             try:
-                self._look(ids, ended, seen)
+                self._look(ids, ended, seen, deadline)
                 answered = time.monotonic()
             except Unreachable:
                 if time.monotonic() - answered > WAIT_AWAY_S:
@@ -151,13 +197,18 @@ class JobsRequests(Transport):
                 return [ended[i] for i in ids]
             if deadline is not None and time.monotonic() >= deadline:
                 raise WaitTimedOut(f"not ended within {timeout_s:g} s: {', '.join(open_ids)}")
-            pause(wait_s if deadline is None else max(0.0, min(wait_s, deadline - time.monotonic())))
+            now = time.monotonic()
+            pause(max(0.0, min(began + wait_s, now + wait_s if deadline is None else deadline) - now))
             wait_s = min(wait_s * 1.5, POLL_LAST_S)
 
-    def _look(self, ids: list[str], ended: dict[str, Job], seen: Callable[[Job], None] | None) -> None:
-        """Fetch each job that has not ended yet, and put newly ended ones into `ended`."""
+    def _look(
+        self, ids: list[str], ended: dict[str, Job], seen: Callable[[Job], None] | None, deadline: float | None
+    ) -> None:
+        """Fetch each job that has not ended yet, and put newly ended ones into `ended`. The first is waited for a second."""
+        wait_s = 1 if deadline is None or deadline - time.monotonic() > 1 else 0
         for job_id in [i for i in ids if i not in ended]:
-            job = self.job(job_id)
+            job = self.job(job_id, until="ended", wait_s=wait_s)
+            wait_s = 0
             if seen is not None:
                 seen(job)
             if job.state in END_STATES:

@@ -68,6 +68,19 @@ class RouteGuard:
                 if right.kind == "job" and right.verbs[0] == "job:read":
                     self._note_read(caller, name, scope)
 
+    async def admit_again(self, right: Right, scope: Mapping[str, Any]) -> None:
+        """Raise HttpError where the caller of a request about a job has lost its right, or its credential, while the request waited.
+        Notes nothing: the request was noted when it came.
+        """
+        if self.callers.is_open:
+            return
+        caller: Caller = scope.get(CALLER, OPEN_CALLER)
+        self.require_known(caller)
+        if self.callers.ended(caller):
+            raise unauthenticated("no_credential", "sign in again: the token or session ended while this waited")
+        if not caller.may(right.verbs[0], CLUSTER):
+            await self._require(right, caller, scope["path_params"][right.parameter])
+
     def _note_read(self, caller: Caller, job: str, scope: Mapping[str, Any]) -> None:
         """Note that somebody looks into a job of somebody else."""
         row = row_or_array(self._views, job)

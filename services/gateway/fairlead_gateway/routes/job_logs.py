@@ -23,6 +23,7 @@ from fairlead_gateway.errors import bad_field, not_found
 from fairlead_gateway.routes.output_assembly import OutputStream, StreamAssembly, split_tag, tagged_ranks
 from fairlead_gateway.routes.query import retired_job
 from fairlead_gateway.routes.router import Router, on_job
+from fairlead_gateway.sources.job_waits import JobWaits
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import EndedAttempt, JobRow
 from fairlead_schemas.wire import subjects
@@ -39,8 +40,8 @@ IDLE_S = 0.5
 AFTER_END_S = 1.5
 #: Of a text's last lines.
 TAIL_LINES_MAX, TAIL_BYTES_MAX = 10_000, 2**20
-#: How often a follower looks whether the job has got its place.
-PLACE_LOOK_S = 0.1
+#: How often a follower looks whether the job has got its place, should nothing wake it.
+PLACE_LOOK_S = 1.0
 #: Reasons of an end or a requeue after an attempt that may have had no program.
 _NEVER_BEGAN = frozenset({"start_failed", "retry", "preflight"})
 
@@ -70,7 +71,8 @@ class OutputSource(NamedTuple):
 class OutputReader:
     """Request for output: reads the stream, fills holes, prefixes lines of gangs with their rank."""
 
-    def __init__(self, bus: Bus, views: Views, source: OutputSource, follow: bool) -> None:
+    def __init__(self, bus: Bus, views: Views, source: OutputSource, follow: JobWaits | None = None) -> None:
+        """`follow`: wait with these for the run's end; None: only what there is now."""
         self._bus = bus
         self._views = views
         self._source = source
@@ -102,18 +104,17 @@ class OutputReader:
     async def text(self, tail: int = 0) -> AsyncIterator[bytes]:
         """The output; with `tail` so many last lines of what there is now; with follow then until every lane has ended."""
         if tail:
-            follow, self._follow, self._brief = self._follow, False, True
+            follow, self._follow, self._brief = self._follow, None, True
             yield await last_lines(self.text(), tail)
             self._follow, self._brief = follow, False
-            if not follow:
+            if follow is None:
                 return
             self._silent.clear()
             self._cut.clear()
         async for chunk in self._from_stream():
             yield chunk
-        for lane in self._source.lanes:
-            async for chunk in self._rest(lane):
-                yield chunk
+        async for chunk in self._all_rest():
+            yield chunk
         for lane in self._source.lanes:
             if rest := self._partial.pop(lane, b""):
                 yield self._line(lane.rank, rest)
@@ -125,11 +126,13 @@ class OutputReader:
         tail = await self._tail()
         loop = asyncio.get_running_loop()
         waiting: asyncio.Task[list[Stored]] | None = None
-        news_at = loop.time()
+        news_at, read = loop.time(), 0
+        newest: int | None = None
+        has_asked = False
         try:
             while not all(assembly.ended for assembly in self._lanes.values()):
                 waiting = waiting or asyncio.create_task(tail.next())
-                done, _ = await asyncio.wait((waiting,), timeout=IDLE_S)
+                done = await self._wait(waiting, may_end=newest is None)
                 if done:
                     finished, waiting = waiting, None
                     try:
@@ -140,14 +143,22 @@ class OutputReader:
                         tail = await self._tail()
                         continue
                     own = [chunk for one in stored if (chunk := self._take(one)) is not None]
-                    news_at = loop.time() if own else news_at
+                    news_at, read = loop.time() if own else news_at, stored[-1].sequence
                     if chunk := b"".join(own):
                         yield chunk
-                    if until is not None and stored[-1].sequence >= until:
+                    if until is not None and read >= until:
                         break
                 if self._waits_too_long(loop.time()):
                     async for chunk in self._fill_holes():
                         yield chunk
+                if self._follow and newest is None and self._has_ended():
+                    newest = await self._newest()
+                if newest is not None and not has_asked and read >= newest:
+                    # The agent sends before it reports the end. Its file has what is not here, and says that nothing follows.
+                    has_asked = True
+                    async for chunk in self._all_rest():
+                        yield chunk
+                    continue
                 idle_s = loop.time() - news_at
                 if idle_s > AFTER_END_S and (until is not None or self._has_ended()):
                     break
@@ -157,8 +168,15 @@ class OutputReader:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await waiting
             await tail.close()
-        async for chunk in self._fill_holes():
-            yield chunk
+
+    async def _wait(self, waiting: asyncio.Task[list[Stored]], *, may_end: bool) -> bool:
+        """Wait for output, for the end of a followed run if it `may_end`, or for IDLE_S. Return True for output."""
+        if self._follow is None or not may_end:
+            await asyncio.wait((waiting,), timeout=IDLE_S)
+        else:
+            with self._follow.awaited(self._has_ended) as end:
+                await asyncio.wait((waiting, end), timeout=IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.done()
 
     def _waits_too_long(self, now: float) -> bool:
         """Return True if a hole has been there for HOLE_S, or too much is held behind one."""
@@ -205,6 +223,13 @@ class OutputReader:
                 else:
                     lost, rest = assembly.skip_hole()
                     yield self._dress(lane, self._missing(lane, lost) + rest)
+
+    async def _all_rest(self) -> AsyncIterator[bytes]:
+        async for chunk in self._fill_holes():
+            yield chunk
+        for lane in self._source.lanes:
+            async for chunk in self._rest(lane):
+                yield chunk
 
     async def _rest(self, lane: OutputStream) -> AsyncIterator[bytes]:
         """Yield the output that the bus never had, from the agent's file."""
@@ -304,7 +329,7 @@ async def last_lines(text: AsyncIterator[bytes], count: int) -> bytes:
     return b"".join(lines[-count:])
 
 
-def routes(views: Views, bus: Bus, callers: Callers) -> Router:
+def routes(views: Views, bus: Bus, callers: Callers, waits: JobWaits) -> Router:
     """GET /v1/jobs/{id}/logs."""
     router = Router()
 
@@ -339,10 +364,10 @@ def routes(views: Views, bus: Bus, callers: Callers) -> Router:
         headers = {"cache-control": "no-store"}
         if row is None:
             source = await _retired(bus, job, rank, stream, attempt)
-            text = OutputReader(bus, views, source, follow).text_with_notes(tail)
+            text = OutputReader(bus, views, source, waits if follow else None).text_with_notes(tail)
         else:
             _check(views, row, rank, attempt)
-            text = _live(bus, views, row, _Asked(rank, stream, attempt, follow, tail))
+            text = _live(bus, views, row, _Asked(rank, stream, attempt, waits if follow else None, tail))
         caller = caller_of(request)
         if follow and not caller.is_open:
             text = while_allowed(text, end_of(callers, caller, lambda: _may_read(views, caller, job)), _last_line)
@@ -365,7 +390,7 @@ class _Asked(NamedTuple):
     rank: int | None
     stream: str
     attempt: int | None
-    follow: bool
+    follow: JobWaits | None
     tail: int
 
 
@@ -374,8 +399,13 @@ async def _live(bus: Bus, views: Views, row: JobRow, asked: _Asked) -> AsyncIter
     inside the answer, so that it ends when the client goes away."""
     attempt = asked.attempt
     earlier = attempt is not None and attempt != row.attempt
-    while asked.follow and not earlier and not row.parts and row.state not in END_STATES and row.id in views.jobs.rows:  # noqa: ASYNC110 -- jobs wait for minutes; a look is cheaper than a signal per row
-        await asyncio.sleep(PLACE_LOOK_S)
+
+    def has_place() -> bool:
+        return bool(earlier or row.parts or row.state in END_STATES or row.id not in views.jobs.rows)
+
+    while asked.follow and not has_place():
+        with asked.follow.awaited(has_place) as placed:
+            await asyncio.wait((placed,), timeout=PLACE_LOOK_S)
     nodes = row.past.get(str(attempt), ()) if earlier else tuple(part.node for part in row.parts)
     tagged = None if earlier else _tagged(views, row)
     source = output_source(row.id, attempt or row.attempt, nodes, asked.rank, asked.stream, tagged is not None)

@@ -19,6 +19,7 @@ from fastapi import Query, Request, Response
 from fairlead_bus.port import Bus, Unavailable
 from fairlead_gateway.access.caller import OPEN_CALLER
 from fairlead_gateway.access.callers import caller_of
+from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.redaction import scrub, shown_job, shown_map, shown_node
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import owner_mark
@@ -27,6 +28,7 @@ from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
+from fairlead_gateway.sources.job_waits import UNTIL, JobWaits
 from fairlead_gateway.views.cluster_map import cluster_map, known_places
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import pool_document, queue_document, queue_documents
@@ -111,25 +113,42 @@ def _names(text: str) -> frozenset[str]:
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
 TELEMETRY_TIMEOUT_S = 2.0
+#: A wait for a job ends within the time after which clients and proxies give up.
+WAIT_S_MAX = 20
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items per page.")]
 AnyLimit = Annotated[int | None, Query(ge=1, description="Items per page (default: all).")]
 Continue = Annotated[str, Query(alias="continue", description="The `next` of the page before.")]
 At = Annotated[str, Query(description="A log sequence or an RFC 3339 time: the answer as of then.")]
+Until = Annotated[
+    str,
+    Query(json_schema_extra={"enum": ["", *UNTIL]}, description="Answer when the job has started, or has ended."),
+]
+WaitS = Annotated[
+    int, Query(ge=0, le=WAIT_S_MAX, description="With `until`: answer after so many seconds in any case.")
+]
 OnePool = Annotated[str, Query(description="Only the nodes of this pool.")]
 OneRack = Annotated[str, Query(description="Only the nodes of this rack, as their label names it.")]
 
 
-def routes(views: Views, bus: Bus, past: HistoricalViews, clock: Callable[[], int] = time.time_ns) -> Router:
+def routes(
+    views: Views,
+    bus: Bus,
+    past: HistoricalViews,
+    guard: RouteGuard,
+    waits: JobWaits,
+    clock: Callable[[], int] = time.time_ns,
+) -> Router:
     """Return all reading routes. `clock` (Unix ns) is compared with start and retry times."""
     router = Router()
-    _add_jobs(router, views, bus, clock)
+    _add_jobs(router, views, clock)
+    _add_job(router, views, bus, guard, waits, clock)
     _add_cluster(router, views, past)
     _add_queues_and_commands(router, views)
     return router
 
 
-def _add_jobs(router: Router, views: Views, bus: Bus, clock: Callable[[], int]) -> None:
+def _add_jobs(router: Router, views: Views, clock: Callable[[], int]) -> None:
     @router.read("/v1/jobs", "List jobs, newest first", api.Page[api.Job], right=listed("job:read"))
     async def list_jobs(
         request: Request,
@@ -147,8 +166,29 @@ def _add_jobs(router: Router, views: Views, bus: Bus, clock: Callable[[], int]) 
         items = [shown_job(sight, job_document(views, row, clock())) for row in found[:limit]]
         return JsonResponse(api.Page(items=items, next=token, sequence=views.sequence))
 
-    @router.read("/v1/jobs/{job}", "One job", api.Job, right=on_job("job:read"))
-    async def get_job(job: str, request: Request) -> Response:
+    @router.read("/v1/schemas/job", "JSON Schema of a job file", right=PUBLIC)
+    async def job_schema() -> Response:
+        return JsonResponse(json_schema.document("job"))
+
+    @router.read("/v1/schemas/queues", "JSON Schema of a queue file", right=PUBLIC)
+    async def queues_schema() -> Response:
+        return JsonResponse(json_schema.document("queues"))
+
+
+def _add_job(
+    router: Router, views: Views, bus: Bus, guard: RouteGuard, waits: JobWaits, clock: Callable[[], int]
+) -> None:
+    right = on_job("job:read")
+
+    @router.read("/v1/jobs/{job}", "One job, at once or when it has started or ended", api.Job, right=right)
+    async def get_job(job: str, request: Request, until: Until = "", wait_s: WaitS = 0) -> Response:
+        if until and until not in UNTIL:
+            raise bad_field("until", f'expected one of {", ".join(UNTIL)}, found "{until[:20]}"')
+        if bool(until) != bool(wait_s):
+            raise bad_field("wait_s" if until else "until", "expected both `until` and `wait_s`, or none of them")
+        if until:
+            await waits.until(job, until, wait_s)
+            await guard.admit_again(right, request.scope)
         row = views.jobs.rows.get(job)
         if row is None:
             return JsonResponse(msgspec.Raw(await retired_job(bus, job)))
@@ -157,14 +197,6 @@ def _add_jobs(router: Router, views: Views, bus: Bus, clock: Callable[[], int]) 
             return Response(status_code=304, headers={"etag": tag})
         document = shown_job(Sight(views, caller_of(request)), job_document(views, row, clock(), count_ahead=True))
         return JsonResponse(document, headers={"etag": tag})
-
-    @router.read("/v1/schemas/job", "JSON Schema of a job file", right=PUBLIC)
-    async def job_schema() -> Response:
-        return JsonResponse(json_schema.document("job"))
-
-    @router.read("/v1/schemas/queues", "JSON Schema of a queue file", right=PUBLIC)
-    async def queues_schema() -> Response:
-        return JsonResponse(json_schema.document("queues"))
 
 
 def _add_cluster(router: Router, views: Views, past: HistoricalViews) -> None:

@@ -61,7 +61,7 @@ async def log_tail(bus: Bus, views: Views, row: JobRow) -> list[str]:
     text = b""
     with contextlib.suppress(TimeoutError, BusError):
         async with asyncio.timeout(WAIT_S):
-            async for chunk in OutputReader(bus, views, source, follow=False).text(count):
+            async for chunk in OutputReader(bus, views, source).text(count):
                 text += chunk
     return text[-BYTES_MAX:].decode(errors="replace").splitlines()
 
