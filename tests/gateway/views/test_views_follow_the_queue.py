@@ -20,7 +20,8 @@ from fairlead_schemas.queuefile.settings import RESOURCES
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import decode_commit
 
-SEEDS = 12
+#: A world takes some seconds of CPU here: what a simulated log can contain is tried by the simulator's own tests.
+SEEDS = 5
 
 
 def log_of(seed: int, people: type[People]) -> list[bytes]:
