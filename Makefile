@@ -9,7 +9,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
 # Parallel test processes; each starts servers of its own, and most of their time they wait.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Torch has a venv of its own: it has wheels for fewer Pythons than we run on. The first of these for which there is one is taken; a
 # build without CUDA is enough, and is a tenth of the size.
