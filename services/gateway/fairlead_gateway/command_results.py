@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import count, islice
 
 import msgspec
@@ -35,6 +36,8 @@ PENDING_MAX = 50_000
 #: A message is resent under the same id for this long; the server remembers ids for two minutes.
 RESEND_S = 30.0
 RESEND_PAUSE_S = 0.2
+#: Marks of principals that are remembered: one is made for every command.
+MARKS_KEPT = 10_000
 
 encode_command = msgspec.json.Encoder(order="deterministic").encode
 
@@ -263,6 +266,7 @@ def _give_up(future: "asyncio.Future[None]") -> None:
         future.cancel()
 
 
+@lru_cache(MARKS_KEPT)
 def owner_mark(principal: str) -> str:
     """Return the end of the ids of a principal's commands, by which it may ask for their outcomes; "" without sign-on."""
     return f"-{digest_of(principal.encode())[:12]}" if principal else ""

@@ -47,6 +47,7 @@ class Caller:
         "principal",
         "refused",
         "used_ns",
+        "user",
         "via",
     )
 
@@ -75,16 +76,13 @@ class Caller:
         self.expires_ns = expires_ns
         #: Principal for whom an admin acts; "" for none.
         self.act_as = act_as
+        #: Name under which commands are sent: the principal, or the one for whom it acts.
+        self.user = act_as or principal or ANYBODY
         #: Unix ns of its last request at this gateway, and of the use that is stored for all gateways (`uses.py`).
         self.used_ns = used_ns
         self.noted_ns = 0
         #: Reason why a cookie does not count, of a caller without a principal; routes that need a caller answer it.
         self.refused = refused
-
-    @property
-    def user(self) -> str:
-        """Name under which commands are sent: the principal, or the one for whom it acts."""
-        return self.act_as or self.principal or ANYBODY
 
     def authority(self) -> Authority | None:
         """Return the right by which a command is sent now; None without sign-on."""
@@ -153,14 +151,14 @@ class Caller:
         """Return the reason why the credential does not count any more, "" while it does."""
         if self._views is None:
             return ""
-        state = self._views.access
-        if self.credential not in (state.tokens if self.is_token else state.sessions):
+        state, is_token = self._views.access, self.is_token
+        if self.credential not in (state.tokens if is_token else state.sessions):
             if not state.access.principals.get(self.principal, False):
                 return "suspended"
-            return "token_revoked" if self.is_token else "session_ended"
+            return "token_revoked" if is_token else "session_ended"
         if now_ns >= self.expires_ns:
             return "expired"
-        return "idle" if not self.is_token and now_ns - self.used_ns > IDLE_NS else ""
+        return "idle" if not is_token and now_ns - self.used_ns > IDLE_NS else ""
 
     def acting_as(self, principal: str) -> "Caller":
         """Return this caller acting for another principal."""

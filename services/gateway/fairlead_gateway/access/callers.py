@@ -36,8 +36,6 @@ BLIND_S = 10.0
 BLIND_STREAMS_S = 60.0
 ACT_AS = "X-Fairlead-Act-As"
 
-#: Headers with which `Callers.of` has more to do.
-_SPECIAL = frozenset({b"x-fairlead-user", b"x-fairlead-act-as"})
 #: Looked up once: it is called for every request.
 _sha256 = hashlib.sha256
 
@@ -112,16 +110,24 @@ class Callers:
         """
         if self._lookup is None:
             return OPEN_CALLER
-        secret = b""
+        authorization = None
         for name, value in headers:
             if name == b"authorization":
-                if secret or value[:7] != b"Bearer ":
+                if authorization is not None:
                     return None
-                secret = value[7:]
-            elif name in _SPECIAL:
+                authorization = value
+            elif name == b"x-fairlead-user" or name == b"x-fairlead-act-as":
                 return None
-        caller = self._known.get(_sha256(secret).digest())
-        return caller if caller is not None and self.renew(caller) else None
+        if authorization is None or authorization[:7] != b"Bearer ":
+            return None
+        caller = self._known.get(_sha256(authorization[7:]).digest())
+        if caller is None:
+            return None
+        now_ns = self._clock()  # `renew` in place: this is called for every request
+        if caller.ended(now_ns) or self.blind_s() >= BLIND_S:
+            return None
+        caller.used_ns = now_ns
+        return caller
 
     async def of(self, scope: Mapping[str, Any]) -> Caller:
         """Return the caller of a request, one without a principal where there is no credential, and for the cookie of a session that
@@ -193,7 +199,9 @@ class Callers:
         return Caller(
             self._views,
             principal=held.principal if held else row.principal,
-            credential=row.id,
+            credential=held.id
+            if held
+            else row.id,  # the folded text itself: it is found by identity, and not kept twice
             is_token=is_token,
             expires_ns=held.expires_ns if held else 0,
             used_ns=self._clock(),

@@ -4,7 +4,7 @@ The queue service names existing queues and jobs in its refusals, so a caller wh
 from here, in the same words for a queue that does not exist and for one that it may not see.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.targets import Sight, queue_target, submit_target
@@ -30,9 +30,9 @@ def require_submit(views: Views, caller: Caller, queue: str, project: str, field
     raise _unknown_queue(views, caller, queue, field)
 
 
-def require_dependencies(views: Views, caller: Caller, jobs: Iterable[str]) -> None:
+def require_dependencies(views: Views, caller: Caller, jobs: Collection[str]) -> None:
     """Raise HttpError (422) unless the caller may read every job on which a submit depends."""
-    if caller.is_open or caller.may("job:read", CLUSTER):
+    if not jobs or caller.is_open or caller.may("job:read", CLUSTER):
         return
     sight = Sight(views, caller)
     for job in jobs:

@@ -16,6 +16,8 @@ from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.queuefile.settings import DEFAULT_POOL
 from fairlead_schemas.units.ids import array_of, is_queue_path
 
+_new_tuple = tuple.__new__
+
 
 def pool_of_queue(views: Views, path: str) -> str:
     """Return the pool of a queue, whether it exists or not: that of the one at the top."""
@@ -30,11 +32,10 @@ def queue_target(views: Views, path: str) -> Target:
 
 def submit_target(views: Views, queue: str, project: str, owner: str) -> Target:
     """Return the target of a job that is to be submitted."""
+    # `pool_of_queue` and the class's own constructor in place: this is called for every submit.
     top = views.queues.rows.get(queue.partition("/")[0])
     pool = (top.settings.pool if top is not None and top.settings else "") or DEFAULT_POOL
-    return Target._make(
-        (queue, pool, project, "", "", owner)
-    )  # `pool_of_queue` in place: it is called for every submit
+    return _new_tuple(Target, (queue, pool, project, "", "", owner))
 
 
 def job_target(views: Views, row: JobRow, job: str = "") -> Target:
