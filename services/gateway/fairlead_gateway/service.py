@@ -59,6 +59,7 @@ from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
 from fairlead_gateway.signon.settings import SignOnFile, read_sign_on_file
+from fairlead_gateway.signon.short_lived import ShortLived
 from fairlead_gateway.signon.sign_on import SignOn
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.job_waits import JobWaits
@@ -135,7 +136,7 @@ class Gateway:
         )
         waiter.on_decided = self.metrics.decision_seconds.observe
         past = HistoricalViews(bus, views)
-        credentials, passwords = Credentials(bus, time.time_ns), Passwords()
+        credentials, passwords = Credentials(bus, time.time_ns), Passwords(shared=ShortLived(bus))
         self.has_sign_on = settings.sign_on not in ("", "off")
         #: Finds the senders of requests.
         lookup = credentials if self.has_sign_on else None

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from fairlead_bus.memory import MemoryHub
 from fairlead_gateway.access.passwords import (
     ATTEMPTS_PER_MINUTE,
     KEYS_MAX,
@@ -15,6 +16,8 @@ from fairlead_gateway.access.passwords import (
     matches,
 )
 from fairlead_gateway.errors import HttpError
+from fairlead_gateway.signon.short_lived import ShortLived
+from fairlead_schemas.wire import subjects
 
 
 class Counting:
@@ -74,24 +77,52 @@ async def test_one_hash_runs_at_a_time_and_few_wait() -> None:
     assert sum(isinstance(answer, HttpError) and answer.status == 429 for answer in answers) == 40
 
 
-def test_attempts_are_bounded_by_name_and_by_address() -> None:
+async def test_attempts_are_bounded_by_name_and_by_address() -> None:
     """Five a minute of one name from any addresses, and of one address with any names; they come back evenly."""
     counting = Counting()
     passwords = counting.passwords()
 
-    def tries(name: str, address: str) -> bool:
+    async def tries(name: str, address: str) -> bool:
         try:
-            passwords.require_room(name, address)
+            await passwords.require_room(name, address)
         except HttpError as refused:
             return not (refused.status == 429 and refused.retry_after_s > 0)
         return True
 
-    assert [tries("ann", f"192.0.2.{n}") for n in range(7)] == [True] * ATTEMPTS_PER_MINUTE + [False] * 2
-    assert [tries(f"bob{n}", "198.51.100.1") for n in range(7)] == [True] * ATTEMPTS_PER_MINUTE + [False] * 2
-    assert not tries("ann", "192.0.2.99")
+    assert [await tries("ann", f"192.0.2.{n}") for n in range(7)] == [True] * ATTEMPTS_PER_MINUTE + [False] * 2
+    assert [await tries(f"bob{n}", "198.51.100.1") for n in range(7)] == [True] * ATTEMPTS_PER_MINUTE + [False] * 2
+    assert not await tries("ann", "192.0.2.99")
     counting.now_s += 13
-    assert tries("ann", "192.0.2.99")
-    assert not tries("ann", "192.0.2.98")
+    assert await tries("ann", "192.0.2.99")
+    assert not await tries("ann", "192.0.2.98")
+
+
+async def test_gateways_count_attempts_together() -> None:
+    """Of three gateways that are tried in turn, or at once, all let through as many as one does. A flood at one of them is refused without
+    the bus, and counts that have drained are erased."""
+    hub, counting = MemoryHub(), Counting()
+    shared = [ShortLived(hub.connect(), lambda: counting.now_s) for _ in range(3)]
+    gateways = [Passwords(lambda: counting.now_s, shared=each) for each in shared]
+
+    async def tries(at: int, name: str, address: str) -> bool:
+        try:
+            await gateways[at % 3].require_room(name, address)
+        except HttpError as refused:
+            return not (refused.status == 429 and refused.retry_after_s > 0)
+        return True
+
+    in_turn = [await tries(n, "ann", f"192.0.2.{n}") for n in range(9)]
+    assert in_turn == [True] * ATTEMPTS_PER_MINUTE + [False] * (9 - ATTEMPTS_PER_MINUTE)
+    at_once = await asyncio.gather(*(tries(n, f"bob{n}", "198.51.100.1") for n in range(9)))
+    assert sum(at_once) == ATTEMPTS_PER_MINUTE
+    counting.now_s += 13
+    assert [await tries(n, "ann", "203.0.113.1") for n in range(2)] == [True, False]
+    revision = hub.revision
+    assert not any([await tries(1, f"bob{n}", "198.51.100.9") for n in range(50)][ATTEMPTS_PER_MINUTE:])
+    assert hub.revision == revision + 2 * ATTEMPTS_PER_MINUTE
+    counting.now_s += 61
+    await shared[0].erase_old()
+    assert not await hub.connect().keys(subjects.CREDENTIAL, "attempts")
 
 
 def test_a_flood_of_names_is_remembered_in_bounded_number() -> None:

@@ -3,7 +3,10 @@
 import pytest
 
 from fairlead_gateway.access.accounts import SignInAt
+from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.errors import HttpError
 from fairlead_gateway.routes.tokens import FRESH_NS
+from fairlead_gateway.signon.command_grants import GrantError
 from fairlead_schemas.units.timestamps import HOUR_NS, rfc3339
 from fairlead_schemas.units.token_text import check
 from fairlead_schemas.wire import subjects
@@ -199,3 +202,39 @@ async def test_a_password_is_changed_by_its_owner_or_a_signed_in_admin() -> None
         await world.ask("POST", "/v1/people/lead:password", {**other, "current": PASSWORD}, token=text)
         _, admin = await world.session(world_owner(world))
         await world.ask("POST", "/v1/people/root:password", other, token=admin)
+
+
+async def test_a_new_password_ends_the_other_sign_ins() -> None:
+    """Sessions of browsers and of commands, their refresh tokens, links and codes that they made: all end but the session that sets the
+    password. One that an admin sets ends them all; tokens of programs continue."""
+    async with AccountsWorld() as world:
+        ann = await world.person("ann")
+        accounts, sessions = world.gateway.accounts, world.gateway.views.access.sessions_of
+        own = await accounts.open_cli(ann, SignInAt("local"))
+        thief, (stolen, text) = await accounts.open_cli(ann, SignInAt("local")), await world.session(ann)
+        token = (await world.token(text))["token"]
+        link = await accounts.make_link(ann, stolen)
+        grants = world.gateway.sign_on.grants
+        device_code, user_code = await grants.begin("laptop", "127.0.0.1")
+        await grants.answer(user_code, Caller(world.gateway.views, principal=ann, credential=stolen), allow=True)
+
+        change = {"password": "another password", "current": PASSWORD}
+        answer = await world.ask("POST", "/v1/people/ann:password", change, token=own.access)
+        assert answer["sessions_ended"] == 2 and list(sessions[ann]) == [own.session]
+        for ended in (thief.access, text):
+            await world.ask("GET", "/v1/whoami", token=ended, status=401)
+        with pytest.raises(HttpError):
+            await accounts.refresh(thief.refresh)
+        with pytest.raises(HttpError):
+            await accounts.take_link(link)
+        with pytest.raises(GrantError):
+            await grants.poll(device_code)
+        await world.ask("GET", "/v1/whoami", token=token)
+        kept = await accounts.refresh(own.refresh)
+
+        await world.person("root", admin="cluster")
+        _, admin = await world.session(world_owner(world))
+        await world.ask("POST", "/v1/people/ann:password", {"password": "a third password"}, token=admin)
+        assert ann not in sessions
+        with pytest.raises(HttpError):
+            await accounts.refresh(kept.refresh)

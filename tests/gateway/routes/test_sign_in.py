@@ -5,9 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
+from fairlead_gateway.access.accounts import SignInAt
 from fairlead_gateway.access.caller import IDLE_NS
 from fairlead_gateway.access.passwords import ATTEMPTS_PER_MINUTE
 from fairlead_gateway.access.upkeep import AccountUpkeep
+from fairlead_gateway.errors import HttpError
 from fairlead_schemas.units.token_text import check
 from tests.gateway.access.accounts_world import PASSWORD, AccountsWorld
 
@@ -221,3 +223,29 @@ async def test_a_browser_signs_in_over_https_or_on_this_machine() -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as far:
             answer = await far.post("/v1/sign-in/local", json=body, headers=ORIGIN)
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:fairlead:problem:needs_https")
+
+
+async def test_a_browser_that_signs_in_over_a_commands_session_ends_its_refresh_token() -> None:
+    """The session that the request carried is replaced; nothing reopens it."""
+    async with AccountsWorld() as world:
+        ann = await world.person("ann")
+        former = await world.gateway.accounts.open_cli(ann, SignInAt("local"))
+        await sign_in(world, authorization=f"Bearer {former.access}")
+        await world.ask("GET", "/v1/whoami", token=former.access, status=401)
+        with pytest.raises(HttpError, match="not in force"):
+            await world.gateway.accounts.refresh(former.refresh)
+
+
+async def test_a_crash_within_a_sign_out_leaves_no_refresh_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refresh token ends first: what is left of the sign-in ends within the hour by itself."""
+    async with AccountsWorld() as world:
+        ann, accounts = await world.person("ann"), world.gateway.accounts
+        opened = await accounts.open_cli(ann, SignInAt("local"))
+
+        async def crash(*_: object) -> None:
+            raise RuntimeError("crash")
+
+        monkeypatch.setattr(accounts, "end_session", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            await accounts.end_sign_in(ann, opened.session, "signed_out")
+        assert (await refresh(world, opened.refresh)).status_code == 400

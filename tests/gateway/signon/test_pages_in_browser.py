@@ -39,7 +39,9 @@ async def test_a_local_user_signs_in_by_the_form_and_goes_on_where_they_wanted(t
 async def test_a_link_signs_in_by_its_button(tmp_path: Path) -> None:
     """Its page has a stricter policy than the others."""
     async with SignedOnWorld(tmp_path) as world, Chromium(world.url) as browser:
-        code = await world.gateway.accounts.make_link(await world.person("lea"))
+        lea = await world.person("lea")
+        session, _ = await world.session(lea)
+        code = await world.gateway.accounts.make_link(lea, session)
         await browser.open(f"/sign-in/link?code={code}")
         await browser.press("Sign in")
         assert browser.page.url == f"{world.url}/" and "Signed in as" in await browser.text()

@@ -7,7 +7,7 @@ and are only sent from here. Start at `Accounts.admit_person` and `Accounts.issu
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import structs
@@ -267,35 +267,34 @@ class Accounts:
         return len(ended)
 
     async def end_at_provider(self, session: str) -> None:
-        """End a session whose person signed out at the provider, and the refresh tokens of a command that opened it."""
+        """End a sign-in whose person signed out at the provider."""
         note = await self.credentials.note("session", session)
-        await self.end_session(session, "provider")
-        if note is not None:
-            await self.end_families_of(note.principal, session, "provider")
+        await self.end_sign_in(note.principal if note is not None else "", session, "provider")
 
-    async def end_families_of(self, principal: str, session: str, reason: EndReason) -> None:
-        """End the families of refresh tokens whose newest opened a session."""
+    async def end_sign_in(
+        self, principal: str, session: str, reason: EndReason, head: RequestHead | None = None
+    ) -> None:
+        """End a session for good, with the refresh tokens of a command that opened it: those first, so that no crash leaves one that
+        could open the next session. `head`: as of `end_session`.
+        """
+        await self._end_families(principal, lambda opened: opened == session)
+        await self.end_session(session, reason, head)
+
+    async def end_other_sign_ins(self, principal: str, kept: str = "") -> int:
+        """End all sessions of a principal and their refresh tokens, but for one session and its own. Return the number of sessions."""
+        await self._end_families(principal, lambda opened: not kept or opened != kept)
+        ended = [each for each in self._views.access.sessions_of.get(principal, ()) if each != kept]
+        for session in ended:
+            await self.end_session(session, "revoked")
+        return len(ended)
+
+    async def _end_families(self, principal: str, is_meant: Callable[[str], bool]) -> None:
+        """End families of refresh tokens by the session that the newest of each opened."""
         access = self._views.access
         families = [token for token in access.tokens_of.get(principal, ()) if access.tokens[token].kind == "refresh"]
         for family, note in (await self.credentials.notes("token", families)).items():
-            if note.session == session:
-                await self.end_family(family, reason)
-
-    async def sync_groups(self, principal: str, source: str, groups: Iterable[str]) -> list[str]:
-        """Make a principal a member of exactly these groups by one source; memberships of other sources stay. Names that no group can
-        have are returned and give nothing, since a name that is changed to fit could be that of another group.
-        """
-        wanted = {f"group:{name}": name for name in groups}
-        fitting = {group for group, name in wanted.items() if is_token(name)}
-        held = {
-            group for group, sources in self._views.access.access.groups.items() if principal in sources.get(source, ())
-        }
-        for group in sorted(held ^ fitting):
-            added, removed = ((principal,), ()) if group in fitting else ((), (principal,))
-            await self.send(
-                cmd.SyncGroup(id=self._gate.new_id(), group=group, source=source, added=added, removed=removed)
-            )
-        return sorted(name for group, name in wanted.items() if group not in fitting)
+            if is_meant(note.session) and family in access.tokens:
+                await self.revoke_token(family)
 
     async def signed_in_ns(self, session: str) -> int:
         """Return when the person of a session signed in (Unix ns); 0 for an unknown session."""
@@ -415,16 +414,17 @@ class Accounts:
 
     # ------------------------------------------------------------------------------- links
 
-    async def make_link(self, principal: str) -> str:
-        """Return the code of a sign-in link, which opens one session within LINK_LIFE_NS."""
+    async def make_link(self, principal: str, credential: str) -> str:
+        """Return the code of a sign-in link, which opens one session within LINK_LIFE_NS, while the credential that made it is in force."""
         code = secrets.token_urlsafe(32)
-        await self.credentials.add_link(digest(code), SignInCode(principal, self._clock() + LINK_LIFE_NS))
+        link = SignInCode(principal, self._clock() + LINK_LIFE_NS, credential)
+        await self.credentials.add_link(digest(code), link)
         return code
 
     async def take_link(self, code: str) -> str:
         """Return the principal of a link, which is used up. Raise HttpError (403) for a code that is none (any more)."""
-        link = await self.credentials.take_link(digest(code))
-        if link is None or not self._views.access.access.principals.get(link.principal, False):
+        link, access = await self.credentials.take_link(digest(code)), self._views.access
+        if link is None or (link.credential not in access.sessions and link.credential not in access.tokens):
             raise HttpError(403, "bad_link", "this sign-in link was used, has expired, or never was one")
         return link.principal
 

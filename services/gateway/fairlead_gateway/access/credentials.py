@@ -65,6 +65,8 @@ class SignInCode(msgspec.Struct, frozen=True):
 
     principal: str = ""
     expires_ns: int = 0
+    #: Token or session that made it; a link ends with it.
+    credential: str = ""
 
 
 class _Sessions(msgspec.Struct, frozen=True):

@@ -1,4 +1,5 @@
-"""Operations of directories on people and groups: admit, change, suspend, memberships by a source.
+"""Operations of directories on people and groups: admit, change, suspend, memberships by a source. A provider whose tokens name
+groups is a directory, too.
 
 Each is sent by the right of the request that states it, or by none where the gateway reads a directory itself. A directory
 suspends and admits only by a change of its own: who was suspended by hand stays so. Start at `DirectoryPeople.admit`.
@@ -15,6 +16,7 @@ from fairlead_gateway.errors import HttpError
 from fairlead_gateway.http_messages import RequestHead
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.policies.rights import GROUP
+from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.wire import commands as cmd
 
 #: Members that one command adds or removes; the access service takes 1,000.
@@ -132,14 +134,22 @@ class DirectoryPeople:
         wanted, held = frozenset(members), self.members(group)
         added, removed = sorted(wanted - held), sorted(held - wanted)
         for at in range(0, max(len(added), len(removed)), MEMBERS_CHUNK):
-            await self._send(
-                head,
-                cmd.SyncGroup,
-                group=GROUP + group,
-                source=self.source,
-                added=tuple(added[at : at + MEMBERS_CHUNK]),
-                removed=tuple(removed[at : at + MEMBERS_CHUNK]),
-            )
+            await self._sync(head, group, added[at : at + MEMBERS_CHUNK], removed[at : at + MEMBERS_CHUNK])
+
+    async def set_groups(self, principal: str, groups: Iterable[str]) -> list[str]:
+        """Let these be all groups of a principal by this directory; those of other sources stay. Return names that no group can have,
+        sorted; they give nothing, since a name that is changed to fit could be that of another group. Raise HttpError.
+        """
+        wanted = frozenset(groups)
+        fitting = {group for group in wanted if is_token(group)}
+        held = {group for group in self.groups() if principal in self.members(group)}
+        for group in sorted(fitting ^ held):
+            await self._sync(None, group, *(([principal], []) if group in fitting else ([], [principal])))
+        return sorted(wanted - fitting)
+
+    async def _sync(self, head: RequestHead | None, group: str, added: list[str], removed: list[str]) -> None:
+        fields = {"group": GROUP + group, "source": self.source, "added": tuple(added), "removed": tuple(removed)}
+        await self._send(head, cmd.SyncGroup, **fields)
 
     async def _send(self, head: RequestHead | None, command: type[cmd.CommandBase], **fields: object) -> None:
         sent = {"user": head.user, "authority": head.authority} if head else {}

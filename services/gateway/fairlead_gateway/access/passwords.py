@@ -2,6 +2,9 @@
 
 A hash takes a core for 0.2 s and 64 MiB, so attempts are bounded by name and by address before anything is hashed, and few wait for
 their turn. An unknown name is checked against a hash of nothing, so its answer takes as long as that of a wrong password.
+
+All gateways of a cluster count attempts together, in the bucket CREDENTIAL. Each also counts its own, and looks there only for an attempt
+that it has room for itself: a flood costs the bus no more than the attempts that are let through.
 """
 
 import asyncio
@@ -9,6 +12,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
@@ -70,6 +74,14 @@ def matches(password: str, phc: str) -> bool:
     return True
 
 
+class SharedAttempts(Protocol):
+    """Counts of attempts of all gateways."""
+
+    async def attempt(self, name: str, per_minute: int) -> int:
+        """Count an attempt and return 0; if there is no room, count nothing and return the seconds until there is. Raises Unavailable."""
+        ...
+
+
 class Passwords:
     """The one place where passwords are hashed."""
 
@@ -78,18 +90,30 @@ class Passwords:
         monotonic: Callable[[], float] = time.monotonic,
         hash_password: Callable[[str], str] = hashed,
         verify: Callable[[str, str], bool] = matches,
+        shared: SharedAttempts | None = None,
     ) -> None:
+        """`shared`: counts of all gateways; None: this one is alone."""
         self._monotonic = monotonic
         self._hash = hash_password
         self._verify = verify
         self._attempts = Attempts(ATTEMPTS_PER_MINUTE)
+        self._shared = shared
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._nothing = ""
 
-    def require_room(self, name: str, address: str) -> None:
-        """Count an attempt. Raise HttpError (429) where the name or the address has made too many."""
-        wait_s = self._attempts.take(self._monotonic(), f"name {name}", f"address {address}")
+    async def require_room(self, name: str, address: str) -> None:
+        """Count an attempt. Raise HttpError (429) where the name or the address has made too many, or where too many wait for a hash;
+        Unavailable.
+        """
+        self._require_turn()
+        # The address first: one that has no room left does not use up that of a name, which would keep its owner out.
+        keys = f"address {address}", f"name {name}"
+        wait_s = self._attempts.take(self._monotonic(), *keys)
+        if not wait_s and self._shared is not None:
+            for key in keys:
+                if wait_s := await self._shared.attempt(key, ATTEMPTS_PER_MINUTE):
+                    break
         if wait_s:
             detail = f"over {ATTEMPTS_PER_MINUTE} sign-ins within a minute, of this name or from this address"
             raise HttpError(429, "too_many_sign_ins", detail, retry_after_s=wait_s)
@@ -110,11 +134,14 @@ class Passwords:
         return await self._run(self._hash, password)
 
     async def _run[*A, T](self, work: Callable[[*A], T], *arguments: *A) -> T:
-        if self._waiting >= WAITING_MAX:
-            raise HttpError(429, "busy", "too many sign-ins wait for their turn", retry_after_s=2)
+        self._require_turn()
         self._waiting += 1
         try:
             async with self._turn:
                 return await asyncio.to_thread(work, *arguments)
         finally:
             self._waiting -= 1
+
+    def _require_turn(self) -> None:
+        if self._waiting >= WAITING_MAX:
+            raise HttpError(429, "busy", "too many sign-ins wait for their turn", retry_after_s=2)

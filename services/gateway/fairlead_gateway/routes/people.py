@@ -173,7 +173,7 @@ def _add_password(router: Router, views: Views, accounts: Accounts, passwords: P
     @router.command(
         "POST",
         "/v1/people/{who}:password",
-        "Set the password of a local user: one's own by the current one, that of others as an admin",
+        "Set the password of a local user: one's own by the current one, that of others as an admin. All other sessions of the user end",
         right=SIGNED_IN,
         body=PasswordRequest,
         operation_id="set_password",
@@ -184,7 +184,7 @@ def _add_password(router: Router, views: Views, accounts: Accounts, passwords: P
         principal = await accounts.people.resolve(who)
         if principal == caller.user:
             address = request.client.host if request.client else ""
-            passwords.require_room(principal, address)
+            await passwords.require_room(principal, address)
             if not await passwords.check(wanted.current, await accounts.credentials.password(principal)):
                 raise HttpError(403, "wrong_password", "the current password is another one")
         else:
@@ -193,7 +193,8 @@ def _add_password(router: Router, views: Views, accounts: Accounts, passwords: P
         if views.access.kinds[principal] != "person":
             raise HttpError(409, "no_person", "service accounts sign in by tokens alone")
         await accounts.credentials.set_password(principal, await passwords.hash(wanted.password))
-        return JsonResponse({"id": principal, "sequence": views.sequence})
+        ended = await accounts.end_other_sign_ins(principal, kept=caller.credential if principal == caller.user else "")
+        return JsonResponse({"id": principal, "sessions_ended": ended, "sequence": views.sequence})
 
 
 def _require_admin(views: Views, caller: Caller) -> None:

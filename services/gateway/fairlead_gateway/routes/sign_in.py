@@ -120,7 +120,7 @@ class SignInRoutes:
         except HttpError:
             return
         if former.credential and not former.is_token:
-            await self.accounts.end_session(former.credential, "replaced")
+            await self.accounts.end_sign_in(former.principal, former.credential, "replaced")
 
 
 #: Answers a token request of one grant type from its form.
@@ -168,7 +168,7 @@ def _add_local(router: Router, sign_in: SignInRoutes, views: Views, passwords: P
         return await (sign_in.answer_form(opening, safe_target(form.get("to", "/"))) if is_form else opening)
 
     async def open_local(request: Request, wanted: LocalSignInRequest) -> Response:
-        passwords.require_room(wanted.login[:NAME_CHARS_MAX], address_of(request))
+        await passwords.require_room(wanted.login[:NAME_CHARS_MAX], address_of(request))
         principal = await accounts.people.claimed(login_key(wanted.login)) if is_token(wanted.login) else ""
         phc = await accounts.credentials.password(principal) if principal else ""
         matched = await passwords.check(wanted.password, phc)
@@ -188,7 +188,7 @@ def _add_links(router: Router, sign_in: SignInRoutes, views: Views, clock: Calla
     async def create_link(request: Request) -> Response:
         head, _ = require_sign_on(head_of(request)), await read_request(request, EmptyRequest)
         await require_fresh(views, accounts, head.caller, clock)
-        code = await accounts.make_link(head.caller.principal)
+        code = await accounts.make_link(head.caller.principal, head.caller.credential)
         expires_at = rfc3339(clock() + LINK_LIFE_NS)
         return JsonResponse(doc.SignInLink(path=f"/sign-in/link?code={code}", expires_at=expires_at), headers=NO_STORE)
 
@@ -249,8 +249,7 @@ def _add_sign_out(router: Router, views: Views, accounts: Accounts) -> None:
         caller = caller_of(request)
         if caller.is_token:
             raise HttpError(409, "no_session", "a token has no session", hint="DELETE /v1/tokens/{id} revokes it")
-        await accounts.end_session(caller.credential, "signed_out", head)
-        await accounts.end_families_of(caller.principal, caller.credential, "signed_out")
+        await accounts.end_sign_in(caller.principal, caller.credential, "signed_out", head)
         response = JsonResponse({"signed_out": True, "sequence": views.sequence}, headers=NO_STORE)
         for name in COOKIES:
             response.headers.append("set-cookie", cookie_header(name.decode(), "", 0))

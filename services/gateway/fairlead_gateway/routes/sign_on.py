@@ -192,8 +192,7 @@ def _add_logout(router: Router, shared: SignOnRoutes) -> None:
         caller = await shared.require_session(request)
         await shared.form(request)
         accounts, provider = shared.sign_in.accounts, await shared.provider_of(caller)
-        await accounts.end_session(caller.credential, "signed_out")
-        await accounts.end_families_of(caller.principal, caller.credential, "signed_out")
+        await accounts.end_sign_in(caller.principal, caller.credential, "signed_out")
         response = _redirect((await provider.logout_url() if provider else "") or "/sign-in")
         response.headers["set-cookie"] = shared.session_cookie("", 0)
         return response

@@ -52,6 +52,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     sid: str = ""
     #: When that person signed in: a command is no younger than the session that allowed it.
     signed_in_ns: int = 0
+    #: That session: if it ends before the command has its tokens, there are none.
+    session: str = ""
 
 
 class _UserCode(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ class _Code(msgspec.Struct, frozen=True):
     provider: str
     sid: str
     signed_in_ns: int
+    session: str
     challenge: str
     redirect_uri: str
 
@@ -109,7 +112,12 @@ class CommandGrants:
             if not allow:
                 return structs.replace(row, denied=True)
             return structs.replace(
-                row, principal=caller.principal, provider=provider, sid=sid, signed_in_ns=signed_in_ns
+                row,
+                principal=caller.principal,
+                provider=provider,
+                sid=sid,
+                signed_in_ns=signed_in_ns,
+                session=caller.credential,
             )
 
         await self._rows.change("device", device, Device, decide)
@@ -158,7 +166,7 @@ class CommandGrants:
         """Return a code for a command on the person's own machine. Raise HttpError (400)."""
         require_loopback(redirect_uri, challenge)
         code = secrets.token_urlsafe(32)
-        row = _Code(caller.principal, *await self._origin(caller), challenge, redirect_uri)
+        row = _Code(caller.principal, *await self._origin(caller), caller.credential, challenge, redirect_uri)
         await self._rows.put("code", code, row, CODE_S)
         return code
 
@@ -178,7 +186,7 @@ class CommandGrants:
         return ("local", "", 1) if note is None else (note.provider or "local", note.sid, note.signed_in_ns or 1)
 
     async def _open(self, row: Device | _Code, address: str, machine: str) -> CliSignIn:
-        if not self._views.access.access.principals.get(row.principal, False):
+        if row.session not in self._views.access.sessions:  # those of a suspended principal have ended, too
             raise GrantError("access_denied")
         at = SignInAt(row.provider, row.sid, address=address, agent=machine)
         return await self._accounts.open_cli(row.principal, at, row.signed_in_ns)

@@ -16,6 +16,7 @@ from fairlead_bus.port import BusError
 from fairlead_gateway.access.accounts import Accounts, NewPerson, SignInAt
 from fairlead_gateway.access.callers import Callers
 from fairlead_gateway.access.credentials import CredentialNote
+from fairlead_gateway.access.directory_people import DirectoryPeople
 from fairlead_gateway.access.people import identity_key
 from fairlead_gateway.errors import EarlyAnswer
 from fairlead_gateway.signon.jwt_check import SKEW_S, BadToken
@@ -23,6 +24,7 @@ from fairlead_gateway.signon.keys import ProviderUnavailable
 from fairlead_gateway.signon.oidc import STATE_S, GrantRefused, OidcProvider, ProviderAccount, SignInFailed
 from fairlead_gateway.signon.sealing import Sealing
 from fairlead_gateway.signon.short_lived import ShortLived
+from fairlead_gateway.views.fold import Views
 from fairlead_schemas.units.timestamps import DAY_NS, MINUTE_NS, SECOND_NS
 
 log = structlog.get_logger()
@@ -52,6 +54,7 @@ class ProviderSessions:
     def __init__(
         self,
         providers: Mapping[str, OidcProvider],
+        views: Views,
         accounts: Accounts,
         callers: Callers,
         sealing: Sealing,
@@ -60,6 +63,7 @@ class ProviderSessions:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.providers = providers
+        self._memberships = {name: DirectoryPeople(views, accounts, name) for name in providers}
         self._accounts = accounts
         self._callers = callers
         self._sealing = sealing
@@ -92,7 +96,7 @@ class ProviderSessions:
 
     async def _sync(self, principal: str, name: str, person: ProviderAccount) -> None:
         if self.providers[name].settings.groups_claim:
-            unfit = await self._accounts.sync_groups(principal, name, person.groups)
+            unfit = await self._memberships[name].set_groups(principal, person.groups)
             if unfit:
                 log.warning("groups without a possible name", provider=name, principal=principal, groups=unfit[:10])
 

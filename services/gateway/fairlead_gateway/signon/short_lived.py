@@ -5,12 +5,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead_bus.port import Bus, StaleWriter
+from fairlead_bus.port import Bus, Entry, StaleWriter
 from fairlead_schemas.units.token_text import digest
 from fairlead_schemas.wire import subjects
 
 #: Prefixes of the keys, which `erase_old` looks through.
-KINDS = ("once", "device", "user-code", "code", "tries")
+KINDS = ("once", "device", "user-code", "code", "tries", "attempts")
+#: An attempt has drained after it, however full the count was.
+MINUTE_S = 60.0
+
+
+class _Level(msgspec.Struct, frozen=True):
+    """Attempts as of a time (Unix s); they drain evenly."""
+
+    count: float = 0.0
+    at_s: float = 0.0
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -63,11 +72,29 @@ class ShortLived:
             except StaleWriter:
                 continue
 
+    async def attempt(self, name: str, per_minute: int) -> int:
+        """Count an attempt and return 0; if there is no room, count nothing and return the seconds until there is. So many may come
+        at once, and as many a minute.
+        """
+        key = _key("attempts", name)
+        while True:
+            entry, now_s = await self._bus.get(subjects.CREDENTIAL, key), self.clock()
+            level = _Level() if entry is None else msgspec.json.decode(_read(entry).value, type=_Level)
+            count = max(0.0, level.count - max(0.0, now_s - level.at_s) * per_minute / 60)
+            if count > per_minute - 1:
+                return int((count - per_minute + 1) * 60 / per_minute) + 1
+            row = self._encoded(_Level(count + 1, now_s), MINUTE_S)
+            try:
+                await self._bus.put(subjects.CREDENTIAL, key, row, expected=entry.revision if entry else 0)
+            except StaleWriter:
+                continue
+            return 0
+
     async def _entry[T](self, kind: str, name: str, type: type[T]) -> tuple[T, float, int] | None:
         entry = await self._bus.get(subjects.CREDENTIAL, _key(kind, name))
         if entry is None:
             return None
-        row = msgspec.json.decode(entry.value, type=_Row)
+        row = _read(entry)
         if row.expires_s <= self.clock():
             return None
         return msgspec.json.decode(row.value, type=type), row.expires_s, entry.revision
@@ -81,10 +108,14 @@ class ShortLived:
         for kind in KINDS:
             for key in await self._bus.keys(subjects.CREDENTIAL, kind):
                 entry = await self._bus.get(subjects.CREDENTIAL, key)
-                if entry and msgspec.json.decode(entry.value, type=_Row).expires_s <= self.clock():
+                if entry and _read(entry).expires_s <= self.clock():
                     await self._bus.delete(subjects.CREDENTIAL, key)
                     erased += 1
         return erased
+
+
+def _read(entry: Entry) -> _Row:
+    return msgspec.json.decode(entry.value, type=_Row)
 
 
 def _key(kind: str, name: str) -> str:
