@@ -31,14 +31,16 @@ class Authority:
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def write(self, cert: Path, key: Path, name: str, *, is_rsa: bool = False) -> None:
-        """Write a new pair for localhost with this common name, each file by a rename."""
+    def write(
+        self, cert: Path, key: Path, name: str, *, is_rsa: bool = False, life: datetime.timedelta = _LIFE
+    ) -> None:
+        """Write a new pair for localhost with this common name, each file by a rename. `life`: from now to its end."""
         own = rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
-            _builder(subject, self._name, own.public_key())
+            _builder(subject, self._name, own.public_key(), life)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(signer, critical=False)
         )
@@ -52,7 +54,10 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+    life: datetime.timedelta = _LIFE,
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
@@ -62,7 +67,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _LIFE)
-        .not_valid_after(now + _LIFE)
+        .not_valid_after(now + life)
     )
 
 

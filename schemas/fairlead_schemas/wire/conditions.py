@@ -35,6 +35,7 @@ type ConditionCode = Literal[
     "clock_stepped",
     "agent_refuses",
     "nodes_unheard",
+    "certificate_expires",
 ]
 
 
@@ -146,6 +147,11 @@ CONDITIONS: Mapping[ConditionCode, ConditionKind] = {
     "nodes_unheard": ConditionKind(
         "Nodes that are not lost yet have sent nothing for a while, or nothing since the gateway's start.",
         (Remedy("fairlead nodes", "lists them as silent; look at the agent's log there"),),
+        blocks=False,
+    ),
+    "certificate_expires": ConditionKind(
+        "The gateway's TLS certificate has expired, will within 14 days, or is not valid yet. Clients refuse it from its end on.",
+        (Remedy("certbot renew", "or what else renews it; the gateway takes new files by itself, within seconds"),),
         blocks=False,
     ),
     "explainer_silent": ConditionKind(

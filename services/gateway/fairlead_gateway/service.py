@@ -209,6 +209,9 @@ class Gateway:
     def conditions(self) -> list[Condition]:
         """Return the reasons why the cluster cannot work, or not in full, worst first."""
         found, missing = self.pulse.conditions(), self.presence.missing()
+        certificate = self._server.certificate if self._server is not None else None
+        if certificate is not None and (expiry := certificate.condition()) is not None:
+            found.append(expiry)
         if missing:
             names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
             found.append(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,6 +138,32 @@ async def test_half_a_renewal_leaves_the_old_pair_in_use(pair: Pair) -> None:
         assert server.certificate.reload()
         async with connected(pair, port) as (*_, name):
             assert name == "second"
+
+
+@pytest.mark.parametrize(("days", "words"), [(20, ""), (13, "in 13.0 days"), (-1, "expired at")])
+def test_a_pair_that_ends_soon_or_has_ended_is_warned_of(
+    pair: Pair, days: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is taken: the gateway says in its log and in `/readyz` what clients will say. The log has the end of every pair."""
+    pair.authority.write(*pair.files, "short", life=timedelta(days=days, minutes=1))
+    found = Certificate(pair.files).condition()
+    assert (found.code, words in found.message) == ("certificate_expires", True) if found else not words
+    logged = capfd.readouterr()
+    assert "valid_until" in logged.out + logged.err
+    assert ("certificate needs a renewal" in logged.out + logged.err) == bool(words)
+
+
+async def test_a_renewed_pair_ends_the_condition(pair: Pair) -> None:
+    """The condition names no reason to take jobs elsewhere: it blocks nothing."""
+    pair.authority.write(*pair.files, "first", life=timedelta(days=3))
+    async with GatewayWorld(http=HttpSettings(port=0, tls=pair.files)) as world:
+        gateway = world.gateway
+        server = gateway._server = make_server(gateway.app, gateway.settings.http, gateway.metrics.count_refusal)
+        codes = [each.code for each in gateway.conditions() if not each.blocks]
+        assert "certificate_expires" in codes
+        pair.authority.write(*pair.files, "second", life=timedelta(days=90))
+        assert server.certificate is not None and server.certificate.reload()
+        assert "certificate_expires" not in [each.code for each in gateway.conditions()]
 
 
 async def test_plain_http_and_old_versions_get_no_answer(pair: Pair) -> None:
