@@ -14,6 +14,7 @@ from fairlead_bus.service import Service
 from fairlead_gateway.monitoring.probes import PROBE_USER
 from fairlead_gateway.server.http_server import HttpSettings
 from fairlead_gateway.service import Gateway, GatewaySettings
+from fairlead_gateway.signon.settings import sign_on_file
 from fairlead_gateway.sources.live_views import LiveViews
 from fairlead_replay.explainer.service import Explainer
 from fairlead_schemas.wire import subjects
@@ -34,7 +35,9 @@ class Gatehouse:
         http: HttpSettings | None = None,
     ) -> None:
         self.hub = MemoryHub(log_bytes_max=log_bytes_max)
-        self.settings = GatewaySettings(http=http or HttpSettings(), decision_wait_s=decision_wait_s, sign_on=sign_on)
+        self.settings = GatewaySettings(
+            http=http or HttpSettings(), decision_wait_s=decision_wait_s, sign_on=sign_on, file=sign_on_file(sign_on)
+        )
         self._tasks: list[asyncio.Task[Any]] = []
         self.services: list[Service[Any] | Explainer] = []
 

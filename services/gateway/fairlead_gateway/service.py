@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import structlog
 
 from fairlead_bus import bus_faults
-from fairlead_bus.environment_settings import BadSetting, registries, seconds
+from fairlead_bus.environment_settings import registries, seconds
 from fairlead_bus.log import Folded
 from fairlead_bus.port import Bus, LogDamaged, Unavailable
 from fairlead_gateway.access.accounts import Accounts
@@ -25,7 +25,6 @@ from fairlead_gateway.access.people import PeopleStore
 from fairlead_gateway.access.settings import check_listener, sign_on_setting
 from fairlead_gateway.access.upkeep import AccountUpkeep
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
-from fairlead_gateway.directories.ldap import LdapSettings, read_ldap_settings
 from fairlead_gateway.directories.ldap_sync import LdapSync
 from fairlead_gateway.directories.scim import ScimUsers
 from fairlead_gateway.directories.scim_groups import ScimGroups
@@ -58,7 +57,7 @@ from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
 from fairlead_gateway.server.request_guard import RefusalLimit, RequestGuard
-from fairlead_gateway.signon.settings import SignOnFile, read_sign_on_file
+from fairlead_gateway.signon.settings import SignOnFile, sign_on_file
 from fairlead_gateway.signon.short_lived import ShortLived
 from fairlead_gateway.signon.sign_on import SignOn
 from fairlead_gateway.sources.historical_views import HistoricalViews
@@ -89,26 +88,23 @@ class GatewaySettings(NamedTuple):
     sign_on: str = ""
     #: File for the token of the cluster's owner; None: none is made.
     owner_file: Path | None = None
-    #: LDAP directory that is synced; None: none.
-    ldap: LdapSettings | None = None
-    #: Provider whose subjects (`sub`) SCIM's directory sends as `externalId`; "": none.
-    scim_issuer: str = ""
+    #: Content of the file that `sign_on` names; None where it names none.
+    file: SignOnFile | None = None
     #: The registries that images may come from; None: each node's agent checks its own list.
     registries: Registries | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Self:
-        """Read FAIRLEAD_HTTP_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON, FAIRLEAD_OWNER_FILE, FAIRLEAD_LDAP, FAIRLEAD_SCIM_ISSUER, FAIRLEAD_REGISTRIES. Raises BadSetting."""
-        ldap, sign_on = env.get("FAIRLEAD_LDAP"), sign_on_setting(env)
-        if ldap and sign_on in ("", "off"):
-            raise BadSetting("FAIRLEAD_LDAP: expected FAIRLEAD_SIGN_ON as well: without it no person is known")
+        """Read FAIRLEAD_HTTP_*, FAIRLEAD_TLS_*, FAIRLEAD_DECISION_WAIT_S, FAIRLEAD_SIGN_ON with its file, FAIRLEAD_OWNER_FILE and
+        FAIRLEAD_REGISTRIES. Raises BadSetting.
+        """
+        sign_on = sign_on_setting(env)
         return cls(
             http=HttpSettings.from_environment(env),
             decision_wait_s=seconds(env, "FAIRLEAD_DECISION_WAIT_S", 2.0),
             sign_on=sign_on,
             owner_file=Path(env["FAIRLEAD_OWNER_FILE"]) if env.get("FAIRLEAD_OWNER_FILE") else None,
-            ldap=read_ldap_settings(Path(ldap)) if ldap else None,
-            scim_issuer=env.get("FAIRLEAD_SCIM_ISSUER", ""),
+            file=sign_on_file(sign_on),
             registries=registries(env),
         )
 
@@ -150,7 +146,7 @@ class Gateway:
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         explaining = ExplainerClient(bus)
         signing_in = sign_in.SignInRoutes(views, self.accounts, self.callers, time.time_ns)
-        self.sign_on = SignOn(bus, views, self.accounts, self.callers, _sign_on_file(settings.sign_on))
+        self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = routers = [
             jobs.routes(views, self.queue, waiter),
@@ -172,7 +168,10 @@ class Gateway:
             audit.routes(views, bus, self.accounts),
             sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
             sign_on.routes(self.sign_on, signing_in, views),
-            scim.routes(ScimUsers(views, self.accounts, settings.scim_issuer), ScimGroups(bus, views, self.accounts)),
+            scim.routes(
+                ScimUsers(views, self.accounts, settings.file.scim.issuer if settings.file else ""),
+                ScimGroups(bus, views, self.accounts),
+            ),
             submit.routes(
                 submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
                 submit.DryRunRoutes(views, waiter, explaining, registries=settings.registries),
@@ -255,7 +254,7 @@ class Gateway:
         if not self.has_sign_on:
             return []
         work: list[Coroutine[Any, Any, None]] = [self.upkeep.run(), self.sign_on.sessions.run(), self.trail.run()]
-        if (ldap := self.settings.ldap) is not None:
+        if (ldap := self.settings.file.ldap if self.settings.file else None) is not None:
             work.append(LdapSync(self.views, self.accounts, ldap, lambda: self.folding.caught_up).run())
         if (path := self.settings.owner_file) is not None:
             work.append(OwnerFile(path, self.views, self.accounts, lambda: self.folding.caught_up).run())
@@ -322,10 +321,6 @@ class Gateway:
         self.feed.close()
         if self._server is not None:
             self._server.should_exit = True
-
-
-def _sign_on_file(setting: str) -> SignOnFile | None:
-    return None if setting in ("", "off", "local") else read_sign_on_file(Path(setting))
 
 
 def _statistic(gate: CommandPublisher, what: str) -> Callable[[], float]:

@@ -17,9 +17,9 @@ from fairlead_gateway.directories.ldap import (
     comparable,
     look_up,
     picture_of,
-    read_ldap_settings,
 )
 from fairlead_gateway.directories.ldap_sync import LdapSync
+from fairlead_gateway.signon.settings import read_sign_on_file
 from fairlead_schemas.wire import commands as cmd
 from tests.gateway.access.accounts_world import AccountsWorld
 from tests.kit.certificates import Authority
@@ -274,4 +274,4 @@ def test_a_mistake_in_the_file_refuses_the_start(tmp_path: Path, text: str, hint
     (tmp_path / "open").chmod(0o644)
     (tmp_path / "ldap.toml").write_text(f'[ldap]\npeople_base = "p"\ngroups_base = "g"\n{text}\n')
     with pytest.raises(BadSetting, match=f"(?i){hint}"):
-        read_ldap_settings(tmp_path / "ldap.toml")
+        read_sign_on_file(tmp_path / "ldap.toml")

@@ -11,6 +11,7 @@ from fairlead_gateway.access.directory_people import DirectoryPeople
 from fairlead_gateway.directories import scim_patch
 from fairlead_gateway.directories.scim import ScimUsers
 from fairlead_gateway.directories.scim_groups import ScimGroups
+from fairlead_gateway.signon.settings import Scim, SignOnFile
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire import subjects
 from tests.gateway.directories.scim_world import GROUP, USER, ScimWorld
@@ -30,7 +31,7 @@ async def hand_made(world: ScimWorld, group: str, *members: str) -> None:
 
 def linked(world: ScimWorld) -> None:
     """Let the world's directory be that of ISSUER."""
-    world.settings = world.settings._replace(scim_issuer=ISSUER)
+    world.settings = world.settings._replace(file=SignOnFile(scim=Scim(issuer=ISSUER)))
 
 
 # ------------------------------------------------------------------------------- people

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_bus.environment_settings import BadSetting
+from fairlead_gateway.service import GatewaySettings
 from fairlead_gateway.signon.sealing import Sealing, read_keys
 from fairlead_gateway.signon.settings import SignOnFile, read_sign_on_file
 
@@ -35,6 +36,21 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     found = read(tmp_path, text)
     assert [each.client_secret for each in found.provider] == ["s3cret", "of the file"]
     assert found.session.life_h == 12
+
+
+def test_a_file_may_have_directories_alone(tmp_path: Path) -> None:
+    """Without a provider no browser is sent anywhere, and nothing is sealed. Files are beside the file that names them."""
+    ldap = '[ldap]\nurl = "ldaps://x"\npeople_base = "p"\ngroups_base = "g"\nca_file = "ca.pem"\n'
+    found = read(tmp_path, '[scim]\nissuer = "https://idp.example.org"\n' + ldap)
+    assert found.scim.issuer == "https://idp.example.org"
+    assert found.ldap is not None and found.ldap.ca_file == str(tmp_path / "ca.pem")
+
+
+@pytest.mark.parametrize("name", ["FAIRLEAD_LDAP", "FAIRLEAD_SCIM_ISSUER", "FAIRLEAD_IDENTITIES"])
+def test_a_setting_that_has_moved_refuses_the_start(name: str) -> None:
+    """In silence it would leave the directory out. The sentence says where it is now."""
+    with pytest.raises(BadSetting, match=f"{name}: (moved|removed): .*FAIRLEAD_SIGN_ON.*docs/"):
+        GatewaySettings.from_environment({name: "x", "FAIRLEAD_SIGN_ON": "local"})
 
 
 def with_provider(old: str, new: str) -> str:
@@ -77,6 +93,13 @@ REFUSED = {
     "misspelt time": (HEAD + PROVIDER + "[session]\nlife = 8\n", "use life_h"),
     "ID tokens as job tokens": (HEAD + PROVIDER + RULE.format("fairlead"), "ID token"),
     "misspelt rule": (HEAD + RULE.format("x").replace("subject", "subjects"), "use subject"),
+    "misspelt directory": (
+        HEAD + PROVIDER + '[ldap]\nurl = "ldaps://x"\nsuspend_leaver = true\n',
+        "use suspend_leavers",
+    ),
+    "misspelt issuer": ('[scim]\nissuers = "https://x"\n', "use issuer"),
+    "directory's issuer on http": ('[scim]\nissuer = "http://idp.example.org"\n', "scim: issuer"),
+    "provider without an address": (PROVIDER, "expected public_url and key_file"),
     "no TOML": ("[", "TOML"),
 }
 

@@ -1,4 +1,4 @@
-"""The setting FAIRLEAD_SIGN_ON: off, tokens and local users, or a sign-on file. The file itself is read elsewhere."""
+"""The setting FAIRLEAD_SIGN_ON: off, tokens and local users, or a sign-on file, and settings that are gone. The file itself is read elsewhere."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -11,17 +11,21 @@ from fairlead_bus.environment_settings import BadSetting
 log = structlog.get_logger()
 
 SETTING = "FAIRLEAD_SIGN_ON"
-#: Setting of releases before sign-on, whose meaning is gone.
-REMOVED = "FAIRLEAD_IDENTITIES"
+_FILE = f"of the sign-on file, whose path is {SETTING} (docs/how-to/directories.md)"
+#: Settings that are gone, and what to do instead.
+REMOVED = {
+    "FAIRLEAD_IDENTITIES": f"removed: set {SETTING}=local, make a token for each of its people, and grant them roles "
+    "(docs/concepts/rights.md)",
+    "FAIRLEAD_LDAP": f"moved: write its table [ldap] into that {_FILE}",
+    "FAIRLEAD_SCIM_ISSUER": f"moved: write it as issuer into the table [scim] {_FILE}",
+}
 
 
 def sign_on_setting(env: Mapping[str, str]) -> str:
     """Return the setting: "" (unset), "off", "local", or the path of a sign-on file. Raise BadSetting."""
-    if env.get(REMOVED):
-        raise BadSetting(
-            f"{REMOVED}: removed: set {SETTING}=local, make a token for each of its people, and grant them roles "
-            "(docs/concepts/rights.md)"
-        )
+    for name, instead in REMOVED.items():
+        if env.get(name):
+            raise BadSetting(f"{name}: {instead}")
     found = env.get(SETTING, "").strip()
     if found in ("", "off", "local"):
         return found

@@ -8,7 +8,6 @@ memory. Reads only, and knows nothing of accounts. Start at `look_up`. Needs the
 import os
 import re
 import ssl
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +30,7 @@ _AROUND_SEPARATORS = re.compile(r"\s*(?<!\\)([,=+])\s*")
 
 
 class LdapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table [ldap]."""
+    """The table [ldap] of the sign-on file."""
 
     #: ldaps://host:636, or ldap:// to this machine.
     url: str
@@ -83,22 +82,19 @@ class LdapFailed(Exception):
     """The directory cannot be read; nothing is changed until it can."""
 
 
-def read_ldap_settings(path: Path) -> LdapSettings:
-    """Return the settings of a file. Raise BadSetting, also where the extra is not installed."""
+def checked_ldap(found: LdapSettings, path: Path) -> LdapSettings:
+    """Return the settings of a sign-on file, with the names of files as paths. Raise BadSetting, also where the extra is not installed."""
     if find_spec("ldap3") is None:
-        raise BadSetting("FAIRLEAD_LDAP: ldap3 is not installed: install the gateway with the extra ldap")
-    try:
-        document = tomllib.loads(path.read_text())
-        found = msgspec.convert(document.get("ldap", {}), LdapSettings)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise BadSetting(f"{path}: ldap: {error}") from None
+        raise BadSetting(f"{path}: ldap: ldap3 is not installed: install the gateway with the extra ldap")
     parts = urlsplit(found.url)
     if parts.scheme != "ldaps" and (parts.scheme != "ldap" or parts.hostname not in ("127.0.0.1", "::1", "localhost")):
-        raise BadSetting(f"{path}: url: expected ldaps://HOST, found {found.url[:200]!r}: passwords would be readable")
+        raise BadSetting(
+            f"{path}: ldap: url: expected ldaps://HOST, found {found.url[:200]!r}: passwords would be readable"
+        )
     if found.every_s < EVERY_S_MIN:
-        raise BadSetting(f"{path}: every_s: expected at least {EVERY_S_MIN:g}, found {found.every_s:g}")
+        raise BadSetting(f"{path}: ldap: every_s: expected at least {EVERY_S_MIN:g}, found {found.every_s:g}")
     if bool(found.issuer) != bool(found.subject_attribute):
-        raise BadSetting(f"{path}: expected issuer and subject_attribute, or neither")
+        raise BadSetting(f"{path}: ldap: expected issuer and subject_attribute, or neither")
     return msgspec.structs.replace(
         found, bind_password_file=_private(path, found.bind_password_file), ca_file=_beside(path, found.ca_file)
     )
@@ -113,7 +109,7 @@ def _private(path: Path, name: str) -> str:
     try:
         mode = Path(file).stat().st_mode & 0o777 if file else 0o600
     except OSError as error:
-        raise BadSetting(f"{path}: bind_password_file: {os.strerror(error.errno or 0)}: {file}") from None
+        raise BadSetting(f"{path}: ldap: bind_password_file: {os.strerror(error.errno or 0)}: {file}") from None
     if mode & 0o077:
         raise BadSetting(f"{file}: expected mode 0600, found {mode:04o}, since it contains a password")
     return file

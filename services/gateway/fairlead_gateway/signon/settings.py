@@ -1,4 +1,4 @@
-"""The sign-on file: providers, who is admitted, session times, exchange of job tokens. Read once, at start.
+"""The sign-on file: providers, who is admitted, session times, exchange of job tokens, directories. Read once, at start.
 
 A setting that is not known refuses the start with the nearest known one: a misspelt restriction would admit everybody. Who is admitted has
 no default for the same reason.
@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from fairlead_bus.environment_settings import BadSetting
+from fairlead_gateway.directories.ldap import LdapSettings, checked_ldap
 from fairlead_gateway.signon.keys import is_safe_url
 from fairlead_gateway.signon.sealing import require_private
 from fairlead_schemas.units.ids import is_token
@@ -67,14 +68,27 @@ class ExchangeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     service_account: str
 
 
-class SignOnFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. `key_file`: of `sealing.read_keys`."""
+class Scim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Directory that sends people over SCIM. `issuer`: provider whose subjects (`sub`) it sends as `externalId`; "": none."""
 
-    public_url: str
-    key_file: str
+    issuer: str = ""
+
+
+class SignOnFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file. `public_url` and `key_file` (of `sealing.read_keys`) may be missing where there is no provider."""
+
+    public_url: str = ""
+    key_file: str = ""
     provider: list[Provider] = []
     session: Session = Session()
     exchange: list[ExchangeRule] = []
+    scim: Scim = Scim()
+    ldap: LdapSettings | None = None
+
+
+def sign_on_file(setting: str) -> SignOnFile | None:
+    """Return the file that FAIRLEAD_SIGN_ON names; None where it names none. Raise BadSetting."""
+    return None if setting in ("", "off", "local") else read_sign_on_file(Path(setting))
 
 
 def read_sign_on_file(path: Path) -> SignOnFile:
@@ -87,8 +101,9 @@ def read_sign_on_file(path: Path) -> SignOnFile:
     for table, kind in (("provider", Provider), ("exchange", ExchangeRule)):
         for each in _tables(document.get(table, [])):
             _check_names(each, kind, f"{path}: {table}")
-    for each in _tables([document.get("session", {})]):
-        _check_names(each, Session, f"{path}: session")
+    for table, kind in (("session", Session), ("scim", Scim), ("ldap", LdapSettings)):
+        for each in _tables([document.get(table, {})]):
+            _check_names(each, kind, f"{path}: {table}")
     try:
         found = msgspec.convert(document, SignOnFile)
     except msgspec.ValidationError as error:
@@ -98,9 +113,12 @@ def read_sign_on_file(path: Path) -> SignOnFile:
         require_private(path)
     providers = [_checked(provider, path) for provider in found.provider]
     _check_whole(found, path)
-    key_file = str(path.parent / found.key_file)
     return msgspec.structs.replace(
-        found, public_url=found.public_url.rstrip("/"), key_file=key_file, provider=providers
+        found,
+        public_url=found.public_url.rstrip("/"),
+        key_file=str(path.parent / found.key_file) if found.key_file else "",
+        provider=providers,
+        ldap=checked_ldap(found.ldap, path) if found.ldap is not None else None,
     )
 
 
@@ -145,7 +163,9 @@ def _checked(provider: Provider, path: Path) -> Provider:
 
 def _check_whole(found: SignOnFile, path: Path) -> None:
     url = found.public_url
-    if not is_safe_url(url) or url.rstrip("/").count("/") != 2 or "?" in url:
+    if found.provider and not (url and found.key_file):
+        raise BadSetting(f"{path}: expected public_url and key_file, since there is a provider")
+    if url and (not is_safe_url(url) or url.rstrip("/").count("/") != 2 or "?" in url):
         raise BadSetting(f"{path}: public_url: expected https://HOST without a path, found {url[:200]!r}")
     if len(found.provider) > PROVIDERS_MAX or len(found.exchange) > RULES_MAX:
         raise BadSetting(f"{path}: expected at most {PROVIDERS_MAX} providers and {RULES_MAX} rules of exchange")
@@ -155,6 +175,8 @@ def _check_whole(found: SignOnFile, path: Path) -> None:
     if not 0.1 <= found.session.life_h <= 24:
         raise BadSetting(f"{path}: session: life_h: expected 0.1 to 24, found {found.session.life_h:g}")
     _check_prefixes(found, path)
+    if found.scim.issuer and not is_safe_url(found.scim.issuer):
+        raise BadSetting(f"{path}: scim: issuer: expected an https address, found {found.scim.issuer[:200]!r}")
     clients = {(provider.issuer, provider.client_id) for provider in found.provider}
     for rule in found.exchange:
         if not is_safe_url(rule.issuer) or not rule.audience or not rule.subject:

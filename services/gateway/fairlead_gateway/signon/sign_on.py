@@ -28,7 +28,7 @@ class SignOn:
         http = _client() if file else None
         self.public_url = file.public_url if file else ""
         # Without a provider nothing is sealed.
-        sealing = Sealing(read_keys(Path(file.key_file)) if file else [bytes(KEY_BYTES)])
+        sealing = Sealing(read_keys(Path(file.key_file)) if file and file.key_file else [bytes(KEY_BYTES)])
         short_lived = ShortLived(bus)
         self.providers = {
             each.name: OidcProvider(each, self.public_url, http, sealing)
