@@ -1,6 +1,6 @@
 """Benchmark: `python -m bench [ROW …] [--write]`. Measure, print the table, optionally write docs/reference/performance.md, or these rows of it.
 
-Rows: cli, run, rest, live, crowded, gangs, slow, fast-path, sign-on, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
+Rows: cli, run, rest, live, crowded, gangs, slow, fast-path, sign-on, guard, agent, queue, player, kueue, kai, placing, openb, replay, restart, memory, growth,
 warehouse, measured, telemetry (all by default). Timings on a shared machine are noisy: look at the ratio of each figure to its ceiling, or compare two
 revisions in turn with `python -m bench compare REV` (compare.py). `python -m bench regression` checks the CPU of fixed loads
 (regression.py), and `python -m bench profile crowded` shows CPU by function (profile.py).
@@ -24,6 +24,7 @@ from bench import (
     fast_path,
     foreground,
     gangs,
+    guard,
     history,
     jobs,
     measured,
@@ -55,6 +56,7 @@ ROWS = (
     "slow",
     "fast-path",
     "sign-on",
+    "guard",
     "agent",
     "queue",
     "player",
@@ -131,6 +133,8 @@ async def measure(names: list[str]) -> list[table.Row]:
         rows.append(_printed(await fast_path.row()))
     if "sign-on" in names:
         rows += [_printed(row) for row in await sign_on.rows()]
+    if "guard" in names:
+        rows += [_printed(row) for row in await guard.rows()]
     if "agent" in names:
         rows += [_printed(row) for row in await agent.all_rows()]
     if "queue" in names:

@@ -7,7 +7,7 @@ of HTTP to find the status and the end of an answer with Content-Length.
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -61,6 +61,14 @@ def post(path: str, body: Any) -> bytes:
     payload = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
     return head.encode() + payload
+
+
+def request(method: str, path: str, body: Any, headers: Mapping[str, str]) -> bytes:
+    """The bytes of a request with headers, and a JSON body unless it is None."""
+    payload = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+    content = f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n" if payload else ""
+    named = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{content}{named}\r\n".encode() + payload
 
 
 def put(path: str, body: Any) -> bytes:
