@@ -151,7 +151,7 @@ class Gateway:
         self.routers = routers = [
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter),
-            queues.queue_routes(views, self.queue, waiter, QueueRoles(views, self.accounts)),
+            queues.queue_routes(queues.QueueChanges(views, self.queue, waiter, QueueRoles(views, self.accounts))),
             idle.routes(views, self.telemetry, waiter),
             events.routes(self.feed, self.callers),
             job_logs.routes(views, bus, self.callers, self.job_waits),

@@ -66,7 +66,14 @@ def _shown(sight: Sight, found: api.IdleOverview) -> api.IdleOverview:
 def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> Router:
     """Return all of them."""
     router = Router()
+    _add_extension(router, views, telemetry, waiter)
+    _add_overview(router, views)
+    _add_file(router, views, telemetry, waiter)
+    _add_scope(router, views, telemetry, waiter)
+    return router
 
+
+def _add_extension(router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> None:
     @router.command(
         "POST",
         "/v1/jobs/{job}:extend",
@@ -90,6 +97,8 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         await waiter.carry_out(telemetry, command, idle_refusal)
         return job_or_id(views, job, head.caller)
 
+
+def _add_overview(router: Router, views: Views) -> None:
     @router.read(
         "/v1/idle",
         "Idle runs, their policies, and what dry runs would have saved",
@@ -99,6 +108,8 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
     async def get_idle(request: Request) -> Response:
         return JsonResponse(_shown(Sight(views, caller_of(request)), idle_document(views)))
 
+
+def _add_file(router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> None:
     @router.command(
         "POST",
         "/v1/idle:apply",
@@ -118,6 +129,8 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         items = [scope_document(views, scope) for scope in scopes]
         return JsonResponse(api.IdleFileResult(items=items, sequence=views.sequence))
 
+
+def _add_scope(router: Router, views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> None:
     @router.command(
         "PUT",
         "/v1/idle/{scope}",
@@ -140,5 +153,3 @@ def routes(views: Views, telemetry: CommandPublisher, waiter: ResultWaiter) -> R
         )
         await waiter.carry_out(telemetry, command, idle_refusal)
         return JsonResponse(scope_document(views, scope))
-
-    return router

@@ -9,7 +9,7 @@ or at a past moment. Read-only.
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Query, Request, Response
@@ -20,7 +20,7 @@ from fairlead_gateway.access.submits import require_submit
 from fairlead_gateway.access.targets import Sight, queue_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import HttpError, bad_field, not_found, rejected
-from fairlead_gateway.http_messages import JsonResponse, head_of, read_file, read_json
+from fairlead_gateway.http_messages import JsonResponse, RequestHead, head_of, read_file, read_json
 from fairlead_gateway.routes.query import At
 from fairlead_gateway.routes.queue_roles import QueueRoles
 from fairlead_gateway.routes.router import Router, in_body, on_pool, on_queue
@@ -30,6 +30,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_document, queue_documents
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_rights.access_list import Target
+from fairlead_schemas.http.accounts import RoleHeld
 from fairlead_schemas.http.api import Queue, QueueFileResult
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Ask, AskDefrag, AskPacking, Defrag, ExplainerAnswer
@@ -88,14 +89,99 @@ def require_queue_changes(
             caller.require("queue:set", target._replace(pool=queue.settings.pool))
 
 
-def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter, roles: QueueRoles) -> Router:
+class QueueChanges:
+    """Changes of queues as commands to the queue service, and of the roles in their files."""
+
+    def __init__(self, views: Views, gate: CommandPublisher, waiter: ResultWaiter, roles: QueueRoles) -> None:
+        self.views = views
+        self.roles = roles
+        self._gate = gate
+        self._waiter = waiter
+
+    async def send(self, head: RequestHead, kind: str, content: Iterable[str], **fields: Any) -> OutcomeRow:
+        """Send an `ApplyQueues` with these fields, and return its outcome. `kind` and `content`: what one Idempotency-Key may repeat. Raise
+        HttpError with every mistake, in the caller's words.
+        """
+        command_id = self._waiter.command_id(self._gate, head, kind, *content)
+        command = ApplyQueues(id=command_id, user=head.user, authority=head.authority, **fields)
+        sight = Sight(self.views, head.caller)
+        return await self._waiter.carry_out(
+            self._gate, command, lambda outcome: shown_refusal(sight, queue_refusal(outcome))
+        )
+
+    def existing(self) -> set[str]:
+        """Return the paths of all queues."""
+        return {row.path for row in self.views.queues.existing()}
+
+    async def apply(self, head: RequestHead, body: bytes, *, prune: bool, reclaim: bool) -> QueueFileResult:
+        """Apply a queue file with its roles. Raise HttpError."""
+        file = read_file(body, read_queue_file, HINT)
+        require_queue_changes(self.views, head.caller, file.pools, file.queues, prune=prune)
+        checked = await self.roles.check(head, [entry.path for entry in file.queues], file.roles)
+        before = self.existing()
+        outcome = await self.send(
+            head,
+            "apply",
+            (body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""),
+            pools=file.pools,
+            queues=file.queues,
+            prune=prune,
+            reclaim=reclaim,
+        )
+        await self.roles.apply(head, checked)
+        left_over = await self.roles.removed(before - self.existing())
+        return self._result(head, file.queues, outcome.applied or (0, 0, 0), left_over)
+
+    def _result(
+        self, head: RequestHead, queues: Iterable[QueueEntry], counts: tuple[int, int, int], left_over: list[RoleHeld]
+    ) -> QueueFileResult:
+        views, sight = self.views, Sight(self.views, head.caller)
+        configured, removed, unchanged = counts
+        rows = [row for entry in queues if (row := views.queues.rows.get(entry.path)) and row.exists]
+        return QueueFileResult(
+            configured=configured,
+            removed=removed,
+            unchanged=unchanged,
+            items=queue_documents(views, [row for row in rows if sight.queue(row.path)]),
+            left_over=left_over,
+            sequence=views.sequence,
+        )
+
+    async def put(self, head: RequestHead, path: str, body: bytes) -> Queue:
+        """Create or change one queue with its roles. Raise HttpError."""
+        settings, stated = read_file(body, lambda value: read_settings(value, path), HINT)
+        queues = (QueueEntry(path=path, settings=settings),)
+        require_queue_changes(self.views, head.caller, (), queues, prune=False)
+        checked = await self.roles.check(head, [path], {path: stated})
+        await self.send(head, "put", (path, body.decode("latin-1")), queues=queues)
+        await self.roles.apply(head, checked)
+        row = self.views.queues.rows.get(path)
+        if row is None:  # a command that is repeated under its key, of a queue that is gone since
+            raise not_found("queue", path, hint="GET /v1/queues lists them")
+        return queue_document(self.views, row)
+
+    async def remove(self, head: RequestHead, path: str, move_to: str) -> list[RoleHeld]:
+        """Remove one queue, and return the roles that are left over. Raise HttpError, 404 for a queue that is gone."""
+        removal = (QueueRemoval(path=path, move_to=move_to),)
+        try:
+            await self.send(head, "delete", (path, move_to), remove=removal)
+        except HttpError as refused:
+            if refused.status == 422 and path not in self.existing():
+                raise not_found("queue", path, hint="GET /v1/queues lists them") from None
+            raise
+        return await self.roles.removed([path])
+
+
+def queue_routes(changes: QueueChanges) -> Router:
     """Return the routes that change queues."""
     router = Router()
+    _add_apply(router, changes)
+    _add_put(router, changes)
+    _add_delete(router, changes)
+    return router
 
-    async def send(command: ApplyQueues, caller: Caller) -> OutcomeRow:
-        sight = Sight(views, caller)
-        return await waiter.carry_out(gate, command, lambda outcome: shown_refusal(sight, queue_refusal(outcome)))
 
+def _add_apply(router: Router, changes: QueueChanges) -> None:
     @router.command(
         "POST",
         "/v1/queues:apply",
@@ -112,36 +198,10 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter, rol
         ] = False,
     ) -> Response:
         head, body = head_of(request), await read_json(request, FILE_BYTES_MAX)
-        file = read_file(body, read_queue_file, HINT)
-        require_queue_changes(views, head.caller, file.pools, file.queues, prune=prune)
-        checked = await roles.check(head, [entry.path for entry in file.queues], file.roles)
-        before = {row.path for row in views.queues.existing()}
-        content = body.decode("latin-1"), "prune" if prune else "", "reclaim" if reclaim else ""
-        command = ApplyQueues(
-            id=waiter.command_id(gate, head, "apply", *content),
-            user=head.user,
-            authority=head.authority,
-            pools=file.pools,
-            queues=file.queues,
-            prune=prune,
-            reclaim=reclaim,
-        )
-        configured, removed, unchanged = (await send(command, head.caller)).applied or (0, 0, 0)
-        await roles.apply(head, checked)
-        left_over = await roles.removed(before - {row.path for row in views.queues.existing()})
-        sight = Sight(views, head.caller)
-        rows = [row for entry in file.queues if (row := views.queues.rows.get(entry.path)) and row.exists]
-        return JsonResponse(
-            QueueFileResult(
-                configured=configured,
-                removed=removed,
-                unchanged=unchanged,
-                items=queue_documents(views, [row for row in rows if sight.queue(row.path)]),
-                left_over=left_over,
-                sequence=views.sequence,
-            )
-        )
+        return JsonResponse(await changes.apply(head, body, prune=prune, reclaim=reclaim))
 
+
+def _add_put(router: Router, changes: QueueChanges) -> None:
     @router.command(
         "PUT", "/v1/queues/{path:path}", "Create or change a queue", Queue, right=on_queue("queue:set"), body=QueueWords
     )
@@ -150,18 +210,11 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter, rol
         if not is_queue_path(path):
             message = f'expected names of a-z 0-9 _ - joined by "/", found "{path[:80]}"'
             raise bad_field("path", message)
-        body = await read_json(request)
-        settings, stated = read_file(body, lambda value: read_settings(value, path), HINT)
-        require_queue_changes(views, head.caller, (), (QueueEntry(path=path, settings=settings),), prune=False)
-        checked = await roles.check(head, [path], {path: stated})
-        command_id = waiter.command_id(gate, head, "put", path, body.decode("latin-1"))
-        queues = (QueueEntry(path=path, settings=settings),)
-        await send(ApplyQueues(id=command_id, user=head.user, authority=head.authority, queues=queues), head.caller)
-        await roles.apply(head, checked)
-        row = views.queues.rows.get(path)
-        if row is None:
-            raise waiter.undecided(command_id)
-        return JsonResponse(queue_document(views, row))
+        return JsonResponse(await changes.put(head, path, await read_json(request)))
+
+
+def _add_delete(router: Router, changes: QueueChanges) -> None:
+    views = changes.views
 
     @router.command("DELETE", "/v1/queues/{path:path}", "Remove a queue", right=on_queue("queue:set"))
     async def delete_queue(
@@ -178,29 +231,9 @@ def queue_routes(views: Views, gate: CommandPublisher, waiter: ResultWaiter, rol
             raise bad_field("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
         if move_to:
             require_submit(views, head.caller, move_to, "", "moveTo")
-        command_id = waiter.command_id(gate, head, "delete", path, move_to)
-        removal = (QueueRemoval(path=path, move_to=move_to),)
-        try:
-            await send(
-                ApplyQueues(id=command_id, user=head.user, authority=head.authority, remove=removal), head.caller
-            )
-        except HttpError as refused:
-            row = views.queues.rows.get(path)
-            if refused.status == 422 and (row is None or not row.exists):
-                raise not_found("queue", path, hint="GET /v1/queues lists them") from None
-            raise
-        left_over = await roles.removed([path])
-        return JsonResponse(
-            {
-                "path": path,
-                "removed": True,
-                "moved_to": move_to or None,
-                "left_over": left_over,
-                "sequence": views.sequence,
-            }
-        )
-
-    return router
+        left_over = await changes.remove(head, path, move_to)
+        removed = {"path": path, "removed": True, "moved_to": move_to or None}
+        return JsonResponse({**removed, "left_over": left_over, "sequence": views.sequence})
 
 
 def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient) -> Router:
