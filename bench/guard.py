@@ -215,7 +215,7 @@ async def _streams(guarded: _Guarded) -> Row:
         token, text = await guarded.make_token()
         reader, writer = await asyncio.open_connection("127.0.0.1", guarded.far)
         headers = {"Authorization": f"Bearer {text}", "Accept": "text/event-stream"}
-        writer.write(http.request("GET", "/v1/events", None, headers))
+        writer.write(http.request("GET", "/v1/events?follow=1", None, headers))
         head = await reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in head:
             raise RuntimeError(f"a stream answered {head.decode()}")
