@@ -8,12 +8,12 @@ from fairlead_placer.cluster.pool_facts import pool_facts
 from fairlead_placer.cluster.state import NOTHING_YET
 from fairlead_placer.cluster.state import ClusterState as PlacerState
 from fairlead_placer.packing.policies import DEFAULT
-from fairlead_placer.scheduling.defragment import WHY_NOT, DefragmentationPlan, plans
+from fairlead_placer.scheduling.defragment import plans
 from fairlead_queue.explain.explain import explain
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import Array
 from fairlead_schemas.queries.cluster_map import PoolPacking
-from fairlead_schemas.queries.explainer import Defrag, DefragMove, DefragPlan, ExplainerAnswer, Explanation
+from fairlead_schemas.queries.explainer import Defrag, ExplainerAnswer, Explanation
 from fairlead_schemas.units.ids import array_of, is_job_id
 
 #: Characters of a job's id that are repeated to the sender.
@@ -49,34 +49,9 @@ def _missing(state: QueueState, sequence: int, id_: str) -> str:
 
 def defrag(state: PlacerState, sequence: int, pool: str, now_ns: int) -> ExplainerAnswer:
     """Return the runs that would be moved in a pool for its first big jobs; no plans if no job waits or the pool has no nodes."""
-    found = tuple(_plan(plan) for plan in plans(state, pool, now_ns))
+    found = tuple(plans(state, pool, now_ns))
     answer = Defrag(pool=pool, on=pool in state.defragmented, plans=found, sequence=sequence)
     return ExplainerAnswer(sequence=sequence, defrag=answer)
-
-
-def _plan(plan: DefragmentationPlan) -> DefragPlan:
-    moves = tuple(
-        DefragMove(
-            job=move.victim.job,
-            attempt=move.victim.attempt,
-            gpu_milli=move.gpu_milli,
-            sources=move.sources,
-            targets=move.targets,
-            cost_gpu_s=move.victim.gpu_s,
-        )
-        for move in plan.moves
-    )
-    return DefragPlan(
-        job=plan.offer.job,
-        attempt=plan.offer.attempt,
-        gpu_milli=plan.offer.request.gpu_milli_total,
-        moves=moves,
-        nodes=plan.nodes,
-        gain_gpu_s=plan.gain_gpu_s,
-        cost_gpu_s=plan.cost_gpu_s,
-        why_not=plan.why_not,
-        message=WHY_NOT.get(plan.why_not, ""),
-    )
 
 
 def packing(state: PlacerState, sequence: int, pool: str, away: Collection[str] = ()) -> ExplainerAnswer:

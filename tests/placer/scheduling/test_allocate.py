@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.entities import Offer
 from fairlead_placer.explain.reasons import cause_of, refusal
 from fairlead_placer.scheduling import allocate
 from fairlead_schemas.wire import events as ev
@@ -132,7 +133,7 @@ def test_the_short_count_is_the_long_one(nodes: list[tuple[int, int, int]], gpus
     wanted = request(gpus, cpu=cpu, memory_gib=memory)
     index = world.core.state.pools.of(wanted)
     each = [cause_of(node, unit_requests(wanted)[0], "0") for node in index.members.values()]
-    short = refusal(world.core.state, wanted, "0")
+    short = refusal(world.core.state, Offer("0", 1, 1, "1.0", wanted))
     assert short.reasons == {cause: each.count(cause) for cause in set(each) - {""}}
     assert (short.fitting, short.nodes) == (each.count(""), len(nodes))
 

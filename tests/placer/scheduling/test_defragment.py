@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead_placer.core import PlacerCore
-from fairlead_placer.scheduling.defragment import LOOK_NS, RESTART_S, DefragmentationPlan, plans
+from fairlead_placer.scheduling.defragment import LOOK_NS, RESTART_S, plans
+from fairlead_schemas.queries.explainer import DefragPlan
 from fairlead_schemas.queuefile.settings import PoolSettings
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.resources import Request
@@ -39,7 +40,7 @@ def fragmented(*, slice_ns: int = HOUR, kind: ev.JobKind = "batch", each: int = 
     return world
 
 
-def planned(world: PlacerWorld) -> DefragmentationPlan:
+def planned(world: PlacerWorld) -> DefragPlan:
     """The one plan."""
     [plan] = plans(world.core.state, "default", world.now)
     return plan
@@ -53,7 +54,7 @@ def test_the_cheapest_run_that_fits_elsewhere_is_moved() -> None:
     plan = planned(world)
     assert world.core.snapshot() == before
     [move] = plan.moves
-    assert (move.victim.job, move.sources, plan.nodes, plan.why_not) == ("1", ("a",), ("a",), "")
+    assert (move.job, move.sources, plan.nodes, plan.why_not) == ("1", ("a",), ("a",), "")
     assert move.targets[0] in "bcd"
     assert (plan.gain_gpu_s, plan.cost_gpu_s) == (4 * 3 * 3600, 2 * (3600 + RESTART_S))
 
@@ -139,7 +140,7 @@ def test_runs_without_another_place_stay() -> None:
     world.offer(request(4))
     world.now += 9 * HOUR
     plan = planned(world)
-    assert [(move.victim.job, move.sources) for move in plan.moves] == [("3", ("c",))]
+    assert [(move.job, move.sources) for move in plan.moves] == [("3", ("c",))]
 
 
 def test_one_defragmentation_at_a_time() -> None:
@@ -210,9 +211,9 @@ def test_every_plan_holds(nodes: int, jobs: list[tuple[int, int]], wanted: tuple
     world.queue(ON)
     starts: dict[str, list[str]] = {}
     for move in plan.moves:
-        starts |= placed(world.exit(move.sources[0], move.victim.job, outcome="stopped", exit_code=None))
+        starts |= placed(world.exit(move.sources[0], move.job, outcome="stopped", exit_code=None))
     assert starts == {big: list(plan.nodes)}
     for move in plan.moves:
-        job = move.victim.job
+        job = move.job
         again = ev.JobRequeued(cause="clock", job=job, attempt=2, reason="preempted")
         assert job in placed(world.queue(again, ev.JobOffered(cause="clock", job=job, attempt=2, rank=999)))

@@ -9,6 +9,7 @@ from bench.vectors.allocation import descriptions
 from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, seat
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.entities import Offer
 from fairlead_placer.cluster.pools import PoolIndex, key_of
 from fairlead_placer.explain.reasons import cause_of, refusal
 from fairlead_placer.scheduling.node_selection import NodeSelection, find
@@ -41,7 +42,7 @@ def test_a_request_that_fits_somewhere_is_placed(
 
 def _check_refusal(ground: Ground, request: Request, able: int) -> None:
     """Every node once, by the cause that it has by itself."""
-    told, ask = refusal(ground.state, request, "1"), unit_requests(request)[0]
+    told, ask = refusal(ground.state, Offer("1", 1, 1, "1.0", request)), unit_requests(request)[0]
     causes = [cause_of(node, ask, "1") for node in ground.state.nodes.values()]
     assert told.reasons == {cause: causes.count(cause) for cause in set(causes) if cause}
     assert (told.nodes, told.fitting) == (len(ground.state.nodes), able)
@@ -160,4 +161,4 @@ def test_a_selector_of_a_rack_is_obeyed(rack: str) -> None:
     found = [ground.place(wanted) for _ in range(3)]
     nodes = ["n0", "n1"] if rack == "r1" else ["n2", "n3"]
     assert [each.parts[0].node if each else "" for each in found] == [*nodes, ""]
-    assert refusal(ground.state, wanted, "1").reasons == {"selector": 2, "free_gpus": 2}
+    assert refusal(ground.state, Offer("1", 1, 1, "1.0", wanted)).reasons == {"selector": 2, "free_gpus": 2}

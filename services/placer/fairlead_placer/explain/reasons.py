@@ -10,14 +10,13 @@ in all, and at most RUNS_MAX runs of each.
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
-from typing import NamedTuple
 
 import numpy as np
 
 from fairlead_placer.cluster.capacity.free_resources import FreeResources
 from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, gpus_short, never, seat
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
-from fairlead_placer.cluster.entities import CORDONED, ClusterNode, pool_of
+from fairlead_placer.cluster.entities import CORDONED, ClusterNode, Offer, pool_of
 from fairlead_placer.cluster.failure_history import avoided
 from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.pools import PoolIndex
@@ -26,28 +25,13 @@ from fairlead_placer.cluster.timeline.earliest_start import NEVER_NS
 from fairlead_placer.cluster.timeline.run_ends import end_of
 from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance, barred
 from fairlead_placer.packing.rows import Key
-from fairlead_schemas.wire.events import NearMiss
+from fairlead_schemas.wire.events import JobUnplaceable, NearMiss
 from fairlead_schemas.wire.placement_causes import CAUSES
 from fairlead_schemas.wire.resources import Request
 
 #: Windows that are named.
 WINDOWS_MAX = 3
 NONE: Mapping[str, FreeResources] = {}
-
-
-class FitRefusal(NamedTuple):
-    """The answer for a request that fits nowhere, in the terms of JobUnplaceable."""
-
-    reasons: dict[str, int]
-    nodes: int
-    fitting: int
-    gpu_milli_free: int
-    gpu_milli_total: int
-    #: Of a gang that must lie in one domain: the level, and the most units that one domain there takes now.
-    level: str = ""
-    best: int = 0
-    #: The windows of nodes that are counted under "maintenance", the soonest first; WINDOWS_MAX at most.
-    windows: tuple[str, ...] = ()
 
 
 def cause_of(node: ClusterNode, ask: UnitRequest, job: str) -> str:
@@ -73,17 +57,18 @@ def _closed(node: ClusterNode) -> str:
 
 def refusal(
     state: ClusterState,
-    request: Request,
-    job: str,
+    offer: Offer,
     short: Shortfall | None = None,
     now_ns: int = 0,
     then: Mapping[str, FreeResources] = NONE,
-) -> FitRefusal:
-    """The causes counted over all nodes of the request's pool, and what is free on those that take work of the job. Of
-    several kinds of units, for the one that the fewest nodes take. `now_ns` 0: whatever windows are ahead. `then`: what some
-    nodes that take work of the job would have; the causes are counted as if they had."""
-    index = state.pools.of(request)
-    asks = unit_requests(request)
+) -> JobUnplaceable:
+    """Return the refusal of an offer, without near misses: the causes counted over all nodes of the request's pool, and what is
+    free on those that take work of the job. Of several kinds of units, for the one that the fewest nodes take. `now_ns` 0:
+    whatever windows are ahead. `then`: what some nodes that take work of the job would have; the causes are counted as if
+    they had.
+    """
+    request, job = offer.request, offer.job
+    index, asks = state.pools.of(request), unit_requests(request)
     counts, fitting = min((_count(index, ask, job, then) for ask in asks), key=lambda each: each[1])
     failed, met = avoided(state, job), UpcomingMaintenance(state).met(job, now_ns)
     barred = {name: "maintenance" for window in met for name in window.nodes} | dict.fromkeys(failed, "avoided")
@@ -95,7 +80,10 @@ def refusal(
             counts[cause] = counts.get(cause, 0) + 1
             spared.add(name)
     ahead = sorted(met, key=lambda window: (window.starts_ns, window.name))
-    return FitRefusal(
+    return JobUnplaceable(
+        cause=offer.cause,
+        job=job,
+        attempt=offer.attempt,
         reasons={cause: counts[cause] for cause in CAUSES if counts.get(cause)},
         nodes=len(index.members),
         fitting=fitting,

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 from zlib import crc32
 
+import msgspec
+
 from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.runs import NEWS_INTERVAL_NS
 from fairlead_placer.cluster.entities import Offer, OfferClass
@@ -17,7 +19,7 @@ from fairlead_placer.cluster.failure_history import NOWHERE, avoided
 from fairlead_placer.cluster.placement.gangs import Shortfall
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.upcoming_maintenance import UpcomingMaintenance
-from fairlead_placer.explain.reasons import FitRefusal, near_misses, refusal
+from fairlead_placer.explain.reasons import near_misses, refusal
 from fairlead_placer.scheduling.backfill import place_backfill, reserved_nodes
 from fairlead_placer.scheduling.node_selection import NodeSelection, find, find_kept
 from fairlead_schemas.wire import events as ev
@@ -178,32 +180,16 @@ def master_port(job: str, attempt: int) -> int:
 
 
 def _report_unplaceable(draft: PlacerDraft, group: OfferClass, offer: Offer, short: Shortfall | None) -> None:
-    found = refusal(draft.state, group.request, offer.job, short, draft.now_ns)
+    found = refusal(draft.state, offer, short, draft.now_ns)
     if not is_news(group, found, draft.now_ns):
         # Not through the journal: the version tells by itself whether this is still known (see OfferClass).
         group.failed_at = draft.state.pools.version
     else:
         near = near_misses(draft.state, group.request, offer.job, draft.now_ns)
-        draft.emit(
-            ev.JobUnplaceable(
-                cause=offer.cause,
-                job=offer.job,
-                attempt=offer.attempt,
-                reasons=found.reasons,
-                nodes=found.nodes,
-                fitting=found.fitting,
-                gpu_milli_free=found.gpu_milli_free,
-                gpu_milli_total=found.gpu_milli_total,
-                level=found.level,
-                best=found.best,
-                near=near,
-                windows=found.windows,
-            ),
-            (1 + len(near)) * draft.EVENT_BYTES,
-        )
+        draft.emit(msgspec.structs.replace(found, near=near), (1 + len(near)) * draft.EVENT_BYTES)
 
 
-def is_news(group: OfferClass, found: FitRefusal, now_ns: int) -> bool:
+def is_news(group: OfferClass, found: ev.JobUnplaceable, now_ns: int) -> bool:
     """True for a class's first refusal, a cause not named lately, another number of nodes; and, once an interval,
     when a cause has gone. Numbers alone are no news."""
     said = group.outcome

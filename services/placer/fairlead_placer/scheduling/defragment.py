@@ -23,7 +23,6 @@ hour. The module reads the state and takes back its trials.
 
 from collections.abc import Iterable, Sequence
 from itertools import permutations
-from typing import NamedTuple
 
 from fairlead_placer.apply.draft import PlacerDraft
 from fairlead_placer.apply.jobs import VICTIMS_MAX
@@ -37,6 +36,7 @@ from fairlead_placer.scheduling.preempt import VICTIM_BYTES
 from fairlead_placer.scheduling.preemption.candidates import is_stopping
 from fairlead_placer.scheduling.preemption.victim_set import VictimSet, find_victims
 from fairlead_placer.scheduling.reserve import made_bytes, make
+from fairlead_schemas.queries.explainer import DefragMove, DefragPlan
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import MINUTE_NS, SECOND_NS
 from fairlead_schemas.wire import events as ev
@@ -85,27 +85,9 @@ JOBS_MAX = 8
 AFTER_NS = MINUTE_NS
 
 
-class RunMove(NamedTuple):
-    """A run that goes from these nodes to those."""
-
-    victim: Victim
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    gpu_milli: int
-
-
-class DefragmentationPlan(NamedTuple):
-    """Moves proposed for a job, and the nodes where it would start; without moves, the reason (`WHY_NOT`)."""
-
-    offer: Offer
-    moves: tuple[RunMove, ...] = ()
-    nodes: tuple[str, ...] = ()
-    gain_gpu_s: int = 0
-    cost_gpu_s: int = 0
-    why_not: str = ""
-
-
+#: {`DefragPlan.why_not`: in words}
 WHY_NOT: dict[str, str] = {
+    "": "",
     "young": "it has not waited long enough",
     "kept": "nodes are kept for it already, or others yield to it",
     "few_free": "too few GPUs are free in all: moving runs frees none",
@@ -114,14 +96,14 @@ WHY_NOT: dict[str, str] = {
 }
 
 
-def plans(state: ClusterState, pool: str, now_ns: int, most: int = JOBS_MAX) -> list[DefragmentationPlan]:
+def plans(state: ClusterState, pool: str, now_ns: int, most: int = JOBS_MAX) -> list[DefragPlan]:
     """A plan for each of the first `most` jobs of the pool that ask for GPUs and fit nowhere, in their order; each by itself,
     one of a kind."""
     groups = [
         group for group in state.classes.values() if pool_of(group.request) == pool and group.request.gpu_milli_total
     ]
     heads = sorted(group.offers[0] for group in groups)
-    found: list[DefragmentationPlan] = []
+    found: list[DefragPlan] = []
     victims: list[Victim] | None = None
     for _, job in heads:
         offer = state.offers[job]
@@ -135,13 +117,34 @@ def plans(state: ClusterState, pool: str, now_ns: int, most: int = JOBS_MAX) -> 
     return found
 
 
-def plan(state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: int) -> DefragmentationPlan:
+def plan(state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: int) -> DefragPlan:
     """Return the plan for one job that fits nowhere now, made of moves of `victims` (cheapest first)."""
     waited_ns = now_ns - offer.since_ns
-    gain = offer.request.gpu_milli_total * (waited_ns // SECOND_NS) // 1000
-    why_not = _why_not(state, offer, waited_ns)
-    if why_not:
-        return DefragmentationPlan(offer, gain_gpu_s=gain, why_not=why_not)
+    gpu_milli = offer.request.gpu_milli_total
+    why_not, moves, nodes = _why_not(state, offer, waited_ns), (), ()
+    if not why_not:
+        moves, nodes = _moves(state, offer, victims, now_ns)
+        why_not = "" if moves else "no_moves"
+    gain, cost = gpu_milli * (waited_ns // SECOND_NS) // 1000, sum(move.cost_gpu_s for move in moves)
+    if moves and gain <= cost:
+        why_not = "costs_more"
+    return DefragPlan(
+        job=offer.job,
+        attempt=offer.attempt,
+        gpu_milli=gpu_milli,
+        moves=moves,
+        nodes=nodes,
+        gain_gpu_s=gain,
+        cost_gpu_s=cost,
+        why_not=why_not,
+        message=WHY_NOT[why_not],
+    )
+
+
+def _moves(
+    state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: int
+) -> tuple[tuple[DefragMove, ...], tuple[str, ...]]:
+    """Return (the moves that make room for the job, its nodes then); nothing where no such moves are found."""
     left_out: set[str] = set()
     for _ in range(TRIES_MAX):
         able = [victim for victim in victims if victim.job not in left_out][:VICTIMS_MAX]
@@ -150,12 +153,9 @@ def plan(state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: i
             break
         moves = _elsewhere(state, offer, hole, now_ns)
         if not isinstance(moves, str):
-            cost = sum(victim.gpu_s for victim in hole.victims)
-            return DefragmentationPlan(
-                offer, moves, tuple(sorted(hole.nodes)), gain, cost, "" if gain > cost else "costs_more"
-            )
+            return moves, tuple(sorted(hole.nodes))
         left_out.add(moves)
-    return DefragmentationPlan(offer, gain_gpu_s=gain, why_not="no_moves")
+    return (), ()
 
 
 def _why_not(state: ClusterState, offer: Offer, waited_ns: int) -> str:
@@ -163,14 +163,14 @@ def _why_not(state: ClusterState, offer: Offer, waited_ns: int) -> str:
         return "kept"
     if waited_ns < AFTER_NS:
         return "young"
-    free = refusal(state, offer.request, offer.job).gpu_milli_free
+    free = refusal(state, offer).gpu_milli_free
     return "few_free" if free < offer.request.gpu_milli_total else ""
 
 
-def _elsewhere(state: ClusterState, offer: Offer, hole: VictimSet, now_ns: int) -> tuple[RunMove, ...] | str:
+def _elsewhere(state: ClusterState, offer: Offer, hole: VictimSet, now_ns: int) -> tuple[DefragMove, ...] | str:
     """Return the new place of each victim while the hole is kept, in the order of the queue, or the first job without a place."""
     largest_first = sorted(hole.victims, key=lambda victim: (-_gpu_milli(state, victim), victim.job))
-    found: dict[str, RunMove] | None = None
+    found: dict[str, DefragMove] | None = None
     for order in _orders(largest_first):
         moves = _in_order(state, offer, hole, order, now_ns)
         if isinstance(moves, str):
@@ -187,8 +187,8 @@ def _orders(victims: list[Victim]) -> Iterable[Sequence[Victim]]:
 
 def _in_order(
     state: ClusterState, offer: Offer, hole: VictimSet, order: Sequence[Victim], now_ns: int
-) -> dict[str, RunMove] | str:
-    moves: dict[str, RunMove] = {}
+) -> dict[str, DefragMove] | str:
+    moves: dict[str, DefragMove] = {}
     with state.trying():
         state.reserve(Reservation(offer.job, offer.attempt, "", tuple(sorted(hole.nodes)), 0, hole=True))
         for victim in order:
@@ -199,7 +199,7 @@ def _in_order(
     return moves
 
 
-def _moved(state: ClusterState, victim: Victim, now_ns: int) -> RunMove | None:
+def _moved(state: ClusterState, victim: Victim, now_ns: int) -> DefragMove | None:
     """Take the victim's next place while it still holds its present one. Return None if it has no other place."""
     run, request = state.runs[run_key(victim.job, victim.attempt)], state.request_of(victim.job)
     assert request is not None
@@ -210,7 +210,14 @@ def _moved(state: ClusterState, victim: Victim, now_ns: int) -> RunMove | None:
         # Under a name that no run has: it may come to a node where it is.
         state.take(state.nodes[part.node], f"{run.key}.moved", rank, part)
     sources, targets = (tuple(part.node for part in parts) for parts in (run.parts, place.parts))
-    return RunMove(victim, sources, targets, request.gpu_milli_total)
+    return DefragMove(
+        job=victim.job,
+        attempt=victim.attempt,
+        gpu_milli=request.gpu_milli_total,
+        sources=sources,
+        targets=targets,
+        cost_gpu_s=victim.gpu_s,
+    )
 
 
 def _gpu_milli(state: ClusterState, victim: Victim) -> int:
@@ -247,18 +254,18 @@ def _is_making_room(state: ClusterState, pool: str) -> bool:
     return any(request is not None and pool_of(request) == pool for request in requests)
 
 
-def _begin(draft: PlacerDraft, plan: DefragmentationPlan) -> bool:
+def _begin(draft: PlacerDraft, plan: DefragPlan) -> bool:
     nodes = list(plan.nodes)
     if not draft.has_room(len(plan.moves) * VICTIM_BYTES + made_bytes(nodes), len(plan.moves) + 1):
         return False
     for move in plan.moves:
         event = ev.PreemptionStarted(
             cause="clock",
-            job=move.victim.job,
-            attempt=move.victim.attempt,
-            beneficiary=plan.offer.job,
+            job=move.job,
+            attempt=move.attempt,
+            beneficiary=plan.job,
             rule="defragmentation",
         )
         draft.emit(event, VICTIM_BYTES)
-    make(draft, plan.offer, nodes, "clock")
+    make(draft, draft.state.offers[plan.job], nodes, "clock")
     return True

@@ -115,7 +115,7 @@ def _still_missing(state: ClusterState, offer: Offer, victims: Sequence[ev.Victi
     candidates = may_yield(state, victims)
     rooms = what_if_nodes(state, offer, victims, candidates, barred(state, offer.job, now_ns))
     then = {room.node.name: room.without(range(len(candidates))) for room in rooms}
-    return refusal(state, offer.request, offer.job, None, now_ns, then).reasons
+    return refusal(state, offer, None, now_ns, then).reasons
 
 
 # ---------------------------------------------------------------------------- a queue's leave
