@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -52,15 +52,6 @@ ANSWER_BYTES_MAX = 1_000_000
 log = structlog.get_logger()
 
 
-class PendingQuestion(NamedTuple):
-    """Question that waits for its answer."""
-
-    ask: Ask
-    #: In the event loop's time.
-    deadline: float
-    answer: asyncio.Future[bytes]
-
-
 class Explainer:
     """The running service; `run` until `stop`. `clock` is wall time in ns."""
 
@@ -75,10 +66,10 @@ class Explainer:
         self._bus, self._clock, self._idle_s = bus, clock, idle_s
         self._folds, self._placers = Folds(bus, _queue), Folds(bus, _placer)
         self._both = (self._folds, self._placers)
-        self._waiting: asyncio.Queue[PendingQuestion] = asyncio.Queue(WAITING_MAX)
-        #: Everybody who has not been answered.
-        self._unanswered: set[asyncio.Future[bytes]] = set()
-        self._answered = self._refused = self._failed = 0
+        #: Answers in the making, and the turn that they have one after the other, in the order of arrival.
+        self._answers: set[asyncio.Task[bytes]] = set()
+        self._turn = asyncio.Lock()
+        self._taken = self._answered = self._refused = self._failed = 0
         self._stopping = asyncio.Event()
         self._scrub = Scrub(bus, percent=scrub_percent)
         self._damage: LogDamaged | None = None
@@ -90,7 +81,7 @@ class Explainer:
             await self._bus.serve(subjects.rpc(NAME, "state"), self._state, group=NAME),
             await self._bus.serve(subjects.rpc(NAME, ALIVE), self._alive, group=NAME),
         ]
-        works = (self._work(), self._stopping.wait(), self._scrub.run())
+        works = (self._release_when_idle(), self._stopping.wait(), self._scrub.run())
         tasks = [asyncio.create_task(work) for work in works]
         log.info("answering")
         try:
@@ -112,9 +103,9 @@ class Explainer:
         self._stopping.set()
 
     async def _say_goodbye(self) -> None:
-        for answer in list(self._unanswered):
-            if not answer.done():
-                answer.set_result(_busy(0, "this explainer is stopping; ask again"))
+        for answer in self._answers:
+            answer.cancel()
+        await asyncio.gather(*self._answers, return_exceptions=True)
         with contextlib.suppress(BusError):
             await self._bus.flush()
 
@@ -124,23 +115,21 @@ class Explainer:
         try:
             ask = decode_ask(message.payload)
         except msgspec.MsgspecError as error:
-            return _invalid(str(error))
+            return _no_answer("invalid", str(error))
         if isinstance(ask, AskWhy | AskPacking) and ask.at < 0:
-            return _invalid(f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
+            return _no_answer("invalid", f"expected a log sequence from 1, or 0 for the newest, found {ask.at}")
         if isinstance(ask, AskDryRun) and len(ask.commands) > COMMANDS_MAX:
-            return _invalid(f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
-        loop = asyncio.get_running_loop()
-        question = PendingQuestion(ask, loop.time() + ANSWER_S, loop.create_future())
-        try:
-            self._waiting.put_nowait(question)
-        except asyncio.QueueFull:
+            return _no_answer("invalid", f"expected at most {COMMANDS_MAX} jobs, found {len(ask.commands)}")
+        if len(self._answers) > WAITING_MAX:
             self._refused += 1
-            return _busy(0, f"{WAITING_MAX} questions wait already; ask again")
-        self._unanswered.add(question.answer)
-        try:
-            return await question.answer
-        finally:
-            self._unanswered.discard(question.answer)
+            return _no_answer("busy", f"{WAITING_MAX} questions wait already; ask again")
+        deadline = asyncio.get_running_loop().time() + ANSWER_S
+        answer = asyncio.create_task(self._answer(ask, deadline))
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
+        await asyncio.wait((answer,))
+        stopped = _no_answer("busy", "this explainer is stopping; ask again")
+        return stopped if answer.cancelled() else answer.result()
 
     async def _state(self, message: Message) -> bytes:
         return msgspec.json.encode(self.statistics())
@@ -152,7 +141,7 @@ class Explainer:
         """Return counts since the start; `sequence` is the position of the fold, 0 while no fold is held."""
         return {
             "sequence": max((folds.reached for folds in self._both if folds.held), default=0),
-            "waiting": self._waiting.qsize(),
+            "waiting": max(0, len(self._answers) - 1),
             "answered": self._answered,
             "refused": self._refused,
             "failed": self._failed,
@@ -165,49 +154,48 @@ class Explainer:
         await self._folds.release()
         await self._placers.release()
 
-    async def _work(self) -> None:
+    async def _release_when_idle(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(self._idle_s if any(folds.held for folds in self._both) else None):
-                    question = await self._waiting.get()
-            except TimeoutError:
-                await self._release()
-                log.info("released the folded states: idle")
-                continue
-            payload = await self._answer(question)
-            if not question.answer.done():
-                question.answer.set_result(payload)
+            taken = self._taken
+            await asyncio.sleep(self._idle_s)
+            async with self._turn:
+                if taken == self._taken and any(folds.held for folds in self._both):
+                    await self._release()
+                    log.info("released the folded states: idle")
 
-    async def _answer(self, question: PendingQuestion) -> bytes:
+    async def _answer(self, ask: Ask, deadline: float) -> bytes:
         """Return an answer to a question in every case, errors included."""
-        folds = self._placers if isinstance(question.ask, AskDefrag | AskPacking) else self._folds
-        try:
-            payload = encode(await self._find_out(question.ask, question.deadline))
-            self._answered += 1
-            if len(payload) > ANSWER_BYTES_MAX:
-                return _invalid(f"the answer takes {len(payload)} bytes, at most {ANSWER_BYTES_MAX}: ask for less")
-            return payload
-        except NotYet as error:
-            self._answered += 1
-            return encode(ExplainerAnswer(sequence=error.last, error="not_yet", message=str(error)))
-        except TimeoutError as error:
-            self._refused += 1
-            reached = f"the log is folded up to sequence {folds.reached} of {folds.last}; ask again"
-            return _busy(folds.reached, str(error) or reached)
-        except Unavailable as error:
-            log.warning("question not answered", reason=str(error))
-            message = f"the log cannot be read now: {error}"
-        except LogDamaged as error:
-            self._damage = error
-            self._stopping.set()
-            message = f"the log is damaged: {error}"
-        except Exception as error:
-            log.exception("question not answered", kind=type(question.ask).__name__)
-            # The fault may have left behind a state that no log has.
-            await self._release()
-            message = f"{type(error).__name__}: the explainer's log has more"
-        self._failed += 1
-        return encode(ExplainerAnswer(error="failed", message=message))
+        folds = self._placers if isinstance(ask, AskDefrag | AskPacking) else self._folds
+        async with self._turn:
+            self._taken += 1
+            try:
+                payload = encode(await self._find_out(ask, deadline))
+                self._answered += 1
+                if len(payload) > ANSWER_BYTES_MAX:
+                    size = f"the answer takes {len(payload)} bytes, at most {ANSWER_BYTES_MAX}"
+                    return _no_answer("invalid", f"{size}: ask for less")
+                return payload
+            except NotYet as error:
+                self._answered += 1
+                return _no_answer("not_yet", str(error), error.last)
+            except TimeoutError as error:
+                self._refused += 1
+                reached = f"the log is folded up to sequence {folds.reached} of {folds.last}; ask again"
+                return _no_answer("busy", str(error) or reached, folds.reached)
+            except Unavailable as error:
+                log.warning("question not answered", reason=str(error))
+                message = f"the log cannot be read now: {error}"
+            except LogDamaged as error:
+                self._damage = error
+                self._stopping.set()
+                message = f"the log is damaged: {error}"
+            except Exception as error:
+                log.exception("question not answered", kind=type(ask).__name__)
+                # The fault may have left behind a state that no log has.
+                await self._release()
+                message = f"{type(error).__name__}: the explainer's log has more"
+            self._failed += 1
+            return _no_answer("failed", message)
 
     async def _find_out(self, ask: Ask, deadline: float) -> ExplainerAnswer:
         """Compute the answer to a question. The cores' functions may scan thousands of jobs, so they run on a thread and block no
@@ -261,12 +249,8 @@ def _is_past(deadline: float) -> bool:
     return asyncio.get_running_loop().time() >= deadline
 
 
-def _invalid(message: str) -> bytes:
-    return encode(ExplainerAnswer(error="invalid", message=message))
-
-
-def _busy(sequence: int, message: str) -> bytes:
-    return encode(ExplainerAnswer(sequence=sequence, error="busy", message=message))
+def _no_answer(error: str, message: str, sequence: int = 0) -> bytes:
+    return encode(ExplainerAnswer(sequence=sequence, error=error, message=message))
 
 
 async def build(bus: Bus) -> Explainer:
