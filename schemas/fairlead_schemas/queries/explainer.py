@@ -145,7 +145,7 @@ class RaisedLimit(_Words, frozen=True, kw_only=True):
 class PossibleChange(_Words, frozen=True, kw_only=True):
     """Smallest change with which the job could start now, within the queue's knowledge."""
 
-    #: wait: for `short`, or for a place if that is empty | smaller: `gpu_milli` | other_queue: `queue` | quota: `raised`
+    #: wait: for `short` | smaller: `gpu_milli` | other_queue: `queue` | quota: `raised`
     kind: Literal["wait", "smaller", "other_queue", "quota"]
     queue: str = ""
     #: Of each unit.

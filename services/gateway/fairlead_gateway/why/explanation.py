@@ -54,10 +54,12 @@ def proposed_changes(pool: JobPool, told: Explanation) -> list[SuggestedChange]:
     elif told.reason == "next" and not pool.has_room():
         scarce = scarce_resources(request, pool.free.values())
         found = [_wait_for_place(pool, scarce, any_node=bool(pool.free)), *_smaller(pool, request.gpu_milli - 1)]
+    elif told.reason == "place" and request.gpu_milli:
+        found.append(_wait_for_place(pool))
     for change in told.changes:
         match change.kind:
-            case "wait" if refusal is None:
-                found.append(_wait(change) if change.short else _wait_for_place(pool))
+            case "wait" if change.short:  # an explainer of an earlier release names a place, too
+                found.append(_wait(change))
             case "smaller":
                 found += _smaller(pool, change.gpu_milli)
             case "other_queue" if pool.has_room():

@@ -18,7 +18,7 @@ from fairlead_queue.decide.gates import ClosedGate, is_within_capacity
 from fairlead_queue.decide.preemption_candidates import CandidateFinder, StarvingJob
 from fairlead_queue.decide.starvation import idle_on_demand
 from fairlead_queue.explain.explain import ahead_of, closed_gate, explain
-from fairlead_queue.explain.remedies import placement_remedies
+from fairlead_queue.explain.remedies import smaller_request
 from fairlead_queue.fairness.quota import queue_of, user_of
 from fairlead_queue.fairness.tree import Amounts, QueueNode
 from fairlead_queue.state import QueueState
@@ -64,7 +64,7 @@ def _offered(told: Explanation, job: LiveJob) -> Explanation:
     no_place = "pool_full" if _is_full(job) else "class_refused" if job.lane.request_class.parked else ""
     if not no_place:
         return msgspec.structs.replace(told, reason="next")
-    return msgspec.structs.replace(told, reason="place", no_place=no_place, changes=tuple(placement_remedies(job)))
+    return msgspec.structs.replace(told, reason="place", no_place=no_place, changes=tuple(smaller_request(job)))
 
 
 def _quota(job: LiveJob) -> Iterator[DryRunQuota]:

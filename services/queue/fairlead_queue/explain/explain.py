@@ -4,14 +4,14 @@ Only the placer knows if the nodes have room in the right places. "Could start" 
 once and that its pool has as much left as it needs.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
 from fairlead_queue.decide.gates import ClosedGate, Gates
 from fairlead_queue.decide.turns import Turns
-from fairlead_queue.explain.remedies import limit_remedies, placement_remedies
+from fairlead_queue.explain.remedies import limit_remedies, smaller_request
 from fairlead_queue.fairness.tree import UNLIMITED
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.pending import Lane, LiveJob
@@ -26,18 +26,15 @@ def explain(state: QueueState, job: LiveJob) -> Explanation:
     if not job.open and job.wait not in ("line", "returned"):
         return Explanation(reason="")
     closed = None if job.open else closed_gate(state, job.lane)
-    if closed is None and job.wait == "returned":
-        return Explanation(reason="place", changes=tuple(placement_remedies(job)))
     ahead = ahead_of(state, job, AHEAD_MAX).jobs if job.open or job.wait == "line" else []
-    changes: list[PossibleChange] = []
-    if job.open:
-        reason, changes = "place", list(placement_remedies(job))
-    elif closed is not None:
+    changes: Iterable[PossibleChange] = ()
+    reason = "turn" if ahead else "next"
+    if closed is not None:
         reason = closed.reason
         if closed.refusal is not None:
-            changes = list(limit_remedies(state, job, closed.refusal, ahead))
-    else:
-        reason = "turn" if ahead else "next"
+            changes = limit_remedies(state, job, closed.refusal, ahead)
+    elif job.open or job.wait == "returned":
+        reason, changes = "place", smaller_request(job)
     return Explanation(
         reason=reason,
         limit=closed.limit if closed is not None else None,

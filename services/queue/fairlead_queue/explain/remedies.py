@@ -32,17 +32,10 @@ def limit_remedies(
     if all(lack.kind != "claimed" and lack.needed <= lack.ceiling for lack in (*lacks, *room)):
         # With others before it the pool is short of what they will have, too, and gets it back from them.
         yield _wait(lacks if before else [*lacks, *room], before, job.lane.request_class.pool.resources)
-    yield from _smaller_request(job)
+    yield from smaller_request(job)
     yield from _elsewhere(state, job)
     if not room and all(lack.kind == "maximum" for lack in lacks):
         yield PossibleChange(kind="quota", raised=tuple(_raised(state, lack) for lack in lacks), before=before)
-
-
-def placement_remedies(job: LiveJob) -> Iterator[PossibleChange]:
-    """Yield the changes that a job with its turn waits for."""
-    if job.lane.request_class.request.gpu_milli:
-        yield PossibleChange(kind="wait")
-    yield from _smaller_request(job)
 
 
 def _in_the_way(
@@ -51,13 +44,13 @@ def _in_the_way(
     """Return (the number of jobs that would take resources that come free first; every limit that refuses the job after them;
     the resources that the pool lacks).
     """
-    pool, top = job.lane.request_class.pool, refusal.node
+    top = refusal.node
     while True:
         # A limit that is lifted is lifted for all below it.
         before = [other for other in ahead if not other.open and other.lane.leaf.node.is_within(top)]
         with _charged(before):
             lacks = _lacks(job)
-            room = list(_short(pool.tree.root, job.lane.request_class.need, job))
+            room = list(_short(job, job.lane.request_class.need))
         last = lacks[-1].node
         if last is top or not top.is_within(last):
             return len(before), lacks, room
@@ -151,7 +144,7 @@ def _raised(state: QueueState, lack: LimitRefusal) -> RaisedLimit:
 # ---------------------------------------------------------------------------------------- less, or elsewhere
 
 
-def _smaller_request(job: LiveJob) -> Iterator[PossibleChange]:
+def smaller_request(job: LiveJob) -> Iterator[PossibleChange]:
     """Yield the most GPUs with which the limits and the pool's room would do."""
     klass, leaf = job.lane.request_class, job.lane.leaf
     request = klass.request
@@ -160,19 +153,17 @@ def _smaller_request(job: LiveJob) -> Iterator[PossibleChange]:
         need = klass.pool.need(msgspec.structs.replace(request, gpu_milli=fewer * 1000)).amounts
         with _charged([job] if job.open else [], -1):  # what an open offer holds is its own
             refused = klass.pool.tree.refusal(leaf.node, need)
-        if refused is None and _has_room(klass.pool.tree.root, need, job):
+        if refused is None and not any(_short(job, need)):
             yield PossibleChange(kind="smaller", gpu_milli=fewer * 1000)
             return
 
 
-def _has_room(root: QueueNode, need: Amounts, job: LiveJob) -> bool:
-    """Return True if the pool as a whole has that much free."""
-    return not any(_short(root, need, job))
-
-
-def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusal]:
-    """Yield a refusal for each resource of which the pool as a whole has too little, apart from the amounts of open offers."""
+def _short(job: LiveJob, need: Amounts) -> Iterator[LimitRefusal]:
+    """Yield a refusal for each resource of which the job's pool as a whole has too little, apart from the amounts of open
+    offers.
+    """
     pool = job.lane.request_class.pool
+    root = pool.tree.root
     for at, more in enumerate(need) if pool.is_known() else ():
         held = root.usage[at] - sum(other.lane.request_class.need[at] for other in pool.offers.values())
         if more and held + more > pool.tree.capacity[at]:
@@ -181,9 +172,9 @@ def _short(root: QueueNode, need: Amounts, job: LiveJob) -> Iterator[LimitRefusa
 
 def _elsewhere(state: QueueState, job: LiveJob) -> Iterator[PossibleChange]:
     """Yield other queues of the pool to which it could be moved, and under whose limits it would come now."""
-    pool, need = job.lane.request_class.pool, job.lane.request_class.need
+    need = job.lane.request_class.need
     has_begun = job.parent is not None or (isinstance(job, Array) and job.live)
-    if not has_begun and _has_room(pool.tree.root, need, job):
+    if not has_begun and not any(_short(job, need)):
         paths = (path for path in islice(sorted(state.queues), QUEUES_MAX) if _would_take(state, path, job))
         yield from (PossibleChange(kind="other_queue", queue=path) for path in islice(paths, OTHERS_MAX))
 
