@@ -20,6 +20,21 @@ ROOT = Path(__file__).parents[2]
 PARTS = ("schemas", "bus", "rights", "services", "replay", "cli")
 #: Lines below which a file is counted as small.
 SMALL = 60
+#: Files that explain why a job is where it is, and dry runs: their Python files are one feature, counted as one.
+WHY = (
+    "services/queue/fairlead_queue/explain",
+    "services/placer/fairlead_placer/explain",
+    "replay/fairlead_replay/explainer",
+    "services/gateway/fairlead_gateway/why",
+    "cli/fairlead/render/explanation.py",
+)
+#: Types in which these parts answer each other. They are counted apart: other questions have theirs in the same files.
+WHY_TYPES = (
+    "schemas/fairlead_schemas/queries/explainer.py",
+    "schemas/fairlead_schemas/wire/placement_causes.py",
+)
+#: Lines that WHY should have at most.
+WHY_GOAL = 2_400
 
 FREE_RELATIVES = frozenset(
     [
@@ -330,6 +345,13 @@ def repeated_classes() -> dict[str, list[str]]:
     return {name: paths for name, paths in sorted(where.items()) if len(paths) > 1}
 
 
+def lines_of(paths: Iterable[str]) -> int:
+    """Return the lines of Python files, and of those in folders."""
+    found = [ROOT / path for path in paths]
+    files = [file for path in found for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    return sum(len(file.read_text().splitlines()) for file in files)
+
+
 def skipped_statements() -> int:
     """Return the number of statements, tests and benchmarks included, that the formatter leaves alone."""
     return sum(
@@ -361,8 +383,14 @@ def table() -> str:
             f"{len(repeated)} ({', '.join(f'{name} {count}' for count, name in worst)})",
         ),
         ("statements that the formatter skips", f"{skipped_statements()}"),
+        (f"lines that explain why a job waits (goal {WHY_GOAL:,}), and of their types", _why_lines()),
     ]
     return "\n".join(["| measured | today |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def _why_lines() -> str:
+    parts = ", ".join(f"{path.split('/')[-3 if path.startswith('services') else 0]} {lines_of([path])}" for path in WHY)
+    return f"{lines_of(WHY):,} ({parts}), {lines_of(WHY_TYPES)}"
 
 
 def _summary(values: list[int]) -> str:
