@@ -34,8 +34,7 @@ from fairlead_gateway.sources.service_queries import ExplainerClient
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
 from fairlead_gateway.why.dominant_reason import element_reason, no_such_element, reason_of, row_or_array
-from fairlead_gateway.why.explanation import proposed_changes, with_explanation
-from fairlead_gateway.why.free_resources import JobPool
+from fairlead_gateway.why.explanation import explained
 from fairlead_schemas.http.api import Why
 from fairlead_schemas.queries.explainer import AskWhy, ExplainerAnswer
 from fairlead_schemas.units.ids import array_of
@@ -150,10 +149,7 @@ class WhyRoutes:
 def _why(views: Views, job: str, row: JobRow, now_ns: int, answer: ExplainerAnswer) -> Why:
     """`row`: the job's, or that of the array by which it has yet to come into being."""
     told = answer.why if row.state in WAITING and answer.why is not None and answer.why.reason else None
-    reason = reason_of(views, row, now_ns, told=told)
-    changes = proposed_changes(JobPool(views, row.request, row.id), told) if told is not None else []
-    if told is not None:
-        reason = with_explanation(reason, row, told, changes)
+    reason, changes = explained(views, row, now_ns, told) if told is not None else (reason_of(views, row, now_ns), [])
     return Why(
         id=job,
         state=row.state,

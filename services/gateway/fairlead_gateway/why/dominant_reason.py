@@ -8,10 +8,10 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.nodes import run_name
 from fairlead_gateway.views.rows import JobRow, NodeRow
 from fairlead_gateway.why import preemption
+from fairlead_gateway.why.free_resources import JobPool
 from fairlead_gateway.why.sentences import Detail, name_list, reason
 from fairlead_gateway.why.waiting import TO, waiting_reason
 from fairlead_schemas.http.api import Reason
-from fairlead_schemas.queries.explainer import Explanation
 from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.timestamps import rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES
@@ -37,13 +37,11 @@ _HAS_ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled":
 WAITING = frozenset({"scheduled", "queued", "held"})
 
 
-def reason_of(
-    views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True, told: Explanation | None = None
-) -> Reason:
+def reason_of(views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True) -> Reason:
     """Return the dominant reason for a job's state, as of the views.
 
     `now_ns` (Unix) is compared with start and retry times. `count_ahead=False` leaves out the number of
-    jobs ahead, which costs a pass over all rows. `told` is the explainer's answer for a job that waits in line.
+    jobs ahead, which costs a pass over all rows. With the explainer's answer, `explanation.explained` gives more.
     """
     if row.elements is not None and row.state == "queued" and not row.elements["waiting"]:
         counts = {state: count for state, count in row.elements.items() if count}
@@ -54,7 +52,7 @@ def reason_of(
         case "held":
             return reason("held", f"held{by} until it is released", f"fairlead release {row.id}", by=row.by)
         case "scheduled" | "queued" | "offered":
-            return waiting_reason(views, row, now_ns, count_ahead=count_ahead, told=told)
+            return waiting_reason(views, row, JobPool(views, row.request, row.id), now_ns, count_ahead=count_ahead)
         case "placed" | "running":
             return _silent_node(views, row) or _with_its_place(views, row)
         case "stopping":

@@ -15,7 +15,7 @@ from fairlead_gateway.views.rows import JobRow, PlacementRefusal
 from fairlead_gateway.why import preemption
 from fairlead_gateway.why.causes import dominant, no_domain
 from fairlead_gateway.why.free_resources import JobPool, fitting, is_judged, scarce_resources
-from fairlead_gateway.why.sentences import Detail, name_list, several
+from fairlead_gateway.why.sentences import Detail, several
 from fairlead_gateway.why.waiting import waiting_reason
 from fairlead_schemas.http import api
 from fairlead_schemas.http.api import Reason, SuggestedChange
@@ -37,8 +37,6 @@ from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.placement_causes import CAUSES, Cause
 from fairlead_schemas.wire.resource_requests import gpus, needs, places
 
-#: Jobs ahead that the evidence names.
-NAMED_MAX = 10
 #: Reasons that one of the changes would end.
 _LIMITS = frozenset({"maximum", "larger_than_queue", "user_limit", "reserved"})
 
@@ -184,13 +182,22 @@ def _too_little(pool: JobPool, *, if_empty: bool = False) -> str:
     return f"needs {needs(pool.request)}; {able}"
 
 
-def with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Sequence[SuggestedChange]) -> Reason:
+def explained(views: Views, row: JobRow, now_ns: int, told: Explanation) -> tuple[Reason, list[SuggestedChange]]:
+    """Return the reason of a queued or offered job by the explainer's answer, and what would change it. Nodes are looked at
+    once.
+    """
+    pool = JobPool(views, row.request, row.id)
+    changes = proposed_changes(pool, told)
+    return _with_explanation(waiting_reason(views, row, pool, now_ns, told=told), row, told, changes), changes
+
+
+def _with_explanation(reason: Reason, row: JobRow, told: Explanation, changes: Sequence[SuggestedChange]) -> Reason:
     """Return the reason with the jobs ahead in its evidence, and as next step what can be typed."""
     detail: Detail = dict(reason.detail)
     following = detail.pop("next", "")
     detail["ahead"] = told.ahead
     if told.first_ahead:
-        detail["first_ahead"] = name_list(told.first_ahead[:NAMED_MAX], NAMED_MAX)
+        detail["first_ahead"] = ", ".join(told.first_ahead)
     if detail.get("now", reason.code) in _LIMITS:
         following = _next(row, changes) or following
     if any(change.kind == "request" and change.message == following for change in changes):
@@ -269,7 +276,7 @@ def _held_back(
     views: Views, pool: JobPool, row: JobRow, told: Explanation, changes: Sequence[SuggestedChange]
 ) -> Reason | None:
     """Return the reason that `why` would give for the job; None where nothing holds it back."""
-    reason = waiting_reason(views, row, row.submitted_ns, told=told)
+    reason = waiting_reason(views, row, pool, row.submitted_ns, told=told)
     if reason.code == "waiting_turn":
         if told.reason == "next":
             lacks = _too_little(pool, if_empty=True) or _too_little(pool)
@@ -279,7 +286,7 @@ def _held_back(
             if told.no_place == "class_refused":
                 message = "others that ask for the same found no place, and nothing has come free since"
             reason = Reason(code="no_place", message=message, detail=reason.detail)
-    reason = with_explanation(reason, row, told, changes)
+    reason = _with_explanation(reason, row, told, changes)
     reason.detail.pop("next", None)  # next steps are for a job that is there
     return reason
 

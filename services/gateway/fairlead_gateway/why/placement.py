@@ -20,12 +20,11 @@ from fairlead_schemas.wire.resource_requests import needs
 HOSTS_MAX = 2
 
 
-def no_place(views: Views, row: JobRow, *, at_length: bool) -> Reason | None:
-    """Return the placer's refusal of this job, or of one with an equal request; None where there is none. `at_length`: with
-    the numbers of the dominant cause, which cost a look at the pool's nodes.
+def no_place(views: Views, row: JobRow, pool: JobPool, *, at_length: bool) -> Reason | None:
+    """Return the placer's refusal of this job, or of one with an equal request; None where there is none. `pool`: the job's.
+    `at_length`: with the numbers of the dominant cause, which cost a look at the pool's nodes.
     """
-    pool, wanted = JobPool(views, row.request, row.id), row.request.gpu_milli_total
-    refusal = pool.refusal
+    wanted, refusal = row.request.gpu_milli_total, pool.refusal
     if refusal is None:
         return None
     evidence: Detail = {

@@ -2,6 +2,7 @@
 
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.rows import JobRow
+from fairlead_gateway.why.free_resources import JobPool
 from fairlead_gateway.why.limits import limit_reason
 from fairlead_gateway.why.placement import no_place, with_preemptions
 from fairlead_gateway.why.preemption import after_preemption
@@ -18,10 +19,10 @@ NAMED_MAX = 3
 
 
 def waiting_reason(
-    views: Views, row: JobRow, now_ns: int, *, count_ahead: bool = True, told: Explanation | None = None
+    views: Views, row: JobRow, pool: JobPool, now_ns: int, *, count_ahead: bool = True, told: Explanation | None = None
 ) -> Reason:
-    """Return the reason of a job that is scheduled, queued or offered. `told`: the result of the queue's own gates, where
-    known; it takes precedence over older refusals.
+    """Return the reason of a job that is scheduled, queued or offered. `pool`: the job's. `told`: the result of the queue's own
+    gates, where known; it takes precedence over older refusals.
     """
     if row.state != "offered":
         # A job that has left the views counts as ended as required.
@@ -36,7 +37,7 @@ def waiting_reason(
     now = limit_reason(views, row, told) if row.state == "queued" else None
     # A job without obstacles has not been tried yet: an older refusal concerned other jobs, before capacity was freed.
     if now is None and (row.state == "offered" or told is None or told.reason != "next"):
-        now = no_place(views, row, at_length=count_ahead)
+        now = no_place(views, row, pool, at_length=count_ahead)
     now = now or _turn(views, row, count_ahead, told)
     return after_preemption(row, with_preemptions(row, now))
 
