@@ -83,8 +83,6 @@ def _words(name: str) -> str:
 
 
 _command = msgspec.json.Decoder(SubmitJob)
-#: Of those ahead, so many are named.
-NAMED_MAX = 10
 
 
 def dry_run_facts(found: DryRun) -> list[tuple[str, str]]:
@@ -124,9 +122,8 @@ def _ahead(found: DryRun) -> str:
         return ""
     if not found.ahead:
         return "none"
-    named = ", ".join(found.first_ahead[:NAMED_MAX])
-    more = ", …" if found.ahead > len(found.first_ahead[:NAMED_MAX]) else ""
-    return f"{found.ahead} job{'' if found.ahead == 1 else 's'}: {named}{more}"
+    more = ", …" if found.ahead > len(found.first_ahead) else ""
+    return f"{found.ahead} job{'' if found.ahead == 1 else 's'}: {', '.join(found.first_ahead)}{more}"
 
 
 def _estimate(estimate: StartEstimate | None) -> str:
