@@ -754,8 +754,6 @@ EXPLANATION = explainer.Explanation(
     ),
     ahead=1,
     first_ahead=("811",),
-    ended="failed",
-    array="810",
 )
 MOVE = DefragMove(job="3", attempt=1, gpu_milli=2000, sources=("n1",), targets=("n4",), cost_gpu_s=7440)
 DEFRAG_PLAN = DefragPlan(

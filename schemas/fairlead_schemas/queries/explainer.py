@@ -76,7 +76,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AskWhy(_Words, frozen=True, kw_only=True, tag=True):
-    """Question for the reason of a job's state, and for the changes with which it would start now."""
+    """Question for the reason that a job or array waits, and for the changes with which it would start now."""
 
     job: str
     #: The log sequence to answer for; 0: the newest.
@@ -168,10 +168,6 @@ class Explanation(_Words, frozen=True, kw_only=True):
     #: Jobs that get their turn before it, AHEAD_MAX at most, and the first of them.
     ahead: int = 0
     first_ahead: tuple[str, ...] = ()
-    #: End state of a job that has ended.
-    ended: str = ""
-    #: Array of an element that has not been offered yet; the rest is of the array.
-    array: str = ""
 
 
 class DryRunQuota(_Words, frozen=True, kw_only=True):
@@ -226,7 +222,7 @@ class ExplainerAnswer(_Words, frozen=True, kw_only=True):
     outcomes: tuple[DryRunOutcome, ...] = ()
     defrag: Defrag | None = None
     packing: PoolPacking | None = None
-    #: not_found: no such job, or no longer | not_yet: the log has not reached this sequence | busy: ask again
+    #: not_found: no such job, or it has ended | not_yet: the log has not reached this sequence | busy: ask again
     #: soon | invalid: the question cannot be read | failed: the answering process has more in its log
     error: str = ""
     message: str = ""

@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from fairlead_bus.memory import MemoryBus, MemoryTail
 from fairlead_queue.explain.dry_run import dry_run
 from fairlead_replay import kept_folds
 from fairlead_schemas.queries.explainer import Explanation
-from fairlead_schemas.wire.events import JobsRetired
 from tests.kit.eventually import eventually_async
 from tests.kit.queue_world import SECOND
 from tests.replay.explainer.asking import ExplainerWorld, busy_morning
@@ -188,51 +186,28 @@ async def test_a_fold_that_is_far_behind_takes_up_a_nearer_snapshot(monkeypatch:
 # ---------------------------------------------------------------------------------------- jobs that do not wait
 
 
-async def test_an_unknown_job_gets_a_reason() -> None:
-    """Never submitted, ended, an invalid id, an element not yet created: each in words."""
+async def test_only_a_job_that_has_not_ended_is_explained() -> None:
+    """Others are not found: never submitted, ended, an invalid id, an element that waits with its array. While it lived, an
+    ended job is explained.
+    """
     async with ExplainerWorld() as world:
         queue = world.queue
         queue.node(gpus=1)
         ended = queue.submit(1)
         queue.run(ended)
+        before = world.last
         queue.end(ended, exit_code=3)
         queue.settle()
         array = queue.submit(1, array=(0, 99))
         await world.write()
-        state = queue.state
-        assert (await world.why(ended)).why == Explanation(reason="", ended="failed")
-        for job, words in (
-            (str(state.next_number), f"was not there at sequence {world.last}"),
-            (f"{array}_100", "its array does not have it"),
-            (f"{ended}_0", "its array does not have it"),
-            ("last", "is no id of a job"),
-            ("", "is no id of a job"),
-            ("9" * 400, "is no id of a job"),
-        ):
+        for job in (ended, str(queue.state.next_number), f"{array}_99", f"{array}_100", "last", "", "9" * 400):
             answer = await world.why(job)
             assert (answer.error, answer.sequence, answer.why) == ("not_found", world.last, None)
-            assert words in answer.message
-            assert len(answer.message) < 200
-        assert f"{array}_99" not in state.jobs
-        unborn = (await world.why(f"{array}_99")).why
-        assert unborn is not None
-        assert unborn == msgspec.structs.replace(world.told(array), array=array)
-
-
-async def test_a_retired_job_is_reported_as_ended_long_ago() -> None:
-    """It is distinguished from one that never existed; at a sequence of its life it is known."""
-    async with ExplainerWorld() as world:
-        world.queue.node(gpus=1)
-        job = world.queue.submit(1)
-        world.queue.run(job)
-        before = world.last
-        world.queue.end(job)
-        world.queue.settle()
-        world.queue.fold("queue", [JobsRetired(cause="clock", jobs=(job,))])
-        await world.write()
-        answer = await world.why(job)
-        assert (answer.error, answer.message) == ("not_found", f"job {job} ended long ago; its events show how")
-        assert (await world.why(job, at=before)).why == world.told(job, before)
+            assert answer.message == (
+                f'expected a job or array that has not ended at sequence {world.last}, found "{job[:40]}"'
+            )
+        assert (await world.why(array)).why == world.told(array)
+        assert (await world.why(ended, at=before)).why == world.told(ended, before) == Explanation(reason="")
 
 
 # ---------------------------------------------------------------------------------------- dry runs
