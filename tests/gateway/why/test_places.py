@@ -6,8 +6,10 @@ import pytest
 
 from bench.vectors.allocation import descriptions
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import NodeRow
+from fairlead_gateway.why import free_resources
 from fairlead_gateway.why.dominant_reason import reason_of
-from fairlead_gateway.why.explanation import proposed_changes
+from fairlead_gateway.why.explanation import explained, proposed_changes
 from fairlead_gateway.why.free_resources import JobPool
 from fairlead_placer.cluster.capacity.node_shape import REPLICAS_LABEL, SHARING_LABEL
 from fairlead_schemas.http.api import Reason, SuggestedChange
@@ -55,6 +57,29 @@ def test_fragmentation() -> None:
         "16 GPUs are free, no node has 8 together: n1 4, n2 4, n3 4, n4 4"
     )
     assert (reason.detail["free_gpus"], reason.detail["most_free_gpus"]) == (16, 4)
+
+
+def test_one_answer_looks_at_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason and the proposals go by the same free resources."""
+    world = cluster(4)
+    for _ in range(4):
+        world.offer(request(5, cpu=60))
+    world.offer(request(8))
+    views, seen = views_of(world), list[str]()
+    count = free_resources.free_on_node
+
+    def counted(row: NodeRow, *more: Any) -> free_resources.NodeFreeResources:
+        seen.append(row.id)
+        return count(row, *more)
+
+    monkeypatch.setattr(free_resources, "free_on_node", counted)
+    reason, found = explained(views, views.jobs.rows["5"], world.now, Explanation(reason="place"))
+    assert "no node has 8 together: n1 3, n2 3, n3 3, n4 3" in reason.message
+    assert [change.message for change in found] == [
+        "starts when 8 GPUs are free on one node",
+        "could start now with 3 GPUs instead of 8",
+    ]
+    assert sorted(seen) == ["n1", "n2", "n3", "n4"]
 
 
 def test_fragmentation_proposes_what_would_fit() -> None:

@@ -121,7 +121,9 @@ def plan(state: ClusterState, offer: Offer, victims: Sequence[Victim], now_ns: i
     """Return the plan for one job that fits nowhere now, made of moves of `victims` (cheapest first)."""
     waited_ns = now_ns - offer.since_ns
     gpu_milli = offer.request.gpu_milli_total
-    why_not, moves, nodes = _why_not(state, offer, waited_ns), (), ()
+    why_not = _why_not(state, offer, waited_ns)
+    moves: tuple[DefragMove, ...] = ()
+    nodes: tuple[str, ...] = ()
     if not why_not:
         moves, nodes = _moves(state, offer, victims, now_ns)
         why_not = "" if moves else "no_moves"
