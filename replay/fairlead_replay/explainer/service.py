@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fairlead_queue.core import QueueCore
 
 NAME = "explainer"
-#: Without a question for so long, what was folded is let go.
+#: Without a question for so long, and at most twice as long, what was folded is let go.
 IDLE_S = 60.0
 #: Questions that may wait. Further ones are answered with a request to ask again.
 WAITING_MAX = 64
