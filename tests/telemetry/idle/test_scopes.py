@@ -2,6 +2,7 @@
 
 import pytest
 
+from fairlead_rights.command_rights import COMMAND_NEEDS, EVENT_NEEDS, Need
 from fairlead_schemas.policies.idle import IdlePolicy
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import ApplyIdlePolicies, ExtendJob, Undecodable
@@ -240,7 +241,6 @@ def test_an_extension_suspends_every_policy() -> None:
 @pytest.mark.parametrize(
     ("job", "user", "for_ns", "code", "what"),
     [
-        ("1", "eve", 0, "denied", "job 1 is ada's"),
         ("1", "ada", 31 * MINUTE, "beyond_bounds", "for: expected at most"),
         ("1", "ada", -1, "beyond_bounds", "for: expected at most"),
         ("7", "ada", 0, "not_found", 'no job "7"'),
@@ -248,7 +248,7 @@ def test_an_extension_suspends_every_policy() -> None:
     ],
 )
 def test_extensions_that_are_refused(job: str, user: str, for_ns: int, code: str, what: str) -> None:
-    """User, length, job: each by its reason, and nothing has changed."""
+    """Length, job: each by its reason, and nothing has changed."""
     scene = Scene(EXTENDABLE)
     scene.run("1")
     scene.run("2_4")
@@ -257,6 +257,16 @@ def test_extensions_that_are_refused(job: str, user: str, for_ns: int, code: str
     assert isinstance(refused, ev.TelemetryCommandRejected)
     assert (refused.code, what in refused.message) == (code, True), refused.message
     assert scene.cell.core.snapshot() == before
+
+
+def test_an_extension_is_of_those_whom_the_table_of_rights_names() -> None:
+    """The core asks no more than the table does for the command and for its event: `job:cancel`, which an operator has on jobs of others."""
+    scene = Scene(EXTENDABLE)
+    scene.run("1")
+    extended = scene.extend("1", user="eve")
+    assert isinstance(extended, ev.JobExtended) and extended.by == "eve"
+    needs = [COMMAND_NEEDS[ExtendJob](ExtendJob(id="x", job="1")), EVENT_NEEDS[ev.JobExtended](extended)]
+    assert needs == [[Need("job:cancel", "job", "1")]] * 2
 
 
 def test_extensions_come_to_an_end() -> None:

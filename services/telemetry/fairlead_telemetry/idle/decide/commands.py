@@ -71,12 +71,10 @@ def _projects(state: IdleState, wanted: RequestedPolicies) -> dict[str, set[str]
 
 
 def _extend(draft: IdleDraft, command: cmd.ExtendJob, cause: str) -> CommandRefusal | None:
+    """The gateway has judged who may: `fairlead_rights.command_rights`, as for every verb of a job."""
     run = _running(draft.state, command.job)
     if isinstance(run, CommandRefusal):
         return run
-    # There are no roles yet: a command without a user speaks for the service itself.
-    if command.user not in ("", run.owner.user):
-        return CommandRefusal("denied", f"user: job {run.job} is {run.owner.user}'s, who alone may extend it")
     if any(idle.is_final for idle in run.idle.values()):
         return CommandRefusal("conflict", f"job {run.job} was asked back already; its notice is over")
     strictest = _strictest(draft, run)
