@@ -82,10 +82,8 @@ class RightsAudit:
                 wrong = wrong or self._wrong(sequence, commit, event, event.authority)
         self._count_others(commit)
         for event in commit.events:
-            if commit.writer == WRITER:
-                self.history.fold(sequence, event)
-            else:
-                self.books.fold(sequence, event)
+            self.history.fold(sequence, event)
+            self.books.fold(sequence, event)
         return wrong
 
     @property

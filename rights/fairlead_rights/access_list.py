@@ -79,6 +79,8 @@ class AccessList:
         self.groups: dict[str, dict[str, frozenset[str]]] = {}
         #: {subject: {(role, scope): sources that granted it}}; what was granted by hand stays when a file takes its own back.
         self.grants: dict[str, dict[tuple[Role, Scope], frozenset[str]]] = {}
+        #: Derived: {queue: (subject, role) of the grants at exactly this queue}
+        self._at_queue: dict[str, set[tuple[str, Role]]] = {}
         self._groups_of: dict[str, set[str]] = {}
         self._reach: dict[str, dict[Verb, Reach]] = {}
 
@@ -117,6 +119,8 @@ class AccessList:
         held = self.grants.setdefault(grant.subject, {})
         key = (grant.role, grant.scope)
         held[key] = held.get(key, frozenset[str]()) | {source}
+        if grant.scope.kind == "queue":
+            self._at_queue.setdefault(grant.scope.name, set()).add((grant.subject, grant.role))
         self._forget(grant.subject)
 
     def revoke(self, grant: Grant, source: str) -> None:
@@ -127,10 +131,27 @@ class AccessList:
             return
         held[key] -= {source}
         if not held[key]:
-            del held[key]
+            self._drop(grant)
+        self._forget(grant.subject)
+
+    def end_queue(self, path: str) -> int:
+        """End all grants at exactly this queue, whoever states them; return their number. Those at queues above and below stay."""
+        ended = [Grant(subject, role, Scope("queue", path)) for subject, role in self._at_queue.get(path, ())]
+        for grant in ended:
+            self._drop(grant)
+            self._forget(grant.subject)
+        return len(ended)
+
+    def _drop(self, grant: Grant) -> None:
+        held = self.grants[grant.subject]
+        del held[grant.role, grant.scope]
         if not held:
             del self.grants[grant.subject]
-        self._forget(grant.subject)
+        if grant.scope.kind == "queue":
+            of = self._at_queue[grant.scope.name]
+            of.discard((grant.subject, grant.role))
+            if not of:
+                del self._at_queue[grant.scope.name]
 
     def _forget(self, subject: str) -> None:
         self._reach.pop(subject, None)

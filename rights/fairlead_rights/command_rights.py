@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, Protocol
 
 from fairlead_rights.access_list import Target
+from fairlead_schemas.jobfile.agent_fields import DEFAULT_PROJECT
 from fairlead_schemas.policies.rights import Role, Verb
 from fairlead_schemas.units.ids import is_queue_path
 from fairlead_schemas.wire import commands as cmd
@@ -19,6 +20,9 @@ from fairlead_schemas.wire.authority import Authority
 
 CLUSTER = Target()
 PROJECT = "project:"
+#: Projects of jobs that name none: they need no right of their own. A job of any other may use the project's secrets and volumes, and counts
+#: for its policies, so it is submitted by those alone who may submit in the project.
+FREE_PROJECTS = frozenset(("", DEFAULT_PROJECT))
 
 type Kind = Literal["cluster", "pool", "project", "queue", "job", "node", "rollout", "window", "own"]
 
@@ -29,8 +33,10 @@ class Need(NamedTuple):
     verb: Verb
     kind: Kind
     name: str = ""
-    #: Of a queue to which a job is submitted: the job's project. Of a queue that is set: the pool into which it goes.
+    #: Of a queue to which a job is submitted: the job's project. Of one to which a job is moved: that job. Of a queue that is set: the
+    #: pool into which it goes.
     project: str = ""
+    job: str = ""
     pool: str = ""
 
 
@@ -72,8 +78,12 @@ def targets_of(need: Need, things: Things, user: str) -> list[Target]:
         if not is_queue_path(name):
             return [CLUSTER]
         found = things.queue(name)
+        if need.job:
+            job = things.job(need.job) or CLUSTER
+            return [found._replace(project=job.project, owner=job.owner)]
         if need.verb == "job:submit":
-            return [found._replace(project=need.project, owner=user)]
+            here = found._replace(project=need.project, owner=user)
+            return [here] if need.project in FREE_PROJECTS else [here, Target(project=need.project)]
         return [found, found._replace(pool=need.pool)] if need.pool else [found]
     if kind == "job":
         return [things.job(name) or CLUSTER]
@@ -98,7 +108,7 @@ def _job(item: Any) -> list[Need]:
 
 
 def _move(item: cmd.MoveJob | ev.JobMoved) -> list[Need]:
-    return [Need("job:cancel", "job", item.job), Need("job:submit", "queue", item.queue)]
+    return [Need("job:cancel", "job", item.job), Need("job:submit", "queue", item.queue, job=item.job)]
 
 
 def _set_queue(path: str, pool: str) -> Need:

@@ -1,4 +1,6 @@
-"""Effects of the access service's events on the state of access. The only way in which it changes. No rules, no refusals."""
+"""Effects of events on the state of access: those of the access service, and those that make and remove queues. The only way in
+which it changes. No rules, no refusals.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +60,14 @@ def _session_ended(state: AccessState, event: ev.SessionEnded, at: object) -> No
     state.drop_session(event.session)
 
 
+def _queue_configured(state: AccessState, event: ev.QueueConfigured, at: object) -> None:
+    state.add_queue(event.path)
+
+
+def _queue_removed(state: AccessState, event: ev.QueueRemoved, at: object) -> None:
+    state.drop_queue(event.path)
+
+
 #: {type of event: its effect on the state}. The place in the log, which cores pass, is not needed.
 EFFECTS: dict[type, Callable[[AccessState, Any, object], None]] = {
     ev.PrincipalAdmitted: _admitted,
@@ -69,4 +79,6 @@ EFFECTS: dict[type, Callable[[AccessState, Any, object], None]] = {
     ev.TokenRevoked: _token_revoked,
     ev.SessionOpened: _opened,
     ev.SessionEnded: _session_ended,
+    ev.QueueConfigured: _queue_configured,
+    ev.QueueRemoved: _queue_removed,
 }

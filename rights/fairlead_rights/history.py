@@ -76,11 +76,14 @@ class AccessHistory:
         self._counting: dict[str, set[str]] = {}
         #: True once a token of a person was issued: people sign on since then, and their commands carry an authority.
         self.has_tokens_of_people = False
+        self._queues: set[str] = set()
+        #: {queue: all that was ever granted at exactly this one}
+        self._at_queue: dict[str, list[Intervals]] = {}
 
     # ------------------------------------------------------------------------------- changes
 
     def fold(self, sequence: int, event: ev.Event) -> None:
-        """Take the next event of the log with the sequence of its commit. Other services' events change nothing."""
+        """Take the next event of the log with the sequence of its commit. Of other services' events only those on queues count."""
         match event:
             case ev.PrincipalAdmitted():
                 self._active.setdefault(event.principal, Intervals()).set(sequence, True)
@@ -102,6 +105,12 @@ class AccessHistory:
                 self._end(sequence, TOKEN + event.token)
             case ev.SessionEnded():
                 self._end(sequence, SESSION + event.session)
+            case ev.QueueConfigured() if event.path not in self._queues:
+                self._queues.add(event.path)
+                self._end_queue(sequence, event.path)
+            case ev.QueueRemoved():
+                self._queues.discard(event.path)
+                self._end_queue(sequence, event.path)
             case _:
                 return
         if not self.changes or self.changes[-1] != sequence:
@@ -113,8 +122,18 @@ class AccessHistory:
             self._end(sequence, via)
 
     def _grant(self, event: ev.RoleGranted | ev.RoleRevoked) -> Intervals:
-        held = self._grants.setdefault(event.subject, {}).setdefault((event.role, parse_scope(event.scope)), {})
-        return held.setdefault(event.source, Intervals())
+        scope = parse_scope(event.scope)
+        held = self._grants.setdefault(event.subject, {}).setdefault((event.role, scope), {})
+        if event.source not in held:
+            held[event.source] = Intervals()
+            if scope.kind == "queue":
+                self._at_queue.setdefault(scope.name, []).append(held[event.source])
+        return held[event.source]
+
+    def _end_queue(self, sequence: int, path: str) -> None:
+        """End the grants at a queue that is gone, or new: as `AccessState.drop_queue` and `add_queue` do."""
+        for each in self._at_queue.get(path, ()):
+            each.set(sequence, False)
 
     def _sync(self, sequence: int, event: ev.GroupSynced) -> None:
         for members, holds in ((event.removed, False), (event.added, True)):

@@ -41,6 +41,8 @@ class AccessRows(msgspec.Struct, frozen=True):
     grants: list[GrantRow]
     tokens: list[Token]
     sessions: list[SignIn]
+    #: Paths of the queues that exist, sorted.
+    queues: list[str]
 
 
 def rows_of(state: AccessState) -> AccessRows:
@@ -60,12 +62,14 @@ def rows_of(state: AccessState) -> AccessRows:
         ],
         list(state.tokens.values()),
         list(state.sessions.values()),
+        sorted(state.queues),
     )
 
 
 def state_of(rows: AccessRows) -> AccessState:
     """Return the state with these rows. Raise ScopeError for a scope that cannot be read."""
     state = AccessState()
+    state.queues.update(rows.queues)
     for row in rows.principals:
         state.kinds[row.id] = row.kind
         (state.access.admit if row.active else state.access.suspend)(row.id)

@@ -45,6 +45,8 @@ class AccessState:
         self.access = AccessList()
         #: {principal: kind}, of active and suspended ones.
         self.kinds: dict[str, PrincipalKind] = {}
+        #: Queues that exist: grants at a queue end with it.
+        self.queues: set[str] = set()
         self.tokens: dict[str, Token] = {}
         self.sessions: dict[str, SignIn] = {}
         #: Derived: {principal: ids}, in the order in which they were issued or opened.
@@ -54,6 +56,17 @@ class AccessState:
         self.grant_count = 0
         #: Derived: {token with limits: its verbs (empty: all), the scopes in which it acts (None: all)}
         self._limits: dict[str, tuple[frozenset[Verb], Reach | None]] = {}
+
+    def add_queue(self, path: str) -> None:
+        """A queue is configured. One that is new has no grants: those that were given on their way to one that is gone end here."""
+        if path not in self.queues:
+            self.grant_count -= self.access.end_queue(path)
+            self.queues.add(path)
+
+    def drop_queue(self, path: str) -> None:
+        """A queue is gone, and the grants at it with it, so that a new queue of the name gives nobody rights by accident."""
+        self.queues.discard(path)
+        self.grant_count -= self.access.end_queue(path)
 
     def add_token(self, token: Token) -> None:
         """Put a token in force."""

@@ -89,6 +89,49 @@ def test_a_command_without_a_right_is_found() -> None:
     assert "bob had no job:cancel on queue:research" in log.add("queue", ev.JobHeld(**log.by("bob"), job="2", by="bob"))
 
 
+def test_a_project_needs_a_right_of_its_own() -> None:
+    """The queue's is not enough for a job of a named project; the default one is free."""
+    log = Log()
+    log.granted("ann", "member", "queue:research")
+    wrong = log.add("queue", submitted("1", "ann", project="llm", **log.by("ann")))
+    assert wrong.endswith("ann had no job:submit on project:llm")
+    assert log.add("queue", submitted("2", "ann", project="default", **log.by("ann"))) == ""
+    log.granted("ann", "viewer", "project:llm")
+    assert log.add("queue", submitted("3", "ann", project="llm", **log.by("ann"))) != ""
+    log.granted("ann", "member", "project:llm")
+    assert log.add("queue", submitted("4", "ann", project="llm", **log.by("ann"))) == ""
+
+
+def test_a_move_needs_the_source_and_the_target_with_the_jobs_project() -> None:
+    """`job:cancel` where the job is, and `job:submit` where it goes, to which a role in its project counts."""
+    log = Log()
+    log.granted("ann", "member", "queue:research")
+    log.granted("ann", "member", "project:llm")
+    for job in "123":
+        assert log.add("queue", submitted(job, "ann", project="llm", **log.by("ann"))) == ""
+
+    def moved(job: str, person: str) -> str:
+        return log.add("queue", ev.JobMoved(**log.by(person), job=job, queue="prod", by=person))
+
+    log.granted("bob", "member", "queue:prod")
+    assert "bob had no job:cancel on queue:research" in moved("1", "bob")
+    log.granted("bob", "operator", "queue:research")
+    assert moved("2", "bob") == ""
+    assert moved("3", "ann") == "", "a role in the job's project counts at the target"
+
+
+def test_grants_end_with_their_queue() -> None:
+    """A command by a grant at a queue that was removed since, and made again, is found."""
+    log = Log()
+    log.granted("ann", "member", "queue:research")
+    assert log.submitted("1", "ann") == ""
+    before = log.sequence
+    assert log.add("queue", ev.QueueRemoved(**CLOCK, path="research")) == ""
+    assert log.add("queue", ev.QueueConfigured(**CLOCK, path="research")) == ""
+    assert "had no job:submit" in log.submitted("2", "ann")
+    assert log.submitted("3", "ann", **log.by("ann", rights=before)) == ""
+
+
 def test_rights_are_those_of_the_sequence_that_the_authority_names() -> None:
     """What was revoked while the command travelled does not count; what was revoked or granted around the judgement does."""
     log = Log()

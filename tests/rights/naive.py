@@ -54,6 +54,7 @@ def may_at(
     members: set[tuple[str, str, str]] = set()  # (source, group, member)
     grants: set[tuple[str, Grant]] = set()  # (source, grant)
     credentials: dict[str, ev.TokenIssued | ev.SessionOpened] = {}
+    queues: set[str] = set()
     for at, event in log:
         if at > sequence:
             break
@@ -67,6 +68,12 @@ def may_at(
                 grants.add((event.source, Grant(event.subject, event.role, parse_scope(event.scope))))
             case ev.RoleRevoked():
                 grants.discard((event.source, Grant(event.subject, event.role, parse_scope(event.scope))))
+            case ev.QueueConfigured() if event.path not in queues:
+                queues.add(event.path)
+                grants = _without_queue(grants, event.path)
+            case ev.QueueRemoved():
+                queues.discard(event.path)
+                grants = _without_queue(grants, event.path)
             case ev.GroupSynced():
                 members -= {(event.source, event.group, member) for member in event.removed}
                 members |= {(event.source, event.group, member) for member in event.added}
@@ -84,6 +91,10 @@ def may_at(
         return False
     pairs = [(group, member) for _, group, member in members]
     return may(active, pairs, [grant for _, grant in grants], principal, verb, target)
+
+
+def _without_queue(grants: set[tuple[str, Grant]], path: str) -> set[tuple[str, Grant]]:
+    return {(source, grant) for source, grant in grants if str(grant.scope) != f"queue:{path}"}
 
 
 def _is_within(

@@ -10,6 +10,7 @@ from fairlead_rights.access_list import Grant, Target
 from fairlead_rights.effects import EFFECTS
 from fairlead_rights.history import AccessHistory, Intervals
 from fairlead_rights.roles import verbs_of
+from fairlead_rights.rows import rows_of, state_of
 from fairlead_rights.state import AccessState
 from fairlead_schemas.policies.rights import ROLES, VERBS, Scope, parse_scope
 from fairlead_schemas.wire import events as ev
@@ -25,6 +26,7 @@ IDS = ("x1", "x2", "x3", "x4", "x5")
 KINDS = (
     ev.PrincipalAdmitted, ev.PrincipalSuspended, ev.RoleGranted, ev.RoleGranted, ev.RoleGranted, ev.RoleRevoked,
     ev.GroupSynced, ev.GroupSynced, ev.TokenIssued, ev.TokenIssued, ev.SessionOpened, ev.TokenRevoked, ev.SessionEnded,
+    ev.QueueConfigured, ev.QueueRemoved,
 )  # fmt: skip
 CAUSE: dict[str, Any] = {"cause": "clock"}
 
@@ -37,8 +39,8 @@ def grant_of(rng: Random) -> dict[str, Any]:
             return {"subject": rng.choice(PEOPLE + GROUPS), "role": role, "scope": scope, "source": rng.choice(SOURCES)}
 
 
-def event_of(rng: Random) -> ev.AccessEvent:
-    """Any event of the access service, also one that repeats or ends what is not there."""
+def event_of(rng: Random) -> ev.Event:
+    """Any event that access is folded from, also one that repeats or ends what is not there."""
     kind = rng.choice(KINDS)
     principal, id_ = rng.choice(PEOPLE), rng.choice(IDS)
     if kind is ev.PrincipalAdmitted:
@@ -47,6 +49,8 @@ def event_of(rng: Random) -> ev.AccessEvent:
         return ev.PrincipalSuspended(**CAUSE, principal=principal)
     if kind is ev.RoleGranted or kind is ev.RoleRevoked:
         return kind(**CAUSE, **grant_of(rng))
+    if kind is ev.QueueConfigured or kind is ev.QueueRemoved:
+        return kind(**CAUSE, path=rng.choice(("research", "research/vision", "prod")))
     if kind is ev.GroupSynced:
         added = tuple(rng.sample(PEOPLE, rng.choice((0, 1, 2))))
         removed = tuple(name for name in rng.sample(PEOPLE, rng.choice((0, 1, 2))) if name not in added)
@@ -140,6 +144,36 @@ def test_a_commit_counts_as_a_whole() -> None:
     history.fold(6, ev.RoleGranted(**granted))
     assert [history.may_at(at, "ann", "job:submit", Target()) for at in range(8)] == [False] * 6 + [True] * 2
     assert history.why_at(6, "ann", "job:submit", Target()) == (Grant("ann", "admin", Scope("cluster")),)
+
+
+def test_grants_end_with_their_queue() -> None:
+    """Whoever stated them; a new queue of the name has none of them, and neither has one whose grant was on its way when it was removed.
+    Grants above and below the queue stay.
+    """
+    history, state = AccessHistory(), AccessState()
+    first = [
+        ev.PrincipalAdmitted(**CAUSE, principal="ann", kind="person"),
+        *(ev.QueueConfigured(**CAUSE, path=path) for path in ("research", "research/vision", "research/vision/llm")),
+    ]
+    granted = [
+        ev.RoleGranted(**CAUSE, subject="ann", role="member", scope="queue:research/vision", source=source)
+        for source in SOURCES
+    ]
+    below = ev.RoleGranted(**CAUSE, subject="ann", role="viewer", scope="queue:research/vision/llm", source="person")
+    gone, made = ev.QueueRemoved(**CAUSE, path="research/vision"), ev.QueueConfigured(**CAUSE, path="research/vision")
+    log = [first, [*granted, below], [gone], [made], granted, [gone], granted[:1], [made], [made], granted, [made]]
+    target = Target(queue="research/vision")
+    may: list[bool] = []
+    for sequence, events in enumerate(log):
+        for event in events:
+            history.fold(sequence, event)
+            EFFECTS[type(event)](state, event, None)
+        may.append(state.may("ann", "job:submit", target))
+    assert may == [False, True, False, False, True, False, True, False, False, True, True]
+    assert [history.may_at(at, "ann", "job:submit", target) for at in range(len(log))] == may
+    assert state.may("ann", "job:read", Target(queue="research/vision/llm"))
+    assert state.grant_count == 2
+    assert rows_of(state_of(rows_of(state))) == rows_of(state)
 
 
 def test_the_id_of_an_ended_token_does_not_revive_it() -> None:

@@ -28,7 +28,7 @@ class RecordedAccess(msgspec.Struct, kw_only=True):
 
     #: Of the first of them.
     at: str
-    #: signed_in | sign_in_failed | signed_out | denied | read | entered
+    #: signed_in | sign_in_failed | signed_out | token_refused | denied | read | entered
     kind: str
     #: Who, by id and by name; "" for an unknown name.
     principal: str

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from fairlead_schemas.http.accounts import RoleHeld
 from fairlead_schemas.policies.idle import IdleEvidence
 from fairlead_schemas.queries.cluster_map import GpuState
 
@@ -272,8 +271,6 @@ class QueueFileResult(msgspec.Struct, kw_only=True):
     unchanged: int
     items: list[Queue]
     sequence: int
-    #: Roles that people granted on queues that were removed: files do not take these back.
-    left_over: list[RoleHeld] = []
 
 
 class IdleScope(msgspec.Struct, kw_only=True):

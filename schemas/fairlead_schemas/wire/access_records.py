@@ -13,7 +13,15 @@ import msgspec
 
 from fairlead_schemas.units.ids import is_token
 
-type AccessKind = Literal["signed_in", "sign_in_failed", "signed_out", "denied", "read", "entered"]
+type AccessKind = Literal[
+    "signed_in",
+    "sign_in_failed",
+    "signed_out",
+    "token_refused",  # a token that does not count was sent: forged, ended, used before, made for something else
+    "denied",
+    "read",
+    "entered",
+]
 
 #: Of the subject for what has no principal: failed sign-ins of unknown names.
 UNKNOWN = "-"

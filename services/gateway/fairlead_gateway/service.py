@@ -139,6 +139,7 @@ class Gateway:
         self.callers = Callers(views, lookup, blind_s=folding.blind_s)
         #: The record of access; nothing is noted without sign-on.
         self.trail = AuditTrail(bus)
+        self.callers.note = self.trail.note
         rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job), self.trail.note)
         self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, waiter)
         self.accounts.note = self.trail.note

@@ -148,9 +148,8 @@ async def test_events_of_nodes_and_queues_name_no_other_jobs() -> None:
         await world.node("n1")
         hidden = await world.submit(queue="secretqueue")
         assert (await world.ask("owner", "POST", f"/v1/jobs/{hidden}:cancel")).status_code == 200
-        await world.ask("owner", "POST", "/v1/queues:apply", json={"queues": {"old": {}}})
-        await world.grant("mia", "viewer", "queue:old")
-        removed = await world.ask("owner", "DELETE", "/v1/queues/old?moveTo=secretqueue")
+        await world.ask("owner", "POST", "/v1/queues:apply", json={"queues": {"mine/old": {}, "mine/new": {}}})
+        removed = await world.ask("owner", "DELETE", "/v1/queues/mine/old?moveTo=secretqueue")
         assert removed.status_code < 500, removed.text
         text = (await world.ask("mia", "GET", "/v1/events?from=1&limit=1000")).text
         assert "QueueRemoved" in text and "secretqueue" not in text, text
@@ -208,6 +207,65 @@ async def test_nobody_moves_a_job_where_they_may_not_submit() -> None:
             codes[queue] = answer.status_code, answer.text.replace(queue, "X").partition('"request_id"')[0]
         assert codes["seen"][0] == 403 and codes["secret"][0] == 422
         assert codes["secret"] == codes["nosuch"]
+
+
+async def test_a_project_is_for_those_who_may_submit_in_it() -> None:
+    """Who may submit to a queue may not name any project there: its secrets and budgets are its own. Dry runs and CloudEvents are judged alike;
+    a token reaches a project by naming it, or by no limits; the default project is free.
+    """
+    async with SignedWorld() as world:
+        await world.configure(mine={}, other={})
+        await world.person("mia", member="queue:mine")
+        await world.person("pat", member="queue:mine")
+        await world.grant("pat", "member", "project:llm")
+        await world.token("narrow", "pat", scopes=("queue:mine",))
+        await world.token("both", "pat", scopes=("queue:mine", "project:llm"))
+
+        async def code(who: str, project: str, path: str = "/v1/jobs") -> int:
+            job = {"command": ["true"], "queue": "mine", "project": project}
+            answer = await world.ask(who, "POST", path, json=job)
+            if answer.status_code == 403:
+                assert answer.json()["why"] | {"roles": [], "givers": [], "token": None, "reason": ""} == {
+                    "verb": "job:submit", "on": f"project:{project}", "roles": [], "givers": [], "token": None, "reason": "",
+                }  # fmt: skip
+            return answer.status_code
+
+        assert [await code("mia", project) for project in ("", "default", "llm", "other")] == [201, 201, 403, 403]
+        assert [await code("pat", project) for project in ("", "llm", "other")] == [201, 201, 403]
+        assert [await code(who, "llm") for who in ("narrow", "both", "owner")] == [403, 201, 201]
+        assert [await code(who, "llm", "/v1/jobs:dryrun") for who in ("mia", "pat")] == [403, 200]
+        event = {
+            "specversion": "1.0", "id": "e1", "source": "/ci", "type": "fairlead.job.submit.v1",
+            "data": {"command": ["true"], "queue": "mine", "project": "llm"},
+        }  # fmt: skip
+        headers = {"content-type": "application/cloudevents+json"}
+        sent = await world.ask("mia", "POST", "/v1/events", json=event, headers=headers)
+        assert sent.status_code == 403, sent.text
+
+
+async def test_a_job_is_moved_by_those_of_its_project_and_its_source() -> None:
+    """The right at the source is `job:cancel` on the job; at the target a role in the job's project counts, one in another does not."""
+    async with SignedWorld() as world:
+        await world.configure(source={}, target={})
+        roles = {
+            "lead": ("queue-admin", "queue:source"),
+            "own": ("queue-admin", "project:llm"),
+            "far": ("member", "queue:target"),
+        }
+        for who, (role, scope) in roles.items():
+            await world.person(who)
+            await world.grant(who, role, scope)  # type: ignore[arg-type]
+            await world.grant(who, "viewer", "queue:target")
+        for project, expected in (
+            ("llm", {"lead": 403, "far": 404, "own": 200}),
+            ("vlm", {"lead": 403, "far": 404, "own": 404}),
+        ):
+            job = await world.submit(queue="source", project=project, startAt="2099-01-01T00:00:00Z")
+            found = {
+                who: (await world.ask(who, "POST", f"/v1/jobs/{job}:move", json={"queue": "target"})).status_code
+                for who in expected
+            }
+            assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -353,7 +411,12 @@ GUARDS: list[tuple[Callable[[], Awaitable[None]], str, object]] = [
         lambda _, event: event,
     ),
     (test_rights_of_a_job_follow_its_queue, "fairlead_gateway.access.guard.RouteGuard.admit", _nothing),
-    (test_nobody_moves_a_job_where_they_may_not_submit, "fairlead_gateway.routes.jobs.require_submit", lambda *_: None),
+    (test_nobody_moves_a_job_where_they_may_not_submit, "fairlead_gateway.routes.jobs.require_move", lambda *_: None),
+    (
+        test_a_project_is_for_those_who_may_submit_in_it,
+        "fairlead_gateway.access.submits.FREE_PROJECTS",
+        frozenset(("llm",)),
+    ),
     (
         test_who_acts_for_somebody_has_the_admins_rights_and_both_names,
         "fairlead_gateway.access.caller.Caller.require",

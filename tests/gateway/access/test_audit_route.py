@@ -1,11 +1,24 @@
 """The record of access over HTTP: who looked into whose job, who was refused, who signed in."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+from fairlead_gateway.access.accounts import SignInAt
+from fairlead_gateway.signon.oidc import OidcProvider
+from fairlead_gateway.signon.sealing import Sealing
+from fairlead_gateway.signon.settings import Provider
+from fairlead_schemas.units.timestamps import MINUTE_NS
+from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire.access_records import AccessEntry
 from tests.gateway.access.accounts_world import PASSWORD, AccountsWorld
+from tests.gateway.signon.test_command_grants import with_rule
 from tests.kit.eventually import eventually_async
+from tests.kit.token_issuer import CLIENT, ISSUER, NOW_S, claims, part, private_key, public_jwk, sign
+
+CORP = Provider(name="corp", issuer=ISSUER, client_id=CLIENT, client_secret="s", admit="everyone")
+OTHER = private_key("ES256")
 
 JOB = {"name": "a", "queue": "default", "command": ["true"]}
 
@@ -64,6 +77,92 @@ async def test_sign_ins_are_noted_and_those_of_unknown_names_stand_apart() -> No
         assert [each["kind"] for each in unknown] == ["sign_in_failed"]
         stored = b"".join(each.payload for each in world.hub.streams["AUDIT"].messages)
         assert b"hunter2" not in stored and b"wrong password" not in stored and PASSWORD.encode() not in stored
+
+
+async def _attacks(world: AccountsWorld) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """Send tokens of attacks (A9, A10, A13) at every place that takes one; yield the expected line of each."""
+    played, exchanged = await with_rule(world)
+    sealing = Sealing([b"k" * 32])
+    provider = OidcProvider(CORP, "http://localhost", played.client(), sealing, lambda: NOW_S)
+    world.gateway.sign_on.providers["corp"] = provider
+    forged = {
+        "none": part({"alg": "none", "kid": "k1"}) + "." + part(claims()) + ".",
+        "HS256": part({"alg": "HS256", "kid": "k1"}) + "." + part(claims()) + ".AA",
+        "key in the header": sign(OTHER, "ES256", claims(), jwk=public_jwk(OTHER, "ES256", "k1")),
+        "another key": sign(OTHER, "ES256", claims()),
+        "expired": sign(played.key, "ES256", claims(exp=NOW_S - 900, iat=NOW_S - 990)),
+        "audience": sign(played.key, "ES256", claims(aud="other")),
+        "over 16 KiB": "A" * 17_000,
+    }
+    for name, token in forged.items():
+        await exchanged(token)
+        yield f"exchange: {name}", {"kind": "token_refused", "via": "token-exchange"}
+        answer = await world.http.post("/sign-in/corp/back-channel-logout", data={"logout_token": token})
+        assert answer.status_code == 400
+        yield f"logout: {name}", {"kind": "token_refused", "via": "corp"}
+        asked, cookie = await _begun(provider)
+        played.token_answer = {"id_token": token, "access_token": "x"}
+        answer = await world.http.get(
+            "/sign-in/corp/callback",
+            params={"code": "c", "state": asked, "iss": ISSUER},
+            headers={"cookie": f"fairlead-sign-in={cookie}"},
+        )
+        assert answer.status_code == 403, answer.text
+        yield f"callback: {name}", {"kind": "sign_in_failed", "via": "corp"}
+    await world.http.get("/sign-in/corp/callback?code=c&state=of-another-browser")
+    yield "state", {"kind": "sign_in_failed", "via": "corp"}
+    for grant in (
+        {"grant_type": "refresh_token", "refresh_token": "x"},
+        {"grant_type": "authorization_code", "code": "x"},
+    ):
+        await world.http.post("/v1/token", data=grant)
+        yield str(grant), {"kind": "token_refused", "via": grant["grant_type"]}
+    await world.send("GET", "/v1/jobs", token="flp_" + "x" * 36)
+    yield "unknown token", {"kind": "token_refused", "via": ""}
+
+
+async def _begun(provider: OidcProvider) -> tuple[str, str]:
+    address, cookie = await provider.begin("/")
+    return parse_qs(urlsplit(address).query)["state"][0], cookie
+
+
+async def test_each_attack_with_a_token_leaves_one_line() -> None:
+    """In the chain of those without a name, by the provider or grant and the address; nothing of the token."""
+    async with AccountsWorld() as world:
+        trail, now_ns, seen = world.gateway.trail, 10**18, 0
+        trail._clock = lambda: now_ns
+        async for attack, expected in _attacks(world):
+            items = await of(world, world.owner, "unknown")
+            assert len(items) == seen + 1, attack
+            assert {name: items[0][name] for name in expected} == expected, attack
+            assert items[0]["address"] and items[0]["count"] == 1, attack
+            seen, now_ns = seen + 1, now_ns + 2 * MINUTE_NS
+        assert seen > 20
+
+
+async def test_a_flood_of_refused_tokens_is_one_line() -> None:
+    """With their number; an ended token is noted with the person whose it was."""
+    async with AccountsWorld() as world:
+        _, exchanged = await with_rule(world)
+        for number in range(40):
+            await exchanged(f"a.b{number}.c")
+            await world.send("GET", "/v1/jobs", token=f"flp_{number}")
+        items = await of(world, world.owner, "unknown")
+        assert sorted((each["via"], each["count"]) for each in items) == [("", 40), ("token-exchange", 40)]
+        ann = await world.person("ann")
+        _, text = await world.session(ann)
+        made = await world.token(text)
+        await world.gateway.accounts.send(
+            cmd.RevokeToken(id="by-itself", token=made["id"])
+        )  # as one that expires: its row stays
+        for _ in range(3):
+            await world.ask("GET", "/v1/jobs", token=made["token"], status=401)
+        (line,) = [each for each in await of(world, text) if each["kind"] == "token_refused"]
+        assert (line["via"], line["count"]) == (f"token:{made['id']}", 3)
+        tokens = await world.gateway.accounts.open_cli(ann, SignInAt("local"))
+        await world.gateway.accounts.refresh(tokens.refresh)
+        await world.http.post("/v1/token", data={"grant_type": "refresh_token", "refresh_token": tokens.refresh})
+        assert "refresh_token" in [each["via"] for each in await of(world, text) if each["kind"] == "token_refused"]
 
 
 async def test_the_record_of_others_needs_a_right() -> None:

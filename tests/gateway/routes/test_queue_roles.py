@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import msgspec
+
 from tests.gateway.access.accounts_world import AccountsWorld
+from tests.kit.eventually import eventually_async
 
 FILE = {
     "queues": {
@@ -74,19 +77,68 @@ async def test_a_file_gives_nothing_that_its_sender_does_not_hold() -> None:
         await applied(world, {"queues": {"prod": {"roles": {"nemo": "member"}}}}, status=404)
 
 
-async def test_a_removed_queue_keeps_nobodys_rights_of_files() -> None:
-    """By deletion and by a pruning file. A queue made again under the name has none of them; a role that a person gave is listed as left
-    over."""
+async def test_a_removed_queue_keeps_nobodys_rights() -> None:
+    """By deletion and by a pruning file, of files and by hand. A queue made again under the name has none of them."""
     async with AccountsWorld(queue=True) as world:
         await people(world)
         await applied(world)
         by_hand = {"subject": "bob", "role": "viewer", "scope": "queue:research/vision"}
         await world.ask("POST", "/v1/access:grant", by_hand)
-        gone = await world.ask("DELETE", "/v1/queues/research/vision")
-        assert [(each["role"], each["scope"]) for each in gone["left_over"]] == [("viewer", "queue:research/vision")]
+        await world.ask("DELETE", "/v1/queues/research/vision")
         assert await stated(world) == BOTH - {("ann", "member", "queue:research/vision")}
         await world.ask("PUT", "/v1/queues/research/vision", {})
-        assert ("ann", "member", "queue:research/vision") not in await stated(world)
-        pruned = await applied(world, {"queues": {"prod": {}}}, prune=True)
-        assert await stated(world) == set()
-        assert [each["scope"] for each in pruned["left_over"]] == ["queue:research/vision"]
+        assert (await world.ask("GET", "/v1/access?scope=queue:research/vision"))["items"] == []
+        await world.ask("POST", "/v1/access:grant", by_hand)
+        await applied(world, {"queues": {"prod": {}}}, prune=True)
+        await applied(world, {"queues": {"research": {"queues": {"vision": {}}}}})
+        assert {each["scope"] for each in (await world.ask("GET", "/v1/access"))["items"]} == {"cluster"}
+        why = await world.ask("GET", "/v1/access/why?verb=queue:read&on=queue:research/vision&subject=bob")
+        assert not why["allowed"]
+
+
+GPU = {"nvidia.com/gpu": 4}
+
+
+async def test_limits_of_users_are_by_login_names_and_stay_when_a_person_is_renamed() -> None:
+    """In queues and in lists of pools: ids in the log, names in documents. The same file again changes nothing."""
+    async with AccountsWorld(queue=True) as world:
+        who = await people(world)
+        file = {
+            "pools": {"lab": {"users": ["ann", "bob"]}},
+            "queues": {"vision": {"pool": "lab", "users": {"ann": GPU, "default": {"nvidia.com/gpu": 1}}}},
+        }
+        await applied(world, file)
+        views = world.gateway.views
+        settings = views.queues.rows["vision"].settings
+        assert settings is not None and set(settings.users) == {who["ann"], "*"}
+        assert set(views.queues.pools["lab"].settings.users) == {who["ann"], who["bob"]}
+        document = await world.ask("GET", "/v1/queues/vision")
+        assert document["settings"]["users"] == {"ann": GPU, "default": {"nvidia.com/gpu": 1}}
+        (pool,) = [each for each in (await world.ask("GET", "/v1/pools"))["items"] if each["name"] == "lab"]
+        assert pool["settings"]["users"] == ["ann", "bob"]
+        assert (await applied(world, file))["unchanged"] == 2
+        row = await world.gateway.accounts.people.find(who["ann"])
+        assert row is not None
+        await world.gateway.accounts.people.write(who["ann"], msgspec.structs.replace(row, login="anna"))
+        assert views.queues.rows["vision"].settings == settings
+        await eventually_async(lambda: world.gateway.accounts.people.known_name(who["ann"]) == "anna")
+        assert set((await world.ask("GET", "/v1/queues/vision"))["settings"]["users"]) == {"anna", "default"}
+
+
+async def test_a_limit_of_nobody_names_its_field() -> None:
+    """Also in PUT, and in a pool's list; nothing changes then. A person named twice is refused, too."""
+    async with AccountsWorld(queue=True) as world:
+        who = await people(world)
+        for file, field in (
+            (
+                {"queues": {"research": {"queues": {"vision": {"users": {"nemo": GPU}}}}}},
+                "queues.research/vision.users.nemo",
+            ),
+            ({"pools": {"lab": {"users": ["ann", "nemo"]}}, "queues": {"x": {"pool": "lab"}}}, "pools.lab.users.nemo"),
+            ({"queues": {"x": {"users": {"ann": GPU, who["ann"]: GPU}}}}, f"queues.x.users.{who['ann']}"),
+        ):
+            refused = await applied(world, file, status=422)
+            assert [each["field"] for each in refused["errors"]] == [field]
+        refused = await world.ask("PUT", "/v1/queues/vision", {"users": {"nemo": GPU}}, status=422)
+        assert "nemo" in refused["detail"]
+        assert [row.path for row in world.gateway.views.queues.existing()] == ["default"]

@@ -59,7 +59,7 @@ class QueueConfigured(EventBase, tag=True, frozen=True, kw_only=True):
 
 
 class QueueRemoved(EventBase, tag=True, frozen=True, kw_only=True):
-    """A queue is gone; the jobs that waited in it, if any, wait in another from here on."""
+    """A queue is gone, and with it all roles granted at it; the jobs that waited in it, if any, wait in another from here on."""
 
     path: str
     move_to: str = ""

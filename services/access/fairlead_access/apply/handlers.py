@@ -11,6 +11,5 @@ HANDLERS: EventHandlers[AccessState] = {**EFFECTS}
 
 
 def fold(state: AccessState, seq: int, commit: Commit) -> None:
-    """Fold one commit of any writer."""
-    if commit.writer == WRITER:
-        apply_events(HANDLERS, state, seq, commit)
+    """Fold one commit of any writer: others' queues end grants."""
+    apply_events(HANDLERS, state, seq, commit)

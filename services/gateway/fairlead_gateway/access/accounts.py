@@ -23,7 +23,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_schemas.policies.rights import Verb
 from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
 from fairlead_schemas.units.timestamps import DAY_NS, HOUR_NS, MINUTE_NS
-from fairlead_schemas.units.token_text import RANDOM_BYTES, TokenLetter, digest, family_digest, make, rotated
+from fairlead_schemas.units.token_text import RANDOM_BYTES, TokenLetter, check, digest, family_digest, make, rotated
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire.access_records import ADDRESS_CHARS_MAX, AccessEntry, AccessKind
 from fairlead_schemas.wire.events.access import EndReason, PrincipalKind, TokenKind
@@ -232,6 +232,10 @@ class Accounts:
         """Note a sign-in that failed; `principal`: whose name was given, where there is such a person."""
         self._note_sign_in("sign_in_failed", principal, provider, address)
 
+    def note_refused_token(self, via: str, address: str, principal: str = "") -> None:
+        """Note a token that was refused. `via`: the provider that should have signed it, or the grant for which it was sent."""
+        self._note_sign_in("token_refused", principal, via, address)
+
     def _note_sign_in(self, kind: AccessKind, principal: str, via: str, address: str = "") -> None:
         self.note(AccessEntry(kind=kind, at_ns=0, principal=principal, via=via, address=address[:ADDRESS_CHARS_MAX]))
 
@@ -334,15 +338,14 @@ class Accounts:
         await self._send_or_erase(command, "token", family)
         return CliSignIn(access, refresh, session)
 
-    async def refresh(self, text: str) -> CliSignIn:
+    async def refresh(self, text: str, address: str = "") -> CliSignIn:
         """Return the next session and refresh token of a sign-in. Raise HttpError (400) for a token that is not in force. One
         that was used before is in two hands, so its whole family ends.
         """
-        row = await self.credentials.family(family_digest(text))
-        if row is None or row.id not in self._views.access.tokens:
-            raise invalid_grant()
-        note = await self.credentials.note("token", row.id)
-        if note is None:
+        row = await self.credentials.family(family_digest(text)) if check(text) == "r" else None
+        note = await self.credentials.note("token", row.id) if row and row.id in self._views.access.tokens else None
+        if row is None or note is None:
+            self.note_refused_token("refresh_token", address, row.principal if row else "")
             raise invalid_grant()
         following, access = (
             rotated(text, secrets.token_bytes(RANDOM_BYTES)),
@@ -350,6 +353,7 @@ class Accounts:
         )
         if not await self.credentials.rotate(row.id, digest(text), structs.replace(note, digest=digest(following))):
             await self.end_family(row.id)
+            self.note_refused_token("refresh_token", address, row.principal)
             raise invalid_grant()
         await self.end_session(note.session, "replaced")
         at = SignInAt(note.provider, sid=note.sid)

@@ -40,6 +40,7 @@ MERGED_NS: dict[AccessKind, int] = {
     "entered": HOUR_NS,
     "denied": MINUTE_NS,
     "sign_in_failed": MINUTE_NS,
+    "token_refused": MINUTE_NS,
 }
 #: Accesses that are remembered for this.
 MERGED_MAX = 20_000

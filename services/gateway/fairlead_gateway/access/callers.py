@@ -19,6 +19,7 @@ from fairlead_gateway.errors import HttpError
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http.api import MissingRight
 from fairlead_schemas.units.validation import FieldError
+from fairlead_schemas.wire.access_records import AccessEntry
 
 #: Key of the caller in the ASGI scope; absent where sign-on is off.
 CALLER = "fairlead.caller"
@@ -77,6 +78,8 @@ class Callers:
         self.blind_s = blind_s
         self._clock = clock
         self._monotonic = monotonic
+        #: Keeps an entry of the record of access.
+        self.note: Callable[[AccessEntry], None] = lambda _entry: None
         #: Caller of a request without a credential.
         self._nobody = Caller(views)
         #: {SHA-256 digest: caller}, of credentials that were in force when they were last looked at.
@@ -164,7 +167,7 @@ class Callers:
             if not caller.ended(self._clock()):
                 self._known[digest] = caller
             else:
-                self._count(_address(scope))  # its row stays for a while, and every request would read it
+                self._count(_address(scope), caller)  # its row stays for a while, and every request would read it
         if carried.form == "cookie" and caller.is_token:
             raise unauthenticated("unknown", "a token is not accepted in a cookie")
         if reason := caller.ended(self._clock()):
@@ -247,7 +250,10 @@ class Callers:
                 retry_after_s=wait_s,
             )
 
-    def _count(self, address: str) -> None:
+    def _count(self, address: str, ended: Caller | None = None) -> None:
+        """Count and note a credential that does not count. `ended`: of whom it was."""
+        principal, via = (ended.principal, ended.via) if ended is not None else ("", "")
+        self.note(AccessEntry(kind="token_refused", at_ns=0, principal=principal, via=via, address=address))
         if len(self._floods) >= ADDRESSES_MAX:
             kept = sorted(self._floods, key=self._level)[ADDRESSES_MAX // 2 :]
             self._floods = {each: self._floods[each] for each in kept if self._level(each)}

@@ -79,13 +79,25 @@ class PeopleStore:
         self._bus = bus
         self._rows: dict[str, PersonRow] = {}
         self._claims: dict[str, str] = {}
+        #: {principal: login name}, as it is shown. Kept while a changed row is not read yet: an id means nothing to people.
+        self._names: dict[str, str] = {}
         #: Increased whenever something in memory may have become old: a read that began before is not kept.
         self._changes = 0
 
     async def open(self) -> None:
         """Follow the changes of other gateways."""
-        await self._bus.on_put(subjects.PEOPLE, "*.*", lambda key, _value: self._drop(key))
+        await self._bus.on_put(subjects.PEOPLE, "*.*", self._changed)
         self._bus.on_reconnect(self._drop_all)
+
+    def _changed(self, key: str, value: bytes) -> None:
+        self._drop(key)
+        kind, _, principal = key.partition(".")
+        if kind == "principal" and self._names.pop(principal, ""):
+            self._name(principal, _read_row(value))
+
+    def _name(self, principal: str, row: PersonRow | None) -> None:
+        if row is not None and row.login:
+            _keep(self._names, principal, row.login)
 
     def _drop(self, key: str) -> None:
         self._changes += 1
@@ -95,6 +107,7 @@ class PeopleStore:
     def _drop_all(self) -> None:
         self._changes += 1
         self._rows.clear()
+        self._names.clear()
         self._claims.clear()
 
     # ------------------------------------------------------------------------------- reads
@@ -107,6 +120,7 @@ class PeopleStore:
         row = await self._read(principal)
         if row is not None and changes == self._changes:
             _keep(self._rows, principal, row)
+            self._name(principal, row)
         return row
 
     async def _read(self, principal: str) -> PersonRow | None:
@@ -138,8 +152,7 @@ class PeopleStore:
 
     def known_name(self, principal: str) -> str:
         """Return the login name of a principal that is in memory, else its id."""
-        row = self._rows.get(principal)
-        return (row.login if row is not None else "") or principal
+        return self._names.get(principal, principal)
 
     # ------------------------------------------------------------------------------- changes
 

@@ -1,4 +1,4 @@
-"""Rights of a submit: the queue, and the jobs on which it depends.
+"""Rights of a submit: the queue, the project, and the jobs on which it depends; and of a move to another queue.
 
 The queue service names existing queues and jobs in its refusals, so a caller who may not see all of them gets the refusal
 from here, in the same words for a queue that does not exist and for one that it may not see.
@@ -10,6 +10,9 @@ from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.targets import Sight, queue_target, submit_target
 from fairlead_gateway.errors import HttpError, invalid
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.why.dominant_reason import row_or_array
+from fairlead_rights.access_list import Target
+from fairlead_rights.command_rights import FREE_PROJECTS
 from fairlead_schemas.units.validation import FieldError
 
 #: Queues that a refusal names at most.
@@ -17,10 +20,29 @@ NAMED_MAX = 20
 
 
 def require_submit(views: Views, caller: Caller, queue: str, project: str, field: str) -> None:
-    """Raise HttpError unless the caller may submit jobs of a project to a queue: 403, or 422 for a queue that it cannot see."""
+    """Raise HttpError unless the caller may submit jobs of a project to a queue: 403, or 422 for a queue that it cannot see. A project that
+    is named needs the right on itself, too: its secrets are its jobs'.
+    """
     if caller.is_open or (caller.may("job:submit", CLUSTER) and caller.may("queue:read", CLUSTER)):
         return
-    target = submit_target(views, queue, project, caller.user)
+    _require_queue(views, caller, submit_target(views, queue, project, caller.user), field)
+    if project not in FREE_PROJECTS:
+        caller.require("job:submit", Target(project=project))
+
+
+def require_move(views: Views, caller: Caller, job: str, queue: str) -> None:
+    """Raise HttpError unless the caller may submit a job of its project and owner to a queue, as `require_submit` does. The job is in its
+    project already, whoever moves it; the right to take it from its queue, `job:cancel`, is the route's.
+    """
+    if caller.is_open or (caller.may("job:submit", CLUSTER) and caller.may("queue:read", CLUSTER)):
+        return
+    row = row_or_array(views, job)
+    project, owner = (row.project, row.user) if row is not None else ("", "")
+    _require_queue(views, caller, submit_target(views, queue, project, owner), "queue")
+
+
+def _require_queue(views: Views, caller: Caller, target: Target, field: str) -> None:
+    queue = target.queue
     row = views.queues.rows.get(queue)
     if caller.may("job:submit", target):
         if row is not None and row.exists:

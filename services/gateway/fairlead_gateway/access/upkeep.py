@@ -22,6 +22,8 @@ from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 log = structlog.get_logger()
 
 UPKEEP_S = 60.0
+#: Seconds until the first round after a start, which reads the names that documents show.
+FIRST_S = 1.0
 #: Rounds of it between two looks at all rows.
 ROUNDS_OF_ERASURE = 60
 SESSION_USE_NS = 5 * MINUTE_NS
@@ -52,14 +54,14 @@ class AccountUpkeep:
         await self._accounts.credentials.follow(self._callers.forget)
         rounds = 0
         while True:
-            await asyncio.sleep(UPKEEP_S)
+            await asyncio.sleep(UPKEEP_S if rounds else FIRST_S)
             if not self._is_ready():
                 continue
             try:
                 await self.store_uses()
                 await self.read_names()
                 await self.end_idle()
-                if rounds % ROUNDS_OF_ERASURE == 0:
+                if rounds % ROUNDS_OF_ERASURE == 1:
                     await self.erase_leftovers()
                 rounds += 1
             except (BusError, EarlyAnswer) as error:
@@ -80,6 +82,13 @@ class AccountUpkeep:
         for subject, grants in list(self._views.access.access.grants.items()):
             if not is_group(subject) and any(scope.kind == "queue" for _, scope in grants):
                 await self._accounts.people.find(subject)
+        queues = self._views.queues
+        named = {user for pool in queues.pools.values() for user in pool.settings.users}
+        for row in queues.existing():
+            if row.settings is not None and row.settings.users:
+                named |= row.settings.users.keys() | row.users.keys()
+        for user in sorted(named & self._views.access.kinds.keys()):
+            await self._accounts.people.find(user)
 
     async def end_idle(self) -> None:
         """End the sessions that were found idle for too long."""

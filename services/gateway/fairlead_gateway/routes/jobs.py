@@ -4,7 +4,7 @@ from fastapi import Request, Response
 
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.redaction import shown_job
-from fairlead_gateway.access.submits import require_submit
+from fairlead_gateway.access.submits import require_move
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
 from fairlead_gateway.errors import bad_field
@@ -77,7 +77,7 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
         if not is_queue_path(wanted):
             message = f'expected a queue such as "research/vision", found "{wanted[:80]}"'
             raise bad_field("queue", message)
-        require_submit(views, head.caller, wanted, "", "queue")
+        require_move(views, head.caller, job, wanted)
         command_id = waiter.command_id(queue, head, "move", job, wanted)
         await waiter.carry_out(
             queue, commands.MoveJob(id=command_id, user=head.user, authority=head.authority, job=job, queue=wanted)

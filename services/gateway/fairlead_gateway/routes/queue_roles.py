@@ -1,23 +1,32 @@
-"""Roles that queue files state: grants of the source "queues", each on the queue whose entry states it.
+"""People in queue files: roles that they state, which are grants of the source "queues", each on the queue whose entry states it; and the
+users whom limits and pools name, by login names there and by ids in the log.
 
-A named queue has exactly the roles of its entry, and other queues keep theirs. A removed queue loses those of files; what was granted
-by hand is left to people, and is listed in the answer. The access service decides; what it would refuse is refused here before the
-queues change. Start at `QueueRoles.check`.
+A named queue has exactly the roles of its entry, and other queues keep theirs. With a queue that is removed all grants at it end,
+by the event of its removal (`fairlead_rights.effects`). The access service decides; what it would refuse is refused here before
+the queues change. Start at `QueueRoles.check`.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec import structs
+
 from fairlead_gateway.access.accounts import Accounts
+from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.targets import queue_target
+from fairlead_gateway.errors import invalid
 from fairlead_gateway.http_messages import RequestHead
-from fairlead_gateway.routes.access import held, require_grantable, require_sign_on, subject_of
+from fairlead_gateway.routes.access import require_grantable, require_sign_on, subject_of
 from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import QUEUE_FILES
 from fairlead_rights.access_list import Grant
-from fairlead_schemas.http.accounts import RoleHeld
 from fairlead_schemas.policies.rights import Role, Scope
+from fairlead_schemas.queuefile.settings import ANY_USER
+from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import commands as cmd
+
+#: Names of nobody that one answer lists.
+UNKNOWN_MAX = 20
 
 type StatedRoles = Mapping[str, Iterable[tuple[str, Role]]]
 
@@ -30,7 +39,7 @@ class CheckedRoles(NamedTuple):
 
 
 class QueueRoles:
-    """Applies the roles of queue files."""
+    """Applies the roles of queue files, and finds the users that they name."""
 
     def __init__(self, views: Views, accounts: Accounts) -> None:
         self._views = views
@@ -65,20 +74,51 @@ class QueueRoles:
             if wanted != before:
                 await self._send(root, wanted, head)
 
-    async def removed(self, paths: Iterable[str]) -> list[RoleHeld]:
-        """Take back what files granted on removed queues, and return the grants that people gave there."""
-        gone, left = set(paths), list[RoleHeld]()
-        for path in sorted(gone & {grant.scope.name for grant in self._of_files()}):
-            await self._send(path, {g for g in self._of_files() if g.scope.name.startswith(f"{path}/")})
-        for subject, grants in sorted(self._views.access.access.grants.items()):
-            left += [
-                held(Grant(subject, role, scope))
-                for role, scope in sorted(grants)
-                if scope.kind == "queue" and scope.name in gone
-            ]
-        return left
+    async def with_ids(self, command: cmd.ApplyQueues, caller: Caller) -> cmd.ApplyQueues:
+        """Return a command whose limits and lists of users name principals by their ids, which stay when a login changes. Raise HttpError (422)
+        with the field of each name that is nobody's. Without sign-on users are plain names, and nothing changes.
+        """
+        if caller.is_open:
+            return command
+        wrong: list[FieldError] = []
+        queues = [
+            structs.replace(
+                each,
+                settings=structs.replace(
+                    each.settings, users={ids[name]: of for name, of in each.settings.users.items()}
+                ),
+            )
+            if each.settings.users and (ids := await self._ids(each.settings.users, f"queues.{each.path}", wrong))
+            else each
+            for each in command.queues
+        ]
+        pools = [
+            structs.replace(each, settings=structs.replace(each.settings, users=tuple(ids.values())))
+            if each.settings.users and (ids := await self._ids(each.settings.users, f"pools.{each.pool}", wrong))
+            else each
+            for each in command.pools
+        ]
+        if wrong:
+            raise invalid(wrong, hint="GET /v1/people lists login names")
+        return structs.replace(command, queues=tuple(queues), pools=tuple(pools))
 
-    async def _send(self, path: str, grants: set[Grant], head: RequestHead | None = None) -> None:
+    async def _ids(self, names: Iterable[str], at: str, wrong: list[FieldError]) -> dict[str, str]:
+        """Return {name: id}; {} if a name is nobody's or named twice, which is added to `wrong`."""
+        found: dict[str, str] = {}
+        before = len(wrong)
+        for name in names if before < UNKNOWN_MAX else ():
+            principal = name if name == ANY_USER else await self._accounts.people.resolve(name)
+            if principal != ANY_USER and principal not in self._views.access.kinds:
+                wrong.append(FieldError(field=f"{at}.users.{name}", message=f'nobody has the login name "{name}"'))
+            elif principal in found.values():
+                wrong.append(FieldError(field=f"{at}.users.{name}", message="named twice, by login name and by id"))
+            if len(wrong) >= UNKNOWN_MAX:
+                break
+            await self._accounts.people.find(principal)  # the answer shows its name
+            found[name] = principal
+        return found if len(wrong) == before else {}
+
+    async def _send(self, path: str, grants: set[Grant], head: RequestHead) -> None:
         entries = tuple(
             cmd.RoleEntry(
                 subject=grant.subject,

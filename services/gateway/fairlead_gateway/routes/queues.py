@@ -30,7 +30,6 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import queue_document, queue_documents
 from fairlead_gateway.views.rows import OutcomeRow
 from fairlead_rights.access_list import Target
-from fairlead_schemas.http.accounts import RoleHeld
 from fairlead_schemas.http.api import Queue, QueueFileResult
 from fairlead_schemas.queries.cluster_map import PoolPacking
 from fairlead_schemas.queries.explainer import Ask, AskDefrag, AskPacking, Defrag, ExplainerAnswer
@@ -104,6 +103,7 @@ class QueueChanges:
         """
         command_id = self._waiter.command_id(self._gate, head, kind, *content)
         command = ApplyQueues(id=command_id, user=head.user, authority=head.authority, **fields)
+        command = await self.roles.with_ids(command, head.caller)
         sight = Sight(self.views, head.caller)
         return await self._waiter.carry_out(
             self._gate, command, lambda outcome: shown_refusal(sight, queue_refusal(outcome))
@@ -118,7 +118,6 @@ class QueueChanges:
         file = read_file(body, read_queue_file, HINT)
         require_queue_changes(self.views, head.caller, file.pools, file.queues, prune=prune)
         checked = await self.roles.check(head, [entry.path for entry in file.queues], file.roles)
-        before = self.existing()
         outcome = await self.send(
             head,
             "apply",
@@ -129,12 +128,9 @@ class QueueChanges:
             reclaim=reclaim,
         )
         await self.roles.apply(head, checked)
-        left_over = await self.roles.removed(before - self.existing())
-        return self._result(head, file.queues, outcome.applied or (0, 0, 0), left_over)
+        return self._result(head, file.queues, outcome.applied or (0, 0, 0))
 
-    def _result(
-        self, head: RequestHead, queues: Iterable[QueueEntry], counts: tuple[int, int, int], left_over: list[RoleHeld]
-    ) -> QueueFileResult:
+    def _result(self, head: RequestHead, queues: Iterable[QueueEntry], counts: tuple[int, int, int]) -> QueueFileResult:
         views, sight = self.views, Sight(self.views, head.caller)
         configured, removed, unchanged = counts
         rows = [row for entry in queues if (row := views.queues.rows.get(entry.path)) and row.exists]
@@ -143,7 +139,6 @@ class QueueChanges:
             removed=removed,
             unchanged=unchanged,
             items=queue_documents(views, [row for row in rows if sight.queue(row.path)]),
-            left_over=left_over,
             sequence=views.sequence,
         )
 
@@ -160,8 +155,8 @@ class QueueChanges:
             raise not_found("queue", path, hint="GET /v1/queues lists them")
         return queue_document(self.views, row)
 
-    async def remove(self, head: RequestHead, path: str, move_to: str) -> list[RoleHeld]:
-        """Remove one queue, and return the roles that are left over. Raise HttpError, 404 for a queue that is gone."""
+    async def remove(self, head: RequestHead, path: str, move_to: str) -> None:
+        """Remove one queue; all roles at it end with it. Raise HttpError, 404 for a queue that is gone."""
         removal = (QueueRemoval(path=path, move_to=move_to),)
         try:
             await self.send(head, "delete", (path, move_to), remove=removal)
@@ -169,7 +164,6 @@ class QueueChanges:
             if refused.status == 422 and path not in self.existing():
                 raise not_found("queue", path, hint="GET /v1/queues lists them") from None
             raise
-        return await self.roles.removed([path])
 
 
 def queue_routes(changes: QueueChanges) -> Router:
@@ -231,9 +225,8 @@ def _add_delete(router: Router, changes: QueueChanges) -> None:
             raise bad_field("moveTo", f'expected a queue such as "research/vision", found "{move_to[:80]}"')
         if move_to:
             require_submit(views, head.caller, move_to, "", "moveTo")
-        left_over = await changes.remove(head, path, move_to)
-        removed = {"path": path, "removed": True, "moved_to": move_to or None}
-        return JsonResponse({**removed, "left_over": left_over, "sequence": views.sequence})
+        await changes.remove(head, path, move_to)
+        return JsonResponse({"path": path, "removed": True, "moved_to": move_to or None, "sequence": views.sequence})
 
 
 def pool_routes(live: Views, past: HistoricalViews, explaining: ExplainerClient) -> Router:

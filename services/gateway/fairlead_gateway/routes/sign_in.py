@@ -21,7 +21,6 @@ from fairlead_gateway.access.accounts import (
     Accounts,
     CliSignIn,
     SignInAt,
-    invalid_grant,
 )
 from fairlead_gateway.access.callers import COOKIES, Callers, caller_of, check_page
 from fairlead_gateway.access.passwords import Passwords
@@ -39,7 +38,6 @@ from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import accounts as doc
 from fairlead_schemas.units.ids import is_token
 from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339
-from fairlead_schemas.units.token_text import check
 
 log = structlog.get_logger()
 
@@ -237,9 +235,7 @@ def _add_token(router: Router, sign_in: SignInRoutes, grants: Mapping[str, Grant
         if form.get("grant_type") != "refresh_token":
             raise bad_field("grant_type", f"expected one of refresh_token, {', '.join(grants)}")
         text = form.get("refresh_token", "")
-        if check(text) != "r":
-            raise invalid_grant()
-        return cli_answer(await sign_in.accounts.refresh(text))
+        return cli_answer(await sign_in.accounts.refresh(text, address_of(request)))
 
 
 def _add_sign_out(router: Router, views: Views, accounts: Accounts) -> None:

@@ -164,6 +164,7 @@ async def _finish(request: Request, shared: SignOnRoutes, provider: OidcProvider
         return pages.failed(error.hint)
     except HttpError as error:
         log.info("sign-in refused", provider=name, address=address_of(request), reason=error.code)
+        shared.sign_in.accounts.note_failure(name, address_of(request))
         return pages.failed(error.detail, error.status)
     await shared.sign_in.end_former(request)
     response = _redirect(target)
@@ -205,6 +206,7 @@ def _add_logout(router: Router, shared: SignOnRoutes) -> None:
             await shared.sign_on.sessions.logout(found, form.get("logout_token", ""))
         except BadToken as error:
             log.info("logout refused", provider=provider, address=address_of(request), reason=str(error)[:300])
+            shared.sign_in.accounts.note_refused_token(provider, address_of(request))
             return _oauth_error("invalid_request")
         except ProviderUnavailable as error:
             return _unavailable(provider, error)
@@ -331,18 +333,20 @@ def token_grants(sign_on: SignOn, sign_in: SignInRoutes) -> dict[str, Grant]:
                 form.get("code", ""), form.get("code_verifier", ""), form.get("redirect_uri", ""), address_of(request)
             )
         except GrantError as error:
+            sign_in.accounts.note_refused_token("authorization_code", address_of(request))
             return _oauth_error(str(error))
         return cli_answer(tokens)
 
     async def by_device(_: Request, form: dict[str, str]) -> Response:
         return await _device_tokens(shared, form)
 
-    async def by_job_token(_: Request, form: dict[str, str]) -> Response:
+    async def by_job_token(request: Request, form: dict[str, str]) -> Response:
         if form.get("subject_token_type") not in _SUBJECT_TYPES:
             return _oauth_error("invalid_request")
         try:
             text = await sign_on.exchange.exchange(form.get("subject_token", ""))
         except GrantError as error:
+            sign_in.accounts.note_refused_token("token-exchange", address_of(request))
             return _oauth_error(str(error))
         answer = {
             "access_token": text,

@@ -78,7 +78,7 @@ def _document(views: Views, row: QueueRow, total: _Sum, roles: Iterable[tuple[st
     return api.Queue(
         path=row.path,
         pool=views.queues.pool_of(row.path),
-        settings={**queue_words(settings), **role_words(roles)},
+        settings={**queue_words(_with_names(views, settings)), **role_words(roles)},
         guaranteed=dict(guaranteed),
         maximum=settings.maximum,
         charged=dict(charged),
@@ -88,11 +88,17 @@ def _document(views: Views, row: QueueRow, total: _Sum, roles: Iterable[tuple[st
         gpu_quota_milli=settings.maximum.get("gpu"),
         waiting=total.waiting,
         running=total.running,
-        users=dict(sorted(total.users.items())),
+        users=dict(sorted((views.name_of(user), amounts) for user, amounts in total.users.items())),
         preempted=total.preempted,
         budget=None if settings.budget is None else _budget(row, settings.budget, views.at_ns),
         sequence=views.sequence,
     )
+
+
+def _with_names(views: Views, settings: QueueSettings) -> QueueSettings:
+    """Return settings that name users as a queue file does: by login names."""
+    users = {views.name_of(user): amounts for user, amounts in settings.users.items()}
+    return msgspec.structs.replace(settings, users=users) if users else settings
 
 
 def _budget(row: QueueRow, budget: Budget, now_ns: int) -> api.QueueBudget:
@@ -114,7 +120,7 @@ def pool_document(views: Views, row: PoolRow) -> api.Pool:
     tops = [queue.path for queue in views.queues.existing() if "/" not in queue.path]
     return api.Pool(
         name=row.name,
-        settings=pool_words(row.settings),
+        settings=pool_words(msgspec.structs.replace(row.settings, users=tuple(map(views.name_of, row.settings.users)))),
         queues=[path for path in tops if views.queues.pool_of(path) == row.name],
         nodes=len(nodes),
         gpus=sum(len(node.inventory.gpus) for node in nodes),
