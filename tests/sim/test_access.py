@@ -1,20 +1,27 @@
 """Worlds with an access service: bugs of its kind, planted one at a time, which the simulator must find."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 import fairlead_access.core
 import fairlead_access.decide.decision
 from fairlead_access.core import AccessCore
 from fairlead_access.decide.draft import AccessDraft
+from fairlead_gateway.views.fold import Views
+from fairlead_replay.fold import CORES
 from fairlead_replay.sim import accounts
+from fairlead_replay.sim import world as sim_world
 from fairlead_replay.sim.access_books import AccessBooks
 from fairlead_replay.sim.faults import Disaster, Faults
-from fairlead_replay.sim.world import WORK_S, run_seed
+from fairlead_replay.sim.world import WORK_S, World, run_seed
+from fairlead_rights.rows import rows_of
 from fairlead_schemas.units.timestamps import SECOND_NS
 from fairlead_schemas.wire import events as ev
+from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commit import GENESIS, VERSION, Commit
 
 #: Seeds within which every planted bug must be found.
@@ -83,6 +90,53 @@ def test_a_snapshot_without_sessions_is_caught(monkeypatch: pytest.MonkeyPatch) 
         core = restore(data)
         core.state.sessions.clear()
         core.state.sessions_of.clear()
+        return core
+
+    monkeypatch.setattr(AccessCore, "restore", forgetful)
+    _crash_often(monkeypatch)
+    assert first_violation().startswith(("I7", "sequence"))
+
+
+def test_snapshots_of_a_chaotic_world_are_folds_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that every service has stored, at their sequences; and the gateway's state of access after a restart from its own."""
+    worlds: list[World] = []
+    outcome = sim_world._outcome
+
+    def kept(world: World, *args: Any) -> Any:
+        worlds.append(world)
+        return outcome(world, *args)
+
+    monkeypatch.setattr(sim_world, "_outcome", kept)
+    _crash_often(monkeypatch)
+    compared: Counter[str] = Counter()
+    for seed in list(seeds_with_access())[:2]:
+        assert run_seed(seed).violation is None
+        world = worlds.pop()
+        stored: dict[tuple[str, int], bytes] = {}
+        for name, data in world.context.hub.objects[subjects.SNAPSHOT].items():
+            head, _, state = data.partition(b"\n")
+            stored[name.rpartition("-")[0], msgspec.json.decode(head)["sequence"]] = state
+        views, cores = Views(), {writer: core() for writer, core in CORES.items()}
+        for place, commit in enumerate(world.observer.commits, start=1):
+            views.fold(place, commit)
+            for writer, core in cores.items():
+                core.evolve(place, commit)
+                if (state := stored.get((writer, place))) is not None:
+                    assert core.snapshot() == state, (seed, writer, place)
+                    compared[writer] += 1
+        restored = Views.restore(views.snapshot())
+        assert restored is not None
+        assert rows_of(restored.access) == rows_of(world.observer.cluster.access.state)
+    assert compared["access"] >= 2, compared
+
+
+def test_a_snapshot_without_queues_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that starts from it would end the grants at a queue whose settings change."""
+    restore = AccessCore.restore
+
+    def forgetful(data: bytes) -> AccessCore:
+        core = restore(data)
+        core.state.queues.clear()
         return core
 
     monkeypatch.setattr(AccessCore, "restore", forgetful)
