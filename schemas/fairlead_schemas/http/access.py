@@ -47,5 +47,7 @@ class RecordOfAccess(msgspec.Struct, kw_only=True):
 
     items: list[RecordedAccess]
     sequence: int
+    #: Of the next page, with earlier entries; null for none.
+    next: str | None = None
     #: Fault of the record, which was changed: it is read as far as it is whole. "" where it is whole.
     broken: str = ""

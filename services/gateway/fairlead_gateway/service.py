@@ -303,7 +303,7 @@ class Gateway:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SAVE_S):
-                await self.trail.flush()
+                await self.trail.flush(all_of_it=True)
         with contextlib.suppress(Unavailable):
             await self.folding.save()
 

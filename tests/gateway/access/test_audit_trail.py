@@ -1,6 +1,7 @@
 """The record of access: one entry for equal accesses, chains over several gateways, a bus that is away, and a person who is forgotten."""
 
 import asyncio
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from fairlead_bus.memory import MemoryBus
 from fairlead_bus.memory_hub import MemoryServer
 from fairlead_bus.port import StreamFull
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
-from fairlead_gateway.access.audit_reader import forget, read_history
+from fairlead_gateway.access.audit_reader import Place, forget, read_history
 from fairlead_gateway.access.audit_trail import WAITING_MAX, AuditTrail
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
@@ -56,7 +57,7 @@ class World:
 
     async def of(self, person: str) -> list[AccessEntry]:
         """What is noted of a person, whose chain is whole."""
-        found = await read_history(self.bus, person)
+        found = await read_history(self.bus, person, entries_max=2 * WAITING_MAX)
         assert found.broken == ""
         return found.entries
 
@@ -76,7 +77,8 @@ async def test_a_read_is_noted_for_both_and_the_owner_sees_no_address() -> None:
 
 
 async def test_equal_accesses_are_one_entry_for_a_while() -> None:
-    """Before the write they are counted; after it they are part of what is written, until the time is over."""
+    """Before the write they are counted; after it they wait for one entry, until the time is over. None is lost in a flood, and the end of
+    the process waits for no time."""
     world = World()
     trail = world.trail()
     for _ in range(3):
@@ -88,7 +90,42 @@ async def test_equal_accesses_are_one_entry_for_a_while() -> None:
     world.now_ns += MINUTE_NS
     trail.note(DENIED)
     await trail.flush()
-    assert [entry.count for entry in await world.of("p1")] == [1, 3]
+    assert [entry.count for entry in await world.of("p1")] == [2, 3]
+    for number in range(1_000):
+        trail.note(DENIED)
+        if number % 100 == 0:
+            await trail.flush()
+    assert len(await world.of("p1")) == 2
+    world.now_ns += MINUTE_NS
+    await trail.flush()
+    assert [entry.count for entry in await world.of("p1")] == [1_000, 2, 3]
+    trail.note(DENIED)
+    await trail.flush(all_of_it=True)
+    assert [entry.count for entry in await world.of("p1")] == [1, 1_000, 2, 3]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_accesses_during_a_write_are_of_the_next_entry(is_full: bool) -> None:
+    """A flood goes on while the bus takes the first entry; where it does not take it, all are one entry of the next time."""
+    world = World()
+    trail = world.trail()
+    append, denied = MemoryBus.append, AccessEntry(kind="denied", at_ns=0, principal="p1", target="job:1")
+
+    async def slow(bus: MemoryBus, *args: Any, **options: Any) -> int:
+        for _ in range(3):
+            trail.note(denied)
+        if is_full:
+            raise StreamFull("no room")
+        return await append(bus, *args, **options)
+
+    trail.note(denied)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBus, "append", slow)
+        await trail.flush()
+    await trail.flush()
+    world.now_ns += MINUTE_NS
+    await trail.flush()
+    assert [entry.count for entry in await world.of("p1")] == ([4] if is_full else [3, 1])
 
 
 async def test_sign_ins_are_never_merged_away() -> None:
@@ -321,6 +358,31 @@ def test_a_changed_chain_is_found() -> None:
     ):
         with pytest.raises(BrokenChain):
             check(wrong)
+
+
+async def test_a_long_chain_is_read_in_pages_and_in_the_memory_of_one() -> None:
+    """A hundred thousand entries, each in one page; a page needs the memory of its own entries, not that of the chain."""
+    world = World()
+    previous: bytes | None = None
+    for record in range(1_000):
+        entries = [
+            AccessEntry(kind="denied", at_ns=100 * record + index, principal="p1", target=f"job:{index}")
+            for index in range(ENTRIES_MAX)
+        ]
+        previous = encode_record(next_record(previous, entries))
+        await world.bus.append(subjects.AUDIT, subjects.audit("p1"), previous)
+    tracemalloc.start()
+    newest = await read_history(world.bus, "p1")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [entry.at_ns for entry in newest.entries] == list(range(99_999, 98_999, -1))
+    assert newest.next == Place(991, 0) and not newest.broken
+    assert peak < 4 * 2**20, f"{peak} bytes for a page of {len(newest.entries)} entries"
+    earlier = await read_history(world.bus, "p1", before=newest.next, entries_max=150)
+    assert [entry.at_ns for entry in earlier.entries] == list(range(98_999, 98_849, -1))
+    assert earlier.next == Place(989, 50)
+    first = await read_history(world.bus, "p1", before=Place(1, 2))
+    assert [entry.at_ns for entry in first.entries] == [1, 0] and first.next is None
 
 
 async def test_a_chain_that_was_changed_is_read_as_far_as_it_is_whole() -> None:

@@ -67,13 +67,15 @@ class AuditTrail:
         self._bus = bus
         self._clock = clock
         self._waiting: dict[_Likeness, AccessEntry] = {}
-        #: Times until which equal accesses are part of an entry that is written.
+        #: Times until which equal accesses wait for one entry, after one that is written.
         self._written: OrderedDict[_Likeness, int] = OrderedDict()
+        #: Those that wait for these times: a flood is two entries in its first minute or hour, and one in each later one.
+        self._later: dict[_Likeness, AccessEntry] = {}
         self.lost = 0
 
     def note(self, entry: AccessEntry) -> None:
         """Keep an access for the next write, in the chain of each whom it concerns. Its `at_ns` is set here; equal ones within
-        MERGED_NS are one entry. Long texts are cut."""
+        MERGED_NS of a written one are one entry, which has their number. Long texts are cut."""
         entry = msgspec.structs.replace(bounded(entry), at_ns=self._clock())
         person, owner = chain_of(entry.principal), chain_of(entry.owner)
         self._note(person, entry)
@@ -84,15 +86,15 @@ class AuditTrail:
         likeness = _Likeness(
             person, entry.kind, entry.principal, entry.via, entry.verb, entry.target, entry.owner, entry.address
         )
-        waiting = self._waiting.get(likeness)
-        if waiting is not None:
-            self._waiting[likeness] = msgspec.structs.replace(waiting, count=waiting.count + 1)
-        elif self._is_written(likeness, entry.at_ns):
-            return
-        elif len(self._waiting) >= WAITING_MAX:
+        is_due = likeness in self._waiting or not self._is_written(likeness, entry.at_ns)
+        held = self._waiting if is_due else self._later
+        found = held.get(likeness)
+        if found is not None:
+            held[likeness] = msgspec.structs.replace(found, count=found.count + 1)
+        elif len(held) >= WAITING_MAX:
             self.lost += 1
         else:
-            self._waiting[likeness] = entry
+            held[likeness] = entry
 
     def _is_written(self, likeness: _Likeness, now_ns: int) -> bool:
         """Return True if an entry that is written stands for an access of now. After a clock that was set back none does."""
@@ -103,11 +105,16 @@ class AuditTrail:
         """Write what waits, once a second, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_S)
-            if self._waiting:
+            if self._waiting or self._later:
                 await self.flush()
 
-    async def flush(self) -> None:
-        """Write what waits. What the bus does not take waits for the next time."""
+    async def flush(self, *, all_of_it: bool = False) -> None:
+        """Write what waits. What the bus does not take waits for the next time. `all_of_it`: also what waits for equal ones, at the end
+        of the process.
+        """
+        now_ns = self._clock()
+        for likeness in [each for each in self._later if all_of_it or not self._is_written(each, now_ns)]:
+            self._keep(likeness, self._later.pop(likeness))
         chains: dict[str, list[_Likeness]] = {}
         for likeness in self._waiting:
             chains.setdefault(likeness.person, []).append(likeness)
@@ -126,28 +133,28 @@ class AuditTrail:
     async def _write(self, person: str, likenesses: list[_Likeness]) -> None:
         """Write entries of one chain in one message. They wait again where that fails. Raises BusError."""
         entries = {likeness: self._waiting.pop(likeness) for likeness in likenesses}
+        for likeness in entries:
+            self._remember(likeness)  # before the append: equal ones that come meanwhile are of the next entry
         is_written = False
         try:
             await self._append(subjects.audit(person), list(entries.values()))
             is_written = True
         finally:
-            for likeness, entry in entries.items():
-                if is_written:
-                    self._remember(likeness, entry)
-                else:
-                    self._keep(likeness, entry)
+            for likeness, entry in entries.items() if not is_written else ():
+                self._written.pop(likeness, None)
+                self._keep(likeness, entry)
 
     def _keep(self, likeness: _Likeness, entry: AccessEntry) -> None:
         """Let an entry wait again, with what was noted meanwhile."""
-        since = self._waiting.get(likeness)
-        count = entry.count + (since.count if since else 0)
+        since = (self._waiting.get(likeness), self._later.pop(likeness, None))
+        count = entry.count + sum(each.count for each in since if each is not None)
         self._waiting[likeness] = msgspec.structs.replace(entry, count=count)
 
-    def _remember(self, likeness: _Likeness, entry: AccessEntry) -> None:
-        merged_ns = MERGED_NS.get(entry.kind)
+    def _remember(self, likeness: _Likeness) -> None:
+        merged_ns = MERGED_NS.get(likeness.kind)
         if merged_ns is None:
             return
-        self._written[likeness] = entry.at_ns + merged_ns
+        self._written[likeness] = self._clock() + merged_ns
         self._written.move_to_end(likeness)
         while len(self._written) > MERGED_MAX:
             self._written.popitem(last=False)

@@ -6,12 +6,13 @@ from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.access.accounts import Accounts
-from fairlead_gateway.access.audit_reader import read_history
+from fairlead_gateway.access.audit_reader import ENTRIES_MAX, Place, read_history
 from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.errors import bad_field
 from fairlead_gateway.http_messages import JsonResponse
 from fairlead_gateway.routes.access import require_signed_in
+from fairlead_gateway.routes.query import Continue
 from fairlead_gateway.routes.router import SIGNED_IN, Router
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http import access as doc
@@ -20,8 +21,6 @@ from fairlead_schemas.wire.access_records import UNKNOWN, AccessEntry
 
 #: Names that stand for the caller, and for what has no principal: sign-ins under unknown names.
 ME, NOBODY = "me", "unknown"
-#: Entries of an answer, the newest.
-ITEMS_MAX = 1_000
 _FOREVER_NS = 2**63 - 1
 
 
@@ -42,6 +41,8 @@ def routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
         ] = ME,
         begin: Annotated[str, Query(alias="from", description="RFC 3339 time.")] = "",
         to: Annotated[str, Query(description="RFC 3339 time.")] = "",
+        limit: Annotated[int, Query(ge=1, le=ENTRIES_MAX, description="Items per page.")] = ENTRIES_MAX,
+        next: Continue = "",
     ) -> Response:
         caller = require_signed_in(caller_of(request))
         person = (
@@ -50,10 +51,18 @@ def routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
         if person != caller.principal:
             caller.require("audit:read", CLUSTER)
         found = await read_history(
-            bus, person, since_ns=_moment("from", begin), until_ns=_moment("to", to) or _FOREVER_NS
+            bus,
+            person,
+            since_ns=_moment("from", begin),
+            until_ns=_moment("to", to) or _FOREVER_NS,
+            before=_place(next),
+            entries_max=limit,
         )
-        items = [await _item(accounts, entry) for entry in found.entries[:ITEMS_MAX]]
-        return JsonResponse(doc.RecordOfAccess(items=items, sequence=views.sequence, broken=found.broken))
+        items = [await _item(accounts, entry) for entry in found.entries]
+        following = f"{found.next.record}.{found.next.index}" if found.next else None
+        return JsonResponse(
+            doc.RecordOfAccess(items=items, sequence=views.sequence, broken=found.broken, next=following)
+        )
 
     return router
 
@@ -71,6 +80,14 @@ async def _item(accounts: Accounts, entry: AccessEntry) -> doc.RecordedAccess:
         address=entry.address,
         count=entry.count,
     )
+
+
+def _place(token: str) -> Place | None:
+    record, _, index = token.partition(".")
+    try:
+        return Place(int(record), int(index)) if token else None
+    except ValueError:
+        raise bad_field("continue", "expected the unchanged `next` of the previous page") from None
 
 
 def _moment(name: str, text: str) -> int:
