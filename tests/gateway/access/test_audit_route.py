@@ -13,7 +13,7 @@ from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_schemas.wire import commands as cmd
 from fairlead_schemas.wire.access_records import AccessEntry
 from tests.gateway.access.accounts_world import PASSWORD, AccountsWorld
-from tests.gateway.signon.test_command_grants import with_rule
+from tests.gateway.signon.exchange_rule import with_rule
 from tests.kit.eventually import eventually_async
 from tests.kit.token_issuer import CLIENT, ISSUER, NOW_S, claims, part, private_key, public_jwk, sign
 

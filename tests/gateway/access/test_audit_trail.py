@@ -10,7 +10,7 @@ from fairlead_bus.memory import MemoryBus
 from fairlead_bus.memory_hub import MemoryServer
 from fairlead_bus.port import StreamFull
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
-from fairlead_gateway.access.audit_reader import Place, forget, read_history
+from fairlead_gateway.access.audit_reader import EntryPlace, forget, read_history
 from fairlead_gateway.access.audit_trail import WAITING_MAX, AuditTrail
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
@@ -376,12 +376,12 @@ async def test_a_long_chain_is_read_in_pages_and_in_the_memory_of_one() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [entry.at_ns for entry in newest.entries] == list(range(99_999, 98_999, -1))
-    assert newest.next == Place(991, 0) and not newest.broken
+    assert newest.next == EntryPlace(991, 0) and not newest.broken
     assert peak < 4 * 2**20, f"{peak} bytes for a page of {len(newest.entries)} entries"
     earlier = await read_history(world.bus, "p1", before=newest.next, entries_max=150)
     assert [entry.at_ns for entry in earlier.entries] == list(range(98_999, 98_849, -1))
-    assert earlier.next == Place(989, 50)
-    first = await read_history(world.bus, "p1", before=Place(1, 2))
+    assert earlier.next == EntryPlace(989, 50)
+    first = await read_history(world.bus, "p1", before=EntryPlace(1, 2))
     assert [entry.at_ns for entry in first.entries] == [1, 0] and first.next is None
 
 

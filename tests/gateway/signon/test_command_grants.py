@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -11,14 +10,12 @@ import pytest
 from fairlead_gateway.access.accounts import SignInAt
 from fairlead_gateway.signon import exchange
 from fairlead_gateway.signon.command_grants import TRIES_MAX, USER_CODE_LETTERS
-from fairlead_gateway.signon.exchange import TokenExchange
-from fairlead_gateway.signon.settings import ExchangeRule
 from fairlead_schemas.units.token_text import check
 from tests.gateway.access.accounts_world import AccountsWorld
-from tests.kit.token_issuer import CLIENT, ISSUER, NOW_S, TokenIssuer, claims, sign
+from tests.gateway.signon.exchange_rule import RULE, with_rule
+from tests.kit.token_issuer import CLIENT, ISSUER, NOW_S, claims, sign
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 ORIGIN = {"origin": "http://localhost"}
 
 
@@ -149,29 +146,6 @@ async def test_what_a_session_allowed_ends_with_it_at_the_provider() -> None:
             assert (await world.send("GET", "/v1/whoami", token=tokens.access)).status_code == status
         forms = [{"grant_type": "refresh_token", "refresh_token": each.refresh} for each in (ended, kept)]
         assert [(await world.http.post("/v1/token", data=form)).status_code for form in forms] == [400, 200]
-
-
-RULE = ExchangeRule(
-    issuer=ISSUER, audience="fairlead-ci", subject="repo:lab/train:ref:refs/heads/main", service_account="ci"
-)
-
-
-async def with_rule(world: AccountsWorld) -> tuple[TokenIssuer, Callable[..., Awaitable[dict[str, Any]]]]:
-    """Let the world have one rule; its issuer, and a function that exchanges a token."""
-    played = TokenIssuer()
-    world.gateway.sign_on.exchange = TokenExchange(
-        [RULE], world.gateway.views, world.gateway.accounts, played.client(), lambda: NOW_S
-    )
-
-    async def exchanged(token: str) -> dict[str, Any]:
-        form = {
-            "grant_type": EXCHANGE_GRANT,
-            "subject_token": token,
-            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        }
-        return (await world.http.post("/v1/token", data=form)).json()
-
-    return played, exchanged
 
 
 async def test_a_job_token_becomes_one_of_a_service_account() -> None:

@@ -18,11 +18,11 @@ PATIENCE_S = 10.0
 ENTRIES_MAX = 1_000
 
 
-class Place(NamedTuple):
-    """Place of an entry in its chain: the record's number, and the entry's index in the record."""
+class EntryPlace(NamedTuple):
+    """Position of an entry in its chain: the record's number, and the entry's index in the record."""
 
     record: int
-    index: int
+    entry: int
 
 
 class PersonRecord(NamedTuple):
@@ -31,17 +31,17 @@ class PersonRecord(NamedTuple):
     entries: list[AccessEntry]
     broken: str = ""
     #: Place of the oldest entry, where there are earlier ones.
-    next: Place | None = None
+    next: EntryPlace | None = None
 
 
 class _Page:
     """The newest entries of a chain that is read from its beginning."""
 
     def __init__(self, entries_max: int) -> None:
-        self._held: deque[tuple[Place, AccessEntry]] = deque(maxlen=entries_max)
+        self._held: deque[tuple[EntryPlace, AccessEntry]] = deque(maxlen=entries_max)
         self._has_more = False
 
-    def add(self, place: Place, entry: AccessEntry) -> None:
+    def add(self, place: EntryPlace, entry: AccessEntry) -> None:
         """Add the next entry. The oldest leaves a page that is full."""
         self._has_more = self._has_more or len(self._held) == self._held.maxlen
         self._held.append((place, entry))
@@ -58,7 +58,7 @@ async def read_history(
     *,
     since_ns: int = 0,
     until_ns: int = 2**63 - 1,
-    before: Place | None = None,
+    before: EntryPlace | None = None,
     entries_max: int = ENTRIES_MAX,
 ) -> PersonRecord:
     """Return the newest entries of a person from one Unix time to another, and earlier than a place of the chain where one is given; of
@@ -81,7 +81,7 @@ async def read_history(
             for message in batch:
                 record = check.take(message.payload)
                 for index, entry in enumerate(record.entries):
-                    place = Place(record.n, index)
+                    place = EntryPlace(record.n, index)
                     if since_ns <= entry.at_ns < until_ns and (before is None or place < before):
                         page.add(place, entry)
             if batch[-1].sequence >= last.sequence:

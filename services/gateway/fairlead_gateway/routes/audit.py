@@ -6,7 +6,7 @@ from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.access.accounts import Accounts
-from fairlead_gateway.access.audit_reader import ENTRIES_MAX, Place, read_history
+from fairlead_gateway.access.audit_reader import ENTRIES_MAX, EntryPlace, read_history
 from fairlead_gateway.access.caller import CLUSTER
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.errors import bad_field
@@ -59,7 +59,7 @@ def routes(views: Views, bus: Bus, accounts: Accounts) -> Router:
             entries_max=limit,
         )
         items = [await _item(accounts, entry) for entry in found.entries]
-        following = f"{found.next.record}.{found.next.index}" if found.next else None
+        following = f"{found.next.record}.{found.next.entry}" if found.next else None
         return JsonResponse(
             doc.RecordOfAccess(items=items, sequence=views.sequence, broken=found.broken, next=following)
         )
@@ -82,10 +82,10 @@ async def _item(accounts: Accounts, entry: AccessEntry) -> doc.RecordedAccess:
     )
 
 
-def _place(token: str) -> Place | None:
+def _place(token: str) -> EntryPlace | None:
     record, _, index = token.partition(".")
     try:
-        return Place(int(record), int(index)) if token else None
+        return EntryPlace(int(record), int(index)) if token else None
     except ValueError:
         raise bad_field("continue", "expected the unchanged `next` of the previous page") from None
 
