@@ -3,19 +3,25 @@
 The routes come from the gateway's own table, the expectation from `AccessState.may` and the route's declared right.
 """
 
+import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from fairlead_gateway.access.caller import CLUSTER, Caller
 from fairlead_gateway.access.route_rights import Right
 from fairlead_gateway.access.targets import job_target, node_target, queue_target
+from fairlead_gateway.server.fast_path import FastPath
 from fairlead_rights.access_list import Target
 from fairlead_rights.roles import OWNER_VERBS, verbs_of
 from fairlead_schemas.policies.rights import ROLES, SCOPE_KINDS, Verb, parse_scope
+from tests.gateway.access.open_streams import open_stream
 from tests.gateway.access.signed_world import SignedWorld
+from tests.gateway.access.socket_world import SocketWorld
 
 #: Scope of each kind that has the things of the routes in it, and one that has not.
 SCOPES = {
@@ -144,6 +150,149 @@ async def _request(world: SignedWorld, who: str, method: str, template: str, nam
 DESTRUCTIVE = re.compile(r":(cancel|remove|declare-dead|drain|quarantine|move|hold|release|extend)$")
 
 
+def _is_destructive(method: str, template: str) -> bool:
+    return method == "DELETE" or DESTRUCTIVE.search(template) is not None
+
+
+#: Limits of tokens of an admin of the cluster: scopes, and verbs.
+NARROW: list[tuple[tuple[str, ...], tuple[Verb, ...]]] = [
+    *[((scope,), ()) for scopes in SCOPES.values() for scope in scopes if scope != "cluster"],
+    ((), ("job:read", "sql:read")),
+    ((), ("queue:set", "node:operate")),
+    (("queue:research",), ("job:submit", "queue:read")),
+]
+
+
+async def test_the_routes_are_all_of_the_application() -> None:
+    """Nothing is answered beside the table: every router of the application is in it, with handlers of requests alone, and fast routes have
+    the right of their plain form.
+    """
+    async with SignedWorld() as world:
+        routers = world.gateway.routers
+        routes = [route for router in routers for route in router.routes]
+        assert {type(route) for route in routes} == {APIRoute}
+        found = {
+            (method, route.path) for route in routes if isinstance(route, APIRoute) for method in route.methods or ()
+        }
+        assert found == world.gateway.rights.keys()
+        fast = {key: route.right for router in routers for key, route in router.fast_routes.items()}
+        assert fast and fast == {key: world.gateway.rights[key] for key in fast}
+        app = cast(FastAPI, world.gateway.app._app)
+        assert len(app.routes) == len(routers), "the application has routes of the routers alone"
+
+
+def _streams(world: SignedWorld) -> list[tuple[str, Right]]:
+    """(path, right) of every route that can be followed."""
+    return [
+        (route.path, world.gateway.rights["GET", route.path])
+        for router in world.gateway.routers
+        for route in router.routes
+        if isinstance(route, APIRoute) and any(each.name == "follow" for each in route.dependant.query_params)
+    ]
+
+
+async def test_every_stream_with_every_role() -> None:
+    """Its status is that of the table, also for a token with limits."""
+    async with SignedWorld() as world:
+        names = await _prepared(world)
+        streams = _streams(world)
+        assert {path for path, _ in streams} == {"/v1/events", "/v1/jobs/{job}/logs"}
+        wrong: list[str] = []
+        for who, caller in await _callers(world, names):
+            for template, right in streams:
+                expected = _expected(world, caller, "GET", template, right, names)
+                async with open_stream(world, f"{_path(template, names)}?follow=1", who) as stream:
+                    if stream.status not in expected:
+                        wrong.append(f"{who}: {template}: {stream.status} {stream.text[:200]!r}")
+        assert not wrong, "\n".join(wrong)
+
+
+async def _callers(world: SignedWorld, names: dict[str, str]) -> list[tuple[str, Caller]]:
+    """One for each role, in the scope of each kind that has the things of the routes and in the one that has not; and narrow tokens."""
+    found: list[tuple[str, Caller]] = []
+    for role, kind in _cases():
+        if role not in ("viewer", "operator", "admin"):
+            continue  # what a stream needs, the others have alike
+        for number, text in enumerate(SCOPES[kind]):
+            who, scope = f"{kind}-{role}-{number}", text.format(**names)
+            await world.person(who)
+            await world.grant(who, role, scope, **_known(world, scope))  # type: ignore[arg-type]
+            found.append((who, _caller(world, who, who)))
+    return found + await _narrow(world, names)
+
+
+async def _narrow(world: SignedWorld, names: dict[str, str]) -> list[tuple[str, Caller]]:
+    for number, (scopes, verbs) in enumerate(NARROW):
+        await world.token(
+            f"narrow-{number}", "owner", scopes=tuple(each.format(**names) for each in scopes), verbs=verbs
+        )
+    return [(f"narrow-{number}", _caller(world, "owner", f"narrow-{number}")) for number in range(len(NARROW))]
+
+
+def _caller(world: SignedWorld, principal: str, token: str) -> Caller:
+    return Caller(world.gateway.views, principal=principal, credential=token, is_token=True, expires_ns=1 << 62)
+
+
+async def test_every_route_with_a_token_narrower_than_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An admin's token with limits is let through where they are, and nowhere else."""
+    async with SignedWorld() as world:
+        names = await _prepared(world)
+        monkeypatch.setattr(world.gateway.waiter, "_wait_s", 0.05)
+        wrong, refused = list[str](), 0
+        for who, caller in await _narrow(world, names):
+            for method, template, right in routes_of(world):
+                expected = _expected(world, caller, method, template, right, names)
+                if right.kind in ("public", "signed-in") or (_is_destructive(method, template) and expected & {200}):
+                    continue  # what these show is of the person, not of the token
+                answer = await _request(world, who, method, template, names)
+                refused += answer.status_code in (403, 404)
+                if answer.status_code not in expected:
+                    wrong.append(
+                        f"{who} {NARROW[int(who[7:])]}: {method} {template}: {answer.status_code} {answer.text[:200]}"
+                    )
+        assert not wrong, "\n".join(wrong)
+        assert refused > 200, "the owner itself is refused nothing"
+
+
+async def test_every_fast_route_past_the_application() -> None:
+    """A small request on a socket skips ASGI; each role in each scope has the answer of the table there, the second time from memory."""
+    async with SocketWorld() as world, world.line() as line:
+        names = await _prepared(world)
+        direct = 0
+        respond = FastPath.respond
+
+        async def counted(fast: FastPath, *args: Any) -> Any:
+            nonlocal direct
+            direct += 1
+            return await respond(fast, *args)
+
+        callers, wrong, sent = await _callers(world, names), list[str](), 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FastPath, "respond", counted)
+            for (method, template), right in sorted(world.gateway.rights.items()):
+                if not any((method, template) in router.fast_routes for router in world.gateway.routers):
+                    continue
+                for who, caller in callers:
+                    expected = _expected(world, caller, method, template, right, names)
+                    for _ in range(2):
+                        status, head, _ = await line.send(_raw(method, template, who))
+                        sent += 1
+                        if status not in expected:
+                            wrong.append(f"{who}: {template}: {status} {head!r}")
+        assert not wrong, "\n".join(wrong)
+        assert direct >= sent // 2, f"{direct} of {sent} requests skipped the application"
+
+
+def _raw(method: str, template: str, who: str) -> bytes:
+    body = json.dumps(BODIES.get(template, {})).encode()
+    kind = "application/cloudevents+json" if template == "/v1/events" else "application/json"
+    head = (
+        f"{method} {template} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {who}-token\r\n"
+        f"content-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
 @pytest.mark.parametrize("kind", SCOPE_KINDS)
 async def test_every_route_with_every_role(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A role lets through what the table says; nothing passes with a role in a scope that does not cover the target."""
@@ -158,10 +307,10 @@ async def test_every_route_with_every_role(kind: str, monkeypatch: pytest.Monkey
                 who, scope = f"{kind}-{role}-{number}", text.format(**names)
                 await world.person(who)
                 await world.grant(who, role, scope, **_known(world, scope))  # type: ignore[arg-type]
-                caller = Caller(world.gateway.views, principal=who, credential=who, is_token=True, expires_ns=1 << 62)
+                caller = _caller(world, who, who)
                 for method, template, right in routes_of(world):
                     expected = _expected(world, caller, method, template, right, names)
-                    if (method == "DELETE" or DESTRUCTIVE.search(template)) and expected & {200}:
+                    if _is_destructive(method, template) and expected & {200}:
                         continue
                     answer = await _request(world, who, method, template, names)
                     tried += 1
