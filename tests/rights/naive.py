@@ -1,6 +1,7 @@
 """A second, slow reading of the rules of rights, against which the list is held: every grant is tried, nothing is kept."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from fairlead_rights.access_list import Grant, Target
 from fairlead_rights.roles import ROLE_TABLE
@@ -46,10 +47,23 @@ def _reaches(grant: Grant, verb: Verb, target: Target) -> bool:
     return kind == "cluster" or getattr(target, kind) == name
 
 
-def may_at(
-    log: Iterable[tuple[int, ev.Event]], sequence: int, principal: str, verb: Verb, target: Target, via: str = ""
-) -> bool:
-    """Answer for a sequence from the whole log: plain sets, filled from the start up to that sequence."""
+class State(NamedTuple):
+    """Plain lists, as of a sequence."""
+
+    active: set[str]
+    memberships: list[tuple[str, str]]
+    grants: list[Grant]
+    credentials: dict[str, ev.TokenIssued | ev.SessionOpened]
+
+    def may(self, principal: str, verb: Verb, target: Target, via: str = "") -> bool:
+        """Answer a question. `via`: the credential that it comes by."""
+        if via and not _is_within(self.credentials.get(via), principal, verb, target):
+            return False
+        return may(self.active, self.memberships, self.grants, principal, verb, target)
+
+
+def state_at(log: Iterable[tuple[int, ev.Event]], sequence: int) -> State:
+    """Return the state at a sequence from the whole log: plain sets, filled from the start up to that sequence."""
     active: set[str] = set()
     members: set[tuple[str, str, str]] = set()  # (source, group, member)
     grants: set[tuple[str, Grant]] = set()  # (source, grant)
@@ -87,14 +101,12 @@ def may_at(
                 credentials.pop(f"session:{event.session}", None)
             case _:
                 pass
-    if via and not _is_within(credentials.get(via), principal, verb, target):
-        return False
     pairs = [(group, member) for _, group, member in members]
-    return may(active, pairs, [grant for _, grant in grants], principal, verb, target)
+    return State(active, pairs, [grant for _, grant in grants], credentials)
 
 
 def _without_queue(grants: set[tuple[str, Grant]], path: str) -> set[tuple[str, Grant]]:
-    return {(source, grant) for source, grant in grants if str(grant.scope) != f"queue:{path}"}
+    return {(source, grant) for source, grant in grants if grant.scope != Scope("queue", path)}
 
 
 def _is_within(

@@ -9,86 +9,12 @@ import pytest
 from fairlead_rights.access_list import Grant, Target
 from fairlead_rights.effects import EFFECTS
 from fairlead_rights.history import AccessHistory, Intervals
-from fairlead_rights.roles import verbs_of
 from fairlead_rights.rows import rows_of, state_of
 from fairlead_rights.state import AccessState
 from fairlead_schemas.policies.rights import ROLES, VERBS, Scope, parse_scope
 from fairlead_schemas.wire import events as ev
 from tests.rights import naive
-
-PEOPLE = ("ann", "bob", "cyd", "dan")
-GROUPS = ("group:vision", "group:all")
-SOURCES = ("person", "file")
-SCOPES = (
-    "cluster", "pool:a100", "queue:research", "queue:research/vision", "queue:prod", "project:llm", "job:7", "job:7_1", "volume:data",
-)  # fmt: skip
-IDS = ("x1", "x2", "x3", "x4", "x5")
-KINDS = (
-    ev.PrincipalAdmitted, ev.PrincipalSuspended, ev.RoleGranted, ev.RoleGranted, ev.RoleGranted, ev.RoleRevoked,
-    ev.GroupSynced, ev.GroupSynced, ev.TokenIssued, ev.TokenIssued, ev.SessionOpened, ev.TokenRevoked, ev.SessionEnded,
-    ev.QueueConfigured, ev.QueueRemoved,
-)  # fmt: skip
-CAUSE: dict[str, Any] = {"cause": "clock"}
-
-
-def grant_of(rng: Random) -> dict[str, Any]:
-    """A grant that can be given."""
-    while True:
-        role, scope = rng.choice(ROLES), rng.choice(SCOPES)
-        if verbs_of(role, parse_scope(scope).kind):
-            return {"subject": rng.choice(PEOPLE + GROUPS), "role": role, "scope": scope, "source": rng.choice(SOURCES)}
-
-
-def event_of(rng: Random) -> ev.Event:
-    """Any event that access is folded from, also one that repeats or ends what is not there."""
-    kind = rng.choice(KINDS)
-    principal, id_ = rng.choice(PEOPLE), rng.choice(IDS)
-    if kind is ev.PrincipalAdmitted:
-        return ev.PrincipalAdmitted(**CAUSE, principal=principal, kind="person")
-    if kind is ev.PrincipalSuspended:
-        return ev.PrincipalSuspended(**CAUSE, principal=principal)
-    if kind is ev.RoleGranted or kind is ev.RoleRevoked:
-        return kind(**CAUSE, **grant_of(rng))
-    if kind is ev.QueueConfigured or kind is ev.QueueRemoved:
-        return kind(**CAUSE, path=rng.choice(("research", "research/vision", "prod")))
-    if kind is ev.GroupSynced:
-        added = tuple(rng.sample(PEOPLE, rng.choice((0, 1, 2))))
-        removed = tuple(name for name in rng.sample(PEOPLE, rng.choice((0, 1, 2))) if name not in added)
-        return ev.GroupSynced(
-            **CAUSE, group=rng.choice(GROUPS), source=rng.choice(SOURCES), added=added, removed=removed
-        )
-    if kind is ev.TokenIssued:
-        verbs = tuple(rng.sample(VERBS, rng.choice((0, 0, 3))))
-        scopes = tuple(rng.sample(SCOPES, rng.choice((0, 0, 2))))
-        return ev.TokenIssued(
-            **CAUSE, token=id_, principal=principal, kind="person", expires_ns=1, verbs=verbs, scopes=scopes
-        )
-    if kind is ev.SessionOpened:
-        return ev.SessionOpened(**CAUSE, session=id_, principal=principal, provider="local", expires_ns=1)
-    if kind is ev.TokenRevoked:
-        return ev.TokenRevoked(**CAUSE, token=id_, reason="revoked")
-    return ev.SessionEnded(**CAUSE, session=id_, reason="signed_out")
-
-
-def log_of(rng: Random, commits: int) -> list[tuple[int, ev.Event]]:
-    """A log with the events of other writers left out: some sequences hold several events, most none."""
-    log: list[tuple[int, ev.Event]] = [
-        (1, ev.PrincipalAdmitted(**CAUSE, principal=person, kind="person")) for person in PEOPLE
-    ]
-    sequence = 1
-    for _ in range(commits):
-        sequence += rng.choice((1, 1, 7))
-        log += [(sequence, event_of(rng)) for _ in range(rng.choice((1, 1, 2, 4)))]
-    return log
-
-
-def target_of(rng: Random) -> Target:
-    """A job, a queue, a volume or a node."""
-    queue = rng.choice(("", "research", "research/vision", "research/visionary", "prod/x"))
-    return Target(
-        queue, rng.choice(("", "a100")), rng.choice(("", "llm")), rng.choice(("", "7", "7_1", "7_12")),
-        rng.choice(("", "data")), rng.choice(("", *PEOPLE)),
-    )  # fmt: skip
+from tests.rights.random_log import CAUSE, IDS, PEOPLE, SCOPES, SOURCES, log_of, target_of
 
 
 def folded(log: list[tuple[int, ev.Event]]) -> AccessHistory:
@@ -109,8 +35,9 @@ def test_it_answers_as_a_fold_up_to_the_sequence_would() -> None:
         for _ in range(50):
             sequence, person, target = rng.randint(0, last + 2), rng.choice(PEOPLE), target_of(rng)
             via = rng.choice(("", f"token:{rng.choice(IDS)}", f"session:{rng.choice(IDS)}"))
+            state = naive.state_at(log, sequence)
             for verb in VERBS:
-                expected = naive.may_at(log, sequence, person, verb, target, via)
+                expected = state.may(person, verb, target, via)
                 assert history.may_at(sequence, person, verb, target, via) == expected, (seed, sequence, verb, target)
                 found[expected] += 1
     assert min(found.values()) > 1_000
