@@ -1,12 +1,27 @@
 """Secrets and people in what is kept and written: planted texts are in the two erasable buckets and nowhere else (A21)."""
 
 import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from fairlead_bus.port import Stored
 from fairlead_gateway.access.accounts import NewPerson, SignInAt
+from fairlead_replay.archive.archiver import Archiver
+from fairlead_replay.archive.checkpoints import Signer
+from fairlead_replay.archive.store import Store
+from fairlead_replay.export import write_export
+from fairlead_schemas.units.timestamps import HOUR_NS
+from fairlead_schemas.wire import subjects
 from tests.gateway.access.accounts_world import AccountsWorld
 from tests.kit.eventually import eventually_async
+
+if TYPE_CHECKING or sys.version_info < (3, 14):
+    from backports import zstd
+else:
+    from compression import zstd
 
 MAIL = "canary.mail@corp.example"
 NAME = "Canary Q. Person"
@@ -15,6 +30,8 @@ SUBJECT = "canary-subject-at-provider"
 AGENT = "canary-agent/1.0"
 ADDRESS = "203.0.113.77"
 PLANTED = (MAIL, NAME, PASSWORD, SUBJECT, AGENT, ADDRESS)
+#: Place of the API token in the list of secret texts.
+API_TOKEN = 4
 #: Streams and buckets in which people may be: each of their texts can be erased there.
 ERASABLE = ("PEOPLE", "CREDENTIAL", "AUDIT")
 
@@ -60,20 +77,78 @@ async def _use_everything(world: AccountsWorld) -> list[str]:
     return secrets
 
 
-async def test_planted_texts_are_in_the_erasable_buckets_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither the log, the commands, snapshots, any other bucket nor what the services write has a name, an address, a password, a token,
-    or a digest of one. Credentials are not even in the buckets."""
-    async with AccountsWorld() as world:
+async def _work_for_a_day(world: AccountsWorld, token: str) -> None:
+    """Submit, read, refuse, grant and name people in queue files, and let the gateway look after its rows as it does for a day."""
+    job = {"command": ["true"], "queue": "default", "startAt": "2099-01-01T00:00:00Z"}
+    await world.send("POST", "/v1/jobs", job, token=token)
+    await world.ask("POST", "/v1/access:grant", {"subject": "ann", "role": "member", "scope": "queue:default"})
+    made = await world.ask("POST", "/v1/jobs", job, token=token, status=201)
+    await world.send("GET", f"/v1/jobs/{made['id']}/why")
+    file = {"queues": {"lab": {"users": {"ann": {"nvidia.com/gpu": 1}}, "roles": {"ann": "viewer"}}}}
+    await world.ask("POST", "/v1/queues:apply", file)
+    await world.send("POST", "/v1/queues:apply", {"queues": {"lab": {"users": {MAIL: {}}, "roles": {NAME: "viewer"}}}})
+    await world.send("GET", f"/v1/access/why?verb=job:read&subject={MAIL}")
+    await world.send("POST", f"/v1/jobs/{made['id']}:cancel", {}, token=token)
+    gateway = world.gateway
+    trail_ns, upkeep_ns = gateway.trail._clock, gateway.upkeep._clock
+    for hour in range(24):
+        gateway.trail._clock = lambda ahead_ns=hour * HOUR_NS: trail_ns() + ahead_ns
+        gateway.upkeep._clock = lambda ahead_ns=hour * HOUR_NS: upkeep_ns() + ahead_ns
+        await world.send("GET", "/v1/jobs", token=token + "x")
+        await world.send("GET", f"/v1/jobs/{made['id']}")
+        await gateway.upkeep.store_uses()
+        await gateway.upkeep.erase_leftovers()
+        await gateway.trail.flush()
+    gateway.trail._clock, gateway.upkeep._clock = trail_ns, upkeep_ns
+    await gateway.save()
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    """Return {path: content} of all files, without their compression."""
+    return {
+        str(path.relative_to(directory)): zstd.decompress(path.read_bytes())
+        if path.suffix == ".zst"
+        else path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+async def _kept_elsewhere(world: AccountsWorld, directory: Path) -> dict[str, bytes]:
+    """{place: bytes} of an archive of the log, an export of it, stored snapshots, and metrics."""
+    bus, signer = world.hub.connect(), Signer("fairlead.log/test", bytes(range(32)))
+    store = Store(directory / "archive", signer, segment_events=10)
+    try:
+        await Archiver(bus, store, checkpoint_events=5).catch_up()
+    finally:
+        store.close()
+    log = [Stored(each.sequence, each.subject, each.payload) for each in world.hub.streams[subjects.LOG].messages]
+    write_export(directory / "export", log)
+    found = _files(directory)
+    found |= {name: b"".join(objects.values()) for name, objects in world.hub.objects.items()}
+    return found | {"metrics": (await world.send("GET", "/metrics")).content}
+
+
+async def test_planted_texts_are_in_the_erasable_buckets_alone(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Neither the log, the commands, snapshots, exports, the archive, metrics, any other bucket nor what the services write has a name, an
+    address, a password, a token, or a digest of one, after a day of use. Credentials are not even in the buckets."""
+    async with AccountsWorld(queue=True) as world:
         secrets = await _use_everything(world)
+        await _work_for_a_day(world, secrets[API_TOKEN])
         digests = [each.group() for each in re.finditer(rb"digest\.[0-9a-f]{64}", stored(world)["CREDENTIAL"])]
         assert len(digests) >= 5
         await eventually_async(lambda: world.gateway.folding.caught_up)
         written = "".join(capfd.readouterr())
-        kept = stored(world) | {"snapshot": world.gateway.views.snapshot()}
+        kept = stored(world) | {"snapshot": world.gateway.views.snapshot()} | await _kept_elsewhere(world, tmp_path)
         principal = (await world.gateway.accounts.people.resolve("ann")).encode()
         assert principal in kept["LOG"] and principal in kept["snapshot"] and MAIL.encode() in kept["PEOPLE"], (
             "the test sees what is stored"
         )
+        for place in ("archive/segments/", "export/log.jsonl", "SNAPSHOT"):
+            assert any(principal in content for name, content in kept.items() if name.startswith(place)), place
+        assert b"fairlead_jobs" in kept["metrics"]
         for text in (*PLANTED, *secrets, *(each.decode().partition(".")[2] for each in digests)):
             assert text not in written, text
             for stream, content in kept.items():
