@@ -125,6 +125,22 @@ async def test_limits_of_users_are_by_login_names_and_stay_when_a_person_is_rena
         assert set((await world.ask("GET", "/v1/queues/vision"))["settings"]["users"]) == {"anna", "default"}
 
 
+async def test_refusals_name_people_by_their_logins() -> None:
+    """The queue service knows ids alone: of a pool that is for others, and of a limit that cannot be."""
+    async with AccountsWorld(queue=True) as world:
+        await people(world)
+        await applied(world, {"pools": {"lab": {"users": ["bob"]}}, "queues": {"vision": {"pool": "lab"}}})
+        ann = await world.gateway.accounts.people.resolve("ann")
+        await world.ask("POST", "/v1/access:grant", {"subject": "ann", "role": "member", "scope": "cluster"})
+        _, text = await world.session(ann)
+        job = {"command": ["true"], "queue": "vision"}
+        refused = await world.ask("POST", "/v1/jobs", job, token=text, status=422)
+        assert "user ann may not use pool lab" in refused["detail"] and ann not in str(refused)
+        limits = {"queues": {"x": {"users": {"ann": GPU}, "queues": {"y": {}}}}}
+        refused = await applied(world, limits, status=422)
+        assert ann not in str(refused), refused
+
+
 async def test_a_limit_of_nobody_names_its_field() -> None:
     """Also in PUT, and in a pool's list; nothing changes then. A person named twice is refused, too."""
     async with AccountsWorld(queue=True) as world:

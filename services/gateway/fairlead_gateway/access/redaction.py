@@ -19,6 +19,7 @@ from fairlead_schemas.units.validation import FieldError
 #: Replaces a name that the caller may not see.
 HIDDEN = "(hidden)"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/.-]*")
+_TOKEN = re.compile(r"[a-z0-9_-]+")
 _ID = r"[0-9]+(?:_[0-9]+)?"
 #: Ids of jobs in a sentence: plain numbers are amounts.
 _JOBS = re.compile(rf"\b(jobs?|why|logs|cancel|release|array|-f) ({_ID}(?:(?:, | and ){_ID}(?! more))*)")
@@ -117,13 +118,22 @@ def shown_dry_run(sight: Sight, document: api.DryRun) -> Any:
 
 
 def shown_refusal(sight: Sight, refused: HttpError) -> HttpError:
-    """Return the refusal of a service as the caller sees it: services name what stands in the way."""
-    if sight.is_whole:
-        return refused
-    refused.detail = scrub(sight, refused.detail)
-    refused.hint = scrub(sight, refused.hint)
-    refused.errors = [FieldError(field=each.field, message=scrub(sight, each.message)) for each in refused.errors]
+    """Return the refusal of a service as the caller sees it: services name what stands in the way, and people by their ids."""
+
+    def shown(text: str) -> str:
+        return _with_logins(sight, text if sight.is_whole else scrub(sight, text))
+
+    refused.detail, refused.hint = shown(refused.detail), shown(refused.hint)
+    refused.errors = [
+        FieldError(field=_with_logins(sight, each.field), message=shown(each.message)) for each in refused.errors
+    ]
     return refused
+
+
+def _with_logins(sight: Sight, text: str) -> str:
+    """Return a text with login names in the place of principals' ids."""
+    views = sight.views
+    return _TOKEN.sub(lambda found: views.name_of(found[0]) if found[0] in views.access.kinds else found[0], text)
 
 
 def shown_node(sight: Sight, node: api.Node) -> api.Node:

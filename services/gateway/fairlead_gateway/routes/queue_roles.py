@@ -21,7 +21,7 @@ from fairlead_gateway.views.fold import Views
 from fairlead_gateway.views.queue_documents import QUEUE_FILES
 from fairlead_rights.access_list import Grant
 from fairlead_schemas.policies.rights import Role, Scope
-from fairlead_schemas.queuefile.settings import ANY_USER
+from fairlead_schemas.queuefile.settings import ANY_USER, PoolEntry, QueueEntry
 from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import commands as cmd
 
@@ -81,42 +81,34 @@ class QueueRoles:
         if caller.is_open:
             return command
         wrong: list[FieldError] = []
-        queues = [
-            structs.replace(
-                each,
-                settings=structs.replace(
-                    each.settings, users={ids[name]: of for name, of in each.settings.users.items()}
-                ),
-            )
-            if each.settings.users and (ids := await self._ids(each.settings.users, f"queues.{each.path}", wrong))
-            else each
-            for each in command.queues
-        ]
-        pools = [
-            structs.replace(each, settings=structs.replace(each.settings, users=tuple(ids.values())))
-            if each.settings.users and (ids := await self._ids(each.settings.users, f"pools.{each.pool}", wrong))
-            else each
-            for each in command.pools
-        ]
+        queues: list[QueueEntry] = []
+        for queue in command.queues:
+            ids = await self._ids(queue.settings.users, f"queues.{queue.path}", wrong)
+            users = {ids[name]: amounts for name, amounts in queue.settings.users.items() if name in ids}
+            queues.append(structs.replace(queue, settings=structs.replace(queue.settings, users=users)))
+        pools: list[PoolEntry] = []
+        for pool in command.pools:
+            listed = tuple((await self._ids(pool.settings.users, f"pools.{pool.pool}", wrong)).values())
+            pools.append(structs.replace(pool, settings=structs.replace(pool.settings, users=listed)))
         if wrong:
             raise invalid(wrong, hint="GET /v1/people lists login names")
         return structs.replace(command, queues=tuple(queues), pools=tuple(pools))
 
     async def _ids(self, names: Iterable[str], at: str, wrong: list[FieldError]) -> dict[str, str]:
-        """Return {name: id}; {} if a name is nobody's or named twice, which is added to `wrong`."""
+        """Return {name: id}, and add each name that is nobody's, or named twice, to `wrong`, up to UNKNOWN_MAX."""
         found: dict[str, str] = {}
-        before = len(wrong)
-        for name in names if before < UNKNOWN_MAX else ():
+        for name in names:
             principal = name if name == ANY_USER else await self._accounts.people.resolve(name)
             if principal != ANY_USER and principal not in self._views.access.kinds:
                 wrong.append(FieldError(field=f"{at}.users.{name}", message=f'nobody has the login name "{name}"'))
             elif principal in found.values():
                 wrong.append(FieldError(field=f"{at}.users.{name}", message="named twice, by login name and by id"))
+            else:
+                await self._accounts.people.find(principal)  # the answer shows its name
+                found[name] = principal
             if len(wrong) >= UNKNOWN_MAX:
                 break
-            await self._accounts.people.find(principal)  # the answer shows its name
-            found[name] = principal
-        return found if len(wrong) == before else {}
+        return found
 
     async def _send(self, path: str, grants: set[Grant], head: RequestHead) -> None:
         entries = tuple(
