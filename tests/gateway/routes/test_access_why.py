@@ -21,9 +21,9 @@ QUESTIONS = 1_000
 POOLS = {"research": "a100", "prod": "default", "lab": "default"}
 JOBS = {"7": ("research", "llm", "ann"), "8": ("prod", "", "bob")}
 THINGS = (
-    "cluster", "pool:a100", "pool:default", "project:llm", "volume:data", "job:7", "job:8",
-    "queue:research", "queue:research/vision", "queue:lab", "queue:prod",
-)  # fmt: skip
+    "cluster pool:a100 pool:default project:llm volume:data job:7 job:8 "
+    "queue:research queue:research/vision queue:lab queue:prod"
+).split()
 
 
 def _queue(path: str) -> ev.QueueConfigured:
