@@ -20,10 +20,19 @@ QUESTIONS = 1_000
 #: Queues, by the pools in which they are, and those that come and go.
 POOLS = {"research": "a100", "prod": "default", "lab": "default"}
 JOBS = {"7": ("research", "llm", "ann"), "8": ("prod", "", "bob")}
-THINGS = (
-    "cluster pool:a100 pool:default project:llm volume:data job:7 job:8 "
-    "queue:research queue:research/vision queue:lab queue:prod"
-).split()
+THINGS = [
+    "cluster",
+    "pool:a100",
+    "pool:default",
+    "project:llm",
+    "volume:data",
+    "job:7",
+    "job:8",
+    "queue:research",
+    "queue:research/vision",
+    "queue:lab",
+    "queue:prod",
+]
 
 
 def _queue(path: str) -> ev.QueueConfigured:
