@@ -17,7 +17,7 @@ from bench.stack import Stack
 from bench.table import Row, percentile
 from fairlead.stack import nats_server
 
-ROUNDS, SUBMITS, CONNECTIONS = 7, 6_000, 64
+ROUNDS, SUBMITS, CONNECTIONS = 5, 4_000, 64
 #: The flood: sign-ins a second, and windows of so many seconds with it and without it, in turn.
 FLOOD_PER_S, WINDOWS, WINDOW_S = 50, 16, 2.0
 #: Submits a second whose times are measured, over so many connections.
