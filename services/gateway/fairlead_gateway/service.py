@@ -53,6 +53,7 @@ from fairlead_gateway.routes import (
 )
 from fairlead_gateway.routes.events import EventFeed
 from fairlead_gateway.routes.queue_roles import QueueRoles
+from fairlead_gateway.routes.router import Router
 from fairlead_gateway.server.app import build_app, route_rights
 from fairlead_gateway.server.fast_path import FastPath
 from fairlead_gateway.server.http_server import HttpServer, HttpSettings, listen, make_server
@@ -124,35 +125,45 @@ class Gateway:
         self.metrics = Metrics(views, bus, self.readiness)
         self.feed = EventFeed(bus, views, self.metrics)
         self.job_waits = JobWaits(views)
-        self.waiter = waiter = ResultWaiter(
+        self.waiter = ResultWaiter(
             views,
             wait_s=settings.decision_wait_s,
             is_ready=lambda: folding.caught_up,
             has_room=lambda: folding.has_room,
         )
-        waiter.on_decided = self.metrics.decision_seconds.observe
-        past = HistoricalViews(bus, views)
-        credentials, passwords = Credentials(bus, time.time_ns), Passwords(shared=ShortLived(bus))
+        credentials = Credentials(bus, time.time_ns)
         self.has_sign_on = settings.sign_on not in ("", "off")
         #: Finds the senders of requests.
-        lookup = credentials if self.has_sign_on else None
-        self.callers = Callers(views, lookup, blind_s=folding.blind_s)
+        self.callers = Callers(views, credentials if self.has_sign_on else None, blind_s=folding.blind_s)
         #: The record of access; nothing is noted without sign-on.
         self.trail = AuditTrail(bus)
         self.callers.note = self.trail.note
-        rights = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job), self.trail.note)
-        self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, waiter)
+        self.guard = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job), self.trail.note)
+        self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, self.waiter)
         self.accounts.note = self.trail.note
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
-        explaining = ExplainerClient(bus)
-        signing_in = sign_in.SignInRoutes(views, self.accounts, self.callers, time.time_ns)
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
+        self.presence = NodePresence(views, lambda: folding.bus_answers)
         #: All routes; `build_app` adds the gateway's own.
-        self.routers = routers = [
+        self.routers = [*self._cluster_routes(), *self._people_routes()]
+        #: Every route, and the OpenAPI document.
+        self.api = build_app(folding, self.metrics, self.routers, self.readiness, self.guard)
+        #: {(method, path): the right that a request needs}
+        self.rights = route_rights(self.routers)
+        self.app = self._front()
+        self._listen()
+        self._server: HttpServer | None = None
+
+    def _cluster_routes(self) -> list[Router]:
+        """Return the routes about jobs, queues and nodes."""
+        bus, views, waiter, registries = self._bus, self.views, self.waiter, self.settings.registries
+        past, explaining = HistoricalViews(bus, views), ExplainerClient(bus)
+        changes = queues.QueueChanges(views, self.queue, waiter, QueueRoles(views, self.accounts))
+        return [
             jobs.routes(views, self.queue, waiter),
             nodes.routes(views, self.placer, waiter),
-            queues.queue_routes(queues.QueueChanges(views, self.queue, waiter, QueueRoles(views, self.accounts))),
+            queues.queue_routes(changes),
             idle.routes(views, self.telemetry, waiter),
             events.routes(self.feed, self.callers),
             job_logs.routes(views, bus, self.callers, self.job_waits),
@@ -162,38 +173,48 @@ class Gateway:
             sql.routes(sql.SqlRoutes(views, bus)),
             gpu_usage.job_metrics_routes(bus),
             gpu_usage.current_use_routes(views, bus),
-            query.routes(views, bus, past, rights, self.job_waits),
+            query.routes(views, bus, past, self.guard, self.job_waits),
             access.routes(views, self.accounts, past),
-            people.routes(views, self.accounts, passwords),
-            tokens.routes(views, self.accounts),
-            audit.routes(views, bus, self.accounts),
-            sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
-            sign_on.routes(self.sign_on, signing_in, views),
-            scim.routes(
-                ScimUsers(views, self.accounts, settings.file.scim.issuer if settings.file else ""),
-                ScimGroups(bus, views, self.accounts),
-            ),
             submit.routes(
-                submit.SubmitRoutes(views, self.queue, waiter, settings.registries),
-                submit.DryRunRoutes(views, waiter, explaining, registries=settings.registries),
+                submit.SubmitRoutes(views, self.queue, waiter, registries),
+                submit.DryRunRoutes(views, waiter, explaining, registries=registries),
             ),
         ]
-        #: Every route, and the OpenAPI document.
-        self.api = build_app(folding, self.metrics, routers, self.readiness, rights)
-        #: {(method, path): the right that a request needs}
-        self.rights = route_rights(routers)
-        fast = {key: route for router in routers for key, route in router.fast_routes.items()}
-        guard = RequestGuard((*settings.http.hosts, *self.sign_on.hosts), settings.http.host)
-        limit = RefusalLimit(settings.http.refusals_per_minute)
-        self.app = FastPath(views, fast, self.api, guard, limit, self.metrics.count_refusal, rights)
+
+    def _people_routes(self) -> list[Router]:
+        """Return the routes about people, tokens and sign-ins."""
+        bus, views, accounts, file = self._bus, self.views, self.accounts, self.settings.file
+        passwords = Passwords(shared=ShortLived(bus))
+        signing_in = sign_in.SignInRoutes(views, accounts, self.callers, time.time_ns)
+        scim_users = ScimUsers(views, accounts, file.scim.issuer if file else "")
+        return [
+            people.routes(views, accounts, passwords),
+            tokens.routes(views, accounts),
+            audit.routes(views, bus, accounts),
+            sign_in.routes(signing_in, views, passwords, sign_on.token_grants(self.sign_on, signing_in)),
+            sign_on.routes(self.sign_on, signing_in, views),
+            scim.routes(scim_users, ScimGroups(bus, views, accounts)),
+        ]
+
+    def _front(self) -> FastPath:
+        """Return the first callable, which checks every request and answers the fast routes."""
+        http, on_refusal = self.settings.http, self.metrics.count_refusal
+        fast = {key: route for router in self.routers for key, route in router.fast_routes.items()}
+        guard = RequestGuard((*http.hosts, *self.sign_on.hosts), http.host)
+        limit = RefusalLimit(http.refusals_per_minute)
+        return FastPath(self.views, fast, self.api, guard, limit, on_refusal, self.guard)
+
+    def _listen(self) -> None:
+        """Let parts report to each other."""
+        self.waiter.on_decided = self.metrics.decision_seconds.observe
+        self.accounts.note = self.trail.note
+        self.views.name_of = self.accounts.people.known_name
+        self.views.silent_s = self.presence.silent_s
+        self.views.outcomes.on_outcome = self._decided
+        self.folding.on_folded = self._folded
         for service, gate in self._gates.items():
             for what in gate.statistics():
                 self.metrics.commands.labels(service, what).set_function(_statistic(gate, what))
-        views.outcomes.on_outcome = self._decided
-        folding.on_folded = self._folded
-        self.presence = NodePresence(views, lambda: folding.bus_answers)
-        views.silent_s = self.presence.silent_s
-        self._server: HttpServer | None = None
 
     def _decided(self, command_id: str, outcome: OutcomeRow) -> None:
         for gate in self._gates.values():  # a command is sent to one service, most often the queue

@@ -4,10 +4,11 @@ Every route needs the right to grant roles in the cluster, since members of grou
 SCIM's media type and form; they are not part of the OpenAPI document, as /Schemas describes them.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
 from fairlead_gateway.directories.scim import FoundResources, ScimUsers, gone
 from fairlead_gateway.directories.scim_errors import MEDIA_TYPE, ScimError
@@ -198,134 +199,120 @@ def _add_discovery(router: Router) -> None:
     collection("/ResourceTypes", "resource type", resource_types, "Types of resources")
 
 
-def _add_users(router: Router, users: ScimUsers) -> None:
-    @_route(router, "GET", "/Users", "People, a page at a time")
-    async def list_users(
-        request: Request,
-        filter: _Text = "",
-        startIndex: int = 1,  # noqa: N803
-        count: int | None = None,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-        sortBy: _Text = "",  # noqa: N803
-        sortOrder: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted = _Wanted(USERS, attributes, excludedAttributes)
-        page = await users.find(_filter(filter, USERS), startIndex, count, _base(request))
-        return _listed(FoundResources(page.total, [wanted.of(each) for each in page.items]), startIndex)
+def _parts_of(shape: ResourceShape) -> Callable[..., Awaitable[_Wanted]]:
+    async def parts(attributes: _Text = "", excludedAttributes: _Text = "") -> _Wanted:  # noqa: N803 -- SCIM's name
+        return _Wanted(shape, attributes, excludedAttributes)
 
-    @_route(router, "GET", "/Users/{user}", "One person")
-    async def get_user(
-        user: str,
-        request: Request,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted = _Wanted(USERS, attributes, excludedAttributes)
+    return parts
+
+
+class _Page(NamedTuple):
+    """Part of a collection that is listed."""
+
+    filter: str
+    start: int
+    most: int | None
+
+
+async def _read_page(
+    filter: _Text = "",
+    startIndex: int = 1,  # noqa: N803
+    count: int | None = None,
+    sortBy: _Text = "",  # noqa: N803 -- known, and without an effect, as RFC 7644 allows
+    sortOrder: _Text = "",  # noqa: N803
+) -> _Page:
+    return _Page(filter, startIndex, count)
+
+
+async def _head(request: Request) -> RequestHead:
+    return require_sign_on(head_of(request))
+
+
+# What the routes of people and of groups take from a request, in the order in which it is looked at.
+_UserParts = Annotated[_Wanted, Depends(_parts_of(USERS))]
+_GroupParts = Annotated[_Wanted, Depends(_parts_of(GROUPS))]
+_Listed = Annotated[_Page, Depends(_read_page)]
+_Change = Annotated[tuple[RequestHead, Any], Depends(_read)]
+_Removal = Annotated[RequestHead, Depends(_head)]
+
+
+def _made(resource: Resource, wanted: _Wanted) -> Response:
+    return ScimResponse(wanted.of(resource), 201, {"location": resource["meta"]["location"]})
+
+
+def _add_users(router: Router, users: ScimUsers) -> None:
+    async def answer(user: str, request: Request, wanted: _Wanted) -> Response:
         return ScimResponse(wanted.of(await users.get(user, _base(request))))
 
+    @_route(router, "GET", "/Users", "People, a page at a time")
+    async def list_users(request: Request, part: _Listed, wanted: _UserParts) -> Response:
+        page = await users.find(_filter(part.filter, USERS), part.start, part.most, _base(request))
+        return _listed(FoundResources(page.total, [wanted.of(each) for each in page.items]), part.start)
+
+    @_route(router, "GET", "/Users/{user}", "One person")
+    async def get_user(user: str, request: Request, wanted: _UserParts) -> Response:
+        return await answer(user, request, wanted)
+
     @_route(router, "POST", "/Users", "Admit a person, without any role")
-    async def create_user(request: Request, attributes: _Text = "", excludedAttributes: _Text = "") -> Response:  # noqa: N803
-        wanted = _Wanted(USERS, attributes, excludedAttributes)
-        head, body = await _read(request)
-        found = await users.get(await users.create(head, body), _base(request))
-        return ScimResponse(wanted.of(found), 201, {"location": found["meta"]["location"]})
+    async def create_user(request: Request, wanted: _UserParts, change: _Change) -> Response:
+        return _made(await users.get(await users.create(*change), _base(request)), wanted)
 
     @_route(
         router, "PUT", "/Users/{user}", "Replace a person's attributes; without active the person suspended stays so"
     )
-    async def replace_user(
-        user: str,
-        request: Request,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted = _Wanted(USERS, attributes, excludedAttributes)
-        head, body = await _read(request)
+    async def replace_user(user: str, request: Request, wanted: _UserParts, change: _Change) -> Response:
+        head, body = change
         await users.replace(head, user, body)
-        return ScimResponse(wanted.of(await users.get(user, _base(request))))
+        return await answer(user, request, wanted)
 
     @_route(router, "PATCH", "/Users/{user}", "Change a person's attributes")
-    async def patch_user(
-        user: str,
-        request: Request,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted = _Wanted(USERS, attributes, excludedAttributes)
-        head, body = await _read(request)
+    async def patch_user(user: str, request: Request, wanted: _UserParts, change: _Change) -> Response:
+        head, body = change
         await users.patch(head, user, read_operations(body))
-        return ScimResponse(wanted.of(await users.get(user, _base(request))))
+        return await answer(user, request, wanted)
 
     @_route(router, "DELETE", "/Users/{user}", "Suspend a person for good")
-    async def remove_user(user: str, request: Request) -> Response:
-        await users.remove(require_sign_on(head_of(request)), user)
+    async def remove_user(user: str, head: _Removal) -> Response:
+        await users.remove(head, user)
         return Response(status_code=204)
 
 
 def _add_groups(router: Router, groups: ScimGroups) -> None:
-    async def answer(group: str, request: Request, wanted: _Wanted, status: int = 200) -> Response:
-        found = await groups.get(group, _base(request), members=wanted.has("members"))
-        headers = {"location": found["meta"]["location"]} if status == 201 else {}
-        return ScimResponse(wanted.of(found), status, headers)
+    async def get(group: str, request: Request, wanted: _Wanted) -> Resource:
+        return await groups.get(group, _base(request), members=wanted.has("members"))
+
+    async def answer(group: str, request: Request, wanted: _Wanted) -> Response:
+        return ScimResponse(wanted.of(await get(group, request, wanted)))
 
     @_route(router, "GET", "/Groups", "Groups, a page at a time")
-    async def list_groups(
-        request: Request,
-        filter: _Text = "",
-        startIndex: int = 1,  # noqa: N803
-        count: int | None = None,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-        sortBy: _Text = "",  # noqa: N803
-        sortOrder: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted, chosen = _Wanted(GROUPS, attributes, excludedAttributes), _filter(filter, GROUPS)
-        page = await groups.find(chosen, startIndex, count, _base(request), members=wanted.has("members"))
-        return _listed(FoundResources(page.total, [wanted.of(each) for each in page.items]), startIndex)
+    async def list_groups(request: Request, part: _Listed, wanted: _GroupParts) -> Response:
+        chosen, members = _filter(part.filter, GROUPS), wanted.has("members")
+        page = await groups.find(chosen, part.start, part.most, _base(request), members=members)
+        return _listed(FoundResources(page.total, [wanted.of(each) for each in page.items]), part.start)
 
     @_route(router, "GET", "/Groups/{group}", "One group")
-    async def get_group(
-        group: str,
-        request: Request,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-    ) -> Response:
-        return await answer(group, request, _Wanted(GROUPS, attributes, excludedAttributes))
+    async def get_group(group: str, request: Request, wanted: _GroupParts) -> Response:
+        return await answer(group, request, wanted)
 
     @_route(router, "POST", "/Groups", "Make a group")
-    async def create_group(request: Request, attributes: _Text = "", excludedAttributes: _Text = "") -> Response:  # noqa: N803
-        wanted = _Wanted(GROUPS, attributes, excludedAttributes)
-        head, body = await _read(request)
-        return await answer(await groups.create(head, body), request, wanted, 201)
+    async def create_group(request: Request, wanted: _GroupParts, change: _Change) -> Response:
+        return _made(await get(await groups.create(*change), request, wanted), wanted)
 
     @_route(router, "PUT", "/Groups/{group}", "Replace a group's name and its members by the directory")
-    async def replace_group(
-        group: str,
-        request: Request,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted = _Wanted(GROUPS, attributes, excludedAttributes)
-        head, body = await _read(request)
+    async def replace_group(group: str, request: Request, wanted: _GroupParts, change: _Change) -> Response:
+        head, body = change
         await groups.replace(head, group, body)
         return await answer(group, request, wanted)
 
     @_route(router, "PATCH", "/Groups/{group}", "Change a group's name and its members by the directory")
-    async def patch_group(
-        group: str,
-        request: Request,
-        attributes: _Text = "",
-        excludedAttributes: _Text = "",  # noqa: N803
-    ) -> Response:
-        wanted = _Wanted(GROUPS, attributes, excludedAttributes)
-        head, body = await _read(request)
+    async def patch_group(group: str, request: Request, wanted: _GroupParts, change: _Change) -> Response:
+        head, body = change
         await groups.patch(head, group, read_operations(body))
         return await answer(group, request, wanted)
 
     @_route(router, "DELETE", "/Groups/{group}", "Remove a group of the directory")
-    async def remove_group(group: str, request: Request) -> Response:
-        await groups.remove(require_sign_on(head_of(request)), group)
+    async def remove_group(group: str, head: _Removal) -> Response:
+        await groups.remove(head, group)
         return Response(status_code=204)
 
 

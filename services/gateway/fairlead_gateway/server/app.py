@@ -14,6 +14,7 @@ from html import escape
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -127,10 +128,12 @@ def build_app(
     routers.append(install(app, routers))
     rights = rights_of(routers)
 
+    parameters: dict[Callable[..., Any], list[str]] = {}
+
     async def admit(request: Request) -> None:
         """Check the right before anything else is looked at. Raises KeyError, which is a 500, for a route without one."""
         await guard.admit(rights[request.scope["endpoint"]], request.scope)
-        _only_known_parameters(request)
+        _only_known_parameters(request, parameters)
 
     for router in routers:
         app.include_router(router, dependencies=[Depends(admit)])
@@ -229,16 +232,26 @@ def _without_names(body: Readiness) -> Readiness:
     )
 
 
-def _only_known_parameters(request: Request) -> None:
-    """A misspelt filter would be answered as if it were not there: with everything."""
+def _only_known_parameters(request: Request, parameters: dict[Callable[..., Any], list[str]]) -> None:
+    """Raise HttpError (422) for an unknown parameter: a misspelt filter would be answered as if it were not there, with everything.
+    `parameters`: {handler: names of the query parameters that it and its dependencies take}, filled here.
+    """
     route = request.scope["route"]
     if route.endpoint in ANY_QUERY:
         return
-    known = [field.alias for field in route.dependant.query_params]
+    known = parameters.get(route.endpoint)
+    if known is None:
+        known = parameters[route.endpoint] = list(_query_names(route.dependant))
     for name in request.query_params:
         if name not in known:
             expected = f"expected {', '.join(known)}" if known else "this path takes none"
             raise bad_field(name[:80], f"unknown query parameter; {expected}")
+
+
+def _query_names(dependant: Dependant) -> Iterable[str]:
+    yield from (field.alias for field in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _query_names(each)
 
 
 def _errors(app: FastAPI, allowed: Callable[[str], str], guard: RouteGuard) -> None:
