@@ -4,14 +4,17 @@ every property holds up to one task of the user concerned, and of another; the o
 
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.vectors.fairshare import Demand, fill
-from fairlead_queue.fairness.ordering import Ranking
-from fairlead_queue.fairness.tree import Limits, QueueTree, bits
+from fairlead_queue.fairness.ordering import Key, NodeView, Ranking
+from fairlead_queue.fairness.past_use import PastUse
+from fairlead_queue.fairness.tree import Amounts, Limits, QueueNode, QueueTree, bits, parts
 from fairlead_queue.sequencers.drf import Drf
+from fairlead_schemas.units.timestamps import SECOND_NS
 
 RESOURCES: tuple[str, ...] = ("cpu", "gpu", "mem")
 
@@ -346,3 +349,61 @@ def test_a_blocked_child_is_not_given_twice_when_its_resource_comes_free() -> No
         pool.start(path, -1)
         pool.give_out()
         assert (pool.holds("pg1"), pool.holds("pg3"), pool.holds("pg4")) == ([6, 0], [6, 15], [0, 15])
+
+
+# ---------------------------------------------------------------------------------------- keys of the next turns
+
+amounts = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
+changes = st.one_of(
+    st.tuples(st.just("charge"), amounts),
+    st.tuples(st.just("limits"), st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(0, 2))),
+    st.tuples(st.just("capacity"), st.tuples(*[st.integers(1, 30)] * 3)),
+    st.tuples(st.just("turns"), st.lists(st.tuples(st.integers(1, 9), amounts), max_size=6)),
+    st.tuples(st.just("past"), st.integers(1, 300)),
+    st.tuples(st.just("saturated"), st.integers(0, 7)),
+)
+
+
+@given(st.sampled_from([0, 40, 100]), st.lists(changes, min_size=1, max_size=12))
+@settings(deadline=None)
+def test_keys_of_the_next_turns_are_those_of_each_turn(percent: int, history: list[tuple[str, Any]]) -> None:
+    """After any changes, the keys that a sequencer keeps are those that a new one measures turn by turn."""
+    tree = QueueTree(RESOURCES)
+    tree.capacity = [20, 10, 30]
+    leaf, past, saturated, turns, now_ns = tree.add("a"), PastUse(tree, SECOND_NS), 0, list[tuple[int, Amounts]](), 0
+    kept = Drf(tree, past, percent)
+    for kind, change in history:
+        match kind:
+            case "charge":
+                past.settle(leaf, now_ns)
+                tree.charge(leaf, change)
+            case "limits":
+                tree.limit(leaf, Limits(guaranteed={"gpu": change[0]}, weight=change[1], priority=change[2]))
+            case "capacity":
+                tree.capacity = list(change)
+            case "turns":
+                turns = change
+                leaf.wants = dict.fromkeys((bits(need) for _, need in turns), 1)
+            case "past":
+                now_ns += change * SECOND_NS
+                past.tick(now_ns)
+            case _:
+                saturated = change
+        orders, gains = [order for order, _ in turns], [parts(need, 1) for _, need in turns]
+        for _ in range(2):
+            assert kept.keys(leaf, orders, gains, saturated) == one_by_one(
+                Drf(tree, past, percent), leaf, turns, saturated
+            )
+
+
+def one_by_one(drf: Drf, leaf: QueueNode, turns: list[tuple[int, Amounts]], saturated: int) -> list[Key | None]:
+    """Return the keys of a leaf before each of its turns."""
+    before, keys = list(leaf.usage), list[Key | None]()
+    for order, need in turns:
+        face = NodeView(leaf, None, drf.state())
+        face.turn, leaf.front = leaf, order
+        keys.append(drf.place(face, saturated))
+        for at, more in enumerate(need):
+            leaf.usage[at] += more
+    leaf.usage[:] = before
+    return keys

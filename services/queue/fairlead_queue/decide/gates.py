@@ -7,6 +7,7 @@
 A closed gate closes a lane for the rest of the decision, not the line: other lanes continue past it.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_queue.fairness.budgets import refusing_account
@@ -57,9 +58,9 @@ def has_room(request_class: RequestClass, open_: int, unparked: int) -> bool:
         return True
     if request_class.parked:
         return False
-    return unparked < (
-        WINDOW_OFFERS_MAX if is_within_capacity(request_class.pool, request_class.need) else AHEAD_OFFERS_MAX
-    )
+    if unparked < AHEAD_OFFERS_MAX:
+        return True
+    return unparked < WINDOW_OFFERS_MAX and is_within_capacity(request_class.pool, request_class.need)
 
 
 def is_within_capacity(pool: PoolState, need: Amounts) -> bool:
@@ -115,6 +116,22 @@ class Gates:
         self._open[request_class] = self._open.get(request_class, request_class.open) + more
         if not request_class.parked:
             self._unparked += more
+
+    def certain(self, classes: Sequence[RequestClass]) -> int:
+        """Return how many of the next offers, given by their classes, the placer may have whatever else it has then."""
+        if self._unbounded:
+            return len(classes)
+        open_: dict[RequestClass, int] = {}
+        unparked = self._unparked
+        for at, request_class in enumerate(classes):
+            count = open_.get(request_class)
+            if count is None:
+                count = self._open.get(request_class, request_class.open)
+            if count >= PARKED_OFFERS_MAX and (request_class.parked or unparked >= AHEAD_OFFERS_MAX):
+                return at
+            open_[request_class] = count + 1
+            unparked += not request_class.parked
+        return len(classes)
 
     def want(self, request_class: RequestClass) -> None:
         """Count the class as wanted again, because a job of it waits."""

@@ -13,8 +13,9 @@ from collections.abc import Collection
 from itertools import chain
 from operator import lt
 
+from fairlead_queue.decide.candidates import OfferCandidate
 from fairlead_queue.decide.draft import QueueDraft
-from fairlead_queue.decide.turns import OfferCandidate, Turns
+from fairlead_queue.decide.turns import Turns
 from fairlead_queue.fairness.tree import QueueNode
 from fairlead_queue.fairness.waiting_line import RANK_STEP
 from fairlead_queue.limits import REVIEW_NS, STUCK_NS
@@ -52,15 +53,9 @@ def reorder(draft: QueueDraft, turns: Turns, stuck: list[LiveJob]) -> None:
     leaving = [job for job in turns.pool.offers.values() if job.withdrawal or job.stop]
     turns.set_aside(leaving)
     turns.reopen(stuck)
-    room = draft.room()
-    picks: list[tuple[Lane, OfferCandidate]] = []
-    is_whole = False
-    while len(picks) < room + len(stuck):
-        turn = turns.next()
-        if turn is None:
-            is_whole = True
-            break
-        picks.append(turn)
+    limit = draft.room() + len(stuck)
+    picks = turns.take(limit)
+    is_whole = len(picks) < limit
     picked = {candidate.id for _, candidate in picks}
     back = sorted((job for job in stuck if job.id not in picked), key=lambda job: -job.rank)
     for job in back:

@@ -6,55 +6,18 @@ A turn is charged at once, so that the next one goes to the leaf that deserves i
 """
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator
-from heapq import merge
-from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
 
+from fairlead_queue.decide.candidates import OfferCandidate, job_order, lane_candidates, leaf_candidates
 from fairlead_queue.decide.gates import Gates
+from fairlead_queue.decide.merged_turns import LeafCandidates, merged_turns
+from fairlead_queue.fairness.budgets import refusing_account
 from fairlead_queue.fairness.tree import QueueNode
-from fairlead_queue.fairness.waiting_line import OFFSET_MASK
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.before_images import image_charges, image_leaf, image_turn
-from fairlead_queue.waiting.pending import Array, Lane, Leaf, LiveJob, PoolState
-from fairlead_schemas.units.ids import element_id
-
-_order = attrgetter("order")
-
-
-class OfferCandidate(NamedTuple):
-    """An attempt that could be offered; `job` is the array for an element that is not born."""
-
-    order: int
-    id: str
-    attempt: int
-    job: LiveJob
-
-
-def offer_candidates(lane: Lane, reopened: list[LiveJob] | None, moved: Collection[str]) -> Iterator[OfferCandidate]:
-    """A lane's candidates in order, with those whose offers were taken back for this decision, without those that it has
-    moved."""
-    waiting: Iterable[LiveJob] = lane.waiting()
-    if reopened:
-        waiting = merge(waiting, reopened, key=_order) if lane.lines else reopened
-    for job in waiting:
-        if job.id in moved:
-            continue
-        if isinstance(job, Array):
-            yield from _elements(job)
-        else:
-            yield OfferCandidate(job.order, job.id, job.attempt, job)
-
-
-def _elements(array: Array) -> Iterator[OfferCandidate]:
-    offset = array.order & OFFSET_MASK
-    base = array.order - offset
-    last = array.last - array.first
-    if array.limit:
-        last = min(last, offset + array.limit - len(array.live) - 1)
-    for at in range(offset, last + 1):
-        yield OfferCandidate(base + at, element_id(array.id, array.first + at), 1, array)
-
+from fairlead_queue.waiting.pending import Lane, Leaf, LiveJob, PoolState
 
 _place = itemgetter(0)
 
@@ -78,6 +41,8 @@ class Turns:
         self._reopened: dict[Lane, list[LiveJob]] = {}
         self._fronts: dict[Leaf, list[_Front]] = {}
         self._begun = False
+        #: Everything has been given a turn.
+        self._is_over = False
         self._only: QueueNode | None = None
         #: {lane: jobs charged more (or less) than in the state}
         self._charged: dict[Lane, int] = {}
@@ -93,6 +58,19 @@ class Turns:
         self.aside: set[str] = set()
 
     # ------------------------------------------------------------------ the next
+
+    def take(self, limit: int) -> list[tuple[Lane, OfferCandidate]]:
+        """Give the next turns, at most `limit`; fewer if no lane can be given one after them."""
+        turns: list[tuple[Lane, OfferCandidate]] = []
+        if not self._begun:
+            self.gates.begin()
+            turns = self._take_merged(limit)
+        while len(turns) < limit:
+            turn = self.next()
+            if turn is None:
+                break
+            turns.append(turn)
+        return turns
 
     def next(self) -> tuple[Lane, OfferCandidate] | None:
         """Give the next turn; return None when no lane can be given one."""
@@ -119,7 +97,88 @@ class Turns:
             return None
         return first if all(lane.leaf is first.leaf for lane in self._reopened) else None
 
+    # ------------------------------------------------------------------ turns at once
+
+    def _take_merged(self, limit: int) -> list[tuple[Lane, OfferCandidate]]:
+        """Give those of the next turns that are known without a look at each of them."""
+        leaves = self._mergeable()
+        if not leaves:
+            return []
+        found = merged_turns(self.pool, leaves, limit)
+        certain = self.gates.certain([candidate.job.lane.request_class for candidate in found])
+        turns = [(candidate.job.lane, candidate) for candidate in found[:certain]]
+        self._begun = True
+        if certain == len(found):
+            self._is_over = all(leaf.is_empty for leaf in leaves)
+            self._give_merged(turns, {leaf.leaf for leaf in leaves if leaf.is_empty})
+        else:
+            self._give_merged(turns, set())
+        return turns
+
+    def _mergeable(self) -> list[LeafCandidates] | None:
+        """The leaves with candidates, if all are directly below the root, and nothing but the turns' look-ahead and the leaves'
+        own limits could close a gate; else None.
+        """
+        pool, root, accounts = self.pool, self.pool.tree.root, self.state.accounts
+        if not pool.sequencer.has_keys or self.gates.shut or root.bounded or root.claim or root.held is not root.usage:
+            return None
+        jobs = self.state.jobs
+        if any(job in jobs and jobs[job].wait == "line" for job in self._moved):
+            return None
+        reopened: dict[Leaf, list[LiveJob]] = {}
+        for lane, again in self._reopened.items():
+            reopened.setdefault(lane.leaf, []).extend(again)
+        found: list[LeafCandidates] = []
+        for node in root.children.values():
+            leaf: Leaf | None = node.leaf
+            if node.children or node.keeps or node.claim is not None:
+                return None
+            if leaf is None or not node.wants:
+                continue
+            if accounts and refusing_account(accounts, leaf.queue.path) is not None:
+                return None
+            again = sorted(reopened.get(leaf, ()), key=job_order)
+            found.append(LeafCandidates(leaf, leaf_candidates(leaf, again, self._moved)))
+        return found
+
+    def _give_merged(self, turns: list[tuple[Lane, OfferCandidate]], empty: set[Leaf]) -> None:
+        """Charge turns that were found at once, and put every leaf where it is after them; `empty` leaves have no more."""
+        given: dict[Leaf, dict[Lane, int]] = {}
+        for lane, _ in turns:
+            lanes = given.setdefault(lane.leaf, {})
+            lanes[lane] = lanes.get(lane, 0) + 1
+        for leaf, lanes in given.items():
+            if leaf in empty:
+                image_turn(self.state, self.pool, leaf.node)
+                self._fronts[leaf] = []
+                self.exhausted.update(lanes)
+            else:
+                self._fronts[leaf] = self._fronts_after(leaf, lanes)
+            fronts = self._fronts[leaf]
+            leaf.node.front = fronts[0][0] if fronts else 0
+            for lane, times in lanes.items():
+                self.gates.count(lane.request_class, times)
+                self._charge(lane, times)
+
+    def _fronts_after(self, leaf: Leaf, given: dict[Lane, int]) -> list[_Front]:
+        """Return a leaf's fronts after these lanes were given so many turns."""
+        fronts = [front for front in self._open_fronts(leaf) if front[1] not in given]
+        for lane, times in given.items():
+            rest = islice(self._candidates(lane), times, None)
+            following = next(rest, None)
+            if following is None:
+                self.exhausted.add(lane)
+            else:
+                self._next[lane] = following
+                fronts.append((following.order, lane, following, rest))
+        fronts.sort(key=_place)
+        return fronts
+
+    # ------------------------------------------------------------------ turn by turn
+
     def _find(self) -> tuple[Lane, OfferCandidate] | None:
+        if self._is_over:
+            return None
         first = self._only or self.pool.ranking.first()
         while first is not None:
             found = self._first(first.leaf)  # most often it is the first one's
@@ -232,7 +291,7 @@ class Turns:
         return fronts
 
     def _candidates(self, lane: Lane) -> Iterator[OfferCandidate]:
-        return offer_candidates(lane, self._reopened.get(lane), self._moved)
+        return lane_candidates(lane, self._reopened.get(lane), self._moved)
 
     def first_of(self, lane: Lane) -> LiveJob | None:
         """The job of a lane whose turn has not come."""
@@ -261,7 +320,7 @@ class Turns:
             self.gates.count(lane.request_class, -len(reopened))
             self._charge(lane, -len(reopened))
             self.gates.want(lane.request_class)
-            reopened.sort(key=_order)
+            reopened.sort(key=job_order)
             image_leaf(self.state, self.pool, lane.leaf)
             node, first = lane.leaf.node, reopened[0].order
             node.front = min(node.front or first, first)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from fairlead_queue.fairness.past_use import PastUse
-from fairlead_queue.fairness.tree import QueueNode, QueueTree
+from fairlead_queue.fairness.tree import Parts, QueueNode, QueueTree
 
 #: Views kept; in a full cluster two take turns.
 VIEWS_MAX = 4
@@ -39,6 +39,9 @@ class Sequencer(Protocol):
     #: The past use that it goes by, for the owner to keep up to date; None: it looks at none.
     past: PastUse | None
 
+    #: True if `keys` answers for leaves.
+    has_keys: bool
+
     def state(self) -> Any:
         """Return the sequencer's memory of a node and of its children; called for each node of a new view."""
         ...
@@ -51,6 +54,12 @@ class Sequencer(Protocol):
 
     def leave(self, face: "NodeView") -> None:
         """The node is taken out of the tree: the parent's state no longer counts it."""
+        ...
+
+    def keys(self, leaf: QueueNode, orders: list[int], gains: list[Parts], saturated: int) -> list[Key]:
+        """Return the keys that `place` gives a leaf at its next turns, while these resources are saturated (do not change the
+        list). Each turn is given by its job's order and by the amounts that it adds.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fairlead_queue.fairness.ordering import Key, NodeView
 from fairlead_queue.fairness.past_use import PastUse
-from fairlead_queue.fairness.tree import QueueNode, QueueTree
+from fairlead_queue.fairness.tree import Parts, QueueNode, QueueTree
 
 
 class QueueView(NamedTuple):
@@ -54,6 +54,7 @@ class CustomSequencer:
     by_order = False
     stretch = 0
     by_saturation = False
+    has_keys = False
 
     def __init__(self, tree: QueueTree, order: QueueOrder, past: PastUse) -> None:
         self.tree, self.order = tree, order
@@ -83,6 +84,10 @@ class CustomSequencer:
     def leave(self, face: NodeView) -> None:
         """Remove the node's front, as if no job waited."""
         self._move(face, None)
+
+    def keys(self, leaf: QueueNode, orders: list[int], gains: list[Parts], saturated: int) -> list[Key]:
+        """Answer for no leaf: a custom order's key may be of a node's present state only."""
+        raise NotImplementedError
 
     @staticmethod
     def _move(face: NodeView, front: int | None) -> None:

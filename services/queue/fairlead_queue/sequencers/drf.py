@@ -20,12 +20,13 @@ settings mixes the two (100, the default here: the past alone).
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 from math import lcm
 from operator import mul
 
 from fairlead_queue.fairness.ordering import Key, NodeView
 from fairlead_queue.fairness.past_use import PastUse
-from fairlead_queue.fairness.tree import QueueNode, QueueTree
+from fairlead_queue.fairness.tree import Parts, QueueNode, QueueTree
 from fairlead_queue.fairness.waiting_line import CAME_MASK
 
 #: Two different shares over weights of up to 2**20 differ by at least 1 in units that are finer by their product.
@@ -97,6 +98,16 @@ class ChildSums:
             into[at] += sign * part
 
 
+class KnownKeys:
+    """Keys of a leaf's next turns, by the saturated resources, and everything that they depend on."""
+
+    __slots__ = ("basis", "keys")
+
+    def __init__(self, basis: tuple[object, ...]) -> None:
+        self.basis = basis
+        self.keys: dict[int, list[Key]] = {}
+
+
 class Drf:
     """Implements `ordering.Sequencer`. `past_percent` of every share are of past use, the rest of what is charged."""
 
@@ -104,6 +115,7 @@ class Drf:
     by_order = False
     stretch = 0
     by_saturation = True
+    has_keys = True
 
     def __init__(self, tree: QueueTree, past: PastUse | None = None, past_percent: int = 0) -> None:
         self.tree = tree
@@ -118,6 +130,8 @@ class Drf:
         self._units: list[int] = []
         self._range = range(tree.width)
         self._all = (1 << tree.width) - 1
+        #: A memo: leaves whose turns were found in advance.
+        self._known: dict[QueueNode, KnownKeys] = {}
 
     # ------------------------------------------------------------------ ordering.Sequencer
 
@@ -160,10 +174,11 @@ class Drf:
         came = leaf.front & CAME_MASK
         if self.percent < 100:
             return (rank, weighted, came)
-        return (rank, weighted, self._now(node), came)
+        return (rank, weighted, self._now(node, node.usage), came)
 
     def leave(self, face: NodeView) -> None:
         """Remove the node from its parent's sums."""
+        self._known.pop(face.node, None)
         share, above = face.state, face.parent.state if face.parent is not None else None
         if above is None:
             return
@@ -171,6 +186,51 @@ class Drf:
             above.changed.remove(face)
         if share.counted is not None and above.sums is not None:
             above.sums.drop(share.counted)
+
+    def keys(self, leaf: QueueNode, orders: list[int], gains: list[Parts], saturated: int) -> list[Key]:
+        """As `place`, for all turns in one pass. The keys of the last turns are kept: most leaves are the same in the next review."""
+        if self._capacity != self.tree.capacity:
+            self._measure_capacity()
+        past = self.past.value(leaf) if self.past is not None else None
+        basis = (
+            leaf.usage,
+            past,
+            leaf.priority,
+            leaf.weight,
+            leaf.promises,
+            list(leaf.wants),
+            self._units,
+            orders,
+            gains,
+        )
+        known = self._known.get(leaf)
+        if known is None or known.basis != basis:
+            if len(self._known) >= len(self.tree.nodes):
+                self._known.clear()  # some are of leaves that are gone
+            frozen = (leaf.usage.copy(), past, *basis[2:7], orders.copy(), gains.copy())
+            known = self._known[leaf] = KnownKeys(frozen)
+        keys = known.keys.get(saturated)
+        if keys is None:
+            keys = known.keys[saturated] = self._keys(leaf, past, orders, gains, saturated)
+        return keys
+
+    def _keys(
+        self, leaf: QueueNode, past: list[int] | None, orders: list[int], gains: list[Parts], saturated: int
+    ) -> list[Key]:
+        blocked = all(mask & saturated for mask in leaf.wants)
+        rank = BLOCKED - leaf.priority if blocked else -leaf.priority
+        counted = [(at, unit) for at, unit in enumerate(self._units) if blocked or not saturated >> at & 1]
+        now = 1 if past is None else 100 - self.percent
+        before = [0] * self.tree.width if past is None else [self.percent * amount for amount in past]
+        used, within, keys = list(leaf.usage), leaf.promised > 0, list[Key]()
+        for order, gain in zip(orders, gains, strict=True):
+            within = within and is_owed_some(leaf, used, leaf.wants)
+            share = max([(now * used[at] + before[at]) * unit for at, unit in counted], default=0) // leaf.weight
+            measure = (share,) if self.percent < 100 else (share, self._now(leaf, used))
+            keys.append((rank if within else rank + OVER, *measure, order & CAME_MASK))
+            for at, more in gain:
+                used[at] += more
+        return keys
 
     # ------------------------------------------------------------------ arithmetic
 
@@ -190,9 +250,9 @@ class Drf:
         past = self.past.value(node)
         return [(now * u + before * p) * unit for u, p, unit in zip(node.usage, past, self._units, strict=True)]
 
-    def _now(self, node: QueueNode) -> int:
-        """The dominant share per weight of what is charged now."""
-        return max(used * unit for used, unit in zip(node.usage, self._units, strict=True)) // node.weight
+    def _now(self, node: QueueNode, usage: Sequence[int]) -> int:
+        """The dominant share per weight of what is charged."""
+        return max(used * unit for used, unit in zip(usage, self._units, strict=True)) // node.weight
 
     def _largest(self, vector: list[int], among: int) -> int:
         """Over the resources whose bits are set."""
@@ -237,13 +297,20 @@ class Drf:
 
 def is_within(node: QueueNode, leaf: QueueNode) -> bool:
     """Some job that waits in the leaf needs what is guaranteed to the node, and nothing of which it has its guarantee."""
-    usage, full, promised = node.usage, 0, node.promised
+    return is_owed_some(node, node.usage, leaf.wants)
+
+
+def is_owed_some(node: QueueNode, usage: Sequence[int], wants: Iterable[int]) -> bool:
+    """Return True if with this use some waiting job, given by the bits of what it needs, needs what is guaranteed to the node,
+    and nothing of which the node has its guarantee.
+    """
+    full, promised = 0, node.promised
     for at, bit, amount in node.promises:
         if usage[at] >= amount:
             full |= bit
     if full == promised:
         return False
-    return any(mask & promised and not mask & full for mask in leaf.wants)
+    return any(mask & promised and not mask & full for mask in wants)
 
 
 class FairShare(Drf):

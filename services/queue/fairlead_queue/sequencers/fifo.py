@@ -7,6 +7,7 @@ numbers to newer jobs, so the order itself is the same.
 
 from fairlead_queue.fairness.ordering import Key, NodeView
 from fairlead_queue.fairness.past_use import PastUse
+from fairlead_queue.fairness.tree import Parts, QueueNode
 
 
 class Fifo:
@@ -16,6 +17,7 @@ class Fifo:
     by_order = True
     stretch = 0
     by_saturation = False
+    has_keys = True
     past: PastUse | None = None
 
     def state(self) -> None:
@@ -28,6 +30,10 @@ class Fifo:
 
     def leave(self, face: NodeView) -> None:
         """Nothing to forget."""
+
+    def keys(self, leaf: QueueNode, orders: list[int], gains: list[Parts], saturated: int) -> list[Key]:
+        """By each job's own place."""
+        return [(order,) for order in orders]
 
 
 class Lifo(Fifo):
@@ -48,6 +54,8 @@ class Promised(Fifo):
 
 class MissingSequencer(Fifo):
     """Placeholder for a sequencer that is not installed here: a log can be folded without it, but no decision can be made."""
+
+    has_keys = False
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
