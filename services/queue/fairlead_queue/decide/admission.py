@@ -39,6 +39,9 @@ def unnamed_model_refusal(draft: QueueDraft, path: str, request: Request) -> Com
     """
     if all(not (kind.gpu_milli or kind.gpu_parts) or model_of(kind) for kind in request.kinds):
         return None
+    queue = draft.state.queues.get(path)
+    if draft.outlook is None and queue is not None and not queue.pool.models():
+        return None
     while path:
         settings = draft.settings_of(path)
         if settings is not None:

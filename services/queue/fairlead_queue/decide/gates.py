@@ -66,9 +66,10 @@ def has_room(request_class: RequestClass, open_: int, unparked: int) -> bool:
 def is_within_capacity(pool: PoolState, need: Amounts) -> bool:
     """Return True if the pool as a whole has that much left. A pool without known nodes counts as having it."""
     capacity, usage = pool.tree.capacity, pool.tree.root.usage
-    if not pool.is_known() and pool.name == DEFAULT_POOL:
-        return True
-    return all(not more or usage[at] + more <= capacity[at] for at, more in enumerate(need))
+    for at, more in enumerate(need):
+        if more and usage[at] + more > capacity[at]:
+            return pool.name == DEFAULT_POOL and not pool.is_known()
+    return True
 
 
 def is_owed_below(node: QueueNode, lane: Lane) -> bool:
@@ -93,7 +94,7 @@ class Gates:
         #: Classes that some lane waits with, those that are shut, and the needs of the others.
         self._wanted = {request_class for request_class in pool.classes.values() if request_class.waiting}
         self.shut: set[RequestClass] = set()
-        self.needs = {request_class.need for request_class in self._wanted}
+        self.needs: set[Amounts] = set()  # until `begin`
         #: {node whose limit refused: the first lane that it refused, and why}, in the order of their turns.
         self.refused: dict[QueueNode, tuple[Lane, ClosedGate]] = {}
         #: The same of the first lane that is within a guarantee below the node, where the first of all is not: in pools
@@ -104,8 +105,12 @@ class Gates:
 
     def begin(self) -> None:
         """Classes of which the placer has enough are shut from the first, wherever their lanes are."""
-        self.shut.update(request_class for request_class in self._wanted if not self._has_room(request_class))
-        self.needs = {request_class.need for request_class in self._wanted if request_class not in self.shut}
+        self.needs = set()
+        for request_class in self._wanted:
+            if self._has_room(request_class):
+                self.needs.add(request_class.need)
+            else:
+                self.shut.add(request_class)
 
     def resume(self, settled: SettledOrder) -> None:
         """Take up what a review of the same order has found closed."""

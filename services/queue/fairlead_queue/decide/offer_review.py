@@ -26,10 +26,9 @@ from fairlead_schemas.wire.events import JobOffered, OfferWithdrawn, WithdrawRea
 
 def stuck_offers(draft: QueueDraft, pool: PoolState) -> list[LiveJob]:
     """Open offers that the order is to be held against; none while the oldest is fresh."""
+    moved = draft.states
     offers = [
-        job
-        for job in pool.offers.values()
-        if not (job.withdrawal or job.stop or is_served(job)) and job.id not in draft.states
+        job for job in pool.offers.values() if not (job.withdrawal or job.stop or is_served(job) or job.id in moved)
     ]
     return offers if offers and min(job.offered_ns for job in offers) + REVIEW_NS <= draft.now_ns else []
 

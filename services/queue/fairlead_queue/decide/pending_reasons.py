@@ -15,6 +15,8 @@ from fairlead_schemas.wire.events import JobDeferred
 def emit_pending_reasons(draft: QueueDraft, turns: Turns) -> None:
     """Emit the reasons of lanes in which a job waits now and no reason has been emitted yet."""
     pool = turns.pool
+    if not draft.state.unreported:
+        return
     silent = [
         lane for lane in draft.state.unreported if lane.request_class.pool is pool and lane not in turns.exhausted
     ]
