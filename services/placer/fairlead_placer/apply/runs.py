@@ -24,15 +24,16 @@ YIELDING_STOPS = ("", "time_limit", "drained", "preempted", "gpu_fault")
 
 
 def _job_placed(state: ClusterState, event: ev.JobPlaced, at: EventPosition) -> None:
-    nodes = [state.nodes[part.node] for part in event.parts]
+    name, attempt, parts = event.job, event.attempt, event.parts
+    nodes = [state.nodes[part.node] for part in parts]
     hosts = nodes[0].hosts if len(nodes) == 1 else tuple([node.hosts[0] for node in nodes])
-    job = state.jobs.get(event.job if "_" not in event.job else array_of(event.job) or "")
+    job = state.jobs.get(name if "_" not in name else array_of(name) or "")
     run = PlacedRun(
-        event.job,
-        event.attempt,
-        f"{event.job}.{event.attempt}",  # as `run_key`: this is done for every placement
+        name,
+        attempt,
+        f"{name}.{attempt}",  # as `run_key`: this is done for every placement
         at.sequence,
-        event.parts,
+        parts,
         hosts,
         event.master_address,
         event.master_port,
@@ -40,16 +41,16 @@ def _job_placed(state: ClusterState, event: ev.JobPlaced, at: EventPosition) -> 
         gang=job.gang if job is not None else "",
     )
     if state.requeued:
-        run.restarted = state.drop(state.requeued, event.job) or ""
+        run.restarted = state.drop(state.requeued, name) or ""
     if state.withdrawals:
-        withdrawal = state.drop(state.withdrawals, event.job)
+        withdrawal = state.drop(state.withdrawals, name)
         if withdrawal is not None:  # it was placed before the stop was seen: the run is stopped at once
             run.stop = withdrawal.stop
     state.place(run, nodes)
     if state.claims or state.preemption_requests or state.reservations:
-        state.drop(state.claims, event.job)
-        state.drop(state.preemption_requests, event.job)
-        state.unreserve(event.job)
+        state.drop(state.claims, name)
+        state.drop(state.preemption_requests, name)
+        state.unreserve(name)
 
 
 def _job_unplaceable(state: ClusterState, event: ev.JobUnplaceable, at: EventPosition) -> None:

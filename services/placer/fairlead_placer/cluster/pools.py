@@ -22,14 +22,14 @@ from fairlead_placer.cluster.capacity.node_allocation import count_idle
 from fairlead_placer.cluster.capacity.node_shape import NodeShape, NodeShapes
 from fairlead_placer.cluster.capacity.topology_domains import Domains
 from fairlead_placer.cluster.capacity.unit_request import PackingRequest, UnitRequest, typical, unit_requests
-from fairlead_placer.cluster.entities import ClusterNode, pool_of
+from fairlead_placer.cluster.entities import ClusterNode
 from fairlead_placer.packing.costs import Costs
 from fairlead_placer.packing.moves import Moves, RowCosts
 from fairlead_placer.packing.policies import DEFAULT, POLICIES
 from fairlead_placer.packing.policy import Arrivals, EmptyNode, Ints, TypicalWork
 from fairlead_placer.packing.rows import Key, Rows, ShapeFacts
 from fairlead_placer.topology.gpu_topology import members_of
-from fairlead_schemas.queuefile.settings import Packing
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, Packing
 from fairlead_schemas.wire.resources import TOPOLOGY_GPUS_MAX, Request
 
 #: Rows per node, and spare rows, beyond which rows without nodes are forgotten.
@@ -88,9 +88,7 @@ class PoolIndex:
         """The node belongs elsewhere."""
         self.unsettled.pop(node.name, None)
         self.gains.pop(node.name, None)  # its row will be another pool's
-        if node.row >= 0:
-            self._lift(node)
-            node.row = -1
+        self._lift(node)
         self.gpus -= len(node.left.uuids)
         self.rows.join(machine_of(node.left.build), -1)
         self.aside.pop(node.name, None)
@@ -104,61 +102,70 @@ class PoolIndex:
 
     def settled(self) -> "PoolIndex":
         """The same, with every node where it belongs."""
-        if self.unsettled:
-            for node in self.unsettled.values():
+        unsettled = self.unsettled
+        if unsettled:
+            for node in unsettled.values():
                 self._settle(node)
-            self.unsettled.clear()
+            unsettled.clear()
         return self
 
     def _settle(self, node: ClusterNode) -> None:
         if node.keeper or not node.open:
-            if node.row >= 0:
-                self._lift(node)
-                node.row = self.domains.rows[node.slot] = -1
+            self._lift(node)
             self.aside[node.name] = node
             return
         if self.aside:
             self.aside.pop(node.name, None)
         left = node.left
-        build = left.build
+        build, cpu, memory = left.build, left.cpu_milli, left.memory_mib
         mask = left.free if build.telling else 0
         if left.faulted:
             mask |= left.faulted << TOPOLOGY_GPUS_MAX  # above the bits of the free ones
         rests = rests_of(left) if left.shared else ()
         whole, cut = (left.free.bit_count(), ()) if left.cuts is None else cut_of(left)
         cpu_low, memory_low, cpu_full, memory_full = build.grain
-        if not (whole or rests):
-            cpu_low, memory_low = cpu_full, memory_full
-        key = (build.number, left.cpu_milli | cpu_low, left.memory_mib | memory_low, whole, rests, cut)
-        domains, slot = self.domains, node.slot
-        domains.cpu[slot], domains.memory[slot] = left.cpu_milli, left.memory_mib
-        row = self.rows.row_of.get(key)
+        if whole or rests:
+            key = (build.number, cpu | cpu_low, memory | memory_low, whole, rests, cut)
+        else:
+            key = (build.number, cpu | cpu_full, memory | memory_full, 0, rests, cut)
+        domains, slot, rows, before = self.domains, node.slot, self.rows, node.row
+        domains.cpu[slot], domains.memory[slot] = cpu, memory
+        row = rows.row_of.get(key)
         if row is None:
-            row = self.rows.begin(key)
+            row = rows.begin(key)
             self.inhabitants.append({})
-        if node.row >= 0:
-            if row == node.row and mask == node.mask:
+        if row == before:
+            if mask == node.mask:
                 return
-            self._lift(node)
-        self.rows.enter(row)
+        else:
+            rows.move(before, row)
+            domains.rows[slot] = row
+        name = node.name
+        if before >= 0:
+            self._vacate(node)
         masks = self.inhabitants[row]
         names = masks.get(mask)
         if names is None:
-            masks[mask] = [node.name]
+            masks[mask] = [name]
         else:
-            insort(names, node.name)
+            insort(names, name)
         node.row, node.mask = row, mask
-        domains.rows[slot] = row
 
-    def _lift(self, node: ClusterNode) -> None:
-        """Out of its row, to another one or to none."""
+    def _vacate(self, node: ClusterNode) -> None:
+        """Take the name of a node off its row."""
         masks = self.inhabitants[node.row]
         names = masks[node.mask]
         if len(names) == 1:
             del masks[node.mask]
         else:
             del names[bisect_left(names, node.name)]
-        self.rows.leave(node.row)
+
+    def _lift(self, node: ClusterNode) -> None:
+        """Take the node out of its row, to none."""
+        if node.row >= 0:
+            self._vacate(node)
+            self.rows.move(node.row, -1)
+            node.row = self.domains.rows[node.slot] = -1
 
     def _meet(self, build: NodeShape) -> None:
         """Add a build that no node of the pool had before. Which builds requests accept is worked out again."""
@@ -302,7 +309,8 @@ class Pools:
 
     def of(self, request: Request) -> PoolIndex:
         """The index of the request's pool (an empty one where there is no such pool)."""
-        index = self._indices.get(pool_of(request), self._nowhere)
+        # As `pool_of`: this is done for every offer.
+        index = self._indices.get(request.pool or DEFAULT_POOL, self._nowhere)
         return index.settled() if index.unsettled else index
 
     def each(self) -> dict[str, PoolIndex]:

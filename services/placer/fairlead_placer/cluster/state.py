@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from fairlead_placer.cluster import undo_log
-from fairlead_placer.cluster.capacity.free_resources import FreeResources, Mark, MigInstances, mark_of
+from fairlead_placer.cluster.capacity.free_resources import FreeResources, Mark, MigInstances
 from fairlead_placer.cluster.entities import (
     ClusterNode,
     FastFail,
@@ -25,7 +25,6 @@ from fairlead_placer.cluster.entities import (
     Reservation,
     ReservationRequest,
     Withdrawal,
-    pool_of,
     pool_of_node,
 )
 from fairlead_placer.cluster.plans import LayoutPlan, RepartitionBackoff, RolloutPlan, Window, keep_back
@@ -34,7 +33,7 @@ from fairlead_placer.cluster.run_durations import LearnedDurations
 from fairlead_placer.cluster.undo_log import PlacerUndoLog
 from fairlead_placer.packing.policies import DEFAULT
 from fairlead_placer.packing.policy import Arrivals
-from fairlead_schemas.queuefile.settings import Packing
+from fairlead_schemas.queuefile.settings import DEFAULT_POOL, Packing
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.wire.events import Part
 from fairlead_schemas.wire.resources import Request
@@ -114,11 +113,11 @@ class ClusterState(PlacerUndoLog):
 
     def work_of(self, request: Request) -> Arrivals[Request]:
         """The work that has arrived in the request's pool."""
-        return self.arrivals.get(pool_of(request), NOTHING_YET)
+        return self.arrivals.get(request.pool or DEFAULT_POOL, NOTHING_YET)
 
     def arrive(self, request: Request) -> None:
         """A new job wants a place. Only folded, never tried."""
-        pool = pool_of(request)
+        pool = request.pool or DEFAULT_POOL
         arrivals = self.arrivals.get(pool)
         if arrivals is None:
             if len(self.arrivals) >= POOLS_MAX:
@@ -224,16 +223,17 @@ class ClusterState(PlacerUndoLog):
 
     def place(self, run: PlacedRun, nodes: Sequence[ClusterNode]) -> None:
         """An attempt that is new gets its parts, on these nodes in the order of its ranks; it waits no more."""
-        if self.journal is not None:
-            self.journal.append((self._unplace, run, nodes, [mark_of(node.left) for node in nodes]))
+        journal, key, parts = self.journal, run.key, run.parts
+        touched = self.touched
+        if journal is not None:
+            journal.append((self._unplace, run, nodes, [node.left.mark() for node in nodes]))
+            touched = self._to_touch
         offer = self.offers.get(run.job)
         if offer is not None:
             self._close(offer)
-        key = run.key
         self.runs[key] = run
-        touched = self.touched if self.journal is None else self._to_touch
-        for rank, (node, part) in enumerate(zip(nodes, run.parts, strict=True)):
-            self._take(node, key, rank, part)
+        for rank, node in enumerate(nodes):
+            self._take(node, key, rank, parts[rank])
             touched.add(node.name)
 
     def _unplace(self, run: PlacedRun, nodes: Sequence[ClusterNode], marks: Sequence[Mark]) -> None:

@@ -189,18 +189,16 @@ class Costs:
         if not len(cost):
             return
         for _ in range(SOUGHT):
-            at = int(cost.argmin())
-            least = int(cost[at])
+            least = int(cost[cost.argmin()])
             if least >= NEVER:
                 return
             same = (cost == least).nonzero()[0]
-            if len(same) == 1:
-                row = int(rows[at])
-                yield [(least, tight[row], row, int(choice[row]))]
-            else:
-                numbers: list[int] = rows[same].tolist()
-                alike = sorted((least, tight[row], row, int(choice[row])) for row in numbers)
-                yield from (list(each) for _, each in groupby(alike, key=itemgetter(1)))
+            numbers: list[int] = rows[same].tolist()
+            while numbers:
+                tightest = min([tight[row] for row in numbers])
+                alike = sorted([row for row in numbers if tight[row] == tightest])
+                yield [(least, tightest, row, int(choice[row])) for row in alike]
+                numbers = [row for row in numbers if tight[row] != tightest]
             cost[same] = VACANT
         for _, each in groupby(self._in_order(line, rows, cost), key=itemgetter(0, 1)):
             yield list(each)

@@ -229,23 +229,27 @@ class Rows:
     def _model(self, name: str) -> int:
         return 1 << self._models.setdefault(name, min(len(self._models), MODELS_MAX - 1))
 
-    def enter(self, row: int) -> None:
-        """A node is in the row from now on."""
-        self.here[row] = count = self.here[row] + 1
-        self._free_milli += self._free[row]
-        if count == 1:
-            at = self._live_at[row] = len(self._live_at)
-            self._live[at] = row
-
-    def leave(self, row: int) -> None:
-        """A node of the row is in it no more."""
-        self.here[row] = count = self.here[row] - 1
-        self._free_milli -= self._free[row]
-        if not count:
-            last = int(self._live[len(self._live_at) - 1])  # takes its place
-            at = self._live_at[last] = self._live_at[row]
-            self._live[at] = last
-            del self._live_at[row]
+    def move(self, before: int, after: int) -> None:
+        """Count a node in the row `after` instead of `before`; -1 is no row."""
+        here, free, live_at = self.here, self._free, self._live_at
+        came = gone = False
+        if before >= 0:
+            here[before] = count = here[before] - 1
+            self._free_milli -= free[before]
+            gone = not count
+        if after >= 0:
+            here[after] = count = here[after] + 1
+            self._free_milli += free[after]
+            came = count == 1
+        if gone:
+            at = live_at.pop(before)
+            heir = after if came else int(self._live[len(live_at)])  # takes its place: else the last one
+            if heir != before:
+                live_at[heir] = at
+                self._live[at] = heir
+        elif came:
+            live_at[after] = at = len(live_at)
+            self._live[at] = after
 
     def clear(self) -> None:
         """Forget all rows and states: nodes in a row must enter again."""

@@ -49,7 +49,7 @@ def place(draft: PlacerDraft) -> bool:
     heads += [(offer.rank, offer.job, _OWN, state.classes[offer.request]) for offer in own]
     heapify(heads)
     short: list[_Short] = []
-    open_to = reserved_nodes(state, draft.now_ns)
+    open_to = reserved_nodes(state, draft.now_ns) if state.reservations else {}
     whole = _place_all(draft, heads, picky, short, later=bool(open_to))
     if whole and open_to:
         whole = place_backfill(draft, open_to, picky, _placed)
@@ -112,9 +112,10 @@ def _picky(state: ClusterState, now_ns: int) -> dict[str, frozenset[str]]:
     """{job with an open offer: nodes to which it does not go, since it has failed there or would be met by a window}."""
     few, many = sorted((state.failed_on, state.offers), key=len)
     found = {job: avoided(state, job) for job in few if job in many}
-    ahead = UpcomingMaintenance(state)
-    for job in state.offers if ahead.windows else ():
-        found[job] = found.get(job, NOWHERE) | ahead.nodes(job, now_ns)
+    if state.windows:
+        ahead = UpcomingMaintenance(state)
+        for job in state.offers if ahead.windows else ():
+            found[job] = found.get(job, NOWHERE) | ahead.nodes(job, now_ns)
     return {job: names for job, names in found.items() if names}
 
 

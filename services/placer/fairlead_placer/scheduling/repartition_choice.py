@@ -24,7 +24,7 @@ from fairlead_placer.cluster.capacity.node_allocation import amounts_short, coun
 from fairlead_placer.cluster.capacity.node_shape import NodeShape
 from fairlead_placer.cluster.capacity.unit_request import several
 from fairlead_placer.cluster.entities import ClusterNode
-from fairlead_placer.cluster.placement.gangs import units_in
+from fairlead_placer.cluster.placement.unit_matching import units_in
 from fairlead_placer.cluster.repartition_demand import WaitingOffer, demand_seen
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.upcoming_maintenance import barred

@@ -4,9 +4,7 @@ GPU of each, which are held, which a plan has in hand. Parts are taken and given
 Only what agents have reported is here. A GPU in MIG mode is never free as a whole, and is not given out in shares.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from operator import attrgetter
 from typing import NamedTuple
 
 from fairlead_placer.cluster.capacity.node_shape import MILLI, NodeShape
@@ -171,8 +169,12 @@ class FreeResources:
                 left.shared |= 1 << place
         return left
 
+    def mark(self) -> Mark:
+        """Return what there is now, to go `back` to."""
+        return self.cpu_milli, self.memory_mib, self.free, self.cpus
+
     def back(self, mark: Mark, part: Part) -> None:
-        """The part, which was taken last, was not taken: what there is, is what was marked before (`mark_of`)."""
+        """The part, which was taken last, was not taken: what there is, is what was marked before."""
         if part.gpu_milli or part.instances or self.build.cut:
             self.give(part)
         else:
@@ -293,9 +295,6 @@ class FreeResources:
         """Free capacity of all GPUs, in thousandths of one."""
         return MILLI * self.free.bit_count() + sum(self.milli[at] for at in members_of(self.shared))
 
-
-#: What there is of a `Left` now, to go `back` to.
-mark_of: Callable[[FreeResources], Mark] = attrgetter("cpu_milli", "memory_mib", "free", "cpus")
 
 #: Lists of CPUs, and masks, that are remembered at once.
 CPUS_MAX = 1 << 16

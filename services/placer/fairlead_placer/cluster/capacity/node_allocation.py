@@ -164,20 +164,21 @@ def seat(left: FreeResources, ask: UnitRequest, rest: int = 0) -> NodeAllocation
     """Return the seat where the unit fits now, or the cause why it does not. `rest`: a share goes to a GPU that has this
     much left, if one does (0: to the one with the least).
     """
-    verdict = ask.verdict(left.build)
-    if verdict.cause:
-        return verdict.cause
+    build = left.build
+    cause, suits, cut = ask.verdicts.get(build.number) or ask.verdict(build)
+    if cause:
+        return cause
     if (ask.stands or left.faulted) and (cause := never(left, ask)):
         return cause
     short = amounts_short(left, ask)
-    if not ask.gpus and not short and not left.build.inside.numa:
+    if not ask.gpus and not short and not build.inside.numa:
         return NodeAllocation(())
-    if verdict.cut:
-        taken = take(left, ask, verdict.suits)
+    if cut:
+        taken = take(left, ask, suits)
         return taken if isinstance(taken, str) else short or _beside(left, ask, taken)
     if not ask.whole:
-        return _share(left, ask, verdict.suits, rest) if not short else _gpu_cause(left, ask, verdict.suits) or short
-    free = left.free & verdict.suits
+        return _share(left, ask, suits, rest) if not short else _gpu_cause(left, ask, suits) or short
+    free = left.free & suits
     if free.bit_count() < ask.gpus:
         return "free_gpus"
     return short or _whole(left, ask, free)
@@ -218,12 +219,12 @@ def gpus_short(left: FreeResources, ask: UnitRequest) -> str:
 
 def amounts_short(left: FreeResources, ask: UnitRequest) -> str:
     """Return which of CPU and memory is too small, or that other work is in the way; "" where neither holds."""
-    request, build = ask.request, left.build
-    if left.cpu_milli < request.cpu_milli:
+    request, cpu_milli, memory_mib = ask.request, left.cpu_milli, left.memory_mib
+    if cpu_milli < request.cpu_milli:
         return "free_cpu"
-    if left.memory_mib < request.memory_mib:
+    if memory_mib < request.memory_mib:
         return "free_memory"
-    if left.cpu_milli <= 0 and left.memory_mib <= 0 and (build.cpu_milli or build.memory_mib):
+    if cpu_milli <= 0 and memory_mib <= 0 and (left.build.cpu_milli or left.build.memory_mib):
         return "free_cpu"  # a job may hold the node alone: then even the smallest request does not fit
     return "not_empty" if request.exclusive and left.parts else ""
 

@@ -47,7 +47,6 @@ class UnitRequest:
 
     __slots__ = (
         "_links",
-        "_verdicts",
         "cpus",
         "gpus",
         "inside",
@@ -56,6 +55,7 @@ class UnitRequest:
         "near",
         "request",
         "stands",
+        "verdicts",
         "whole",
     )
 
@@ -75,7 +75,8 @@ class UnitRequest:
         #: What the selector says of where nodes stand: that differs between nodes of one build.
         self.stands = tuple(text for text in request.selector if selectors.key_of(text) in DOMAIN_KEYS)
         self.near = tuple(level for level in DOMAIN_LEVELS if level in request.prefer)
-        self._verdicts: dict[int, NodeShapeFit] = {}
+        #: {number of a build: `verdict` on it}, as far as it was requested.
+        self.verdicts: dict[int, NodeShapeFit] = {}
         self._links: dict[int, dict[int, int]] = {}
 
     def shape(self, models: tuple[str, ...]) -> RequestShape:
@@ -98,13 +99,13 @@ class UnitRequest:
 
     def verdict(self, build: NodeShape) -> NodeShapeFit:
         """Return the verdict of the ask on an empty node of the build."""
-        found = self._verdicts.get(build.number)
+        found = self.verdicts.get(build.number)
         if found is None:
-            if len(self._verdicts) >= VERDICTS_MAX:
-                self._verdicts.clear()
+            if len(self.verdicts) >= VERDICTS_MAX:
+                self.verdicts.clear()
             cut = bool(self.request.profile) or (build.single and self.gpus > 0)
             suits = _cuttable(build, self) if cut else _suiting(build, self)
-            found = self._verdicts[build.number] = NodeShapeFit(_cause(build, self, suits, cut), suits, cut)
+            found = self.verdicts[build.number] = NodeShapeFit(_cause(build, self, suits, cut), suits, cut)
         return found
 
 

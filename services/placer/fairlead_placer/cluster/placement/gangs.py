@@ -1,125 +1,37 @@
 """Places for several units at once, all or nothing, in the smallest domain that takes them.
 
-Further parts:
-- the domain of an ordinary gang: one kind of unit, each on a node of its own, two at the least;
-- room for several kinds of units side by side, a node for each unit: columns of numbers, and nothing else;
-- units of one or several kinds onto given nodes, all or nothing: no choice among domains, no costs.
-
 Domains are tried from the smallest level up. Of the domains that take all units, the one is chosen that they fill
 best. Inside it, smaller domains are filled one after the other, so that as few as possible are touched. A gang of
 several kinds gets all of them within one domain.
 
-The same domain as `gangs` would choose, found among the nodes that have room and not all of them. As there are two units,
-a node that is in no domain of a level is never the domain to take there.
-
-Every kind finds room if and only if any few of them together find as many nodes as they need (Hall, 1935). Of a
-single kind, a node may take several units.
-
-A node takes units of one kind. Units that are one to a node are matched (augmenting paths), so they find a place wherever
-there is one; tasks go kind by kind to the nodes that take most.
+An ordinary gang has one kind of unit, each on a node of its own, two at the least. Its domain is searched among the
+nodes that have room, and not among all; the result is the same. As there are two units, a node that is in no domain of
+a level is never the domain to take there. Start at `choose`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_placer.cluster.capacity.free_resources import FreeResources
-from fairlead_placer.cluster.capacity.node_allocation import NodeAllocation, seat
 from fairlead_placer.cluster.capacity.topology_domains import LEVELS, Domains
-from fairlead_placer.cluster.capacity.unit_request import UnitRequest, several, unit_requests
-from fairlead_placer.cluster.placement.node_choice import (
-    NOBODY,
-    NodeChoice,
-    Shortfall,
-    TaskGroup,
-    cheapest,
-    smallest,
-    spread,
-)
+from fairlead_placer.cluster.capacity.unit_request import unit_requests
+from fairlead_placer.cluster.placement.node_choice import NOBODY, NodeChoice
+from fairlead_placer.cluster.placement.task_groups import TaskGroup, cheapest, smallest, spread
+from fairlead_placer.cluster.placement.unit_matching import able_of, first_beyond, held, slack, spares
 from fairlead_placer.cluster.pools import PoolIndex
-from fairlead_placer.packing.policy import Arrivals, Flags, Ints
+from fairlead_placer.packing.policy import Arrivals, Ints
 from fairlead_schemas.wire.resources import Request
 
 
-def is_plain(kinds: Sequence[TaskGroup]) -> bool:
-    """True when it is a gang such as this."""
-    return len(kinds) == 1 and kinds[0].least > 1 and not kinds[0].ask.request.tasks
-
-
-def nodes_for(domains: Domains, kind: TaskGroup, levels: Sequence[str]) -> tuple[Ints, str] | Shortfall:
-    """The nodes with room of the domain to take, and its level: with as many units as can be, smallest level first, filled
-    best. The last one of `levels` is what the gang requires."""
-    able, units = kind.able, kind.most
-    if kind.least < units:
-        most = int(_counted(_of(domains, levels[-1], able)).max())
-        units = max(kind.least, min(units, most))
-    most = 0
-    for level in levels if len(able) >= units else levels[-1:]:
-        of = _of(domains, level, able)
-        counts = _counted(of)
-        most = int(counts.max())
-        if most >= units:
-            return (able[of == smallest(counts[1:], domains.ranks(level), units) + 1] if level else able), level
-    return Shortfall(min(len(able), kind.most), levels[-1], min(most, kind.most) if levels[-1] else 0)
-
-
-def _of(domains: Domains, level: str, able: Ints) -> Ints:
-    """Return one more than the number of each node's domain; 0 for a node that is a domain of its own."""
-    if level in ("", "node"):
-        return np.zeros(len(able), np.int64) if level else np.ones(len(able), np.int64)
-    return domains.of[level].take(able) + 1
-
-
-def _counted(of: Ints) -> Ints:
-    """Return [one more than the number of a domain]: nodes in it. At 0: the nodes in one of the single-node domains."""
-    counts = np.bincount(of, minlength=1)
-    counts[0] = min(int(counts[0]), 1)
-    return counts
-
-
-def held(domains: Ints, room: Ints | Flags) -> Ints:
-    """[domain]: units that its nodes take. `domains` has each node's domain."""
-    found: Ints = np.bincount(domains, room).astype(np.int64)
-    return found
-
-
-def able_of(rooms: Sequence[Ints]) -> Ints:
-    """[node]: the kinds of which it takes a unit, as bits."""
-    found: Ints = np.sum([(room > 0).astype(np.int64) << at for at, room in enumerate(rooms)], axis=0)
-    return found
-
-
-def spares(rooms: Sequence[Ints], least: Sequence[int], domains: Ints) -> list[tuple[int, Ints]]:
-    """(some of the kinds, as bits; [domain]: units that it takes of them beyond their least). Below 0: too few. The last
-    one is of all kinds."""
-    if len(rooms) == 1:
-        return [(1, held(domains, rooms[0]) - least[0])]
-    able = able_of(rooms)
-    some = range(1, 1 << len(rooms))
-    return [(each, held(domains, (able & each) != 0) - _least_of(least, each)) for each in some]
-
-
-def first_beyond(found: Sequence[tuple[int, Ints]]) -> Ints:
-    """Return [domain]: units beyond its least that the first kind gets, when all others get theirs; below 0 where some
-    kind finds no room.
+class Shortfall(NamedTuple):
+    """Reason that a gang has no place: how many units would fit, in all and in the best domain of the level that it
+    requires. Columns do not show shares' memory and pinned CPUs: with these, fewer units may fit.
     """
-    room: Ints = np.min([spare for _, spare in found], axis=0)
-    first: Ints = np.min([spare for some, spare in found if some & 1], axis=0)
-    return np.where(room < 0, room, first)
 
-
-def slack(rooms: Sequence[Ints], least: Sequence[int]) -> dict[int, int]:
-    """{some of the kinds, as bits: nodes that they can do without}."""
-    able = able_of(rooms)
-    return {some: int(np.count_nonzero(able & some)) - _least_of(least, some) for some in range(1, 1 << len(rooms))}
-
-
-def _least_of(least: Sequence[int], some: int) -> int:
-    return sum(units for at, units in enumerate(least) if some >> at & 1)
-
-
-__all__ = ["Shortfall", "choose"]
+    units: int
+    level: str
+    best: int
 
 
 def choose(
@@ -159,7 +71,46 @@ def _together(index: PoolIndex, kinds: Sequence[TaskGroup]) -> list[NodeChoice] 
     return numbers if isinstance(numbers, Shortfall) else _fill(index, kinds, numbers)
 
 
-# ---------------------------------------------------------------------------- where
+# ---------------------------------------------------------------------------- an ordinary gang
+
+
+def is_plain(kinds: Sequence[TaskGroup]) -> bool:
+    """Return True for an ordinary gang."""
+    return len(kinds) == 1 and kinds[0].least > 1 and not kinds[0].ask.request.tasks
+
+
+def nodes_for(domains: Domains, kind: TaskGroup, levels: Sequence[str]) -> tuple[Ints, str] | Shortfall:
+    """The nodes with room of the domain to take, and its level: with as many units as can be, smallest level first, filled
+    best. The last one of `levels` is what the gang requires."""
+    able, units = kind.able, kind.most
+    if kind.least < units:
+        most = int(_counted(_of(domains, levels[-1], able)).max())
+        units = max(kind.least, min(units, most))
+    most = 0
+    for level in levels if len(able) >= units else levels[-1:]:
+        of = _of(domains, level, able)
+        counts = _counted(of)
+        most = int(counts.max())
+        if most >= units:
+            return (able[of == smallest(counts[1:], domains.ranks(level), units) + 1] if level else able), level
+    return Shortfall(min(len(able), kind.most), levels[-1], min(most, kind.most) if levels[-1] else 0)
+
+
+def _of(domains: Domains, level: str, able: Ints) -> Ints:
+    """Return one more than the number of each node's domain; 0 for a node that is a domain of its own."""
+    if level in ("", "node"):
+        return np.zeros(len(able), np.int64) if level else np.ones(len(able), np.int64)
+    return domains.of[level].take(able) + 1
+
+
+def _counted(of: Ints) -> Ints:
+    """Return [one more than the number of a domain]: nodes in it. At 0: the nodes in one of the single-node domains."""
+    counts = np.bincount(of, minlength=1)
+    counts[0] = min(int(counts[0]), 1)
+    return counts
+
+
+# ---------------------------------------------------------------------------- where, of any kinds
 
 
 def _domain(index: PoolIndex, kinds: Sequence[TaskGroup]) -> Ints | Shortfall:
@@ -270,75 +221,3 @@ def _leaving_room(
 
 def _name_of(choice: NodeChoice) -> str:
     return choice.node.name
-
-
-#: (kind, place of a node) -> how many units of the kind the node takes.
-type Takes = Callable[[int, int], int]
-
-
-def fits(left: FreeResources, ask: UnitRequest) -> bool:
-    """True when a unit has a seat there now."""
-    return isinstance(seat(left, ask), NodeAllocation)
-
-
-def units_in(left: FreeResources, ask: UnitRequest, most: int) -> int:
-    """Return how many units the node takes at once: 0 or 1, or as many tasks as fit, `most` at most."""
-    if not ask.request.tasks:
-        return int(fits(left, ask))
-    units = 0
-    while units < most and fits(left, several(ask, units + 1)):
-        units += 1
-    return units
-
-
-def least_units(asks: Sequence[UnitRequest]) -> list[int]:
-    """Return the fewest units of each kind that a job starts with."""
-    return [ask.request.nodes_min or ask.request.nodes for ask in asks]
-
-
-def seated(places: Sequence[int], wanted: Sequence[int], takes: Takes, tasks: bool) -> list[dict[int, int]] | None:
-    """For each kind {place of a node: its units}, so many as wanted in all; None where they do not fit."""
-    if tasks:
-        return _tasks(places, wanted, takes)
-    able = [[place for place in places if takes(kind, place)] for kind in range(len(wanted))]
-    taken: dict[int, int] = {}
-    for kind, units in enumerate(wanted):
-        for _ in range(units):
-            if not _match(kind, able, taken, {kind}):
-                return None
-    return [{place: 1 for place in sorted(taken) if taken[place] == kind} for kind in range(len(wanted))]
-
-
-def _match(kind: int, able: Sequence[Sequence[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Give one more node to the kind; kinds that were not tried yet may have to move."""
-    free = next((place for place in able[kind] if place not in taken), None)
-    if free is not None:
-        taken[free] = kind
-        return True
-    for place in able[kind]:
-        other = taken[place]
-        if other not in tried:
-            tried.add(other)
-            if _match(other, able, taken, tried):
-                taken[place] = kind
-                return True
-    return False
-
-
-def _tasks(places: Sequence[int], wanted: Sequence[int], takes: Takes) -> list[dict[int, int]] | None:
-    taken: set[int] = set()
-    found: list[dict[int, int]] = []
-    for kind, missing in enumerate(wanted):
-        units = missing
-        room = {place: takes(kind, place) for place in places if place not in taken}
-        own: dict[int, int] = {}
-        while units > 0:
-            enough = [place for place, count in room.items() if count >= units]
-            place = min(enough, key=room.__getitem__) if enough else max(room, key=room.__getitem__, default=-1)
-            if place < 0 or not room[place]:
-                return None
-            own[place] = min(units, room.pop(place))
-            units -= own[place]
-        taken.update(own)
-        found.append(own)
-    return found

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from fairlead_placer.cluster.capacity.topology_domains import LEVELS
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, several
 from fairlead_placer.cluster.entities import ClusterNode
-from fairlead_placer.cluster.placement.gangs import units_in
+from fairlead_placer.cluster.placement.unit_matching import units_in
 from fairlead_placer.cluster.pools import PoolIndex
 from fairlead_placer.scheduling.preemption.candidates import VictimCandidate, VictimPrice
 from fairlead_placer.scheduling.preemption.node_search import NodeVictims, SearchBudget, cheapest

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairlead_placer.cluster.capacity.free_resources import FreeResources
 from fairlead_placer.cluster.capacity.unit_request import UnitRequest, unit_requests
 from fairlead_placer.cluster.entities import ClusterNode, Offer
-from fairlead_placer.cluster.placement.gangs import least_units, seated, units_in
+from fairlead_placer.cluster.placement.unit_matching import least_units, seated, units_in
 from fairlead_placer.cluster.state import ClusterState
 from fairlead_placer.cluster.timeline.upcoming_maintenance import barred
 from fairlead_placer.scheduling.preemption.candidates import VictimCandidate, may_yield
