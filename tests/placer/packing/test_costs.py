@@ -91,7 +91,7 @@ def test_prices_are_those_of_the_pool_as_it_is() -> None:
             gpus = rng.choice([1, 1, 2, 4, 8])
             played.place(Request(gpu_milli=1000 * gpus, cpu_milli=4_000 * gpus, memory_mib=9_000 * gpus))
             index = played.index
-            costs = index.costs("", played.ground.state.work_of(played.last))
+            costs, _ = index.line(unit_requests(played.last)[0], played.ground.state.work_of(played.last))
             states = [state_of(index, node) for node in index.members.values()]
             slots = costs.policy.held(columns_of(states, TOPOLOGY_GPUS_MAX)).slots.sum(axis=0)
             anew = costs.policy.prices(index.rows, costs.work, slots) * POINTS // PRICE_ONE

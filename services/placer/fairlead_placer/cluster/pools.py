@@ -140,10 +140,10 @@ class PoolIndex:
         else:
             rows.move(before, row)
             domains.rows[slot] = row
-        name = node.name
+        name, inhabitants = node.name, self.inhabitants
         if before >= 0:
-            self._vacate(node)
-        masks = self.inhabitants[row]
+            _vacate(inhabitants[before], node)
+        masks = inhabitants[row]
         names = masks.get(mask)
         if names is None:
             masks[mask] = [name]
@@ -151,19 +151,10 @@ class PoolIndex:
             insort(names, name)
         node.row, node.mask = row, mask
 
-    def _vacate(self, node: ClusterNode) -> None:
-        """Take the name of a node off its row."""
-        masks = self.inhabitants[node.row]
-        names = masks[node.mask]
-        if len(names) == 1:
-            del masks[node.mask]
-        else:
-            del names[bisect_left(names, node.name)]
-
     def _lift(self, node: ClusterNode) -> None:
         """Take the node out of its row, to none."""
         if node.row >= 0:
-            self._vacate(node)
+            _vacate(self.inhabitants[node.row], node)
             self.rows.move(node.row, -1)
             node.row = self.domains.rows[node.slot] = -1
 
@@ -244,18 +235,24 @@ class PoolIndex:
         return typical(work, self.wanted)
 
     def line(self, ask: UnitRequest, work: Arrivals[Request]) -> tuple[Costs, RowCosts]:
-        """Return the cost of the ask in each row now, by the policy that it requests."""
-        costs = self.costs(POLICY_WORDS.get(ask.request.packing, ""), work)
-        return costs, costs.line(self._wanted.get(ask) or self.wanted(ask))
-
-    def costs(self, policy: str, work: Arrivals[Request]) -> Costs:
-        """Costs by the policy of that name ("": the pool's), with what has been learned by now."""
+        """Return the cost of the ask in each row now, by the policy that it requests or the pool's, with what has been
+        learned by now."""
+        policy = POLICY_WORDS.get(ask.request.packing, "")
         costs = self._costs.get(policy)
         if costs is None:
             costs = self._costs[policy] = Costs(POLICIES[policy or self.policy](), self.rows, self._moves)
         if work.arrived >= costs.due or costs.generation != self.rows.generation:
             costs.follow(work, self._typical)
-        return costs
+        return costs, costs.line(self._wanted.get(ask) or self.wanted(ask))
+
+
+def _vacate(masks: dict[int, list[str]], node: ClusterNode) -> None:
+    """Take the name of a node off its row."""
+    names = masks[node.mask]
+    if len(names) == 1:
+        del masks[node.mask]
+    else:
+        del names[bisect_left(names, node.name)]
 
 
 #: Requests that are remembered at once, of each pool.

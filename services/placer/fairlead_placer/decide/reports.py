@@ -215,17 +215,11 @@ def _is_over(state: ClusterState, body: ReportBatch) -> bool:
 
 def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) -> bool:
     """False when the report must come again."""
-    match report:
-        case InventorySeen():
-            return membership.seen_again(draft, node, report, cause)
+    match report:  # the two of every run come first
         case StartSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
                 run_lifecycle.rank_started(draft, run, report.rank, report.image[:IMAGE_CHARS_MAX], cause)
-        case CheckpointSeen():
-            run = _run_of(draft, node, report, cause)
-            if run is not None:
-                run_lifecycle.said_saved(draft, run, report, cause)
         case ExitSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None:
@@ -242,12 +236,18 @@ def _meaning(draft: PlacerDraft, node: ClusterNode, report: Report, cause: str) 
                     max(0, report.ran_ns),
                 )
                 run_lifecycle.rank_ended(draft, run, verdict, report.clean, cause)
+        case CheckpointSeen():
+            run = _run_of(draft, node, report, cause)
+            if run is not None:
+                run_lifecycle.said_saved(draft, run, report, cause)
         case CleanSeen():
             run = _run_of(draft, node, report, cause)
             if run is not None and run.ended >> report.rank & 1:
                 run_lifecycle.released(draft, run, report.rank, cause)
             elif run is not None:
                 _disbelieved(draft, node, report, "not_ended", "expected the rank's end first", cause)
+        case InventorySeen():
+            return membership.seen_again(draft, node, report, cause)
         case HealthSeen():
             refusal = health.seen(draft, node, report, cause)
             if refusal is not None:

@@ -80,7 +80,7 @@ def _run_ended(state: ClusterState, run: PlacedRun, last: RankVerdict, clean: bo
     """The first failure decides; without one every rank has exited with 0 (or ended with rank 0), and so says rank 0."""
     verdict = run.verdict or last
     well = is_success(verdict.outcome, verdict.exit_code, verdict.signal)
-    if well:
+    if well and (verdict.rank or verdict.message):
         verdict = verdict._replace(rank=0, message="")
     way = "" if well else way_of(verdict.outcome, verdict.exit_code, verdict.signal)
     return ev.RunEnded(

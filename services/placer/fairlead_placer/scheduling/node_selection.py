@@ -91,6 +91,8 @@ def find_kept(
 
 def found_on(index: PoolIndex, chosen: Sequence[NodeChoice]) -> NodeSelection:
     """The choices, recorded."""
+    if len(chosen) == 1:  # most jobs
+        return _found_alone(chosen[0])
     nodes: list[ClusterNode] = []
     parts: list[Part] = []
     # The parts of the score, of all nodes together: higher costs are worse, more links are better.
@@ -117,9 +119,24 @@ def found_on(index: PoolIndex, chosen: Sequence[NodeChoice]) -> NodeSelection:
     }
     if links:
         score["links"], score["numa_nodes"] = links, numa_nodes
-    if len(nodes) > 1:
-        score.update(spanned(index, nodes))
+    score.update(spanned(index, nodes))
     return NodeSelection(nodes, tuple(parts), score)
+
+
+def _found_alone(choice: NodeChoice) -> NodeSelection:
+    """The only choice, recorded as `found_on` does."""
+    node, place, cost = choice.node, choice.seat, choice.cost
+    left = node.left
+    part = part_of(node.name, left, choice.ask, place, choice.tasks)
+    score = {
+        "unusable_milli": cost[0],
+        "scarce_milli": cost[1],
+        "cpu_left_milli": left.cpu_milli - part.cpu_milli,
+        "gpus_left": left.free.bit_count() - (0 if place.milli else len(place.gpus)),
+    }
+    if place.link_score:
+        score["links"], score["numa_nodes"] = place.link_score, place.numa_nodes
+    return NodeSelection([node], (part,), score)
 
 
 def spanned(index: PoolIndex, nodes: Sequence[ClusterNode]) -> dict[str, int]:

@@ -93,6 +93,7 @@ class FreeResources:
     __slots__ = (
         "at",
         "barred",
+        "bits",
         "build",
         "caps",
         "cpu_milli",
@@ -116,6 +117,8 @@ class FreeResources:
         #: The GPUs in the node's order, and {UUID: its place}. One that has left is in no place, and never comes free.
         self.uuids = uuids
         self.at = {uuid: place for place, uuid in enumerate(uuids)}
+        #: {UUID: its bit in masks}.
+        self.bits = {uuid: 1 << place for place, uuid in enumerate(uuids)}
         #: The node's own labels. Labels with its location are not in its build.
         self.where: dict[str, str] = {}
         self.cpu_milli = build.cpu_milli
@@ -141,6 +144,7 @@ class FreeResources:
         """The same, to try something on."""
         other = FreeResources.__new__(FreeResources)
         other.build, other.uuids, other.at, other.where = self.build, self.uuids, self.at, self.where
+        other.bits = self.bits
         other.cpu_milli, other.memory_mib = self.cpu_milli, self.memory_mib
         other.milli, other.caps, other.parts = self.milli.copy(), self.caps.copy(), self.parts
         other.free, other.shared, other.faulted, other.cpus = self.free, self.shared, self.faulted, self.cpus
@@ -219,11 +223,9 @@ class FreeResources:
         """Return the mask of those GPUs that the node has."""
         if gpus == self.uuids:
             return self.build.all_gpus
-        at, mask = self.at, 0
+        bits, mask = self.bits, 0
         for uuid in gpus:
-            place = at.get(uuid, -1)
-            if place >= 0:
-                mask |= 1 << place
+            mask |= bits.get(uuid, 0)
         return mask
 
     def _share(self, part: Part, sign: int) -> None:
