@@ -36,7 +36,9 @@ log = structlog.get_logger()
 
 
 class InputSource(Protocol):
-    """Source of one kind of input."""
+    """Source of one kind of input. `is_urgent`: somebody waits for the decision on it, so that it is not kept back for more input."""
+
+    is_urgent: bool
 
     async def open(self, bus: Bus, core: Core, cursor: int, wake: Callable[[], None]) -> None:
         """Start listening. `cursor`: what the log says was consumed ("CMD" sequence); `wake` is called on arrival."""
@@ -61,6 +63,8 @@ class CommandSource:
     the service ends (CommandsLost). `waits`: the service continues without commands instead, until a person has accepted
     the loss. That is for a service with other duties: agents end all runs once the placer is silent for a minute.
     """
+
+    is_urgent = True
 
     def __init__(self, service: str, *, waits: bool = False) -> None:
         self.service = service

@@ -30,6 +30,7 @@ from fairlead_bus.input_source import InputSource
 from fairlead_bus.lease import POLL_S, LeaderLease
 from fairlead_bus.log import NO_HEAD, FencedWriter, LogHead, LogReader, built_upon, identity
 from fairlead_bus.log_time import SKEW_NS, STEP_NS, OtherClocks, SteadyClock, boottime_ns
+from fairlead_bus.pacing import GATHER_S, CommitPace
 from fairlead_bus.port import (
     Bus,
     Message,
@@ -89,7 +90,9 @@ class Service[C: Core]:
         skew_ns: int = SKEW_NS,
         instance: str = "",
         snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
+        gather_s: Callable[[C], float] = lambda _: GATHER_S,
     ) -> None:
+        """`gather_s`: seconds between two small commits while the service is busy, as of the core's state (pacing.py)."""
         self.bus, self.core_type, self.writer = bus, core_type, writer
         self.core: C = core_type()
         self.sources, self.act, self.clock = sources, act, SteadyClock(clock, boot)
@@ -115,6 +118,9 @@ class Service[C: Core]:
         #: Some of the inputs cannot be decided upon: they are taken one by one.
         self._isolating = False
         self._wake = asyncio.Event()
+        #: Set, with `_wake`, by what must not wait until more input has gathered.
+        self._urgent = asyncio.Event()
+        self._pace, self._gather_s = CommitPace(), gather_s
         self._stopping = False
         self._failure: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,7 +154,7 @@ class Service[C: Core]:
     async def stop(self) -> None:
         """Let `run` return after the cycle in progress."""
         self._stopping = True
-        self._wake.set()
+        self._wake_now()
 
     async def _close(self) -> None:
         self.leading = False
@@ -250,7 +256,8 @@ class Service[C: Core]:
         if self.act is not None:
             await self.act(self.core)
         for source in self.sources:
-            await source.open(self.bus, self.core, self._cursors.get("CMD", 0), self._wake.set)
+            wake = self._wake_now if source.is_urgent else self._wake.set
+            await source.open(self.bus, self.core, self._cursors.get("CMD", 0), wake)
         for verb, answer in (("state", self._answer_state), (ALIVE, self._answer_alive)):
             self._served.append(await self.bus.serve(subjects.rpc(self.writer, verb), answer))
         self._spawn(self._watch_clock, "clock")
@@ -263,7 +270,7 @@ class Service[C: Core]:
                 await work()
             except Exception as error:  # noqa: BLE001 -- handed to `run`, which raises it
                 self._failure = error
-                self._wake.set()
+                self._wake_now()
 
         self._tasks.append(asyncio.create_task(guarded(), name=f"{self.writer}-{name}"))
 
@@ -384,9 +391,26 @@ class Service[C: Core]:
                 await self._wake.wait()
             finally:
                 timer.cancel()
+        await self._gather()
         self._wake.clear()
+        self._urgent.clear()
         if self._failure is not None:
             raise self._failure
+
+    async def _gather(self) -> None:
+        """Wait for more input while small commits follow each other closely (pacing.py). What is urgent ends it."""
+        loop = asyncio.get_running_loop()
+        if self._inputs or not self._pace.is_close(loop.time()):
+            return
+        left_s = self._pace.left_s(loop.time(), self._gather_s(self.core))
+        if left_s > 0:
+            timer = loop.call_later(left_s, self._urgent.set)
+            await self._urgent.wait()
+            timer.cancel()
+
+    def _wake_now(self) -> None:
+        self._wake.set()
+        self._urgent.set()
 
     def _delay_s(self) -> float | None:
         times = [source.wake_at() for source in self.sources]
@@ -437,6 +461,7 @@ class Service[C: Core]:
 
     async def _commit(self, prepared: PreparedCommit) -> None:
         payload = self._in_flight = prepared.payload
+        self._pace.note(len(prepared.commit.events), asyncio.get_running_loop().time())
         self.reader.expect(payload, prepared.commit)
         sequence = await self._append(payload, self._heads.get(self.writer, NO_HEAD).sequence)
         self.commits += 1

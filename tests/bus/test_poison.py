@@ -45,6 +45,8 @@ def _said(command_id: str, message: str) -> CommandRejected:
 class Own:
     """A source of inputs of a core's own kind, all there from the start."""
 
+    is_urgent = False
+
     def __init__(self, bodies: list[Any]) -> None:
         self.bodies = bodies
 

@@ -14,6 +14,8 @@ from fairlead_telemetry.idle.watch import ActivityWatch
 class ActivitySource:
     """Implements `fairlead_bus.input_source.Source`: one input every CHECK_NS, while there are policies."""
 
+    is_urgent = False
+
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._watch = ActivityWatch()

@@ -143,10 +143,14 @@ class SimulatedDevices:
 
     def processes(self) -> list[GpuProcess]:
         """The script's, and those that say themselves what they use."""
+        return self._processes_on(self._gpus)
+
+    def _processes_on(self, gpus: Collection[Gpu]) -> list[GpuProcess]:
+        """Return the processes on these GPUs and their instances: the end of each run asks about its own only."""
         self._stage.look()
-        found = self._reported.processes({each.uuid for gpu in self._gpus for each in (gpu, *gpu.instances)})
+        found = self._reported.processes({each.uuid for gpu in gpus for each in (gpu, *gpu.instances)})
         gone: set[str] = set()
-        for gpu in self._gpus:
+        for gpu in gpus:
             moment = self._stage.moment(gpu.index)
             if lost(self._stage.script, gpu.index, moment):
                 gone |= {each.uuid for each in (gpu, *gpu.instances)}
@@ -164,10 +168,10 @@ class SimulatedDevices:
         """
         if not uuids:
             return {}
-        self._stage.look()
         home = {each.uuid: gpu for gpu in self._gpus for each in (gpu, *gpu.instances)}
+        asked = {gpu.index: gpu for uuid in uuids if (gpu := home.get(uuid)) is not None}
         on: dict[str, list[int]] = {}
-        for each in self.processes():
+        for each in self._processes_on(asked.values()):
             on.setdefault(each.uuid, []).append(each.pid)
         found = {uuid: self._occupied(home.get(uuid), on.get(uuid, [])) for uuid in uuids}
         return {uuid: evidence for uuid, evidence in found.items() if evidence}

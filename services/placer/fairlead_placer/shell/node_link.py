@@ -82,6 +82,8 @@ def quiet_from(env: Mapping[str, str], lease_ns: int) -> int:
 class ReportSource:
     """`fairlead_bus.input_source.Source` for everything that agents say."""
 
+    is_urgent = False
+
     def __init__(
         self,
         actor: DesiredStatePublisher,
