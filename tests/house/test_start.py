@@ -13,7 +13,7 @@ HEAVY = {"asyncio", "structlog", "nats", "numpy", "duckdb", "docker", "pynvml", 
 PROCESSES = {
     "fairlead_queue.__main__": {"rich", "numpy"},
     "fairlead_placer.__main__": {"rich"},
-    "fairlead_gateway.__main__": {"rich", "numpy"},
+    "fairlead_gateway.__main__": {"rich", "numpy", "cryptography"},
     "fairlead_telemetry.__main__": {"rich"},
     "fairlead_agent.__main__": {"rich", "numpy", "docker"},
     "fairlead_agent.hollow.__main__": {"rich", "numpy"},

@@ -2,6 +2,7 @@
 
 A hash takes a core for 0.2 s and 64 MiB, so attempts are bounded by name and by address before anything is hashed, and few wait for
 their turn. An unknown name is checked against a hash of nothing, so its answer takes as long as that of a wrong password.
+The library is imported with the first password: it takes as much memory as the gateway's own modules.
 
 All gateways of a cluster count attempts together, in the bucket CREDENTIAL. Each also counts its own, and looks there only for an attempt
 that it has room for itself: a flood costs the bus no more than the attempts that are let through.
@@ -13,9 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
-
-from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from fairlead_gateway.errors import HttpError, bad_field
 
@@ -59,6 +57,8 @@ class Attempts:
 
 def hashed(password: str) -> str:
     """Return the PHC text of a password's hash. Takes 0.2 s of CPU."""
+    from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
     kdf = Argon2id(
         salt=os.urandom(SALT_BYTES), length=HASH_BYTES, iterations=ITERATIONS, lanes=LANES, memory_cost=MEMORY_KIB
     )
@@ -67,6 +67,9 @@ def hashed(password: str) -> str:
 
 def matches(password: str, phc: str) -> bool:
     """Return True if a password has this hash. Takes 0.2 s of CPU."""
+    from cryptography.exceptions import InvalidKey
+    from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
     try:
         Argon2id.verify_phc_encoded(password.encode(), phc)
     except (InvalidKey, ValueError):

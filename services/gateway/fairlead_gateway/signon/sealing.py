@@ -8,12 +8,14 @@ import base64
 import binascii
 import os
 import secrets
+from functools import cached_property
 from pathlib import Path
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from fairlead_bus.environment_settings import BadSetting
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES = 32
 KEYS_MAX = 2
@@ -25,7 +27,13 @@ class Sealing:
 
     def __init__(self, keys: list[bytes]) -> None:
         assert keys, "expected a key"
-        self._boxes = [AESGCM(key) for key in keys]
+        self._keys = keys
+
+    @cached_property
+    def _boxes(self) -> "list[AESGCM]":
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # as in passwords.py: most gateways seal nothing
+
+        return [AESGCM(key) for key in self._keys]
 
     def seal(self, value: bytes, purpose: str) -> str:
         """Return the sealed text, in base64url."""
@@ -35,6 +43,8 @@ class Sealing:
 
     def open(self, text: str, purpose: str) -> bytes | None:
         """Return what was sealed for this purpose; None for anything else."""
+        from cryptography.exceptions import InvalidTag
+
         try:
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except (binascii.Error, ValueError):
