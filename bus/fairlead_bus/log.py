@@ -24,6 +24,8 @@ from fairlead_schemas.wire.commit import (
 
 #: Pause before asking a server again that did not answer.
 RETRY_S = 0.2
+#: A reader that may pause does not where it gets so many commits at once: it is behind, or the commits come in batches anyway.
+MANY_COMMITS = 50
 
 log = structlog.get_logger()
 
@@ -117,12 +119,23 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class LogReader:
-    """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit."""
+    """Reads the log in order from a place on; stops with LogDamaged at whatever does not fit.
+
+    `pause_s`: least time between two reads of a few commits, for a reader that nobody waits for: a wake-up costs more than a commit.
+    What comes after a longer silence is read at once.
+    """
 
     def __init__(
-        self, bus: Bus, *, after: int = 0, heads: dict[str, LogHead] | None = None, anchored: bool = True
+        self,
+        bus: Bus,
+        *,
+        after: int = 0,
+        heads: dict[str, LogHead] | None = None,
+        anchored: bool = True,
+        pause_s: float = 0.0,
     ) -> None:
         self.bus = bus
+        self._pause_s, self._next_read_s = pause_s, 0.0
         self.chain = Chain(after, heads, anchored=anchored)
         self._tail: Tail | None = None
         self._expected: tuple[bytes, Commit] | None = None
@@ -135,7 +148,13 @@ class LogReader:
         """The next messages, unchecked, for those who `check` them one by one; waits for at least one."""
         if self._tail is None:
             self._tail = await self.bus.tail(subjects.LOG, after=self.chain.last)
-        return await self._tail.next()
+        if not self._pause_s:
+            return await self._tail.next()
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._next_read_s - loop.time())  # at once where that is over
+        found = await self._tail.next()
+        self._next_read_s = loop.time() + (self._pause_s if len(found) < MANY_COMMITS else 0.0)
+        return found
 
     async def next(self) -> Iterator[Folded]:
         """The next commits; waits for at least one. Raises LogDamaged, for good, where the damage is.

@@ -91,8 +91,11 @@ class Service[C: Core]:
         instance: str = "",
         snapshot_events: int = snapshots.SNAPSHOT_EVENTS,
         gather_s: Callable[[C], float] = lambda _: GATHER_S,
+        read_pause_s: float = 0.0,
     ) -> None:
-        """`gather_s`: seconds between two small commits while the service is busy, as of the core's state (pacing.py)."""
+        """`gather_s`: seconds between two small commits while the service is busy, as of the core's state (pacing.py).
+        `read_pause_s`: as `pause_s` of LogReader, for a service whose decisions can wait for it.
+        """
         self.bus, self.core_type, self.writer = bus, core_type, writer
         self.core: C = core_type()
         self.sources, self.act, self.clock = sources, act, SteadyClock(clock, boot)
@@ -103,7 +106,8 @@ class Service[C: Core]:
         self._committed_ns = 0
         self.lease = LeaderLease(bus, writer, instance or f"{writer}-{id(self)}")
         self.fence = FencedWriter(bus, writer)
-        self.reader = LogReader(bus)
+        self._read_pause_s = read_pause_s
+        self.reader = LogReader(bus, pause_s=read_pause_s)
         self.folded = 0
         self.commits = 0
         self.leading = False
@@ -249,7 +253,7 @@ class Service[C: Core]:
             self._cursors = {}
             return False
         self.folded, self._heads = found.sequence, dict(found.heads)
-        self.reader = LogReader(self.bus, after=found.sequence, heads=found.heads)
+        self.reader = LogReader(self.bus, after=found.sequence, heads=found.heads, pause_s=self._read_pause_s)
         return True
 
     async def _open(self) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fairlead_bus import pacing
 from fairlead_bus.core import Core, Decision, Input
 from fairlead_bus.input_source import CommandSource
+from fairlead_bus.log import LogReader
 from fairlead_bus.memory import MemoryHub
 from fairlead_bus.pacing import GATHER_S, CommitPace
 from fairlead_bus.port import Bus
@@ -15,6 +16,7 @@ from fairlead_bus.service import Service
 from fairlead_replay.sim.loop import run
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.commands import CancelJob
+from tests.bus.commits import commit
 from tests.bus.counting import CountingCore, command
 
 
@@ -149,5 +151,35 @@ def test_a_command_ends_the_wait_of_a_busy_service():
                 await asyncio.sleep(0)
             assert "c1" in world.running.core.ids
             assert asyncio.get_running_loop().time() == before_s
+
+    run(story())
+
+
+def test_a_reader_that_pauses_reads_commits_together_and_the_first_at_once():
+    """After a silence it waits for nothing, behind it reads are at least the pause apart, and it skips no commit."""
+
+    async def story() -> None:
+        bus = MemoryHub().connect()
+        await bus.ensure()
+        reader, read = LogReader(bus, pause_s=0.02), list[tuple[float, int]]()
+        loop = asyncio.get_running_loop()
+
+        async def follow() -> None:
+            while True:
+                found = await reader.next_checked()
+                read.append((loop.time(), len(found)))
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(1)
+        began_s, prev = loop.time(), None
+        for n in range(1, 101):
+            prev = commit(n, prev)
+            await bus.append(subjects.LOG, subjects.log("queue"), prev)
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        following.cancel()
+        assert read[0] == (began_s, 1)
+        assert len(read) < 10
+        assert sum(count for _, count in read) == 100
 
     run(story())

@@ -29,6 +29,8 @@ from fairlead_telemetry.warehouse.database import is_damage
 from fairlead_telemetry.warehouse.event_rows import CommitBytes
 from fairlead_telemetry.warehouse.warehouse import Cursor, Retention, Warehouse, WarehouseRefused
 
+#: Least time between two reads of a few commits. What has been read waits longer than that anyway.
+READ_PAUSE_S = 0.025
 #: Least time between the starts of two transactions, unless FLUSH_BYTES wait or a question needs what is pending.
 INTERVAL_S = 1.0
 #: Longest time that a commit and a sample wait to be stored.
@@ -74,7 +76,8 @@ class Ingest:
         self._on_batch = on_batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="warehouse")
         self._log_id = ""
-        self._reader = LogReader(bus, after=warehouse.cursor.sequence, heads=warehouse.cursor.heads)
+        cursor = warehouse.cursor
+        self._reader = LogReader(bus, after=cursor.sequence, heads=cursor.heads, pause_s=READ_PAUSE_S)
         self._book = SampleBook(warehouse.sample_heads())
         self._commits: list[CommitBytes] = []
         #: time.monotonic() when the oldest of `_commits` and the oldest pending sample were read.

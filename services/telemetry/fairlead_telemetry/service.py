@@ -28,7 +28,7 @@ from fairlead_schemas.units.timestamps import DAY_NS
 from fairlead_schemas.wire.samples import SampleColumns
 from fairlead_telemetry.activity import ActivitySource
 from fairlead_telemetry.idle.core import IdleCore
-from fairlead_telemetry.ingest import KEPT, Ingest, StoringEnded
+from fairlead_telemetry.ingest import KEPT, READ_PAUSE_S, Ingest, StoringEnded
 from fairlead_telemetry.queries.answers import TelemetryQueries
 from fairlead_telemetry.queries.current_use import NewestBatches
 from fairlead_telemetry.queries.usage import UsageQueries, price_file
@@ -190,7 +190,13 @@ def idle_service(bus: Bus, activity: ActivitySource) -> Service[IdleCore]:
     """The idle policies' core on the service shell. Raises BadSetting."""
     sources = [CommandSource(IdleCore.writer, waits=True), activity]
     service = Service(
-        bus, IdleCore, writer=IdleCore.writer, sources=sources, skew_ns=skew_from(os.environ), instance=instance()
+        bus,
+        IdleCore,
+        writer=IdleCore.writer,
+        sources=sources,
+        skew_ns=skew_from(os.environ),
+        instance=instance(),
+        read_pause_s=READ_PAUSE_S,  # its policies count in seconds
     )
     activity.keep_time(service.clock.now)
     return service
