@@ -89,6 +89,12 @@ VERBS: tuple[Verb, ...] = (
     Verb("Jobs", "cancel", "jobs:cancel", "End jobs, waiting or running (an array with all its elements)."),
     Verb("Jobs", "hold", "jobs:hold", "Keep waiting jobs from starting."),
     Verb("Jobs", "release", "jobs:release", "End a hold."),
+    Verb(
+        "Jobs",
+        "update",
+        "job_changes:update",
+        "Change the time limit, priority, name or labels of jobs that wait or run (an array with all its elements).",
+    ),
     Verb("Jobs", "move", "queues:move", "Put waiting jobs into another queue."),
     Verb("Jobs", "extend", "idle:extend", "Keep idle jobs: no idle policy acts on them for a while."),
     Verb(

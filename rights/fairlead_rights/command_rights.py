@@ -111,6 +111,11 @@ def _move(item: cmd.MoveJob | ev.JobMoved) -> list[Need]:
     return [Need("job:cancel", "job", item.job), Need("job:submit", "queue", item.queue, job=item.job)]
 
 
+def _update(item: cmd.UpdateJob | ev.JobUpdated) -> list[Need]:
+    """A limit that is raised while the job holds something takes from others, as the settings of their queue do."""
+    return [*_job(item), *([Need("queue:set", "job", item.job)] if item.extends else [])]
+
+
 def _set_queue(path: str, pool: str) -> Need:
     return Need("queue:set", "queue", path, pool=pool)
 
@@ -185,6 +190,7 @@ COMMAND_NEEDS: dict[type, Callable[[Any], Needs]] = {
     cmd.HoldJob: _job,
     cmd.ReleaseJob: _job,
     cmd.MoveJob: _move,
+    cmd.UpdateJob: _update,
     cmd.ApplyQueues: _apply_queues,
     cmd.CordonNode: _node,
     cmd.UncordonNode: _node,
@@ -240,6 +246,7 @@ EVENT_NEEDS: dict[type, Callable[[Any], Needs]] = {
     ev.OfferWithdrawn: _withdrawn,
     ev.JobReleased: _job,
     ev.JobMoved: _move,
+    ev.JobUpdated: _update,
     ev.PoolConfigured: lambda event: [Need("queue:set", "pool", event.pool)],
     ev.PoolRemoved: lambda event: [Need("queue:set", "pool", event.pool)],
     ev.QueueConfigured: _set,

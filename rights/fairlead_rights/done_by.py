@@ -18,6 +18,7 @@ _WORDS: dict[type, str] = {
     ev.OfferWithdrawn: "held",
     ev.JobReleased: "released",
     ev.JobExtended: "extended",
+    ev.JobUpdated: "updated",
 }
 
 

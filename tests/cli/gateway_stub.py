@@ -145,6 +145,10 @@ class GatewayStub:
         """Decoded bodies of all POSTs and PUTs, in order."""
         return [msgspec.json.decode(r.content) for r in self.requests if r.method in ("POST", "PUT")]
 
+    def patches(self) -> list[Any]:
+        """Decoded bodies of all PATCHes, in order."""
+        return [msgspec.json.decode(r.content) for r in self.requests if r.method == "PATCH"]
+
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         operation = None if self.foreign else check_request(request)

@@ -197,6 +197,19 @@ def test_only_an_admin_of_the_cluster_acts_for_another() -> None:
     assert log.add("queue", ev.JobCancelled(**log.by("bob"), job="2", by="bob")) == "", "its owner is bob"
 
 
+def test_a_limit_is_extended_by_a_right_over_the_queue() -> None:
+    """Owners change their jobs, and lower their limits; what takes from others needs more."""
+    log = Log()
+    log.granted("bob", "member", "queue:research")
+    log.granted("ann", "queue-admin", "queue:research")
+    assert log.submitted("1", "bob", **log.by("bob")) == ""
+    lowered = ev.JobUpdated(**log.by("bob"), job="1", total_ns=1, by="bob")
+    assert log.add("queue", lowered) == ""
+    raised = ev.JobUpdated(**log.by("bob"), job="1", total_ns=9, extends=True, by="bob")
+    assert "had no queue:set on" in log.add("queue", raised)
+    assert log.add("queue", ev.JobUpdated(**log.by("ann"), job="1", total_ns=9, extends=True, by="ann")) == ""
+
+
 def test_places_are_those_of_that_sequence() -> None:
     """A job that moves, a queue that goes, and a node that changes its pool leave the rights over what was before."""
     log = Log()

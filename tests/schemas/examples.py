@@ -171,6 +171,16 @@ EVENTS: list[events.EventBase] = [
     ),
     events.JobQueued(cause="clock", job="812"),
     events.JobMoved(cause="cmd:c2", job="812", queue="research/speech", by="ada"),
+    events.JobUpdated(
+        cause="cmd:c2",
+        job="812",
+        name="train-2",
+        priority=70,
+        total_ns=7_200_000_000_000,
+        labels={"a": "b"},
+        extends=True,
+        by="ada",
+    ),
     events.PriorityAged(cause="clock", jobs=("811", "812")),
     events.JobDeferred(
         cause="clock",
@@ -473,6 +483,16 @@ COMMANDS: list[commands.CommandBase] = [
     commands.HoldJob(id="c3", user="ada", job="812"),
     commands.ReleaseJob(id="c4", user="ada", job="812"),
     commands.MoveJob(id="c4", user="ada", job="812", queue="research/speech"),
+    commands.UpdateJob(
+        id="c4",
+        user="ada",
+        job="812",
+        name="train-2",
+        priority=70,
+        total_ns=7_200_000_000_000,
+        labels={"a": "b"},
+        extends=True,
+    ),
     commands.ApplyQueues(
         id="c5",
         user="ada",

@@ -112,6 +112,8 @@ class LimitBooks:
                 case ev.JobSubmitted():
                     notice_ns = event.checkpoint.notice_ns if event.checkpoint is not None else 0
                     self.limits[event.job] = event.total_ns, notice_ns
+                case ev.JobUpdated() if event.total_ns is not None:
+                    self.limits[event.job] = event.total_ns, self.limits[event.job][1]
                 case ev.RunStarted():
                     self.started[event.job] = commit.at_ns
                 case ev.RunEnded():

@@ -27,6 +27,7 @@ EVENTS_SHOWN: dict[str, tuple[str, ...]] = {
     "JobSubmitted": (),
     "JobSucceeded": (),
     "JobUnplaceable": ("near",),
+    "JobUpdated": (),
     "LeaseShrunk": (),
     "OfferReturned": (),
     "PreemptionDeclined": (),

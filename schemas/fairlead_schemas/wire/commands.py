@@ -108,6 +108,18 @@ class MoveJob(CommandBase, tag=True, frozen=True, kw_only=True):
     queue: str
 
 
+class UpdateJob(CommandBase, tag=True, frozen=True, kw_only=True):
+    """Change a job, or an array with all its elements. A field that is None stays as it is. JobUpdated defines the fields."""
+
+    job: str
+    name: str | None = None
+    priority: int | None = None
+    total_ns: int | None = None
+    labels: dict[str, str] | None = None
+    #: Raise the limit also of a job that has a place or an offer.
+    extends: bool = False
+
+
 class CordonNode(CommandBase, tag=True, frozen=True, kw_only=True):
     """Give the node no new work."""
 
@@ -357,7 +369,7 @@ class EndSession(CommandBase, tag=True, frozen=True, kw_only=True):
     reason: EndReason = "signed_out"
 
 
-QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | ApplyQueues
+QueueCommand = SubmitJob | CancelJob | HoldJob | ReleaseJob | MoveJob | UpdateJob | ApplyQueues
 PlacerCommand = (
     CordonNode
     | UncordonNode

@@ -122,6 +122,7 @@ NOT_MOVING: dict[str, str] = {
     "QueueConfigured": "is about a queue",
     "QueueRemoved": "is about a queue",
     "BudgetReached": "is about a queue",
+    "JobUpdated": "the job stays where it is; its name, labels, priority or time limit are others",
     "PriorityAged": "the jobs wait on, before others than till now",
     "JobDeferred": "explains why the job keeps waiting",
     "DeadlineMissed": "the job continues without a deadline",

@@ -2,9 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
+import pytest
 
+from tests.gateway.access.signed_world import SignedWorld
 from tests.gateway.world import GatewayWorld, gpus
 from tests.kit.eventually import eventually_async
 
@@ -243,3 +246,89 @@ async def test_an_unknown_field_is_named_with_the_known_ones() -> None:
                 answer.json()["errors"][0]["message"],
             )
         assert world.commands_stored() == before
+
+
+async def test_a_job_is_changed_by_fields_of_its_file() -> None:
+    """A waiting one: what is not named stays, a label that is null goes, and the job file is that of the changed job."""
+    async with GatewayWorld() as world:
+        job = await world.submit(name="old", labels={"a": "1", "b": "2"}, time={"total": "1h", "grace": "1m"})
+        change = {"name": "new", "priority": 80, "time": {"total": "2h"}, "labels": {"a": None, "c": "3"}}
+        answer = await world.http.patch(f"/v1/jobs/{job}", json=change)
+        found = answer.json()
+        assert (answer.status_code, found["name"], found["priority"], found["left_seconds"]) == (200, "new", 80, 7200)
+        assert found["spec"]["labels"] == {"b": "2", "c": "3"}
+        assert found["spec"]["time"] == {"total": "7200s", "grace": "1m"}
+        assert found["spec"]["command"] == ["true"]
+        answer = await world.http.patch(f"/v1/jobs/{job}", json={"time": {"total": None}})
+        assert (answer.json()["left_seconds"], answer.json()["name"]) == (None, "new")
+
+
+async def test_a_changed_array_shows_in_its_elements() -> None:
+    """In those that live; their array has the file."""
+    async with GatewayWorld() as world:
+        await world.node("n1", 1)
+        array = await world.submit(array=2, resources=gpus(1), time={"total": "1h"})
+        await world.in_state(f"{array}_0", "placed")
+        answer = await world.http.patch(f"/v1/jobs/{array}", json={"priority": 70, "time": {"total": "30m"}})
+        assert answer.status_code == 200
+        element = await world.job(f"{array}_0")
+        assert (element["priority"], element["left_seconds"], element["spec"]["priority"]) == (70, 1800, 70)
+        alone = await world.http.patch(f"/v1/jobs/{array}_0", json={"priority": 1})
+        assert (alone.status_code, f"change array {array}" in alone.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({}, ""),
+        ({"priority": 1001}, "priority"),
+        ({"name": "x" * 300}, "name"),
+        ({"time": {"total": "soon"}}, "time.total"),
+        ({"time": {"total": 0}}, "time.total"),
+        ({"labels": {"a": "\0"}}, "labels.a"),
+        ({"queue": "x"}, "queue"),
+    ],
+)
+async def test_a_change_that_cannot_be_names_its_field(change: dict[str, Any], field: str) -> None:
+    """And sends no command."""
+    async with GatewayWorld() as world:
+        job = await world.submit()
+        before = world.commands_stored()
+        answer = await world.http.patch(f"/v1/jobs/{job}", json=change)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+        assert world.commands_stored() == before
+
+
+async def test_a_change_may_ask_that_nothing_else_has_changed() -> None:
+    """By the entity tag of the answer that its sender has seen."""
+    async with GatewayWorld() as world:
+        job = await world.submit()
+        tag = (await world.http.get(f"/v1/jobs/{job}")).headers["etag"]
+        path, first, second = f"/v1/jobs/{job}", {"priority": 60}, {"priority": 70}
+        assert (await world.http.patch(path, json=first, headers={"if-match": tag})).status_code == 200
+        late = await world.http.patch(path, json=second, headers={"if-match": tag})
+        assert (late.status_code, late.json()["type"].rpartition(":")[2]) == (412, "changed_since")
+        assert (await world.job(job))["priority"] == 60
+        assert (await world.http.patch(path, json=second, headers={"if-match": "*"})).status_code == 200
+        wrong = await world.http.patch(path, json=first, headers={"if-match": "mine"})
+        assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "If-Match")
+
+
+async def test_who_may_extend_a_job_that_others_wait_for() -> None:
+    """Its owner lowers the limit; a queue-admin of its queue also raises it. Others may do neither."""
+    async with SignedWorld() as world:
+        await world.node("n1")
+        await world.configure(lab={})
+        await world.person("mia", member="queue:lab")
+        await world.person("sue", queue_admin="queue:lab")
+        await world.person("eve", viewer="queue:lab")
+        file = {"command": ["true"], "queue": "lab", "time": {"total": "1h"}}
+        job = (await world.ask("mia", "POST", "/v1/jobs", json=file)).json()["id"]
+        await world.in_state(job, "placed")
+        longer, shorter = {"time": {"total": "2h"}}, {"time": {"total": "30m"}}
+        refused = await world.ask("mia", "PATCH", f"/v1/jobs/{job}", json=longer)
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (409, "time.total")
+        assert "queue-admin" in refused.json()["hint"]
+        assert (await world.ask("eve", "PATCH", f"/v1/jobs/{job}", json=shorter)).status_code == 403
+        assert (await world.ask("mia", "PATCH", f"/v1/jobs/{job}", json=shorter)).status_code == 200
+        assert (await world.ask("sue", "PATCH", f"/v1/jobs/{job}", json=longer)).status_code == 200

@@ -4,6 +4,7 @@ Owns the API's paths, the types of their answers, and waiting; knows nothing of 
 """
 
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -101,6 +102,18 @@ class AsyncJobsRequests(AsyncTransport):
     async def move(self, job_id: str, queue: str) -> dict[str, Any]:
         """Put a waiting job into another queue."""
         return await self._verb("jobs", job_id, "move", {"queue": queue})
+
+    async def update(
+        self, job_id: str, changes: dict[str, Any], *, unchanged_since: int | None = None
+    ) -> dict[str, Any]:
+        """Change fields of a job's file: name, priority, labels (None removes one), {"time": {"total": "4h" or None}}; with
+        `unchanged_since` only if it has not changed after that sequence. Raises Conflict.
+        """
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        if unchanged_since is not None:
+            headers["If-Match"] = f'W/"{unchanged_since}"'
+        answer = await self._send("PATCH", f"/v1/jobs/{job_id}", json=changes, headers=headers)
+        return decode(answer.content, dict[str, Any])
 
     async def extend(self, job_id: str, for_: str = "") -> dict[str, Any]:
         """Let no idle policy act on what runs of the job for a while ("": as long as its policy allows)."""

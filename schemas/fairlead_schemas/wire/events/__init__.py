@@ -136,6 +136,7 @@ from fairlead_schemas.wire.events.queue import (
     JobStopRequested,
     JobSubmitted,
     JobSucceeded,
+    JobUpdated,
     OfferWithdrawn,
     PoolConfigured,
     PoolRemoved,
@@ -159,6 +160,7 @@ QueueEvent = (
     | JobRejected
     | JobQueued
     | JobMoved
+    | JobUpdated
     | PriorityAged
     | JobDeferred
     | DeadlineMissed

@@ -138,6 +138,22 @@ class JobMoved(EventBase, tag=True, frozen=True, kw_only=True):
     by: str = ""
 
 
+class JobUpdated(EventBase, tag=True, frozen=True, kw_only=True):
+    """A person changed a job, or an array with all its elements. A field that is None is as it was."""
+
+    job: str
+    name: str | None = None
+    #: As if it had been submitted with it; what it has gained by waiting is kept.
+    priority: int | None = None
+    #: Longest run time over all slices; 0: no limit.
+    total_ns: int | None = None
+    #: All labels of the job file.
+    labels: dict[str, str] | None = None
+    #: The limit was raised, or removed, while it had a place or an offer, so that others may wait longer than they were promised.
+    extends: bool = False
+    by: str = ""
+
+
 class PriorityAged(EventBase, tag=True, frozen=True, kw_only=True):
     """The priority of the waiting jobs rises by one because of their long wait."""
 

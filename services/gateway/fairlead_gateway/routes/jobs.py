@@ -1,22 +1,31 @@
-"""Verbs on jobs: small bodies, one command each. The answer is the job as it is then."""
+"""Verbs on jobs, and changes of them: small bodies, one command each. The answer is the job as it is then."""
 
+from typing import Any
+
+import msgspec
 from fastapi import Request, Response
 
 from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.redaction import shown_job
 from fairlead_gateway.access.submits import require_move
-from fairlead_gateway.access.targets import Sight
+from fairlead_gateway.access.targets import Sight, job_target
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter
-from fairlead_gateway.errors import bad_field
-from fairlead_gateway.http_messages import JsonResponse, head_of, read_request
+from fairlead_gateway.errors import HttpError, bad_field, rejected
+from fairlead_gateway.http_messages import JsonResponse, encode, head_of, read_request
 from fairlead_gateway.routes.documents import job_document
-from fairlead_gateway.routes.request_bodies import CancelRequest, EmptyRequest, MoveRequest, require_job
+from fairlead_gateway.routes.request_bodies import CancelRequest, EmptyRequest, JobChange, MoveRequest, require_job
 from fairlead_gateway.routes.router import Router, on_job
 from fairlead_gateway.views.fold import Views
+from fairlead_gateway.views.rows import JobRow, OutcomeRow
 from fairlead_schemas.http.api import Job, SubmitResult
-from fairlead_schemas.units.ids import is_queue_path
+from fairlead_schemas.jobfile.update import change_fault
+from fairlead_schemas.units.ids import array_of, is_queue_path
+from fairlead_schemas.units.quantities import QuantityError, parse_duration
+from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import commands
 
+#: Digits of a log sequence in an entity tag.
+SEQUENCE_DIGITS_MAX = 18
 JOB_VERBS = {"cancel": commands.CancelJob, "hold": commands.HoldJob, "release": commands.ReleaseJob}
 
 
@@ -84,4 +93,88 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
         )
         return job_or_id(views, job, head.caller)
 
+    @router.command(
+        "PATCH",
+        "/v1/jobs/{job}",
+        "Change a job's name, labels, priority or time limit; with If-Match only if it has not changed since",
+        Job,
+        SubmitResult,
+        right=on_job("job:cancel"),
+        body=JobChange,
+    )
+    async def update_job(job: str, request: Request) -> Response:
+        head, wanted = head_of(request), await read_request(request, JobChange)
+        row = _row_of(views, job)
+        require_unchanged(row, request.headers.get("if-match", ""))
+        changes = changes_of(views, row, wanted)
+        if changes.get("total_ns") is not None and not 0 < changes["total_ns"] <= row.total_ns:
+            changes["extends"] = head.caller.may("queue:set", job_target(views, row))
+        command_id = waiter.command_id(queue, head, "update", job, encode(wanted).decode())
+        command = commands.UpdateJob(id=command_id, user=head.user, authority=head.authority, job=job, **changes)
+        await waiter.carry_out(queue, command, _update_refusal)
+        return job_or_id(views, job, head.caller)
+
     return router
+
+
+def _update_refusal(outcome: OutcomeRow) -> HttpError:
+    if outcome.code == "limit_promised":
+        hint = "a queue-admin of its queue may extend it; or submit it again with a longer limit"
+        errors = [FieldError(field="time.total", message=outcome.message)]
+        return HttpError(409, outcome.code, outcome.message, errors=errors, hint=hint)
+    return rejected(outcome.code, outcome.message)
+
+
+def _row_of(views: Views, job: str) -> JobRow:
+    """Return the row of a job or array. Raise HttpError: 404, or 409 for an element of an array."""
+    require_job(views, job)
+    array = array_of(job)
+    if array is not None:
+        raise HttpError(
+            409, "conflict", f"job {job} is an element of an array; change array {array}, with all its elements"
+        )
+    return views.jobs.rows[job]
+
+
+def changes_of(views: Views, row: JobRow, wanted: JobChange) -> dict[str, Any]:
+    """Return the fields of an UpdateJob. Raise HttpError naming the field that cannot be."""
+    changes: dict[str, Any] = {}
+    if wanted.name is not msgspec.UNSET:
+        changes["name"] = wanted.name
+    if wanted.priority is not msgspec.UNSET:
+        changes["priority"] = wanted.priority
+    if wanted.time is not msgspec.UNSET:
+        changes["total_ns"] = 0 if wanted.time.total is None else _limit_ns(wanted.time.total)
+    if wanted.labels is not msgspec.UNSET:
+        labels: dict[str, str | None] = msgspec.json.decode(views.jobs.spec_of(row)).get("labels", {})
+        changes["labels"] = {key: value for key, value in (labels | wanted.labels).items() if value is not None}
+    fault = change_fault(changes.get("name"), changes.get("priority"), changes.get("labels"))
+    if fault is not None:
+        raise bad_field(fault.field, fault.message)
+    if not changes:
+        raise bad_field("", "expected at least one of name, priority, time and labels, found none")
+    return changes
+
+
+def _limit_ns(total: str | int) -> int:
+    try:
+        found = parse_duration(total)
+    except QuantityError as error:
+        raise bad_field("time.total", str(error)) from error
+    if found <= 0:
+        raise bad_field("time.total", f'expected more than 0, such as "4h", or null for no limit, found "{total}"')
+    return found
+
+
+def require_unchanged(row: JobRow, tag: str) -> None:
+    """Raise HttpError (412) where a job has changed since the answer with this entity tag; "": no tag was sent."""
+    if tag in ("", "*"):
+        return
+    sequence = tag.removeprefix("W/").strip('"')
+    if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= SEQUENCE_DIGITS_MAX):
+        raise bad_field("If-Match", f'expected the ETag of GET /v1/jobs/{row.id}, such as W/"812", found "{tag[:40]}"')
+    if row.changed_seq > int(sequence):
+        detail = f"job {row.id} has changed at sequence {row.changed_seq}, after {sequence}"
+        raise HttpError(
+            412, "changed_since", detail, hint=f"GET /v1/jobs/{row.id}, and send the change with its new ETag"
+        )

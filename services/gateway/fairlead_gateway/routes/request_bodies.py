@@ -40,6 +40,21 @@ class MoveRequest(_Strict, frozen=True, kw_only=True):
     queue: str
 
 
+class TimeChange(_Strict, frozen=True, kw_only=True):
+    """Change of a job's times. `total`: longest run time, such as "4h" or a number of seconds; null: no limit."""
+
+    total: str | int | None
+
+
+class JobChange(_Strict, frozen=True, kw_only=True):
+    """Body of PATCH /v1/jobs/{job}: fields of its job file to be changed. A label that is null is removed."""
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    time: TimeChange | msgspec.UnsetType = msgspec.UNSET
+    labels: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
+
+
 class ExtendRequest(_Strict, frozen=True, kw_only=True, rename={"for_": "for"}):
     """Body of an extension. `for`: how long, such as "2h"; without it for as long as the job's policy allows."""
 

@@ -7,10 +7,13 @@ guessed would show something that never was. Finished rows leave on JobsRetired.
 
 from collections.abc import Callable
 
+import msgspec
+
 from fairlead_gateway.views.queues import QueuesView
 from fairlead_gateway.views.rows import NO_SPEC, EndedAttempt, JobRow
 from fairlead_schemas.http.api import ATTEMPT_MESSAGE_CHARS_MAX, ATTEMPTS_MAX
-from fairlead_schemas.units.ids import array_of, element_id
+from fairlead_schemas.jobfile.update import updated_spec
+from fairlead_schemas.units.ids import PRIORITY_MAX, array_of, element_id
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.commands import SubmitJob
 from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON, NEXT, next_state
@@ -48,6 +51,7 @@ class JobsView:
             ev.JobCancelled: self._cancelled,
             ev.JobsRetired: self._retired,
             ev.JobMoved: self._moved,
+            ev.JobUpdated: self._updated,
             ev.QueueRemoved: self._queue_removed,
             ev.PriorityAged: self._aged,
             ev.DeadlineMissed: self._deadline_missed,
@@ -225,6 +229,22 @@ class JobsView:
         row = self.rows[e.job]
         self.move(row, "JobMoved", seq)
         self._put(row, e.queue)
+
+    def _updated(self, e: ev.JobUpdated, seq: int, _at_ns: int) -> None:
+        row = self.rows[e.job]
+        spec = updated_spec(bytes(row.spec), e.name, e.priority, e.total_ns, e.labels)
+        row.spec, row.changed_seq = msgspec.Raw(spec), seq
+        first, last = row.array or (0, -1)
+        elements = (self.rows.get(element_id(row.id, index)) for index in range(first, last + 1))
+        for each in (
+            row,
+            *(element for element in elements if element is not None and element.state not in END_STATES),
+        ):
+            each.name = row.name if e.name is None else e.name
+            each.total_ns = row.total_ns if e.total_ns is None else e.total_ns
+            if e.priority is not None:
+                each.aged = min(each.aged, PRIORITY_MAX - e.priority)
+                each.priority = e.priority + each.aged
 
     def _queue_removed(self, e: ev.QueueRemoved, _seq: int, _at_ns: int) -> None:
         """Move the jobs that wait in a removed queue to the queue that it names. A removed queue holds no other jobs."""

@@ -47,6 +47,13 @@ def _job_moved(state: ClusterState, event: ev.JobMoved, at: EventPosition) -> No
         state.set(job, "queue", event.queue)
 
 
+def _job_updated(state: ClusterState, event: ev.JobUpdated, at: EventPosition) -> None:
+    """Take over the time limit. Orders keep the name and the job file with which the job was submitted."""
+    job = state.jobs.get(event.job)
+    if job is not None and event.total_ns is not None:
+        state.set(job, "total_ns", event.total_ns)
+
+
 def _job_offered(state: ClusterState, event: ev.JobOffered, at: EventPosition) -> None:
     """Offered again, an open attempt gets another rank; one that was placed meanwhile is not open any more."""
     job, attempt, rank = event.job, event.attempt, event.rank
@@ -196,6 +203,7 @@ def _preemption_declined(state: ClusterState, event: ev.PreemptionDeclined, at: 
 HANDLERS: EventHandlers[ClusterState] = {
     ev.JobSubmitted: _job_submitted,
     ev.JobMoved: _job_moved,
+    ev.JobUpdated: _job_updated,
     ev.JobOffered: _job_offered,
     ev.OfferWithdrawn: _job_recalled,
     ev.JobStopRequested: _job_stop_requested,

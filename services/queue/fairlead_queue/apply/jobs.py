@@ -13,7 +13,7 @@ from fairlead_queue.fairness.waiting_line import OFFSET_MASK, RANK_STEP, priorit
 from fairlead_queue.state import QueueState
 from fairlead_queue.waiting.attempts import AttemptEnd
 from fairlead_queue.waiting.pending import Array, Deferral, LiveJob
-from fairlead_schemas.units.ids import array_of
+from fairlead_schemas.units.ids import PRIORITY_MAX, array_of
 from fairlead_schemas.wire import events as ev
 from fairlead_schemas.wire.lifecycle import END_STATES, GOES_ON
 
@@ -132,6 +132,29 @@ def _moved(state: QueueState, event: ev.JobMoved, at: EventPosition) -> None:
     job = state.jobs[event.job]
     waiting_jobs.give_up_claim(job)
     queues.move_job(state, job, event.queue)
+
+
+def _updated(state: QueueState, event: ev.JobUpdated, at: EventPosition) -> None:
+    for job in state.jobs[event.job].with_elements():
+        if event.total_ns is not None:
+            _limit(state, job, event.total_ns)
+        priority = priority_of(job.order)
+        if event.priority is not None:
+            job.aged = min(job.aged, PRIORITY_MAX - event.priority)
+            priority = event.priority + job.aged
+        if event.priority is not None or event.total_ns is not None:
+            _reorder(state, job, priority)
+
+
+def _limit(state: QueueState, job: LiveJob, total_ns: int) -> None:
+    """Set the time limit of a job; one that runs is stopped by the new one."""
+    job.total_ns = total_ns
+    if job.deadline_ns:
+        state.due.set_alarm(job)
+    if job.state == "running":
+        state.due.drop_timer(job)
+        if total_ns:
+            state.wait_until(job, job.started_ns + max(0, total_ns - job.used_ns - job.notice_ns))
 
 
 def _aged(state: QueueState, event: ev.PriorityAged, at: EventPosition) -> None:
@@ -333,6 +356,7 @@ HANDLERS: EventHandlers[QueueState] = {
     ev.JobSubmitted: _submitted,
     ev.JobQueued: _queued,
     ev.JobMoved: _moved,
+    ev.JobUpdated: _updated,
     ev.PriorityAged: _aged,
     ev.JobDeferred: _deferred,
     ev.DeadlineMissed: _deadline_missed,

@@ -13,6 +13,7 @@ from fairlead_bus.core import CommandRefusal, rejected, undecodable
 from fairlead_queue.decide import configuration, validation
 from fairlead_queue.decide.admission import shared_request, submit_refusal, unknown_queue, unnamed_model_refusal
 from fairlead_queue.decide.draft import AcceptedJob, QueueDraft
+from fairlead_queue.decide.job_update import raises_limit_at_work, update_refusal
 from fairlead_queue.decide.outcomes import ends_when_idle
 from fairlead_queue.fairness.quota import pool_name
 from fairlead_queue.waiting.pending import Array, LiveJob
@@ -207,6 +208,31 @@ def _move(draft: QueueDraft, command: cmd.MoveJob, cause: str) -> ev.QueueEvent 
     return ev.JobMoved(cause=cause, job=job.id, queue=command.queue, by=command.user)
 
 
+def _update(draft: QueueDraft, command: cmd.UpdateJob, cause: str) -> ev.QueueEvent | CommandRefusal:
+    job, state = _find(draft, command.job)
+    if job is None:
+        return _unknown(draft, command.job, state)
+    if job.parent is not None:
+        return _conflict(f"job {job.id} is an element of an array; update array {job.parent.id}, with all its elements")
+    if state in END_STATES or state == "stopping":
+        return _conflict(f"job {job.id} is {state}; only a job that waits or runs can be updated")
+    refused = update_refusal(draft, job, command)
+    if refused is not None:
+        return refused
+    for each in job.with_elements():
+        draft.states.setdefault(each.id, each.state)
+    return ev.JobUpdated(
+        cause=cause,
+        job=job.id,
+        name=command.name,
+        priority=command.priority,
+        total_ns=command.total_ns,
+        labels=command.labels,
+        extends=command.extends and raises_limit_at_work(job, command),
+        by=command.user,
+    )
+
+
 def _apply(draft: QueueDraft, command: cmd.ApplyQueues, cause: str) -> ev.QueueEvent | CommandRefusal:
     state = draft.state
     before = draft.outlook or configuration.current_configuration(state)
@@ -276,5 +302,6 @@ HANDLERS: dict[type, Callable[[QueueDraft, Any, str], ev.QueueEvent | CommandRef
     cmd.HoldJob: _hold,
     cmd.ReleaseJob: _release,
     cmd.MoveJob: _move,
+    cmd.UpdateJob: _update,
     cmd.ApplyQueues: _apply,
 }

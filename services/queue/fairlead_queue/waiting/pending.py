@@ -162,6 +162,10 @@ class LiveJob:
         self.end: AttemptEnd | None = None
         self.parent: Array | None = None
 
+    def with_elements(self) -> "tuple[LiveJob, ...]":
+        """Return the job, and of an array also the elements that live."""
+        return (self,)
+
     @property
     def awaits_cancel(self) -> bool:
         """Return True until a cancel has been carried to it. A stop for a time limit does not count as one: agents hold
@@ -191,6 +195,10 @@ class Array(LiveJob):
         self.ended = self.failed = self.cancelled = 0
         #: While it stops: live elements that have not been asked to.
         self.unstopped = 0
+
+    def with_elements(self) -> tuple[LiveJob, ...]:
+        """Return the array and its elements that live."""
+        return (self, *self.live.values())
 
     @property
     def unborn(self) -> int:

@@ -6,7 +6,10 @@ Moves follow `fairlead_schemas.wire.lifecycle`; reasons are the decisions' own. 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from fairlead_schemas.http import api
+from fairlead_schemas.jobfile.update import updated_spec
 from fairlead_schemas.units.ids import array_of
 from fairlead_schemas.units.timestamps import SECOND_NS, rfc3339, rfc3339_or_none
 from fairlead_schemas.wire import events as ev
@@ -66,7 +69,11 @@ def fold_job(
     document.attempts = ended_attempts(happened)
     used_ns = run_time(happened, now_ns)
     document.used_seconds = used_ns // SECOND_NS
-    document.left_seconds = max(0, submission.total_ns - used_ns) // SECOND_NS if submission.total_ns else None
+    total_ns = submission.total_ns
+    for _, _, event in happened:
+        if isinstance(event, ev.JobUpdated) and event.total_ns is not None:
+            total_ns = event.total_ns
+    document.left_seconds = max(0, total_ns - used_ns) // SECOND_NS if total_ns else None
     return document
 
 
@@ -152,6 +159,8 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
         _note(job, event)
         if isinstance(event, ev.CheckpointSaved):
             job.saved_at, job.saved_note = rfc3339(happened.at_ns), event.note
+        elif isinstance(event, ev.JobUpdated):
+            _update(job, event)
         return
     if isinstance(event, ev.JobSubmitted):
         job.state = "scheduled" if event.start_at_ns > happened.at_ns or event.after else "queued"
@@ -183,6 +192,13 @@ def _apply(job: api.Job, happened: LoggedEvent) -> None:
             _end(job, event, rfc3339(happened.at_ns))
         case _:
             pass
+
+
+def _update(job: api.Job, event: ev.JobUpdated) -> None:
+    spec = updated_spec(bytes(job.spec), event.name, event.priority, event.total_ns, event.labels)
+    job.spec = msgspec.Raw(spec)
+    job.name = job.name if event.name is None else event.name
+    job.priority = job.priority if event.priority is None else event.priority
 
 
 def _end(job: api.Job, event: ev.JobSucceeded | ev.JobFailed | ev.JobCancelled, at: str) -> None:
