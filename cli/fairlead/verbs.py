@@ -66,7 +66,12 @@ VERBS: tuple[Verb, ...] = (
         "run:run",
         "Run a command or script as a job: wait, show its output, and exit with its exit code.",
     ),
-    Verb("Jobs", "jobs", "jobs:jobs", "List jobs."),
+    Verb(
+        "Jobs",
+        "jobs",
+        "jobs:jobs",
+        "List jobs: those that have not ended, and those that ended in the last day. An array is one line.",
+    ),
     Verb("Jobs", "show", "jobs:show", "Show everything about jobs."),
     Verb(
         "Jobs",

@@ -8,7 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.client import Client
-from fairlead.commands.options import Id, Ids, Output, Timeout, carry_out, connect, pick
+from fairlead.commands.options import (
+    Id,
+    Ids,
+    ListFormat,
+    ListOutput,
+    Output,
+    Timeout,
+    carry_out,
+    connect,
+    pick,
+    time_of,
+)
+from fairlead.errors import InputRefused
 from fairlead.render import columns, terminal
 from fairlead.render.terminal import Format, OutputWriter
 from fairlead_schemas.http.api import Job, Page
@@ -16,31 +28,71 @@ from fairlead_schemas.queries.telemetry import JobMetrics
 from fairlead_schemas.units import quantities
 from fairlead_schemas.units.timestamps import SECOND_NS
 
+#: How long ago a job has ended at most that is listed by default.
+DEFAULT_SINCE = "1d"
+
 
 def jobs(
-    state: Annotated[str, typer.Option("--state", help="Only jobs in this state (running, queued, failed, …).")] = "",
+    state: Annotated[
+        str, typer.Option("--state", help="Only jobs in these states (running, queued, failed, …; a,b).")
+    ] = "",
     queue: Annotated[str, typer.Option("--queue", "-q", help="Only these queues and those below them (a,b).")] = "",
     user: Annotated[str, typer.Option("--user", "-u", help='Only these users (a,b; "me": yours).')] = "",
+    name: Annotated[str, typer.Option("--name", help='Only jobs of these names (a,b); "*": any characters.')] = "",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", help="Only jobs with this label: team=vision, or team; repeatable.", show_default=False
+        ),
+    ] = None,
+    project: Annotated[str, typer.Option("--project", help="Only jobs of these projects (a,b).")] = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since",
+            help='Without jobs that had ended before: "2h" ago, "03:00", yesterday, "2026-01-31 03:00".  [default: 1d]',
+            show_default=False,
+        ),
+    ] = "",
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also jobs that have ended long ago.", show_default=False)
+    ] = False,
+    elements: Annotated[
+        bool, typer.Option("--elements", help="Each element of an array in a line of its own.", show_default=False)
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most this many (0: all).")] = 0,
-    output: Output = Format.table,
+    output: ListOutput = ListFormat.table,
 ) -> None:
-    """List jobs.
+    """List jobs: those that have not ended, and those that ended in the last day. An array is one line.
 
     fairlead jobs --state running
 
-    fairlead jobs -u me -o json
+    fairlead jobs -u me --since yesterday -o json
+
+    fairlead jobs --all --name 'train-*' --label team=vision -o csv
     """
+    if everything and since:
+        raise InputRefused("expected --all or --since, found both")
     with connect() as client:
-        page = client.jobs(state=state, queue=queue, user=_users(client, user), limit=limit)
-    terminal.write(
-        terminal.page(
-            page,
-            columns.JOBS,
-            lambda j: f"job/{j.id}",
-            output,
-            empty="no such jobs" if state or queue or user else "no jobs; try: fairlead submit -- echo hello",
+        page = client.jobs(
+            state=state,
+            queue=queue,
+            user=_users(client, user),
+            name=name,
+            label=",".join(label or ()),
+            project=project,
+            since="" if everything else time_of(since) if since else DEFAULT_SINCE,
+            elements=elements,
+            limit=limit,
         )
-    )
+    if output is ListFormat.csv:
+        terminal.write(terminal.comma_separated(page.items, columns.JOBS))
+        return
+    filters = bool(state or queue or user or name or label or project or since)
+    empty = "no such jobs" if filters else "no jobs; try: fairlead submit -- echo hello"
+    if not everything and not since:
+        empty += " (of the last day; --all lists all)"
+    terminal.write(terminal.page(page, columns.JOBS, lambda j: f"job/{j.id}", Format(output.value), empty=empty))
 
 
 def _users(client: Client, names: str) -> str:

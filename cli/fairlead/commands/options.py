@@ -5,7 +5,9 @@ Pure: the meanings of `last` and `all` are passed in. Start at `expand`.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +16,9 @@ from fairlead.client import Client
 from fairlead.errors import FairleadError, InputRefused, NotFound
 from fairlead.render import terminal
 from fairlead.render.terminal import Format
+from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import is_job_id
+from fairlead_schemas.units.timestamps import parse_moment, rfc3339
 from fairlead_schemas.wire.lifecycle import END_STATES, STATES
 
 #: One command names at most this many jobs; `all` may stand for more.
@@ -175,6 +179,38 @@ def carry_out(
     return refusals
 
 
+class ListFormat(StrEnum):
+    """Output formats of a list that also goes into tables of others."""
+
+    table = "table"
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+    names = "name"
+    csv = "csv"
+
+
+def time_of(text: str) -> str:
+    """Return a time of the command line as RFC 3339: how long ago ("2h"), or in the machine's zone as `parse_moment` reads it. Raises
+    InputRefused.
+    """
+    now_ns = time.time_ns()
+    try:  # first: as a duration, "03:00" would be three hours
+        return rfc3339(parse_moment(text, now_ns))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return rfc3339(now_ns - quantities.parse_duration(text))
+    except (quantities.QuantityError, ValueError, OverflowError):
+        raise InputRefused(
+            f'expected a time such as "2h" (ago), "03:00", "yesterday", "2026-01-31 03:00" or RFC 3339, found "{text}"'
+        ) from None
+
+
+ListOutput = Annotated[
+    ListFormat,
+    typer.Option("--output", "-o", help="table, wide, json, yaml, name or csv; JSON is the API's own shape."),
+]
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="table, wide, json, yaml or name; JSON is the API's own shape.")
 ]

@@ -13,6 +13,7 @@ from fairlead_schemas.http.api import IdleRun, IdleSaving, IdleScope, IdleStatus
 from fairlead_schemas.units.quantities import format_duration, format_memory, format_milli
 from fairlead_schemas.units.timestamps import SECOND_NS, parse_rfc3339
 from fairlead_schemas.units.validation import ErrorCollector, InvalidJob
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 if TYPE_CHECKING:
     from fairlead_schemas.wire.resources import Request
@@ -196,9 +197,16 @@ def elapsed(job: Job) -> str:
     return format_duration(max(0, end_ns - parse_rfc3339(job.started_at)))
 
 
+def job_state(job: Job) -> str:
+    """Return the state; of an array with live elements their numbers: "2 running, 5 waiting"."""
+    if job.array is None or job.state in END_STATES or len(job.array) == 0:
+        return job.state
+    return ", ".join(f"{count} {state}" for state, count in job.array.items() if count) or job.state
+
+
 JOBS = (
     TableColumn("ID", lambda j: j.id), TableColumn("NAME", lambda j: j.name), TableColumn("QUEUE", lambda j: j.queue),
-    TableColumn("USER", lambda j: j.user), TableColumn("STATE", lambda j: j.state), TableColumn("GPUS", gpu_count, right=True),
+    TableColumn("USER", lambda j: j.user), TableColumn("STATE", job_state), TableColumn("GPUS", gpu_count, right=True),
     TableColumn("NODES", lambda j: ",".join(j.nodes)), TableColumn("TIME", elapsed, right=True),
     TableColumn("PRIORITY", lambda j: str(j.priority), wide=True, right=True),
     TableColumn("ATTEMPT", lambda j: str(j.attempt), wide=True, right=True), TableColumn("KIND", lambda j: j.kind, wide=True),

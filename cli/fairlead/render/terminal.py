@@ -92,6 +92,18 @@ def page(
     return table([[c.text(item) for c in shown(columns, form)] for item in answer.items], shown(columns, form))
 
 
+def comma_separated(items: Sequence[Any], columns: Sequence[TableColumn]) -> str:
+    """Return all columns as comma-separated values (RFC 4180) under their heads."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow([column.head for column in columns])
+    writer.writerows([column.text(item) for column in columns] for item in items)
+    return text.getvalue()
+
+
 def shown(columns: Sequence[TableColumn], form: Format) -> list[TableColumn]:
     """The columns that a format shows."""
     return [column for column in columns if form is Format.wide or not column.wide]

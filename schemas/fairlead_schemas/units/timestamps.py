@@ -4,7 +4,9 @@ No other module has constants of time units or converts between nanoseconds and 
 Durations in words ("1h 30m") are in `quantities.py`.
 """
 
-from datetime import UTC, date, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import time as clock_time
 from typing import Literal
 
 MILLISECOND_NS = 1_000_000
@@ -13,6 +15,8 @@ MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 60 * MINUTE_NS
 DAY_NS = 24 * HOUR_NS
 
+#: "3:00", "03:00" or "03:00:30".
+_CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,6 +50,28 @@ def parse_rfc3339(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time without a zone")
+    return _ns(moment)
+
+
+def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int:
+    """Return the time that people mean, Unix ns: RFC 3339, "2026-01-31 03:00" or "2026-01-31T03:00:00", "2026-01-31" (its begin), "03:00"
+    (the last one before now), "now", "today" and "yesterday" (their begins).
+
+    What names no zone is in `zone`; None: in that of the machine. Raises ValueError.
+    """
+    now = _utc(now_ns).astimezone(zone)
+    if text == "now":
+        return now_ns
+    if text in ("today", "yesterday"):
+        moment = datetime.combine(now.date() - timedelta(days=text == "yesterday"), clock_time())
+    elif _CLOCK.fullmatch(text):
+        moment = datetime.combine(now.date(), clock_time.fromisoformat(text if text[1:2].isdecimal() else f"0{text}"))
+        if moment > now.replace(tzinfo=None):
+            moment -= timedelta(days=1)
+    else:
+        moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.astimezone(zone) if zone is None else moment.replace(tzinfo=zone)
     return _ns(moment)
 
 

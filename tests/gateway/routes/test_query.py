@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.world import GatewayWorld
+from fairlead_schemas.units.timestamps import HOUR_NS
+from tests.gateway.world import GatewayWorld, gpus
 
 
 async def listed(world: GatewayWorld, **query: str) -> Any:
@@ -49,7 +50,7 @@ async def test_several_users_are_one_list(world: GatewayWorld) -> None:
     """Joined by commas, as squeue takes them."""
     assert await listed(world, user="ada,cyd") == ["1", "3", "4"]
     assert await listed(world, user="ada", queue="research") == ["1"]
-    assert await listed(world, user="dan") == []
+    assert await listed(world, user="anonymous") == [], "one's own name is no mistake"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,10 @@ async def test_several_users_are_one_list(world: GatewayWorld) -> None:
         ({"queue": "resea"}, "queue", "research"),
         ({"queue": "Sales"}, "queue", ""),
         ({"user": "Ada"}, "user", ""),
+        ({"user": "ada,bbo"}, "user", "bob"),
+        ({"user": "dan"}, "user", ""),
+        ({"since": "soon"}, "since", ""),
+        ({"label": "=x"}, "label", ""),
         ({"state": "asleep"}, "state", ""),
     ],
 )
@@ -76,3 +81,44 @@ async def test_a_removed_queue_still_finds_its_jobs(world: GatewayWorld) -> None
     assert (await world.http.post("/v1/jobs/3:cancel")).status_code == 200
     assert (await world.http.delete("/v1/queues/sales")).status_code == 200
     assert await listed(world, queue="sales") == ["3"]
+
+
+async def test_names_labels_and_projects_filter_a_list(world: GatewayWorld) -> None:
+    """Names by patterns, labels all of them, projects by name; an element has its array's labels."""
+    fields = {"name": "train-1", "labels": {"team": "vision", "stage": "x"}, "project": "llm"}
+    first = await world.submit(**fields)
+    second = await world.submit(name="train-2", labels={"team": "speech"})
+    assert await listed(world, name="train-*") == [first, second]
+    assert await listed(world, name="train-2,other") == [second]
+    assert await listed(world, label="team") == [first, second]
+    assert await listed(world, label="team=vision,stage") == [first]
+    assert await listed(world, label="team=vision,stage=y") == []
+    assert await listed(world, project="llm,vlm") == [first]
+    assert await listed(world, project="llm", name="train-2") == []
+
+
+async def test_a_list_leaves_out_what_ended_long_ago(world: GatewayWorld) -> None:
+    """By a time, or by how long ago; jobs that have not ended are always listed."""
+    job = await world.submit()
+    await world.http.post(f"/v1/jobs/{job}:cancel")
+    await world.in_state(job, "cancelled")
+    assert job in await listed(world, since="1h")
+    assert job in await listed(world, since="2026-01-01T00:00:00Z")
+    world.gateway.views.jobs.rows[job].ended_ns -= 2 * HOUR_NS
+    assert job not in await listed(world, since="1h")
+    assert len(await listed(world, since="1h")) == 4
+    assert (await listed(world, since="03:00"))[1] == "since"
+
+
+async def test_an_array_stands_for_its_elements(world: GatewayWorld) -> None:
+    """In lists without elements; it is found by the states of theirs."""
+    node = await world.node("n1", 1)
+    array = await world.submit(array=3, resources=gpus(1), name="sweep")
+    await world.in_state(f"{array}_0", "placed")
+    await node.start(f"{array}_0")
+    await world.in_state(f"{array}_0", "running")
+    assert f"{array}_0" in await listed(world, name="sweep")
+    assert await listed(world, name="sweep", elements="false") == [array]
+    assert await listed(world, state="running", elements="false") == [array]
+    assert await listed(world, state="running") == [f"{array}_0"]
+    assert await listed(world, state="failed", elements="false") == []

@@ -55,9 +55,27 @@ class AsyncJobsRequests(AsyncTransport):
             return [decode((await self._post("/v1/jobs:dryrun", jobs[0])).content, DryRun)]
         return decode((await self._post("/v1/jobs:dryrun", list(jobs))).content, list[DryRun])
 
-    async def jobs(self, *, state: str = "", queue: str = "", user: str = "", limit: int = 0) -> Page[Job]:
-        """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all)."""
-        return await self._pages("/v1/jobs", {"state": state, "queue": queue, "user": user}, Job, limit)
+    async def jobs(
+        self,
+        *,
+        state: str = "",
+        queue: str = "",
+        user: str = "",
+        name: str = "",
+        label: str = "",
+        project: str = "",
+        since: str = "",
+        elements: bool = True,
+        limit: int = 0,
+    ) -> Page[Job]:
+        """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all).
+
+        Each filter is one value or several joined by commas. `since`: without jobs that had ended before, an RFC 3339 time or "1d";
+        without `elements`, arrays stand for theirs.
+        """
+        given = {"state": state, "queue": queue, "user": user, "name": name, "label": label, "project": project}
+        filters = query_of({**given, "since": since, "elements": None if elements else "false"})
+        return await self._pages("/v1/jobs", filters, Job, limit)
 
     async def job(self, job_id: str, *, until: str = "", wait_s: int = 0) -> Job:
         """Return one job; with `until` ("started" or "ended") once it is so, or as it is after `wait_s` seconds (20 at most).

@@ -56,9 +56,27 @@ class JobsRequests(Transport):
             return [decode((self._post("/v1/jobs:dryrun", jobs[0])).content, DryRun)]
         return decode((self._post("/v1/jobs:dryrun", list(jobs))).content, list[DryRun])
 
-    def jobs(self, *, state: str = "", queue: str = "", user: str = "", limit: int = 0) -> Page[Job]:
-        """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all)."""
-        return self._pages("/v1/jobs", {"state": state, "queue": queue, "user": user}, Job, limit)
+    def jobs(
+        self,
+        *,
+        state: str = "",
+        queue: str = "",
+        user: str = "",
+        name: str = "",
+        label: str = "",
+        project: str = "",
+        since: str = "",
+        elements: bool = True,
+        limit: int = 0,
+    ) -> Page[Job]:
+        """Jobs, newest first as the gateway gives them, all pages joined (`limit` 0: all).
+
+        Each filter is one value or several joined by commas. `since`: without jobs that had ended before, an RFC 3339 time or "1d";
+        without `elements`, arrays stand for theirs.
+        """
+        given = {"state": state, "queue": queue, "user": user, "name": name, "label": label, "project": project}
+        filters = query_of({**given, "since": since, "elements": None if elements else "false"})
+        return self._pages("/v1/jobs", filters, Job, limit)
 
     def job(self, job_id: str, *, until: str = "", wait_s: int = 0) -> Job:
         """Return one job; with `until` ("started" or "ended") once it is so, or as it is after `wait_s` seconds (20 at most).

@@ -1,31 +1,26 @@
 """GET routes over the views: jobs, nodes, queues, commands, cluster, its map (`why`: `why.py`). They never wait for the bus,
-except for jobs that have left the views, which the telemetry service still knows.
-
-The filter of job lists: states, queues with everything below them, users; each one name or several joined by commas.
-
-A name that does not exist is refused: an empty list would read as "there are no such jobs". Pure.
+except for jobs that have left the views, which the telemetry service still knows. The filter of job lists: `job_filter.py`.
 """
 
 import base64
 import time
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from fastapi import Query, Request, Response
 
 from fairlead_bus.port import Bus, Unavailable
-from fairlead_gateway.access.caller import OPEN_CALLER
 from fairlead_gateway.access.callers import caller_of
 from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.access.redaction import scrub, shown_job, shown_map, shown_node
 from fairlead_gateway.access.targets import Sight
 from fairlead_gateway.command_results import owner_mark
-from fairlead_gateway.errors import HttpError, bad_field, invalid, not_found, unknown_choice
+from fairlead_gateway.errors import HttpError, bad_field, not_found, unknown_choice
 from fairlead_gateway.http_messages import JsonResponse, encode
 from fairlead_gateway.routes.documents import job_document, node_document, node_documents
+from fairlead_gateway.routes.job_filter import JobFilter, JobQuery, job_filter
 from fairlead_gateway.routes.router import PUBLIC, SIGNED_IN, Router, listed, on_job, on_node, on_queue
 from fairlead_gateway.sources.historical_views import HistoricalViews
 from fairlead_gateway.sources.job_waits import UNTIL, JobWaits
@@ -35,80 +30,10 @@ from fairlead_gateway.views.queue_documents import pool_document, queue_document
 from fairlead_gateway.views.rows import JobRow
 from fairlead_schemas.http import api, json_schema
 from fairlead_schemas.queries.cluster_map import ClusterMap
-from fairlead_schemas.units.ids import is_job_id, is_queue_path, is_token
+from fairlead_schemas.units.ids import is_job_id
 from fairlead_schemas.units.timestamps import rfc3339
-from fairlead_schemas.units.validation import FieldError
 from fairlead_schemas.wire import subjects
-from fairlead_schemas.wire.lifecycle import END_STATES, STATES
-
-
-class JobFilter(NamedTuple):
-    """Conditions that all must hold; an empty one holds for every job."""
-
-    states: frozenset[str]
-    #: Paths, with every path below them that any job or queue has.
-    queues: frozenset[str]
-    users: frozenset[str]
-    #: Login name of a principal, as users may also be named.
-    name_of: Callable[[str], str]
-
-    def matches(self, row: JobRow) -> bool:
-        """Return True if the job meets every condition."""
-        return (
-            (not self.states or row.state in self.states)
-            and (not self.queues or row.queue in self.queues)
-            and (not self.users or row.user in self.users or self.name_of(row.user) in self.users)
-        )
-
-
-def job_filter(views: Views, *, state: str, queue: str, user: str, sight: Sight | None = None) -> JobFilter:
-    """Read the query's texts. Raise HttpError (422) naming the parameter, for a name that cannot be, is not there, or that the
-    caller may not see.
-    """
-    queues = _queues(views, queue, sight or Sight(views, OPEN_CALLER))
-    return JobFilter(_states(state), queues, _users(user), views.name_of)
-
-
-def _states(text: str) -> frozenset[str]:
-    wanted = _names(text)
-    for name in sorted(wanted - STATES.keys()):
-        raise bad_field("state", f'unknown state "{name[:40]}"; expected some of {", ".join(STATES)}')
-    return wanted
-
-
-def _queues(views: Views, text: str, sight: Sight) -> frozenset[str]:
-    wanted = _names(text)
-    if not wanted:
-        return wanted
-    # Jobs that have ended may be of a queue that was removed since.
-    known = {row.path for row in views.queues.existing() if sight.queue(row.path)}
-    known |= {row.queue for row in views.jobs.rows.values() if sight.job(row)}
-    found = {path for path in known if any(path == name or path.startswith(f"{name}/") for name in wanted)}
-    for name in sorted(wanted):
-        if not any(path == name or path.startswith(f"{name}/") for path in found):
-            raise _unknown_queue(name, known)
-    return frozenset(found)
-
-
-def _unknown_queue(name: str, known: Iterable[str]) -> HttpError:
-    if not is_queue_path(name):
-        return bad_field("queue", f'expected names of a-z 0-9 _ - joined by "/", found "{name[:80]}"')
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else "GET /v1/queues lists them"
-    return invalid([FieldError(field="queue", message=f"there is no queue {name[:80]}")], hint=hint)
-
-
-def _users(text: str) -> frozenset[str]:
-    wanted = _names(text)
-    for name in sorted(wanted):
-        if not is_token(name):
-            raise bad_field("user", f'expected 1 to 63 of a-z 0-9 _ -, found "{name[:80]}"')
-    return wanted
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(part for part in text.split(",") if part)
-
+from fairlead_schemas.wire.lifecycle import END_STATES
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
@@ -155,11 +80,21 @@ def _add_jobs(router: Router, views: Views, clock: Callable[[], int]) -> None:
         state: Annotated[str, Query(description="One state or several, joined by commas.")] = "",
         queue: Annotated[str, Query(description="One queue or several, joined by commas, with all queues below.")] = "",
         user: Annotated[str, Query(description="One user or several, joined by commas.")] = "",
+        name: Annotated[
+            str, Query(description='One name or several, joined by commas; "*" stands for any characters.')
+        ] = "",
+        label: Annotated[str, Query(description='Labels that a job has, all of them: "team=vision,stage".')] = "",
+        project: Annotated[str, Query(description="One project or several, joined by commas.")] = "",
+        since: Annotated[
+            str, Query(description='Without jobs that had ended before: an RFC 3339 time, or how long ago, "1d".')
+        ] = "",
+        elements: Annotated[bool, Query(description="False: arrays stand for their elements.")] = True,
         limit: Limit = LIMIT_DEFAULT,
         next: Continue = "",
     ) -> Response:
         sight = Sight(views, caller_of(request))
-        wanted = job_filter(views, state=state, queue=queue, user=user, sight=sight)
+        query = JobQuery(state, queue, user, name, label, project, since, elements)
+        wanted = job_filter(views, query, clock(), sight)
         before = _born(next)
         found = list(islice(_matching(views, wanted, before, sight), limit + 1))
         token = _token(str(found[limit - 1].born)) if len(found) > limit else None
