@@ -224,12 +224,24 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the verb itself with its name and remaining words: from here on its module is imported."""
+        if args and args[0] not in self._verbs and not args[0].startswith("-"):
+            _refuse_foreign(args)
         name, _, rest = super().resolve_command(ctx, args)
         return name, self.loaded(name) if name else None, rest
 
     def loaded(self, name: str) -> Any:
         """Return the command, or group of commands, of a verb."""
         return load(self._verbs[name])
+
+
+def _refuse_foreign(words: list[str]) -> None:
+    """Raise InputRefused for a verb of another system, with what to type here. Others are left to Typer, which compares spellings."""
+    from fairlead.errors import InputRefused
+    from fairlead.foreign_verbs import ours
+
+    instead = ours(words)
+    if instead:
+        raise InputRefused(f'there is no "fairlead {words[0]}"', hint=instead)
 
 
 def load(verb: Verb) -> Any:

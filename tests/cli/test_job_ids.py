@@ -30,6 +30,18 @@ def test_ids_ranges_and_last_select_jobs(words: list[str], expected: list[str]) 
     assert ids(*words) == expected
 
 
+def test_another_word_is_a_name_where_the_verb_takes_names() -> None:
+    """Ids, ranges, last and all are never looked up as names."""
+    asked: list[str] = []
+
+    def named(word: str) -> str:
+        asked.append(word)
+        return "7"
+
+    found = expand_ids(["train-llm", "812", "last", "1-2"], last=lambda: "41", everything=list, named=named)
+    assert (found, asked) == (["7", "812", "41", "1", "2"], ["train-llm"])
+
+
 @pytest.mark.parametrize("word", ["", ",", " ", "x", "0", "3-1", "812[a]", "812[2-1]", "1-99999", "812_", "-1", "1.5"])
 def test_an_invalid_job_id_is_refused(word: str) -> None:
     """With the expected forms, and without a request to the cluster."""

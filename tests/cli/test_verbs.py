@@ -132,7 +132,7 @@ def test_usage_errors_are_2(run: Run) -> None:
     assert [
         run("jobs", "--frob").code,
         run("frob").code,
-        run("show", "x!").code,
+        run("cancel", "x!").code,
         run("wait", "1", "--timeout", "soon").code,
     ] == [2, 2, 2, 2]
 

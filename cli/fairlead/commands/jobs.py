@@ -9,10 +9,11 @@ import typer
 
 from fairlead.client import Client
 from fairlead.commands.options import (
-    Id,
     Ids,
     ListFormat,
     ListOutput,
+    NamedId,
+    NamedIds,
     Output,
     Timeout,
     carry_out,
@@ -100,7 +101,7 @@ def _users(client: Client, names: str) -> str:
 
 
 def show(
-    ids: Ids,
+    ids: NamedIds,
     plot: Annotated[
         bool, typer.Option("--plot", help="Its GPUs over time, instead; with -o json the numbers.")
     ] = False,
@@ -119,9 +120,9 @@ def show(
     """
     with connect() as client:
         if plot:
-            _plot([client.job_metrics(job_id, step=step) for job_id in pick(client, ids)], output)
+            _plot([client.job_metrics(job_id, step=step) for job_id in pick(client, ids, names=True)], output)
             return
-        found = [client.job(job_id) for job_id in pick(client, ids)]
+        found = [client.job(job_id) for job_id in pick(client, ids, names=True)]
         as_facts = output is Format.wide or (output is Format.table and len(found) == 1)
         nodes = client.nodes().items if as_facts and any(job.nodes for job in found) else []
     if as_facts:
@@ -154,7 +155,7 @@ def _write(found: list[Job], output: Format) -> None:
 
 
 def why(
-    ids: Ids,
+    ids: NamedIds,
     at: Annotated[str, typer.Option("--at", help="At this log sequence or RFC 3339 time instead of now.")] = "",
     output: Output = Format.table,
 ) -> None:
@@ -162,10 +163,12 @@ def why(
 
     fairlead why last
 
+    fairlead why train-llm
+
     fairlead why 812 --at 40213
     """
     with connect() as client:
-        answers = [client.why(job_id, at=at) for job_id in pick(client, ids)]
+        answers = [client.why(job_id, at=at) for job_id in pick(client, ids, names=True)]
     if output in (Format.json, Format.yaml):
         terminal.write(terminal.document(answers[0] if len(answers) == 1 else answers, output))
     elif output is Format.names:
@@ -177,7 +180,7 @@ def why(
 
 
 def logs(
-    job: Id,
+    job: NamedId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")] = False,
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a gang.", show_default=False)] = None,
     attempt: Annotated[int | None, typer.Option("--attempt", help="An earlier attempt.", show_default=False)] = None,
@@ -193,14 +196,14 @@ def logs(
     fairlead logs 812 --tail 200
     """
     with connect() as client:
-        for job_id in pick(client, [job]):
+        for job_id in pick(client, [job], names=True):
             writer = OutputWriter(raw=raw)
             for piece in client.logs(job_id, follow=follow, rank=rank, attempt=attempt, tail=tail):
                 writer.write(piece)
             writer.end()
 
 
-def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None:
+def wait(ids: NamedIds, timeout: Timeout = "", output: Output = Format.table) -> None:
     """Wait until jobs have ended; exit with the first failure's own code (0: all succeeded).
 
     fairlead wait last --timeout 10m
@@ -209,7 +212,7 @@ def wait(ids: Ids, timeout: Timeout = "", output: Output = Format.table) -> None
     from fairlead.commands.submission import exit_code
 
     with connect() as client:
-        ended = client.wait(pick(client, ids), timeout_s=timeout_s)
+        ended = client.wait(pick(client, ids, names=True), timeout_s=timeout_s)
     _write(ended, output)
     raise typer.Exit(exit_code(ended))
 

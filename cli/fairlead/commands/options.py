@@ -30,17 +30,27 @@ _EXPECTED = 'expected a job such as "812", "812_3", "812[0-3]", "1-3", "7,9", "l
 
 
 def expand_ids(
-    words: Iterable[str], *, last: Callable[[], str | None], everything: Callable[[], list[str]]
+    words: Iterable[str],
+    *,
+    last: Callable[[], str | None],
+    everything: Callable[[], list[str]],
+    named: Callable[[str], str] | None = None,
 ) -> list[str]:
     """Job ids in the order named, each once.
 
-    `last()` gives the caller's newest job (None: there is none), `everything()` all that `all` means
-    for the verb. Raises Refused for a word that names nothing, NotFound when `last` has no job.
+    `last()` gives the caller's newest job (None: there is none), `everything()` all that `all` means for the verb, `named` the job of a
+    name (None: the verb takes no names). Raises Refused for a word that names nothing, NotFound when `last` has no job.
     """
     found: dict[str, None] = {}
     for word in words:
         for part in _split(word):
-            found.update(dict.fromkeys(_expand_one(part, last, everything)))
+            try:
+                ids = _expand_one(part, last, everything)
+            except InputRefused:
+                if named is None:
+                    raise
+                ids = [named(part)]
+            found.update(dict.fromkeys(ids))
     return list(found)
 
 
@@ -131,9 +141,9 @@ def complete_queue(incomplete: str) -> list[str]:
         return []
 
 
-def pick(client: Client, words: list[str]) -> list[str]:
+def pick(client: Client, words: list[str], *, names: bool = False) -> list[str]:
     """Return the job ids for words from the command line. `last` is the user's newest job, `all` all their jobs that have not
-    ended.
+    ended. With `names`, another word is the name of a job: the user's newest of that name, else the newest.
     """
 
     def mine() -> list[str]:
@@ -145,7 +155,14 @@ def pick(client: Client, words: list[str]) -> list[str]:
         ids = [int(job.id.partition("_")[0]) for job in client.jobs(user=client.me(), limit=COMPLETIONS_MAX).items]
         return str(max(ids)) if ids else None
 
-    return expand_ids(words, last=newest, everything=mine)
+    def named(name: str) -> str:
+        for user in (client.me(), ""):
+            found = client.jobs(user=user, name=name, elements=False, limit=1).items
+            if found:
+                return found[0].id
+        raise NotFound(f'no job has the id or the name "{name}"', hint="fairlead jobs --all")
+
+    return expand_ids(words, last=newest, everything=mine, named=named if names else None)
 
 
 def carry_out(
@@ -225,6 +242,24 @@ Id = Annotated[
 ]
 NodeName = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_node, show_default=False)]
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE…", autocompletion=complete_node, show_default=False)]
+NamedIds = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ID|NAME…",
+        help="812, 812_3, 812[0-3], 1-3, last, all, or the name of a job: the newest of yours, else of all.",
+        autocompletion=complete_job,
+        show_default=False,
+    ),
+]
+NamedId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|NAME",
+        help="812, 812_3, last, or the name of a job: the newest of yours, else of all.",
+        autocompletion=complete_job,
+        show_default=False,
+    ),
+]
 Timeout = Annotated[
     str,
     typer.Option(
