@@ -1,5 +1,5 @@
 """Simulated people who use every feature of a job (`Particular`), who also maintain nodes (`Operators`), or who change
-the queues (`Restless`). They take the place of the plain people of `workload.py`.
+the queues (`Restless`) and the jobs (`JobUpdaters`). They take the place of the plain people of `workload.py`.
 
 Goes before any other kind of people: `class Both(Particular, Operators)`. Half of the jobs stay as plain as theirs.
 
@@ -59,6 +59,7 @@ from fairlead_schemas.wire.commands import (
     TaintNode,
     UnquarantineNode,
     UntaintNode,
+    UpdateJob,
 )
 from fairlead_schemas.wire.resources import Gpu, Inventory, MigInstance, NodeTopology, NumaNode, PcieLevel, Request
 
@@ -352,3 +353,26 @@ class Restless(People):
             past_percent=rng.choice((0, 0, 50)), prices=rng.choice(({}, {}, {MODEL: 2500})),
         )  # fmt: skip
         return PoolEntry(pool=name, settings=settings)
+
+
+class JobUpdaters(Restless):
+    """People who also change the priorities and time limits of jobs that wait or run. Their draws add to those of `Restless`."""
+
+    async def _interfere(self) -> None:
+        if self.rng.random() < 0.2:
+            await self._update()
+        else:
+            await super()._interfere()
+
+    async def _update(self) -> None:
+        rng, jobs = self.rng, list(self.jobs())
+        limit_s = rng.choice((None, 0, 1, 3, 60))
+        changed = UpdateJob(
+            id=self.new_id(),
+            user="a",
+            job=rng.choice(jobs) if jobs else "999999",
+            priority=rng.choice((None, 10, 90, 1000)),
+            total_ns=None if limit_s is None else limit_s * SECOND_NS,
+            extends=rng.random() < 0.5,
+        )
+        await self.send("queue", [changed])

@@ -17,7 +17,7 @@ from functools import partial
 
 import structlog
 
-from fairlead_replay.sim.people import Operators, Particular, Restless
+from fairlead_replay.sim.people import JobUpdaters, Operators, Particular
 from fairlead_replay.sim.workload import People
 from fairlead_replay.sim.world import COMMANDS, Parts, SeedOutcome, run_seed
 
@@ -46,7 +46,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-class _ParticularRestless(Particular, Restless):
+class _ParticularRestless(Particular, JobUpdaters):
     pass
 
 
@@ -58,7 +58,7 @@ def people_of(*, operators: bool = False, restless: bool = False, particular: bo
     """The people of a world."""
     if particular:
         return _ParticularOperators if operators else _ParticularRestless if restless else Particular
-    return Operators if operators else Restless if restless else People
+    return Operators if operators else JobUpdaters if restless else People
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="1..200", help="N or A..B, both included")
     parser.add_argument("--commands", "--events", type=int, default=COMMANDS, help="messages that people send per seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--restless", action="store_true", help="people change the queues all the time")
+    parser.add_argument("--restless", action="store_true", help="people change the queues and jobs all the time")
     parser.add_argument("--operators", action="store_true", help="people work on the nodes all the time")
     parser.add_argument(
         "--particular", action="store_true", help="people ask for all that a job may ask for; with either"

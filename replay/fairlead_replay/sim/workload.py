@@ -43,7 +43,6 @@ from fairlead_schemas.wire.commands import (
     TelemetryCommand,
     UncordonNode,
     UnquarantineNode,
-    UpdateJob,
     encode_commands,
 )
 from fairlead_schemas.wire.events import Dependency
@@ -244,18 +243,6 @@ class People:
         job = self.rng.choice(jobs) if jobs and self.rng.random() < 0.95 else "999999"
         if self.rng.random() < 0.1:
             await self.send("queue", [MoveJob(id=self.new_id(), job=job, queue=self._leaf())])
-            return
-        if self.rng.random() < 0.1:
-            total_ns = self.rng.choice((None, 0, 1, 3, 60))
-            limit = None if total_ns is None else total_ns * SECOND_NS
-            changed = UpdateJob(
-                id=self.new_id(),
-                job=job,
-                priority=self.rng.choice((None, 10, 90, 1000)),
-                total_ns=limit,
-                extends=self.rng.random() < 0.5,
-            )
-            await self.send("queue", [changed])
             return
         if self.rng.random() < 0.1:
             await self.send("queue", [CancelJob(id=self.new_id(), job=job, user="a", save=True)])
