@@ -38,7 +38,7 @@ QUEUE_SETTINGS = Relation(
       CASE WHEN (own.settings->'budget') IS NOT NULL THEN coalesce(own.settings->'budget'->>'when_spent', 'refuse') END AS when_spent,
       own.settings AS settings
     FROM fold.queues q LEFT JOIN newest own ON own.path = q.path LEFT JOIN newest top ON top.path = split_part(q.path, '/', 1)
-    WHERE q.there""",
+    WHERE q.there""",  # noqa: S608 -- a part of our own
 )
 USER_LIMITS = Relation(
     "user_limits",
@@ -58,7 +58,7 @@ USER_LIMITS = Relation(
       FROM entry
     )
     SELECT path, "user", amount.key AS resource, amount.value / CASE amount.key WHEN 'memory' THEN 1 ELSE 1000 END AS maximum
-    FROM listed SEMI JOIN fold.queues q ON q.path = listed.path AND q.there""",
+    FROM listed SEMI JOIN fold.queues q ON q.path = listed.path AND q.there""",  # noqa: S608 -- as above
 )
 POOLS = Relation(
     "pools",
