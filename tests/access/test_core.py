@@ -463,3 +463,69 @@ def test_a_sign_in_beyond_the_bound_ends_the_oldest_one() -> None:
     made.send(*(issue(made, f"t{at}", "ann") for at in range(TOKENS_OF_PRINCIPAL_MAX)))
     (event,) = made.send(cmd.IssueToken(id=made.id(), token="r1", **new))
     assert refused(event, "too_many")
+
+
+# ------------------------------------------------------------------------------- attacks by those who may grant some roles
+
+
+def lead_of_all() -> AccessWorld:
+    """A world in which `lead` may grant roles in the whole cluster, up to those of a queue admin."""
+    made = world("lead", "ann")
+    made.grant("lead", "queue-admin", "cluster")
+    return made
+
+
+@pytest.mark.parametrize("fields", [{"added": ("lead",)}, {"removed": ("ann",)}])
+def test_nobody_fills_a_group_beyond_their_own_roles(fields: dict[str, Any]) -> None:
+    """Members of a group have its roles, so who may not give these changes none of its members, nor makes itself an admin."""
+    made = lead_of_all()
+    made.grant("group:admins", "admin", "cluster")
+    made.send(cmd.SyncGroup(id=made.id(), group="group:admins", source="scim", added=("ann",)))
+    sync = cmd.SyncGroup(id=made.id(), group="group:admins", source="scim", user="lead", **fields)
+    (event,) = made.send(sync)
+    assert refused(event, "denied")
+    assert not made.core.state.access.may("lead", "node:operate", Target())
+    made.grant("group:team", "member", "queue:research")
+    (event,) = made.send(cmd.SyncGroup(id=made.id(), group="group:team", source="scim", user="lead", added=("lead",)))
+    assert isinstance(event, ev.GroupSynced)
+
+
+def test_a_directorys_token_fills_groups_up_to_the_roles_of_its_account() -> None:
+    """It has the one verb that it needs; the roles are those that its service account holds."""
+    made = world("ann")
+    made.send(cmd.AdmitPrincipal(id=made.id(), principal="directory", kind="service"))
+    made.grant("directory", "admin", "cluster")
+    made.grant("group:admins", "admin", "cluster")
+    issued(made, "t1", "directory", verbs=("rights:grant",))
+    event = by_token(made, "t1", "directory", cmd.SyncGroup, group="group:admins", source="scim", added=("ann",))
+    assert isinstance(event, ev.GroupSynced)
+
+
+@pytest.mark.parametrize("kind", [cmd.SuspendPrincipal, cmd.AdmitPrincipal])
+def test_nobody_suspends_or_brings_back_who_holds_more(kind: Any) -> None:
+    """Either takes or gives roles that the sender may not take or give."""
+    made = lead_of_all()
+    made.admit("boss")
+    made.grant("boss", "admin", "cluster")
+    if kind is cmd.AdmitPrincipal:
+        made.send(cmd.SuspendPrincipal(id=made.id(), principal="boss"))
+    (event,) = made.send(kind(id=made.id(), principal="boss", user="lead"))
+    assert refused(event, "denied")
+    made.send(cmd.SuspendPrincipal(id=made.id(), principal="ann"))
+    (event,) = made.send(kind(id=made.id(), principal="ann", user="lead"))
+    assert not isinstance(event, ev.AccessCommandRejected)
+
+
+def test_the_last_admin_is_kept_where_one_message_takes_a_grant_from_all_of_its_sources() -> None:
+    """A file and a person have both granted it; each takes its own back, and then the other admin is the last."""
+    made = world("ann")
+    entry, mine = (cmd.RoleEntry(subject=each, role="admin", scope="cluster") for each in ("ann", "root"))
+    made.send(cmd.GrantRole(id=made.id(), grant=entry))
+    made.send(cmd.ApplyRoles(id=made.id(), source="file", scope="cluster", grants=(entry,)))
+    events = made.send(
+        cmd.RevokeRole(id=made.id(), grant=entry),
+        cmd.ApplyRoles(id=made.id(), source="file", scope="cluster", grants=()),
+        cmd.RevokeRole(id=made.id(), grant=mine),
+    )
+    assert refused(events[-1], "last_admin")
+    assert made.core.state.access.admins() == {"root"}

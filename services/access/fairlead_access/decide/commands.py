@@ -62,6 +62,8 @@ def _admit(draft: AccessDraft, command: cmd.AdmitPrincipal, cause: str) -> Comma
         return CommandRefusal("conflict", f"{principal} is a {known} already, not a {command.kind}")
     if command.first and known is not None and not draft.is_active(principal):
         return CommandRefusal("suspended", f"{principal} is suspended", "principal")
+    if refusal := _beyond(draft, command, state.access.held(principal)):
+        return refusal
     draft.admitted.add(principal)
     draft.suspended.discard(principal)
     draft.emit(ev.PrincipalAdmitted(cause=cause, principal=principal, kind=command.kind, by=command.user))
@@ -72,7 +74,7 @@ def _suspend(draft: AccessDraft, command: cmd.SuspendPrincipal, cause: str) -> C
     state, principal = draft.state, command.principal
     if principal not in state.kinds and principal not in draft.admitted:
         return CommandRefusal("not_found", f"there is no principal {principal[:SUBJECT_CHARS_MAX]}", "principal")
-    if refusal := _cluster_right(draft, command):
+    if refusal := _cluster_right(draft, command) or _beyond(draft, command, state.access.held(principal)):
         return refusal
     if draft.admins == {principal}:
         return CommandRefusal("last_admin", f"{principal} is the last admin; make another one first", "principal")
@@ -86,6 +88,16 @@ def _cluster_right(draft: AccessDraft, command: cmd.CommandBase) -> CommandRefus
     """Principals belong to the cluster: whoever changes them may grant roles in all of it."""
     if command.user and not draft.state.may(command.user, "rights:grant", Target(), _token_of(command)):
         return CommandRefusal("denied", "rights:grant in the cluster is needed to admit or suspend principals")
+    return None
+
+
+def _beyond(draft: AccessDraft, command: cmd.CommandBase, grants: Iterable[Grant]) -> CommandRefusal | None:
+    """Refuse a change that gives or takes what these grants give, unless the user may give each of them. Limits of the token do not
+    count: that of a directory has the one verb `rights:grant`, and its account's roles say which groups it may fill.
+    """
+    for grant in grants if command.user else ():
+        if not draft.state.may_grant(command.user, grant.role, grant.scope, target_of(grant.scope)):
+            return CommandRefusal("denied", f"nobody gives or takes more than they hold: {grant}")
     return None
 
 
@@ -111,7 +123,7 @@ def _revoke(draft: AccessDraft, command: cmd.RevokeRole, cause: str) -> CommandR
     read = _readable(draft, command.grant, command)
     if isinstance(read, CommandRefusal):
         return read
-    sources = draft.state.access.grants.get(read.subject, {}).get((read.role, read.scope), frozenset[str]())
+    sources = draft.sources_of(read)
     if PERSON not in sources:
         where = f"; {', '.join(sorted(sources))} states it" if sources else ""
         return CommandRefusal("not_found", f"no person granted that {read}{where}", "grant")
@@ -231,6 +243,7 @@ def _emit_grant(draft: AccessDraft, grant: Grant, source: str, cause: str, by: s
             cause=cause, subject=grant.subject, role=grant.role, scope=str(grant.scope), source=source, by=by
         )
     )
+    draft.sources_of(grant).add(source)
     if grant.role == "admin" and not is_group(grant.subject) and draft.is_active(grant.subject):
         draft.admins.add(grant.subject)
 
@@ -241,8 +254,9 @@ def _emit_revoke(draft: AccessDraft, grant: Grant, source: str, cause: str, by: 
             cause=cause, subject=grant.subject, role=grant.role, scope=str(grant.scope), source=source, by=by
         )
     )
-    sources = draft.state.access.grants[grant.subject][grant.role, grant.scope]
-    if grant.role == "admin" and sources == frozenset((source,)):
+    sources = draft.sources_of(grant)
+    sources.discard(source)
+    if grant.role == "admin" and not sources:
         draft.admins.discard(grant.subject)
 
 
@@ -253,7 +267,8 @@ def _sync(draft: AccessDraft, command: cmd.SyncGroup, cause: str) -> CommandRefu
     state, group = draft.state, command.group
     if not is_group(group) or not is_token(group.removeprefix(GROUP)):
         return CommandRefusal("invalid", 'group: expected "group:" and 1 to 63 of a-z 0-9 _ -', "group")
-    if refusal := _cluster_right(draft, command):
+    roles = (Grant(group, role, scope) for role, scope in state.access.grants.get(group, {}))
+    if refusal := _cluster_right(draft, command) or _beyond(draft, command, roles):
         return refusal
     if not is_token(command.source):
         return CommandRefusal("invalid", "source: expected 1 to 63 of a-z 0-9 _ -", "source")

@@ -5,6 +5,7 @@ one commit could break together is followed here: the last admin, suspensions, a
 """
 
 from fairlead_bus.core import CommitDraft
+from fairlead_rights.access_list import Grant
 from fairlead_rights.state import AccessState
 from fairlead_schemas.wire.events import AccessEvent
 
@@ -12,7 +13,7 @@ from fairlead_schemas.wire.events import AccessEvent
 class AccessDraft(CommitDraft[AccessState, AccessEvent]):
     """Events decided so far. The state stays as it is."""
 
-    __slots__ = ("_admins", "_sessions", "admitted", "issued", "replaced", "suspended", "tokens")
+    __slots__ = ("_admins", "_sessions", "_sources", "admitted", "issued", "replaced", "suspended", "tokens")
 
     def __init__(self, state: AccessState, now_ns: int) -> None:
         super().__init__(state, now_ns)
@@ -25,6 +26,7 @@ class AccessDraft(CommitDraft[AccessState, AccessEvent]):
         #: Refresh tokens that it ends for a new sign-in.
         self.replaced: set[str] = set()
         self._sessions: dict[str, list[str]] = {}
+        self._sources: dict[Grant, set[str]] = {}
         self._admins: set[str] | None = None
 
     @property
@@ -39,6 +41,13 @@ class AccessDraft(CommitDraft[AccessState, AccessEvent]):
         if principal not in self._sessions:
             self._sessions[principal] = list(self.state.sessions_of.get(principal, ()))
         return self._sessions[principal]
+
+    def sources_of(self, grant: Grant) -> set[str]:
+        """Sources that state a grant after the events so far. The caller adds and removes those of its events."""
+        if grant not in self._sources:
+            held = self.state.access.grants.get(grant.subject, {})
+            self._sources[grant] = set(held.get((grant.role, grant.scope), ()))
+        return self._sources[grant]
 
     def is_active(self, principal: str) -> bool:
         """Return True if the principal is active after the events so far."""
