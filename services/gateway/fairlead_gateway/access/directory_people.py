@@ -94,13 +94,18 @@ class DirectoryPeople:
         """
         row = await self.people.find(principal) or PersonRow()
         directory = row.directory or DirectoryRow()
+        others = tuple(each for each in directory.suspended_by if each != self.source)
         if active:
-            if directory.suspended and not self.is_active(principal):
+            if not directory.suspended or (others and others == directory.suspended_by):
+                return
+            if not others and not self.is_active(principal):
                 await self._send(head, cmd.AdmitPrincipal, principal=principal, kind="person")
-            if directory.suspended:
-                await self._note(principal, row, structs.replace(directory, suspended=False))
+            await self._note(principal, row, structs.replace(directory, suspended=bool(others), suspended_by=others))
             return
+        suspended = structs.replace(directory, suspended=True, suspended_by=(*others, self.source))
         if not self.is_active(principal):
+            if others and suspended != directory:  # another directory has suspended the person, and may end that
+                await self._note(principal, row, suspended)
             return
         if row.source == "up":
             raise HttpError(
@@ -109,7 +114,7 @@ class DirectoryPeople:
                 f"{row.login or principal} is the owner that the set-up has made; no directory suspends it",
             )
         # Noted first: a person who was suspended without the note could not come back by the directory.
-        await self._note(principal, row, structs.replace(directory, suspended=True))
+        await self._note(principal, row, suspended)
         try:
             await self._send(head, cmd.SuspendPrincipal, principal=principal)
         except HttpError as refused:
@@ -131,8 +136,15 @@ class DirectoryPeople:
 
     async def set_members(self, head: RequestHead | None, group: str, members: Iterable[str]) -> None:
         """Let these be all members of a group by this directory; those of other sources stay. Raise HttpError."""
-        wanted, held = frozenset(members), self.members(group)
-        added, removed = sorted(wanted - held), sorted(held - wanted)
+        await self.change_members(head, group, self.members(group), frozenset(members))
+
+    async def change_members(
+        self, head: RequestHead | None, group: str, before: frozenset[str], after: frozenset[str]
+    ) -> None:
+        """Add and remove the members that differ. Others stay as they are, also where another request has changed them since `before`
+        was read: of two changes at once neither undoes the other. Raise HttpError.
+        """
+        added, removed = sorted(after - before), sorted(before - after)
         for at in range(0, max(len(added), len(removed)), MEMBERS_CHUNK):
             await self._sync(head, group, added[at : at + MEMBERS_CHUNK], removed[at : at + MEMBERS_CHUNK])
 

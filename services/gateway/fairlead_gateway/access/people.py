@@ -31,8 +31,10 @@ class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     #: Attributes by the names of SCIM, as they are shown again.
     attributes: dict[str, Any] = {}
-    #: True while the person is suspended by the directory. One who was suspended by hand is not admitted by it.
+    #: True while the person is suspended by a directory. One who was suspended by hand is not admitted by it.
     suspended: bool = False
+    #: Sources of the directories that want it. It ends when the last of them ends it; () of rows from before this was known.
+    suspended_by: tuple[str, ...] = ()
     #: True once the directory has removed the person; the row stays until the person is forgotten.
     removed: bool = False
     changed_ns: int = 0

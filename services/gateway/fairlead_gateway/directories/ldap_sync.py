@@ -6,7 +6,7 @@ Start at `LdapSync.apply`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from itertools import batched
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ class SyncReport(NamedTuple):
     suspended: int
     #: Leavers who are too many to be suspended at once.
     held_back: int = 0
+    #: People who would lose all groups of the directory and are too many for that at once.
+    kept: int = 0
 
 
 class LdapSync:
@@ -80,18 +82,38 @@ class LdapSync:
             group: {principals[each] for each in members if each in principals}
             for group, members in picture.groups.items()
         }
-        for group in sorted({*wanted, *self.operations.groups()}):
-            await self.operations.set_members(None, group, wanted.get(group, ()))
-        return await self._end(len(wanted), set(principals.values()))
+        kept = await self._set_groups(wanted)
+        report = await self._end(len(wanted), set(principals.values()))
+        return report._replace(kept=kept)
+
+    async def _set_groups(self, wanted: Mapping[str, set[str]]) -> int:
+        """Let these be the members of all groups by the directory. Return how many people would lose all of their groups where that
+        are too many, or where there is no group at all: then members are only added, since a search without the right to see groups
+        or members has an empty answer as well.
+        """
+        held = {group: self.operations.members(group) for group in self.operations.groups()}
+        everybody = frozenset[str]().union(*held.values())
+        lost = everybody.difference(*wanted.values())
+        keeps = bool(held) and (not wanted or _are_too_many(len(lost), len(everybody)))
+        if keeps:
+            log.error("too many people lose their groups at once; none is removed", source=SOURCE, people=len(lost))
+        for group in sorted({*wanted, *held}):
+            members = wanted.get(group, set[str]())
+            await self.operations.set_members(None, group, members | held.get(group, set()) if keeps else members)
+        return len(lost) if keeps else 0
 
     async def _take(self, person: LdapPerson, principals: dict[str, str]) -> None:
-        """Admit a person or take changes over, and note the principal. One whose identity is another's already is left out."""
+        """Admit a person or take changes over, and note the principal. One whose identity is another's already is left as it was: a
+        person of before has not left the directory by that.
+        """
         try:
             principals[person.id] = await self._principal(person)
         except HttpError as refused:
             if refused.status >= 500:
                 raise
             log.warning("person of the directory is left out", source=SOURCE, reason=refused.code)
+            if principal := await self._people.claimed(identity_key((LDAP_ID, person.id))):
+                principals[person.id] = principal
 
     async def _principal(self, person: LdapPerson) -> str:
         identities: list[Identity] = [(LDAP_ID, person.id)]
@@ -105,14 +127,14 @@ class LdapSync:
         row = PersonRow(identities=tuple(identities), directory=DirectoryRow(), name=name, email=email)
         return await self.operations.admit(None, row, login_name(person.login))
 
-    async def _change(self, principal: str, identities: Iterable[Identity], name: str, email: str) -> None:
+    async def _change(self, principal: str, identities: Collection[Identity], name: str, email: str) -> None:
         row = await self._people.find(principal) or PersonRow()
         if row.directory is not None and row.directory.suspended:
             await self.operations.set_active(None, principal, active=True)
             row = await self._people.find(principal) or row
         changed = structs.replace(
             row,
-            identities=tuple(dict.fromkeys((*row.identities, *identities))),
+            identities=_linked(row.identities, identities),
             directory=row.directory or DirectoryRow(),
             name=name,
             email=email,
@@ -125,22 +147,42 @@ class LdapSync:
         leavers = [each for each in self._views.access.kinds if each not in present and await self._is_leaver(each)]
         if not self._settings.suspend_leavers:
             return SyncReport(len(present), groups, 0)
-        if len(leavers) > max(LEAVERS_FREE, LEAVERS_SHARE * (len(present) + len(leavers))):
+        if _are_too_many(len(leavers), len(present) + len(leavers)):
             log.error(
                 "too many people have left the directory at once; none is suspended",
                 source=SOURCE,
                 leavers=len(leavers),
             )
             return SyncReport(len(present), groups, 0, len(leavers))
+        suspended = 0
         for principal in leavers:
-            await self.operations.set_active(None, principal, active=False)
-        return SyncReport(len(present), groups, len(leavers))
+            try:
+                await self.operations.set_active(None, principal, active=False)
+                suspended += 1
+            except HttpError as refused:
+                if refused.status >= 500:
+                    raise
+                log.warning("person who left the directory is not suspended", source=SOURCE, reason=refused.code)
+        return SyncReport(len(present), groups, suspended)
 
     async def _is_leaver(self, principal: str) -> bool:
         if not self.operations.is_active(principal):
             return False
         row = await self._people.find(principal)
         return row is not None and any(issuer == LDAP_ID for issuer, _ in row.identities)
+
+
+def _are_too_many(gone: int, everybody: int) -> bool:
+    """Return True where so many have gone at once that a mistake is more likely."""
+    return gone > max(LEAVERS_FREE, LEAVERS_SHARE * everybody)
+
+
+def _linked(held: Iterable[Identity], stated: Collection[Identity]) -> tuple[Identity, ...]:
+    """Return a person's identities after the directory has stated some: of one issuer there is one, so an account that was stated by
+    mistake does not go on to be this person.
+    """
+    issuers = {issuer for issuer, _ in stated}
+    return tuple(dict.fromkeys((*(each for each in held if each[0] not in issuers), *stated)))
 
 
 def _line(text: str) -> str:

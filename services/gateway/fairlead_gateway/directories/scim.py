@@ -128,7 +128,7 @@ class ScimUsers:
         attributes = read(body, USERS)
         known = await self._known_by_subject(attributes)
         if known:
-            await self._store(head, known, attributes)
+            await self._store(head, known, attributes, attributes.get("active"))
             return known
         await self._require_free("", attributes)
         active = attributes.setdefault("active", True)
@@ -147,8 +147,9 @@ class ScimUsers:
         """Let a person have these attributes and no others. Raise HttpError."""
         await self.row(principal)
         attributes = read(body, USERS)
+        active = attributes.get("active")
         attributes.setdefault("active", self.operations.is_active(principal))
-        await self._store(head, principal, attributes)
+        await self._store(head, principal, attributes, active)
 
     async def patch(self, head: RequestHead, principal: str, operations: list[Operation]) -> None:
         """Carry out all operations on a person, or none. Raise HttpError."""
@@ -157,7 +158,10 @@ class ScimUsers:
             "active" in attributes
         ):  # the state, not what was sent: an admin may have changed it, and only a change counts
             attributes["active"] = self.operations.is_active(principal)
-        await self._store(head, principal, patched(attributes, operations, USERS))
+        changed = patched(attributes, operations, USERS)
+        # A change of other attributes alone must not undo a suspension that comes while it is carried out.
+        active = changed.get("active") if changed.get("active") != attributes.get("active") else None
+        await self._store(head, principal, changed, active)
 
     async def remove(self, head: RequestHead, principal: str) -> None:
         """Suspend a person and take it out of the directory's groups. Its row stays for the record, without the identities by which
@@ -174,12 +178,13 @@ class ScimUsers:
         kept = tuple(each for each in row.identities if each[0] not in (USER_NAME, EXTERNAL_ID, self._issuer))
         await self.operations.change(principal, structs.replace(row, directory=directory, identities=kept))
 
-    async def _store(self, head: RequestHead, principal: str, attributes: Resource) -> None:
+    async def _store(self, head: RequestHead, principal: str, attributes: Resource, active: bool | None) -> None:
+        """Let a person have these attributes. `active`: the wanted state; None leaves it as it is."""
         row = await self._people.find(principal) or PersonRow()
         await self._require_free(principal, attributes)
         self._require_may_link(head.caller, principal, row, attributes)
-        if "active" in attributes:
-            await self.operations.set_active(head, principal, active=attributes["active"])
+        if active is not None:
+            await self.operations.set_active(head, principal, active=active)
         row = await self._people.find(principal) or row
         changed = self._row_of(row, attributes)
         if changed != row:

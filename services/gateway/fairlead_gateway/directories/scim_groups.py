@@ -111,7 +111,8 @@ class ScimGroups:
 
     async def replace(self, head: RequestHead, group: str, body: Any) -> None:
         """Let a group have this name and these members by the directory. Raise HttpError."""
-        await self._store(head, group, await self._row(group), read(body, GROUPS))
+        row, wanted = await self._row(group), read(body, GROUPS)
+        await self._store(head, group, row, wanted, self._operations.members(group))
 
     async def patch(self, head: RequestHead, group: str, operations: list[Operation]) -> None:
         """Carry out all operations on a group, or none. Raise HttpError."""
@@ -121,7 +122,7 @@ class ScimGroups:
             held["externalId"] = row.external_id
         if members := self._operations.members(group):
             held["members"] = [{"value": each, "type": "User"} for each in sorted(members)]
-        await self._store(head, group, row, patched(held, operations, GROUPS))
+        await self._store(head, group, row, patched(held, operations, GROUPS), members)
 
     async def remove(self, head: RequestHead, group: str) -> None:
         """Remove a group: the directory gives it no members any more. Grants and members of other sources stay. Raise HttpError."""
@@ -129,12 +130,15 @@ class ScimGroups:
         await self._operations.set_members(head, group, ())
         await self._bus.delete(subjects.PEOPLE, f"{KIND}.{group}")
 
-    async def _store(self, head: RequestHead, group: str, row: GroupRow, wanted: Resource) -> None:
+    async def _store(
+        self, head: RequestHead, group: str, row: GroupRow, wanted: Resource, held: frozenset[str]
+    ) -> None:
+        """Change what differs from a group's row and from the members that it had when the request was read."""
         members = await self._members(wanted)
         await self._require_free(group, _group_of(wanted), wanted["displayName"])
         changed = structs.replace(row, name=wanted["displayName"], external_id=wanted.get("externalId", ""))
-        if changed != row or members != self._operations.members(group):
-            await self._operations.set_members(head, group, members)
+        if changed != row or members != held:
+            await self._operations.change_members(head, group, held, members)
             stamped = structs.replace(changed, changed_ns=self._operations.now_ns())
             await self._bus.put(subjects.PEOPLE, f"{KIND}.{group}", _encode(stamped))
 

@@ -29,12 +29,17 @@ class Operation(msgspec.Struct, frozen=True):
 def read_operations(body: Any) -> list[Operation]:
     """Return the operations of a PATCH. Raise ScimError (400)."""
     found = {str(key).lower(): value for key, value in body.items()} if isinstance(body, dict) else {}
-    if PATCH not in (found.get("schemas") or ()):
+    if not names_schema(found.get("schemas"), PATCH):
         raise ScimError(400, "invalidSyntax", f"schemas: expected {PATCH}")
     listed = found.get("operations")
     if not isinstance(listed, list) or not 0 < len(listed) <= OPERATIONS_MAX:
         raise ScimError(400, "invalidSyntax", f"Operations: expected a list of 1 to {OPERATIONS_MAX}")
     return [_operation(each) for each in listed]
+
+
+def names_schema(schemas: Any, wanted: str) -> bool:
+    """Return True if the value of a message's `schemas` names a schema, in a list or alone."""
+    return wanted in schemas if isinstance(schemas, list | str) else False
 
 
 def _operation(found: Any) -> Operation:

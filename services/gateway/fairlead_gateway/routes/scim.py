@@ -14,7 +14,7 @@ from fairlead_gateway.directories.scim import FoundResources, ScimUsers, gone
 from fairlead_gateway.directories.scim_errors import MEDIA_TYPE, ScimError
 from fairlead_gateway.directories.scim_filter import Filter, parse_filter
 from fairlead_gateway.directories.scim_groups import ScimGroups
-from fairlead_gateway.directories.scim_patch import read_operations
+from fairlead_gateway.directories.scim_patch import names_schema, read_operations
 from fairlead_gateway.directories.scim_schema import (
     GROUPS,
     PAGE_MAX,
@@ -159,7 +159,7 @@ class _Search(NamedTuple):
 async def _read_search(request: Request) -> _Search:
     body = (await _read(request))[1]
     found = {str(key).lower(): value for key, value in body.items()} if isinstance(body, dict) else {}
-    if SEARCH not in (found.get("schemas") or ()):
+    if not names_schema(found.get("schemas"), SEARCH):
         raise ScimError(400, "invalidSyntax", f"schemas: expected {SEARCH}")
     names = [found.get(key) or [] for key in ("attributes", "excludedattributes")]
     start, count, chosen = found.get("startindex", 1), found.get("count", PAGE_MAX), found.get("filter", "")
