@@ -256,24 +256,42 @@ class Accounts:
         await self.credentials.erase("session", session)
 
     async def end_sessions_of(self, provider: str, sid: str) -> int:
-        """End the sessions of one session at a provider, as it demands. Return their number."""
-        sessions = await self.credentials.sessions_of(sid_index(provider, sid))
-        for session in sessions:
-            await self.end_at_provider(session)
-        return len(sessions)
+        """End the sessions and the families of refresh tokens of one session at a provider, as it demands. Return the number of sessions
+        and families.
+        """
+        items = await self.credentials.items_of(sid_index(provider, sid))
+        for kind, item in items:
+            if kind == "session":
+                await self.end_session(item, "provider")
+            else:
+                await self.end_family(item, "provider")
+        return len(items)
 
     async def end_sessions_at(self, provider: str, principal: str) -> int:
-        """End all sessions that a principal opened at a provider, as it demands. Return their number."""
-        notes = await self.credentials.notes("session", [*self._views.access.sessions_of.get(principal, ())])
-        ended = [session for session, note in notes.items() if note.provider == provider]
-        for session in ended:
-            await self.end_at_provider(session)
+        """End all sessions and families of refresh tokens that a principal opened at a provider, as it demands. Return their number."""
+        sessions = await self.credentials.notes("session", [*self._views.access.sessions_of.get(principal, ())])
+        families = await self.credentials.notes("token", self._families_of(principal))
+        ended = [item for item, note in (sessions | families).items() if note.provider == provider]
+        for item in ended:
+            if item in sessions:
+                await self.end_session(item, "provider")
+            else:
+                await self.end_family(item, "provider")
         return len(ended)
 
     async def end_at_provider(self, session: str) -> None:
-        """End a sign-in whose person signed out at the provider."""
+        """End a session whose sign-in the provider refuses, and what it has allowed to commands: all of the same session there; at a
+        provider that names none, all families of refresh tokens that the person has by it.
+        """
         note = await self.credentials.note("session", session)
-        await self.end_sign_in(note.principal if note is not None else "", session, "provider")
+        if note is not None and note.sid:
+            await self.end_sessions_of(note.provider, note.sid)
+        elif note is not None:
+            families = await self.credentials.notes("token", self._families_of(note.principal))
+            for family, each in families.items():
+                if each.provider == note.provider:
+                    await self.end_family(family, "provider")
+        await self.end_session(session, "provider")
 
     async def end_sign_in(
         self, principal: str, session: str, reason: EndReason, head: RequestHead | None = None
@@ -294,11 +312,13 @@ class Accounts:
 
     async def _end_families(self, principal: str, is_meant: Callable[[str], bool]) -> None:
         """End families of refresh tokens by the session that the newest of each opened."""
-        access = self._views.access
-        families = [token for token in access.tokens_of.get(principal, ()) if access.tokens[token].kind == "refresh"]
-        for family, note in (await self.credentials.notes("token", families)).items():
-            if is_meant(note.session) and family in access.tokens:
+        for family, note in (await self.credentials.notes("token", self._families_of(principal))).items():
+            if is_meant(note.session) and family in self._views.access.tokens:
                 await self.revoke_token(family)
+
+    def _families_of(self, principal: str) -> list[str]:
+        tokens = self._views.access.tokens
+        return [each for each in self._views.access.tokens_of.get(principal, ()) if tokens[each].kind == "refresh"]
 
     async def signed_in_ns(self, session: str) -> int:
         """Return when the person of a session signed in (Unix ns); 0 for an unknown session."""

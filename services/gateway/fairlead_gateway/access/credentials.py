@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from fairlead_bus.port import Bus, StaleWriter
 from fairlead_gateway.access.caller import IDLE_NS
@@ -25,6 +26,8 @@ log = structlog.get_logger()
 SETTLED_NS = 10 * MINUTE_NS
 #: Reads of rows that run at once.
 READS_MAX = 50
+#: Sessions (or families) of one session at a provider: from so many on those that have ended are left out, and most that are kept.
+INDEX_SHORT, INDEX_MAX = 32, 256
 
 type CredentialKind = Literal["token", "session"]
 
@@ -69,8 +72,11 @@ class SignInCode(msgspec.Struct, frozen=True):
     credential: str = ""
 
 
-class _Sessions(msgspec.Struct, frozen=True):
+class _AtProvider(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Sessions and families of refresh tokens that belong to one session at a provider, the oldest first."""
+
     ids: list[str] = []
+    families: list[str] = []
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -142,8 +148,8 @@ class Credentials:
         await self._put(f"{kind}.{item}", note)
         if kind == "session":
             await self.used(item, note.made_ns)
-            if note.sid:
-                await self._index(note, item)
+        if note.sid:
+            await self._index(kind, note, item)
         row = CredentialRow("refresh" if note.family else kind, item, note.principal)
         await self._put(f"digest.{note.family or note.digest}", row)
 
@@ -232,21 +238,35 @@ class Credentials:
 
     # ------------------------------------------------------------------------------- sessions of a provider
 
-    async def sessions_of(self, index: str) -> list[str]:
-        """Return the sessions that belong to one session of a provider. `index`: of `sid_index`. Raises Unavailable."""
-        return (await self._get(f"sid.{index}", _Sessions) or _Sessions()).ids
+    async def items_of(self, index: str) -> list[tuple[CredentialKind, str]]:
+        """Return the sessions and families that belong to one session of a provider. `index`: of `sid_index`. Raises Unavailable."""
+        found = await self._get(f"sid.{index}", _AtProvider) or _AtProvider()
+        return [*(("session", each) for each in found.ids), *(("token", each) for each in found.families)]
 
-    async def _index(self, note: CredentialNote, item: str) -> None:
+    async def _index(self, kind: CredentialKind, note: CredentialNote, item: str) -> None:
         key = f"sid.{sid_index(note.provider, note.sid)}"
         while True:
             entry = await self._bus.get(subjects.CREDENTIAL, key)
-            ids = [] if entry is None else msgspec.json.decode(entry.value, type=_Sessions).ids
+            held = _AtProvider() if entry is None else msgspec.json.decode(entry.value, type=_AtProvider)
+            if kind == "session":
+                held = structs.replace(held, ids=[*await self._still(kind, held.ids), item])
+            else:
+                held = structs.replace(held, families=[*await self._still(kind, held.families), item])
+            value = _encode(held)
             try:
-                value = _encode(_Sessions([*ids[-31:], item]))
                 await self._bus.put(subjects.CREDENTIAL, key, value, expected=0 if entry is None else entry.revision)
                 return
             except StaleWriter:
                 continue
+
+    async def _still(self, kind: CredentialKind, items: list[str]) -> list[str]:
+        """Return the items of an index that is short, else those that have a row. Each renewal of a command's sign-in opens a session,
+        and must not push out others that are in force.
+        """
+        if len(items) < INDEX_SHORT:
+            return items
+        notes = await self.notes(kind, items)
+        return [each for each in items if each in notes][-INDEX_MAX:]
 
     # ------------------------------------------------------------------------------- upkeep
 
@@ -271,8 +291,8 @@ class Credentials:
             if (link := await self._get(key, SignInCode)) is not None and link.expires_ns < self._clock():
                 await self._bus.delete(subjects.CREDENTIAL, key)
         for key in await self._bus.keys(subjects.CREDENTIAL, "sid"):
-            ids = await self.sessions_of(key.partition(".")[2])
-            if not await self.notes("session", ids):
+            items = await self.items_of(key.partition(".")[2])
+            if not [item for kind, item in items if await self.note(kind, item) is not None]:
                 await self._bus.delete(subjects.CREDENTIAL, key)
 
 

@@ -111,13 +111,16 @@ class ProviderSessions:
         name = provider.settings.name
         if claims["iat"] < self._clock() / SECOND_NS - LOGOUT_AGE_S - SKEW_S:
             raise BadToken(f"iat: older than {LOGOUT_AGE_S} s")
-        if not await self._short_lived.once(f"jti {name} {claims['jti']}", JTI_S):
+        mark = f"jti {name} {claims['jti']}"
+        if await self._short_lived.has(mark):
             raise BadToken("jti: this logout token was used before")
         ended = await self._accounts.end_sessions_of(name, sid) if (sid := claims.get("sid")) else 0
         if not ended and claims.get("sub"):
             key = identity_key((provider.settings.issuer, claims["sub"]))
             principal = await self._accounts.people.claimed(key)
             ended = await self._accounts.end_sessions_at(name, principal) if principal else 0
+        # Last: a provider sends the token again when this fails half-way, and to end a session twice changes nothing.
+        await self._short_lived.once(mark, JTI_S)
         log.info("signed out by the provider", provider=name, sessions=ended)
         return ended
 

@@ -43,6 +43,10 @@ class ShortLived:
             return False
         return True
 
+    async def has(self, name: str) -> bool:
+        """Return True while a name that `once` has noted lives."""
+        return await self._entry("once", name, type(None)) is not None
+
     async def put(self, kind: str, name: str, value: msgspec.Struct, life_s: float) -> None:
         """Store a row, over an older one."""
         await self._bus.put(subjects.CREDENTIAL, _key(kind, name), self._encoded(value, life_s))

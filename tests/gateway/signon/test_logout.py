@@ -1,0 +1,122 @@
+"""The end of a sign-in at its provider: it reaches all that the sign-in has allowed, however long ago, and also after a failure half-way."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_bus.port import Unavailable
+from fairlead_gateway.access.accounts import CliSignIn, SignInAt
+from fairlead_gateway.access.credentials import INDEX_SHORT
+from fairlead_gateway.signon.jwt_check import LOGOUT_EVENT, BadToken
+from fairlead_gateway.signon.oidc import GrantRefused, OidcProvider
+from fairlead_gateway.signon.provider_sessions import ProviderSessions
+from fairlead_gateway.signon.short_lived import ShortLived
+from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
+from tests.gateway.access.accounts_world import AccountsWorld
+from tests.gateway.signon.test_oidc import SEALING, SETTINGS
+from tests.kit.token_issuer import NOW_S, TokenIssuer, claims, sign
+
+
+class LogoutWorld(AccountsWorld):
+    """A gateway with the played provider "corp", and a person who signed in there."""
+
+    async def __aenter__(self) -> "LogoutWorld":
+        await super().__aenter__()
+        self.played = TokenIssuer()
+        self.provider = OidcProvider(
+            SETTINGS, "https://f.example.org", self.played.client(), SEALING, lambda: float(NOW_S)
+        )
+        gateway = self.gateway
+        self.sessions = ProviderSessions(
+            {"corp": self.provider},
+            gateway.accounts,
+            gateway.callers,
+            SEALING,
+            ShortLived(self.bus),
+            HOUR_NS,
+            lambda: int(NOW_S * SECOND_NS),
+        )
+        self.ann = await self.person("ann", "")
+        return self
+
+    def logout_token(self, **more: Any) -> str:
+        """Return what the provider sends when a session there ends."""
+        body = claims(sid="s1", jti="j1", events={LOGOUT_EVENT: {}}, **more)
+        return sign(self.played.key, "ES256", {name: value for name, value in body.items() if name != "nonce"})
+
+    async def browser(self, sid: str = "s1", refresh: str = "") -> tuple[str, str]:
+        """Open a session of a browser: its id and text."""
+        return await self.gateway.accounts.open_session(self.ann, SignInAt("corp", sid, refresh))
+
+    async def command(self, sid: str = "s1") -> CliSignIn:
+        """Open the sign-in of a command, which a browser has allowed."""
+        return await self.gateway.accounts.open_cli(self.ann, SignInAt("corp", sid))
+
+    async def status(self, text: str) -> int:
+        """Status of a request by a session."""
+        return (await self.send("GET", "/v1/whoami", token=text)).status_code
+
+    async def renewed(self, refresh: str) -> int:
+        """Status of a renewal by a refresh token."""
+        form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        return (await self.http.post("/v1/token", data=form)).status_code
+
+
+async def test_a_logout_ends_a_command_whose_session_is_long_over() -> None:
+    """A laptop that slept for two hours has no session, and a refresh token of 30 days."""
+    async with LogoutWorld() as world:
+        accounts = world.gateway.accounts
+        tokens = await world.command()
+        await accounts.end_session(tokens.session, "expired")
+        await accounts.credentials.erase_old_links()
+        assert await world.sessions.logout(world.provider, world.logout_token()) > 0
+        assert await world.renewed(tokens.refresh) == 400
+
+
+async def test_a_logout_ends_the_browser_next_to_a_busy_command() -> None:
+    """A command that renews its sign-in again and again opens a session each time."""
+    async with LogoutWorld() as world:
+        _, text = await world.browser()
+        tokens = await world.command()
+        for _ in range(INDEX_SHORT + 1):
+            tokens = await world.gateway.accounts.refresh(tokens.refresh)
+        await world.sessions.logout(world.provider, world.logout_token())
+        assert [await world.status(each) for each in (text, tokens.access)] == [401, 401]
+
+
+async def test_a_logout_that_fails_half_way_can_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider gets an error and repeats the token; once it was carried out it is refused."""
+    async with LogoutWorld() as world:
+        _, text = await world.browser()
+        accounts, token = world.gateway.accounts, world.logout_token()
+
+        async def away(*_: Any) -> int:
+            raise Unavailable("planted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(accounts, "end_sessions_of", away)
+            with pytest.raises(Unavailable):
+                await world.sessions.logout(world.provider, token)
+        await world.sessions.logout(world.provider, token)
+        assert await world.status(text) == 401
+        with pytest.raises(BadToken, match="used before"):
+            await world.sessions.logout(world.provider, token)
+
+
+@pytest.mark.parametrize("sid", ["s1", ""])
+async def test_a_refused_sign_in_ends_what_it_allowed(sid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Providers without a logout say it by refusing the browser's refresh token; the command has none to be refused."""
+    async with LogoutWorld() as world:
+        sealed = SEALING.seal(msgspec.json.encode({"subject": "s", "token": "r"}), "refresh")
+        session, text = await world.browser(sid, sealed)
+        tokens = await world.command(sid)
+        other = await world.gateway.accounts.open_cli(world.ann, SignInAt("local"))
+
+        async def refuse(*_: Any) -> None:
+            raise GrantRefused("invalid_grant")
+
+        monkeypatch.setattr(world.provider, "refresh", refuse)
+        await world.sessions._refresh(session, int(NOW_S * SECOND_NS) + 100 * 365 * 24 * HOUR_NS)
+        assert await world.status(text) == 401
+        assert [await world.renewed(each.refresh) for each in (tokens, other)] == [400, 200]
