@@ -140,7 +140,7 @@ class Gateway:
         self.callers.note = self.trail.note
         self.guard = RouteGuard(views, self.callers, lambda job: query.retired_job(bus, job), self.trail.note)
         self.accounts = Accounts(bus, views, PeopleStore(bus), credentials, self.access, self.waiter)
-        self.accounts.note = self.trail.note
+        self.accounts.note, self.accounts.drop_notes = self.trail.note, self.trail.drop
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)

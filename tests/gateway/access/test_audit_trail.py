@@ -160,7 +160,7 @@ async def test_what_the_bus_does_not_take_waits_and_is_bounded() -> None:
     await trail.flush()
     trail.note(DENIED)
     for number in range(WAITING_MAX):
-        trail.note(AccessEntry(kind="denied", at_ns=0, principal="p3", target=f"job:{number}"))
+        trail.note(AccessEntry(kind="read", at_ns=0, principal="p3", target=f"job:{number}"))
     assert trail.lost == 4  # of two chains each: the read and the denial
     world.hub.start()
     await trail.flush()
@@ -257,7 +257,7 @@ async def test_texts_of_any_size_and_alphabet_are_written() -> None:
     for number in range(2 * ENTRIES_MAX):
         trail.note(
             AccessEntry(
-                kind="denied",
+                kind="read",
                 at_ns=0,
                 principal="p1",
                 via="\x00" * 20_000,

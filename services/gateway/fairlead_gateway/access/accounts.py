@@ -97,6 +97,8 @@ class Accounts:
         self._clock = clock
         #: Keeps an entry of the record of access.
         self.note: Callable[[AccessEntry], None] = lambda _entry: None
+        #: Forgets the entries of a person that are not written yet.
+        self.drop_notes: Callable[[str], None] = lambda _person: None
 
     # ------------------------------------------------------------------------------- principals
 
@@ -189,7 +191,14 @@ class Accounts:
         await self.credentials.erase_not_in_force("token", access.tokens.__contains__, principal)
         await self.credentials.erase_not_in_force("session", access.sessions.__contains__, principal)
         await self.erase_principal(principal)
+        self.drop_notes(principal)
         await forget_record(self._bus, principal)
+
+    async def forget_late_records(self) -> None:
+        """Erase the records of access of those who are forgotten: gateways may have written entries that waited. Raises Unavailable."""
+        for principal, is_active in list(self._views.access.access.principals.items()):
+            if not is_active and await self.people.find(principal) is None:
+                await forget_record(self._bus, principal)
 
     async def erase_principal(self, principal: str) -> None:
         """Erase a principal's password, and its row with its claims. Raises Unavailable."""

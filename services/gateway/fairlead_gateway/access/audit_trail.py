@@ -44,6 +44,9 @@ MERGED_NS: dict[AccessKind, int] = {
 }
 #: Accesses that are remembered for this.
 MERGED_MAX = 20_000
+#: Different denials, failed sign-ins and refused tokens of one person within a minute; further ones are one entry without target and address. Anybody can
+#: make up any number of targets, and must not push out what others do.
+DENIED_MAX = 100
 APPENDS_MAX = 5
 
 
@@ -71,6 +74,8 @@ class AuditTrail:
         self._written: OrderedDict[_Likeness, int] = OrderedDict()
         #: Those that wait for these times: a flood is two entries in its first minute or hour, and one in each later one.
         self._later: dict[_Likeness, AccessEntry] = {}
+        #: {chain, principal: different denials and failed sign-ins since a time, that time}
+        self._denials: dict[tuple[str, str], tuple[int, int]] = {}
         self.lost = 0
 
     def note(self, entry: AccessEntry) -> None:
@@ -91,10 +96,31 @@ class AuditTrail:
         found = held.get(likeness)
         if found is not None:
             held[likeness] = msgspec.structs.replace(found, count=found.count + 1)
+        elif is_due and self._is_flood(person, entry):
+            self._note(person, msgspec.structs.replace(entry, verb="", target="", owner="", address="", via=""))
         elif len(held) >= WAITING_MAX:
             self.lost += 1
         else:
             held[likeness] = entry
+
+    def _is_flood(self, person: str, entry: AccessEntry) -> bool:
+        """Return True for one more different denial of a person who has had DENIED_MAX of them within a minute. Counts it."""
+        if entry.kind not in ("denied", "sign_in_failed", "token_refused") or not (entry.target or entry.address or entry.via):
+            return False
+        key = person, entry.principal
+        count, since_ns = self._denials.get(key, (0, 0))
+        if not since_ns <= entry.at_ns < since_ns + MINUTE_NS:
+            if len(self._denials) >= WAITING_MAX:
+                self._denials.clear()
+            count, since_ns = 0, entry.at_ns
+        self._denials[key] = count + 1, since_ns
+        return count >= DENIED_MAX
+
+    def drop(self, person: str) -> None:
+        """Forget what waits for one person's chain, which is about to be erased."""
+        for held in (self._waiting, self._later):
+            for likeness in [each for each in held if each.person == person]:
+                del held[likeness]
 
     def _is_written(self, likeness: _Likeness, now_ns: int) -> bool:
         """Return True if an entry that is written stands for an access of now. After a clock that was set back none does."""

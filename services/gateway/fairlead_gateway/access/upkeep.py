@@ -101,6 +101,7 @@ class AccountUpkeep:
         tokens = await accounts.credentials.erase_not_in_force("token", access.tokens.__contains__)
         sessions = await accounts.credentials.erase_not_in_force("session", access.sessions.__contains__)
         await accounts.credentials.erase_old_links()
+        await accounts.forget_late_records()
         people = 0
         for principal in await accounts.people.principals():
             if principal in access.kinds:
