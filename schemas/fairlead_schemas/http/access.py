@@ -28,13 +28,13 @@ class RecordedAccess(msgspec.Struct, kw_only=True):
 
     #: Of the first of them.
     at: str
-    #: signed_in | sign_in_failed | signed_out | token_refused | denied | read | entered
+    #: signed_in | sign_in_failed | signed_out | password_set | token_refused | denied | read | entered
     kind: str
     #: Who, by id and by name; "" for an unknown name.
     principal: str
     login: str
     via: str
-    #: Of a denial or read: the verb, its target such as "job:812", and the principal to whom that belongs.
+    #: Of a denial or read: the verb, its target such as "job:812", and the principal to whom that belongs. A password has an owner, too.
     verb: str
     target: str
     owner: str

@@ -144,3 +144,19 @@ async def test_without_sign_on_accounts_are_not_changed() -> None:
         body = {"subject": "ann", "role": "viewer", "scope": "cluster"}
         answer = await house.http.post("/v1/access:grant", json=body)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:fairlead:problem:sign_on_off")
+
+
+async def test_why_names_no_roles_that_the_asker_may_not_see() -> None:
+    """A lead may ask about a person in their own project, and learns nothing about projects of others."""
+    async with AccountsWorld() as world:
+        lead = await world.person("lead", "", queue_admin="project:mine")
+        ann = await world.person("ann", "", viewer="project:mine", member="project:secret")
+        _, text = await world.session(lead)
+        path = "/v1/access/why?verb=queue:set&subject=ann&on=project:mine"
+        shown = (await world.ask("GET", path, token=text))["sentence"]
+        assert "ann is viewer in project:mine" in shown and "secret" not in shown and "roles elsewhere" in shown
+        _, own = await world.session(ann)
+        assert (
+            "project:secret"
+            in (await world.ask("GET", "/v1/access/why?verb=queue:set&on=cluster", token=own))["sentence"]
+        )

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from fairlead_bus.port import Bus
 from fairlead_gateway.access.audit_reader import forget as forget_record
+from fairlead_gateway.access.caller import Caller
 from fairlead_gateway.access.credentials import CredentialNote, Credentials, SignInCode, sid_index
 from fairlead_gateway.access.people import Identity, PeopleStore, PersonRow, identity_key, login_key
 from fairlead_gateway.command_results import CommandPublisher, ResultWaiter, UndecidedCommand
@@ -328,6 +329,20 @@ class Accounts:
     def _families_of(self, principal: str) -> list[str]:
         tokens = self._views.access.tokens
         return [each for each in self._views.access.tokens_of.get(principal, ()) if tokens[each].kind == "refresh"]
+
+    async def set_password(self, principal: str, phc: str, caller: Caller, address: str) -> None:
+        """Store the hash of a password. The record of access of both has it, as an admin could sign in as the person afterwards."""
+        await self.credentials.set_password(principal, phc)
+        self.note(
+            AccessEntry(
+                kind="password_set",
+                at_ns=0,
+                principal=caller.principal,
+                via=caller.via,
+                owner=principal,
+                address=address[:ADDRESS_CHARS_MAX],
+            )
+        )
 
     async def signed_in_ns(self, session: str) -> int:
         """Return when the person of a session signed in (Unix ns); 0 for an unknown session."""

@@ -4,7 +4,7 @@ The access service decides about every change. What is checked here again is che
 the caller lacks. Nobody sees grants of others, except where they may grant roles themselves.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -248,13 +248,25 @@ def _add_why(router: Router, views: Views, accounts: Accounts, past: HistoricalV
         if not caller.is_open and asked != caller.principal and not caller.may("audit:read", CLUSTER):
             caller.require("rights:grant", target)
         then = await past.views_at(at) if at else views
-        return JsonResponse(await _answer(then, accounts, asked, VERBS[VERBS.index(verb)], scope, target))
+
+        def seen(grant: Grant) -> bool:
+            return asked == caller.principal or _sees(views, caller, grant)
+
+        return JsonResponse(await _answer(then, accounts, asked, VERBS[VERBS.index(verb)], scope, target, seen))
 
 
 async def _answer(
-    then: Views, accounts: Accounts, principal: str, verb: Verb, scope: Scope, target: Target
+    then: Views,
+    accounts: Accounts,
+    principal: str,
+    verb: Verb,
+    scope: Scope,
+    target: Target,
+    seen: Callable[[Grant], bool],
 ) -> doc.AccessAnswer:
-    """Return the answer as of some views. The thing is as it is now, if it was not there then."""
+    """Return the answer as of some views. The thing is as it is now, if it was not there then. `seen`: True for a grant that the caller
+    may see; of others only is said that there are some.
+    """
     access, target = then.access.access, scope_target(then, scope) or target
     grants = access.why(principal, verb, target)
     allowed = access.may(principal, verb, target)
@@ -273,7 +285,9 @@ async def _answer(
     elif denial.principal != "active":
         sentence = f"{name} may not {verb} on {on}: this principal is {denial.principal}"
     else:
-        roles = await named(denial.holds) or "no role"
+        shown = [each for each in denial.holds if seen(each)]
+        more = "roles elsewhere" if len(shown) < len(denial.holds) else ""
+        roles = "; ".join(filter(None, (await named(shown), more))) or "no role"
         sentence = f"{name} may not {verb} on {on}: no role there has it (holds: {roles})"
     return doc.AccessAnswer(
         allowed=allowed,

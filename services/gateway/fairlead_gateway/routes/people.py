@@ -182,8 +182,8 @@ def _add_password(router: Router, views: Views, accounts: Accounts, passwords: P
         head, wanted = require_sign_on(head_of(request)), await read_request(request, PasswordRequest)
         caller = head.caller
         principal = await accounts.people.resolve(who)
+        address = request.client.host if request.client else ""
         if principal == caller.user:
-            address = request.client.host if request.client else ""
             await passwords.require_room(principal, address)
             if not await passwords.check(wanted.current, await accounts.credentials.password(principal)):
                 raise HttpError(403, "wrong_password", "the current password is another one")
@@ -192,7 +192,7 @@ def _add_password(router: Router, views: Views, accounts: Accounts, passwords: P
             principal = await _known(views, accounts, who)
         if views.access.kinds[principal] != "person":
             raise HttpError(409, "no_person", "service accounts sign in by tokens alone")
-        await accounts.credentials.set_password(principal, await passwords.hash(wanted.password))
+        await accounts.set_password(principal, await passwords.hash(wanted.password), caller, address)
         ended = await accounts.end_other_sign_ins(principal, kept=caller.credential if principal == caller.user else "")
         return JsonResponse({"id": principal, "sessions_ended": ended, "sequence": views.sequence})
 
