@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead_bus.port import Unavailable
 from fairlead_gateway.access.caller import CLUSTER, OPEN_CALLER, Caller
+from fairlead_gateway.access.client_networks import client_network
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http.api import MissingRight
@@ -268,7 +269,7 @@ class Callers:
 
 def _address(scope: Mapping[str, Any]) -> str:
     peer = scope.get("client")
-    return peer[0] if peer else ""
+    return client_network(peer[0]) if peer else ""
 
 
 def caller_of(request: Any) -> Caller:

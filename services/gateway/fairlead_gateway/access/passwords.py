@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
+from fairlead_gateway.access.client_networks import client_network
 from fairlead_gateway.errors import HttpError, bad_field
 
 #: RFC 9106 section 4, the second recommended option: 3 passes over 64 MiB in 4 lanes.
@@ -111,7 +112,7 @@ class Passwords:
         """
         self._require_turn()
         # The address first: one that has no room left does not use up that of a name, which would keep its owner out.
-        keys = f"address {address}", f"name {name}"
+        keys = f"address {client_network(address)}", f"name {name}"
         wait_s = self._attempts.take(self._monotonic(), *keys)
         if not wait_s and self._shared is not None:
             for key in keys:

@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 
 from fairlead_gateway.access.callers import CALLER
+from fairlead_gateway.access.client_networks import client_network
 from fairlead_gateway.access.guard import RouteGuard
 from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
@@ -222,6 +223,6 @@ class FastPath:
 
 
 def _client(scope: Scope) -> tuple[str, str]:
-    """Return the address and the user that a changing request states."""
+    """Return the network and the user that a changing request states."""
     peer = scope.get("client")
-    return peer[0] if peer else "", scope[HEAD].user[:64]
+    return client_network(peer[0]) if peer else "", scope[HEAD].user[:64]

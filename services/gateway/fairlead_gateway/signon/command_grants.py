@@ -13,6 +13,7 @@ from msgspec import structs
 
 from fairlead_gateway.access.accounts import Accounts, CliSignIn, SignInAt
 from fairlead_gateway.access.caller import Caller
+from fairlead_gateway.access.client_networks import client_network
 from fairlead_gateway.access.passwords import Attempts
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.signon.short_lived import ShortLived
@@ -87,7 +88,7 @@ class CommandGrants:
 
     async def begin(self, machine: str, address: str) -> tuple[str, str]:
         """Return a device code and a user code. Raise HttpError (429) for an address that begins many."""
-        if wait_s := self._begun.take(self._rows.clock(), address):
+        if wait_s := self._begun.take(self._rows.clock(), client_network(address)):
             raise HttpError(429, "too_many_sign_ins", "too many sign-ins were begun here", retry_after_s=wait_s)
         device_code = secrets.token_urlsafe(32)
         user_code = "".join(secrets.choice(USER_CODE_LETTERS) for _ in range(USER_CODE_CHARS))
