@@ -144,6 +144,7 @@ class Gateway:
         views.name_of = self.accounts.people.known_name
         self.upkeep = AccountUpkeep(views, self.callers, self.accounts, lambda: folding.caught_up)
         self.sign_on = SignOn(bus, views, self.accounts, self.callers, settings.file)
+        self.callers.takes_plain_cookie = not self.sign_on.public_url.startswith("https:")
         self.presence = NodePresence(views, lambda: folding.bus_answers)
         #: All routes; `build_app` adds the gateway's own.
         self.routers = [*self._cluster_routes(), *self._people_routes()]

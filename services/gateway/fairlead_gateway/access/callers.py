@@ -77,6 +77,8 @@ class Callers:
         self._lookup = lookup
         self.is_open = lookup is None
         self.blind_s = blind_s
+        #: False where browsers reach the gateway over https, also if something in front of it ends the TLS.
+        self.takes_plain_cookie = True
         self._clock = clock
         self._monotonic = monotonic
         #: Keeps an entry of the record of access.
@@ -141,7 +143,7 @@ class Callers:
         """
         if self._lookup is None:
             return OPEN_CALLER
-        carried = _read(scope["headers"])
+        carried = _read(scope["headers"], takes_plain=self.takes_plain_cookie and scope.get("scheme") != "https")
         if carried.user:
             raise _no_user_header()
         if carried.form == "none":
@@ -291,8 +293,8 @@ class _Carried(NamedTuple):
 _BARE = _Carried("none")
 
 
-def _read(headers: Headers) -> _Carried:
-    """Read the headers in one pass. A bearer token counts before a cookie."""
+def _read(headers: Headers, *, takes_plain: bool) -> _Carried:
+    """Read the headers in one pass. A bearer token counts before a cookie. `takes_plain`: as in `session_cookie`."""
     authorization = cookie = act_as = b""
     user = repeated = False
     for name, value in headers:
@@ -312,19 +314,21 @@ def _read(headers: Headers) -> _Carried:
         if repeated or scheme.lower() != b"bearer" or not 0 < len(secret) <= CREDENTIAL_BYTES_MAX:
             return _Carried("unreadable", user=user)
         return _Carried("bearer", secret, user, acting)
-    if cookie and (secret := session_cookie(cookie)):
+    if cookie and (secret := session_cookie(cookie, takes_plain=takes_plain)):
         return _Carried("cookie", secret, user, acting)
     return _Carried("none", user=user) if user else _BARE
 
 
-def session_cookie(cookie: bytes) -> bytes:
-    """Return the session of a Cookie header; b"" for none, or for two, of which one was tossed in."""
-    found = [
-        value.strip()
-        for name, equals, value in (each.partition(b"=") for each in cookie.split(b";"))
-        if equals and name.strip() in COOKIES
-    ]
-    return found[0] if len(found) == 1 and len(found[0]) <= CREDENTIAL_BYTES_MAX else b""
+def session_cookie(cookie: bytes, *, takes_plain: bool = True) -> bytes:
+    """Return the session of a Cookie header; b"" for none, or for two. `takes_plain`: False where browsers come over https. A page of a
+    sibling host can toss in the plain cookie there, with a session of its own, and never the one with the prefix, which counts first.
+    """
+    found: dict[bytes, list[bytes]] = {}
+    for name, equals, value in (each.partition(b"=") for each in cookie.split(b";")):
+        if equals and name.strip() in COOKIES:
+            found.setdefault(name.strip(), []).append(value.strip())
+    values = found.get(COOKIES[0]) or (found.get(COOKIES[1], []) if takes_plain else [])
+    return values[0] if len(values) == 1 and len(values[0]) <= CREDENTIAL_BYTES_MAX else b""
 
 
 def check_page(scope: Mapping[str, Any]) -> None:

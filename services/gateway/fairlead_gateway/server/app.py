@@ -61,6 +61,13 @@ _LINKS = (
 )
 
 
+_PAGE_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    "referrer-policy": "no-referrer",
+}
+
+
 def render_index(views: Views, sight: Sight) -> str:
     """The page as of the views, with the rows that the caller may see."""
     nodes = node_documents(views, (row for _, row in sorted(views.nodes.rows.items()) if sight.node(row)))
@@ -219,7 +226,8 @@ def _own_routes(folding: LiveViews, numbers: Metrics, readiness: Callable[[], Re
 
     @router.read("/", "First page", right=SIGNED_IN, include_in_schema=False)
     async def index(request: Request) -> Response:
-        return Response(render_index(views, Sight(views, caller_of(request))), media_type="text/html; charset=utf-8")
+        page = render_index(views, Sight(views, caller_of(request)))
+        return Response(page, media_type="text/html; charset=utf-8", headers=_PAGE_HEADERS)
 
     return router
 

@@ -48,6 +48,8 @@ type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 REQUEST_ID = "fairlead.request_id"
 VERSION = version("fairlead-cluster").encode()
+#: With sign-on an answer is one caller's: a cache in front of the gateway would give it to the next one that has a cookie.
+_OWN = (b"cache-control", b"no-store")
 #: Statuses of changes that were refused for what they ask.
 REFUSED = frozenset({400, 404, 409, 413, 415, 422})
 
@@ -214,6 +216,8 @@ class FastPath:
                     (b"x-request-id", request_id.encode()),
                     (b"x-fairlead-sequence", b"%d" % self._views.sequence),
                     (b"x-fairlead-version", VERSION),
+                    (b"x-content-type-options", b"nosniff"),
+                    *(() if self._callers.is_open else (_OWN,)),
                 ):
                     if name not in names:
                         message["headers"] = [*message["headers"], (name, value)]
