@@ -1,10 +1,16 @@
 """File of the owner: made once, readable by no person else, made again when its token is gone."""
 
 from pathlib import Path
+from typing import Self
 
+from fairlead_access.core import AccessCore
+from fairlead_bus.input_source import CommandSource
+from fairlead_bus.service import Service
+from fairlead_gateway.access.accounts import NewPerson
 from fairlead_gateway.access.owner_file import OwnerFile
 from fairlead_gateway.errors import HttpError
 from tests.gateway.access.accounts_world import AccountsWorld
+from tests.gateway.gatehouse import Gatehouse
 
 
 async def test_the_file_has_a_token_that_may_do_everything_and_make_tokens(tmp_path: Path) -> None:
@@ -38,3 +44,39 @@ async def test_an_owner_who_is_no_admin_any_more_is_not_made_one_again(tmp_path:
         except HttpError as refused:
             assert refused.code == "has_owner"  # noqa: PT017 -- the file is looked at, too
         assert not path.exists()
+
+
+async def test_a_file_that_others_could_read_gets_another_token(tmp_path: Path) -> None:
+    """Who read it meanwhile has nothing of it."""
+    async with AccountsWorld() as world:
+        gateway, path = world.gateway, tmp_path / "owner.token"
+        file = OwnerFile(path, gateway.views, gateway.accounts, lambda: True)
+        await file.ensure()
+        text = path.read_text().strip()
+        path.chmod(0o644)
+        await file.ensure()
+        assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() != text
+        await world.ask("GET", "/v1/whoami", token=text, status=401)
+
+
+class UnownedWorld(Gatehouse):
+    """A cluster with sign-on that no set-up has given an owner yet."""
+
+    def __init__(self) -> None:
+        super().__init__(sign_on="local")
+
+    async def __aenter__(self) -> Self:
+        self.spawn(Service(self.hub.connect(), AccessCore, writer="access", sources=[CommandSource("access")]))
+        return await super().__aenter__()
+
+
+async def test_a_person_who_is_called_owner_does_not_become_it(tmp_path: Path) -> None:
+    """People can sign in at a provider before the file is made, and choose their names there."""
+    async with UnownedWorld() as world:
+        accounts, access = world.gateway.accounts, world.gateway.views.access
+        evil = await accounts.admit_person(("https://idp.example", "evil"), NewPerson("owner", source="corp"))
+        for _ in range(2):
+            await accounts.make_owner("owner")
+            admins = access.access.admins()
+            assert evil not in admins and [await accounts.people.name_of(each) for each in admins] == ["owner-2"]
+        assert not access.tokens_of.get(evil)

@@ -37,6 +37,8 @@ LINK_LIFE_NS = 10 * MINUTE_NS
 OWNER_LIFE_NS = 366 * DAY_NS
 #: Login names that are tried where the wanted one belongs to another principal: ann, ann-2 to ann-9.
 LOGINS_TRIED = 9
+#: Source of the owner, whom the set-up of the cluster makes.
+SET_UP = "up"
 
 _ID_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_CHARS = 12
@@ -137,7 +139,7 @@ class Accounts:
         """
         if not is_token(wanted):
             return ""
-        tried = [wanted, *(f"{wanted[: TOKEN_CHARS_MAX - 2]}-{number}" for number in range(2, LOGINS_TRIED + 1))]
+        tried = _numbered(wanted)
         for login in [row.login, *tried] if row.login else tried:
             key = login_key(login)
             if await self.people.claimed(key) == principal:
@@ -484,13 +486,7 @@ class Accounts:
         For who reaches the bus alone: these commands are nobody's. Repeated after a crash it continues.
         """
         access = self._views.access
-        principal = await self.people.claimed(login_key(login))
-        if not principal:
-            fresh = new_id("p")
-            await self.people.write(fresh, self._row(NewPerson(login, source="up"), login=login))
-            principal = await self.people.claim(login_key(login), fresh)
-            if principal != fresh:
-                await self.people.erase(fresh)
+        principal = await self._owner(login)
         if principal not in access.kinds:
             await self.send(cmd.AdmitPrincipal(id=self._gate.new_id(), principal=principal, first=True))
         admins = access.access.admins()
@@ -502,6 +498,23 @@ class Accounts:
             raise HttpError(409, "has_owner", f"the cluster has admins, and {login} is none of them")
         expires_ns = self._clock() + OWNER_LIFE_NS - HOUR_NS
         return (await self.issue_token(principal, "owner", "file of the owner", expires_ns))[1]
+
+    async def _owner(self, login: str) -> str:
+        """Return the principal that the set-up has made, or make it. A person of a provider or directory who has the name already is not
+        the owner, whatever their name is: the owner then has a number.
+        """
+        for name in _numbered(login):
+            principal = await self.people.claimed(login_key(name))
+            if not principal:
+                fresh = new_id("p")
+                await self.people.write(fresh, self._row(NewPerson(name, source=SET_UP), login=name))
+                principal = await self.people.claim(login_key(name), fresh)
+                if principal != fresh:
+                    await self.people.erase(fresh)
+            row = await self.people.find(principal)
+            if row is not None and row.source == SET_UP:
+                return principal
+        raise HttpError(409, "has_owner", f"the names {login} to {login}-{LOGINS_TRIED} belong to others")
 
     # ------------------------------------------------------------------------------- commands
 
@@ -544,6 +557,11 @@ class Accounts:
             if refused.status < 500:  # else it may still be decided; `upkeep.py` looks at it later
                 await self.credentials.erase("token" if kind == "token" else "session", item)
             raise
+
+
+def _numbered(login: str) -> list[str]:
+    """Return the login names that are tried for one: ann, ann-2 to ann-9."""
+    return [login, *(f"{login[: TOKEN_CHARS_MAX - 2]}-{number}" for number in range(2, LOGINS_TRIED + 1))]
 
 
 def suspended() -> HttpError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from fairlead_gateway.access.accounts import Accounts, new_id
+from fairlead_gateway.access.accounts import SET_UP, Accounts, new_id
 from fairlead_gateway.access.people import DirectoryRow, Identity, PersonRow, identity_key, login_key
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.http_messages import RequestHead
@@ -107,7 +107,7 @@ class DirectoryPeople:
             if others and suspended != directory:  # another directory has suspended the person, and may end that
                 await self._note(principal, row, suspended)
             return
-        if row.source == "up":
+        if row.source == SET_UP:
             raise HttpError(
                 409,
                 "owner",

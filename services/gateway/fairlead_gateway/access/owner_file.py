@@ -23,6 +23,8 @@ log = structlog.get_logger()
 #: Login name of the owner.
 OWNER = "owner"
 AGAIN_S = 1.0
+#: Modes by which others read a file.
+OTHERS = 0o077
 
 
 class OwnerFile:
@@ -67,7 +69,13 @@ class OwnerFile:
         except (FileNotFoundError, UnicodeDecodeError):
             return False
         row = await self._accounts.credentials.find(digest(text)) if check(text) else None
-        return row is not None and row.id in self._views.access.tokens
+        if row is None or row.id not in self._views.access.tokens:
+            return False
+        if (await asyncio.to_thread(self.path.stat)).st_mode & OTHERS:
+            log.warning("file of the owner could be read by others; its token is replaced", path=str(self.path))
+            await self._accounts.revoke_token(row.id)
+            return False
+        return True
 
     def _write(self, text: str) -> None:
         """Replace the file at once, so that a reader finds a whole token or none."""
