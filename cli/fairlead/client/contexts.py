@@ -19,7 +19,7 @@ from fairlead_schemas.units.ids import TOKEN_CHARS_MAX, is_token
 
 FILE = "contexts.toml"
 #: Modes of a sign-in's file: whoever can read it acts as its person.
-_OTHERS = 0o077
+OTHERS = 0o077
 
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,7 +105,7 @@ def sign_in_path(name: str) -> Path:
 def read_sign_in(path: Path) -> StoredTokens | None:
     """Return a sign-in; None where there is none. Raises InputRefused for a file that others can read, or that is damaged."""
     try:
-        if path.stat().st_mode & _OTHERS:
+        if path.stat().st_mode & OTHERS:
             raise InputRefused(f"{path}: expected mode 0600, others can read it", hint=f"chmod 600 {path}")
         return msgspec.json.decode(path.read_bytes(), type=StoredTokens)
     except FileNotFoundError:

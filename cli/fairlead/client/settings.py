@@ -90,6 +90,9 @@ def owner_token(url: str, data: Path | None = None) -> str:
     if there is None or there.url.rstrip("/") != url.rstrip("/"):
         return ""
     try:
+        if path.stat().st_mode & contexts.OTHERS:
+            hint = "restart the gateway, which replaces its token"
+            raise InputRefused(f"{path}: expected mode 0600, others can read it", hint=hint)
         return header(str(path), path.read_text().strip())
     except (OSError, UnicodeDecodeError) as error:
         raise InputRefused(f"{path}: expected a token, found: {error}") from error

@@ -67,8 +67,10 @@ def clear(data: Path) -> None:
 def write_private(path: Path, payload: bytes) -> None:
     """Write a file of mode 0600 in one step; where that fails, the old one stays and no draft is left."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        # A draft that is there may be a link to another file, or one that others can read.
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(payload)
         draft.replace(path)

@@ -159,6 +159,7 @@ def test_the_owner_of_a_local_stack_needs_no_sign_in(
     data = tmp_path / ".fairlead"
     data.mkdir()
     (data / "owner.token").write_text("flp_owner\n")
+    (data / "owner.token").chmod(0o600)
     there = state.StackState(
         url=STORED,
         nats_url="",
@@ -171,6 +172,10 @@ def test_the_owner_of_a_local_stack_needs_no_sign_in(
     state.save(data, there)
     run("jobs")
     assert sent_by(away) == (STORED, "Bearer flp_owner", None)
+    (data / "owner.token").chmod(0o644)
+    refused = run("jobs")
+    assert refused.code == 2 and "expected mode 0600" in refused.err
+    (data / "owner.token").chmod(0o600)
     monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:7009")
     run("jobs")
     assert sent_by(away)[1] is None

@@ -88,3 +88,13 @@ def test_an_agent_that_refuses_its_node_is_named_until_it_is_well(
     assert (supervisor.unfit(), supervisor.damaged()) == (["agent-sim-1"], [])
     mended.touch()
     eventually(lambda: supervisor.unfit() == [])
+
+
+def test_a_secret_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """Who can put a file in the place of the draft, such as in a folder of several people, neither gets it nor destroys another one."""
+    other, path = tmp_path / "other", tmp_path / "secret"
+    other.write_text("kept")
+    (tmp_path / f".secret.{os.getpid()}").symlink_to(other)
+    state.write_private(path, b"flp_x")
+    assert other.read_text() == "kept" and path.read_bytes() == b"flp_x"
+    assert not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600

@@ -336,7 +336,7 @@ async def test_a_token_of_one_person_says_nothing_for_another() -> None:
         for cookie in (
             "fairlead=bob-token",
             "fairlead=i1-cookie; fairlead=i1-cookie",
-            "__Host-fairlead=i1-cookie; fairlead=x",
+            "__Host-fairlead=i1-cookie; __Host-fairlead=x",
         ):
             assert (await world.ask("", "GET", "/v1/whoami", headers={"cookie": cookie})).status_code == 401
         unreadable = {"authorization": "Basic Ym9iOng=", "cookie": "fairlead=i1-cookie"}
