@@ -476,7 +476,7 @@ def lead_of_all() -> AccessWorld:
 
 
 @pytest.mark.parametrize("fields", [{"added": ("lead",)}, {"removed": ("ann",)}])
-def test_nobody_fills_a_group_beyond_their_own_roles(fields: dict[str, Any]) -> None:
+def test_a_group_beyond_the_senders_roles_keeps_its_members(fields: dict[str, Any]) -> None:
     """Members of a group have its roles, so who may not give these changes none of its members, nor makes itself an admin."""
     made = lead_of_all()
     made.grant("group:admins", "admin", "cluster")
@@ -502,7 +502,7 @@ def test_a_directorys_token_fills_groups_up_to_the_roles_of_its_account() -> Non
 
 
 @pytest.mark.parametrize("kind", [cmd.SuspendPrincipal, cmd.AdmitPrincipal])
-def test_nobody_suspends_or_brings_back_who_holds_more(kind: Any) -> None:
+def test_a_principal_with_more_roles_than_the_sender_keeps_its_state(kind: Any) -> None:
     """Either takes or gives roles that the sender may not take or give."""
     made = lead_of_all()
     made.admit("boss")

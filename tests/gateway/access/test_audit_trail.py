@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fairlead_bus.memory import MemoryBus
-from fairlead_bus.memory_hub import MemoryServer
 from fairlead_bus.port import StreamFull
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
 from fairlead_gateway.access.audit_reader import EntryPlace, forget, read_history
@@ -27,39 +26,10 @@ from fairlead_schemas.wire.access_records import (
     encode_record,
     next_record,
 )
+from tests.gateway.access.audit_world import DENIED, READ, World
 from tests.kit.eventually import eventually_async
 
-READ = AccessEntry(
-    kind="read",
-    at_ns=0,
-    principal="p1",
-    via="token:t1",
-    verb="job:read",
-    target="job:812",
-    owner="p2",
-    address="10.0.0.9",
-)
 TEXTS = ("principal", "via", "verb", "target", "owner", "address")
-DENIED = AccessEntry(kind="denied", at_ns=0, principal="p1", verb="job:cancel", target="job:812", owner="p2")
-
-
-class World:
-    """A bus, and a clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.hub = MemoryServer()
-        self.bus: MemoryBus = MemoryBus(self.hub)
-        self.now_ns = HOUR_NS
-
-    def trail(self) -> AuditTrail:
-        """A gateway's writer."""
-        return AuditTrail(MemoryBus(self.hub), lambda: self.now_ns)
-
-    async def of(self, person: str) -> list[AccessEntry]:
-        """What is noted of a person, whose chain is whole."""
-        found = await read_history(self.bus, person, entries_max=2 * WAITING_MAX)
-        assert found.broken == ""
-        return found.entries
 
 
 async def test_a_read_is_noted_for_both_and_the_owner_sees_no_address() -> None:

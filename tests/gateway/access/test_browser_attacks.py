@@ -23,7 +23,7 @@ OURS, PLAIN = b"__Host-fairlead", b"fairlead"
         (b"Fairlead=a; xfairlead=b; fairlead", b"", b""),
     ],
 )
-def test_a_tossed_cookie_signs_nobody_in_or_out(cookie: bytes, found: bytes, over_https: bytes) -> None:
+def test_a_tossed_cookie_changes_no_sign_in(cookie: bytes, found: bytes, over_https: bytes) -> None:
     """A sibling host can set the plain name for all hosts of a domain; with the prefix browsers refuse that."""
     assert session_cookie(cookie) == found
     assert session_cookie(cookie, takes_plain=False) == over_https

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fairlead_gateway.access.client_networks import client_network
-from fairlead_gateway.access.passwords import ATTEMPTS_PER_MINUTE, Passwords
+from fairlead_gateway.access.passwords import ATTEMPTS_PER_MINUTE, Passwords, client_network
 from fairlead_gateway.errors import HttpError
 
 

@@ -7,7 +7,7 @@ from fairlead_gateway.access.audit_trail import DENIED_MAX, WAITING_MAX
 from fairlead_schemas.units.timestamps import MINUTE_NS
 from fairlead_schemas.wire.access_records import UNKNOWN, AccessEntry
 from tests.gateway.access.accounts_world import AccountsWorld
-from tests.gateway.access.test_audit_trail import DENIED, READ, World
+from tests.gateway.access.audit_world import DENIED, READ, World
 
 
 def denied(number: int) -> AccessEntry:

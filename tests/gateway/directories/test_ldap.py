@@ -18,10 +18,10 @@ from fairlead_gateway.directories.ldap import (
     look_up,
     picture_of,
 )
-from fairlead_gateway.directories.ldap_sync import LdapSync
 from fairlead_gateway.signon.settings import read_sign_on_file
 from fairlead_schemas.wire import commands as cmd
 from tests.gateway.access.accounts_world import AccountsWorld
+from tests.gateway.directories.ldap_world import PLAIN, members, picture, principal, synced
 from tests.kit.certificates import Authority
 from tests.kit.ldap_server import PASSWORD, READER, SUFFIX, LdapServer, group, person
 
@@ -141,33 +141,6 @@ async def test_ten_thousand_people_are_read_in_time(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------- sync
-
-
-def synced(world: AccountsWorld, wanted: LdapSettings) -> LdapSync:
-    """The sync of a world's gateway."""
-    return LdapSync(world.gateway.views, world.gateway.accounts, wanted)
-
-
-PLAIN = LdapSettings(url="ldap://localhost", people_base="p", groups_base="g")
-
-
-def picture(*logins: str, **groups: list[str]) -> LdapPicture:
-    """A picture of people, whose ids are their logins with "id-"."""
-    people = {
-        f"id-{each}": LdapPerson(f"id-{each}", each, each.title(), f"{each}@corp.example", f"sub-{each}")
-        for each in logins
-    }
-    return LdapPicture(people, {name: frozenset(f"id-{each}" for each in some) for name, some in groups.items()}, ())
-
-
-def members(world: AccountsWorld, name: str, source: str = "ldap") -> set[str]:
-    """Members of a group by a source."""
-    return set(world.gateway.views.access.access.groups.get(f"group:{name}", {}).get(source, ()))
-
-
-async def principal(world: AccountsWorld, login: str) -> str:
-    """The principal with a login name."""
-    return await world.gateway.accounts.people.resolve(login)
 
 
 async def test_only_the_directorys_own_memberships_change() -> None:

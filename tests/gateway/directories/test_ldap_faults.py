@@ -6,7 +6,7 @@ from fairlead_gateway.access.accounts import NewPerson
 from fairlead_gateway.access.people import identity_key
 from fairlead_gateway.directories.ldap import LdapPicture, LdapSettings
 from tests.gateway.access.accounts_world import AccountsWorld
-from tests.gateway.directories.test_ldap import members, picture, principal, synced
+from tests.gateway.directories.ldap_world import members, picture, principal, synced
 
 ISSUER = "https://corp.example"
 STRICT = LdapSettings(
@@ -20,7 +20,7 @@ STRICT = LdapSettings(
 EVERYBODY = [f"u{number}" for number in range(40)]
 
 
-async def test_an_answer_without_groups_removes_nobody() -> None:
+async def test_an_answer_without_groups_empties_no_group() -> None:
     """Whoever may not see groups, or their members, gets no error but an empty answer."""
     async with AccountsWorld() as world:
         sync = synced(world, STRICT)
@@ -43,7 +43,7 @@ async def test_half_a_directory_takes_no_groups() -> None:
         assert len(members(world, "ml")) == 37
 
 
-async def test_a_leaver_who_is_protected_protects_nobody_else() -> None:
+async def test_a_protected_leaver_does_not_protect_other_leavers() -> None:
     """The owner is never suspended; who left with the owner is."""
     async with AccountsWorld() as world:
         sync, accounts = synced(world, STRICT), world.gateway.accounts
@@ -59,7 +59,7 @@ async def test_a_leaver_who_is_protected_protects_nobody_else() -> None:
         assert [states[each] for each in (owner, *left)] == [True, False, False]
 
 
-async def test_a_person_whose_subject_is_anothers_has_not_left() -> None:
+async def test_a_person_with_the_subject_of_another_one_has_not_left() -> None:
     """The two stay two people, and neither loses anything."""
     async with AccountsWorld() as world:
         sync = synced(world, STRICT)
@@ -71,7 +71,7 @@ async def test_a_person_whose_subject_is_anothers_has_not_left() -> None:
         assert world.gateway.views.access.access.principals[ann]
 
 
-async def test_a_subject_that_was_a_mistake_is_nobody_again() -> None:
+async def test_a_corrected_subject_replaces_the_wrong_one() -> None:
     """Once the directory states another one, the account of before does not sign in as this person."""
     async with AccountsWorld() as world:
         sync, accounts = synced(world, STRICT), world.gateway.accounts

@@ -65,7 +65,7 @@ async def test_a_directory_ends_no_suspension_of_another_one() -> None:
         assert world.is_active(ada)
 
 
-async def test_an_account_without_all_roles_of_a_group_fills_it_with_nobody() -> None:
+async def test_an_account_without_all_roles_of_a_group_changes_no_member() -> None:
     """A queue admin of the whole cluster may use SCIM, and does not become an admin by it."""
     async with ScimWorld() as world:
         lead = await world.person("lead", "", queue_admin="cluster")

@@ -11,11 +11,15 @@ from fairlead_gateway.access.credentials import INDEX_SHORT
 from fairlead_gateway.signon.jwt_check import LOGOUT_EVENT, BadToken
 from fairlead_gateway.signon.oidc import GrantRefused, OidcProvider
 from fairlead_gateway.signon.provider_sessions import ProviderSessions
+from fairlead_gateway.signon.sealing import Sealing
+from fairlead_gateway.signon.settings import Provider
 from fairlead_gateway.signon.short_lived import ShortLived
 from fairlead_schemas.units.timestamps import HOUR_NS, SECOND_NS
 from tests.gateway.access.accounts_world import AccountsWorld
-from tests.gateway.signon.test_oidc import SEALING, SETTINGS
-from tests.kit.token_issuer import NOW_S, TokenIssuer, claims, sign
+from tests.kit.token_issuer import CLIENT, ISSUER, NOW_S, TokenIssuer, claims, sign
+
+SEALING = Sealing([b"k" * 32])
+SETTINGS = Provider(name="corp", issuer=ISSUER, client_id=CLIENT, client_secret="s", admit="everyone")
 
 
 class LogoutWorld(AccountsWorld):
@@ -63,7 +67,7 @@ class LogoutWorld(AccountsWorld):
         return (await self.http.post("/v1/token", data=form)).status_code
 
 
-async def test_a_logout_ends_a_command_whose_session_is_long_over() -> None:
+async def test_a_logout_ends_a_command_that_slept_for_hours() -> None:
     """A laptop that slept for two hours has no session, and a refresh token of 30 days."""
     async with LogoutWorld() as world:
         accounts = world.gateway.accounts

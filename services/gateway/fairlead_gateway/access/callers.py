@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead_bus.port import Unavailable
 from fairlead_gateway.access.caller import CLUSTER, OPEN_CALLER, Caller
-from fairlead_gateway.access.client_networks import client_network
+from fairlead_gateway.access.passwords import client_network
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.views.fold import Views
 from fairlead_schemas.http.api import MissingRight

@@ -13,9 +13,10 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Protocol
 
-from fairlead_gateway.access.client_networks import client_network
 from fairlead_gateway.errors import HttpError, bad_field
 
 #: RFC 9106 section 4, the second recommended option: 3 passes over 64 MiB in 4 lanes.
@@ -28,6 +29,27 @@ ATTEMPTS_PER_MINUTE = 5
 WAITING_MAX = 8
 #: Keys that are remembered; of more the ones that were quiet for longest are forgotten.
 KEYS_MAX = 10_000
+
+
+#: Bits of a network of IPv6 that belongs to one client: providers give each customer that many or more addresses.
+NETWORK_BITS = 64
+_NETWORKS_MAX = 4096
+
+
+@lru_cache(_NETWORKS_MAX)
+def client_network(address: str) -> str:
+    """Return the network of an address under which attempts are counted: an IPv4 address itself, the network of an IPv6 address. One
+    client has 2**64 addresses of the latter, and a bound of each would bound nothing. Other texts are returned as they are.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ip_network((int(found), NETWORK_BITS), strict=False))
 
 
 class Attempts:

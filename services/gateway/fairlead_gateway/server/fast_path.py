@@ -21,8 +21,8 @@ from typing import Any
 import structlog
 
 from fairlead_gateway.access.callers import CALLER
-from fairlead_gateway.access.client_networks import client_network
 from fairlead_gateway.access.guard import RouteGuard
+from fairlead_gateway.access.passwords import client_network
 from fairlead_gateway.directories.scim_errors import error_answer
 from fairlead_gateway.errors import EarlyAnswer, HttpError, HttpResponse, internal_error
 from fairlead_gateway.http_messages import (

@@ -13,8 +13,7 @@ from msgspec import structs
 
 from fairlead_gateway.access.accounts import Accounts, CliSignIn, SignInAt
 from fairlead_gateway.access.caller import Caller
-from fairlead_gateway.access.client_networks import client_network
-from fairlead_gateway.access.passwords import Attempts
+from fairlead_gateway.access.passwords import Attempts, client_network
 from fairlead_gateway.errors import HttpError
 from fairlead_gateway.signon.short_lived import ShortLived
 from fairlead_gateway.views.fold import Views
