@@ -34,6 +34,7 @@ class LogoutWorld(AccountsWorld):
         gateway = self.gateway
         self.sessions = ProviderSessions(
             {"corp": self.provider},
+            gateway.views,
             gateway.accounts,
             gateway.callers,
             SEALING,
