@@ -10,7 +10,7 @@ from fairlead_bus.memory import MemoryBus
 from fairlead_bus.port import StreamFull
 from fairlead_bus.streams import MESSAGE_BYTES_MAX
 from fairlead_gateway.access.audit_reader import EntryPlace, forget, read_history
-from fairlead_gateway.access.audit_trail import WAITING_MAX, AuditTrail
+from fairlead_gateway.access.audit_trail import WAITING_MAX
 from fairlead_schemas.units.timestamps import HOUR_NS, MINUTE_NS
 from fairlead_schemas.wire import subjects
 from fairlead_schemas.wire.access_records import (

@@ -105,7 +105,9 @@ class AuditTrail:
 
     def _is_flood(self, person: str, entry: AccessEntry) -> bool:
         """Return True for one more different denial of a person who has had DENIED_MAX of them within a minute. Counts it."""
-        if entry.kind not in ("denied", "sign_in_failed", "token_refused") or not (entry.target or entry.address or entry.via):
+        if entry.kind not in ("denied", "sign_in_failed", "token_refused") or not (
+            entry.target or entry.address or entry.via
+        ):
             return False
         key = person, entry.principal
         count, since_ns = self._denials.get(key, (0, 0))
