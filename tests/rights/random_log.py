@@ -78,6 +78,10 @@ def target_of(rng: Random) -> Target:
     """A job, a queue, a volume or a node."""
     queue = rng.choice(("", "research", "research/vision", "research/visionary", "prod/x"))
     return Target(
-        queue, rng.choice(("", "a100")), rng.choice(("", "llm")), rng.choice(("", "7", "7_1", "7_12")),
-        rng.choice(("", "data")), rng.choice(("", *PEOPLE)),
-    )  # fmt: skip
+        queue,
+        rng.choice(("", "a100")),
+        rng.choice(("", "llm")),
+        rng.choice(("", "7", "7_1", "7_12")),
+        rng.choice(("", "data")),
+        rng.choice(("", *PEOPLE)),
+    )
