@@ -135,7 +135,7 @@ def test_operations_are_sorted_and_named_for_people(document: dict[str, Any]) ->
         ("DELETE", "/v1/nodes/n1:declare-dead", "POST"),
         ("PUT", "/v1/rollouts/x:pause", "POST"),
         ("PUT", "/v1/queues:apply", "POST"),
-        ("PATCH", "/v1/jobs/1", "GET"),
+        ("PUT", "/v1/jobs/1", "GET, PATCH"),
         ("DELETE", "/v1/jobs", "GET, POST"),
         ("DELETE", "/v1/jobs:dryrun", "POST"),
         ("PATCH", "/v1/queues/a/b", "DELETE, GET, PUT"),
