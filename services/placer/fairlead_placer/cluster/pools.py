@@ -268,7 +268,8 @@ def machine_of(build: NodeShape) -> EmptyNode:
 
 def rests_of(left: FreeResources) -> tuple[int, ...]:
     """Return the rests of the GPUs that shares are on, ascending, without full ones."""
-    return tuple(sorted(milli for at in members_of(left.shared) if (milli := left.milli[at])))
+    milli = left.milli
+    return tuple(sorted([rest for at in members_of(left.shared) if (rest := milli[at])]))
 
 
 def cut_of(left: FreeResources) -> tuple[int, tuple[tuple[str, int], ...]]:

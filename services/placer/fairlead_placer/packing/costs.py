@@ -184,12 +184,16 @@ class Costs:
             yield alike
 
     def _sought(self, line: RowCosts) -> Iterator[list[Ranked]]:
-        rows = self.rows.live
-        cost, tight, choice = self._seen(line, rows), self.rows.tight, line.choice
+        rows, tight = self.rows.live, self.rows.tight
+        cost = line.cost.take(rows)
         if not len(cost):
             return
-        for _ in range(SOUGHT):
+        least = int(cost[cost.argmin()])
+        if least == UNSEEN:
+            cost = self._seen(line, rows)
             least = int(cost[cost.argmin()])
+        choice = line.choice
+        for _ in range(SOUGHT):
             if least >= NEVER:
                 return
             same = (cost == least).nonzero()[0]
@@ -200,6 +204,7 @@ class Costs:
                 yield [(least, tightest, row, int(choice[row])) for row in alike]
                 numbers = [row for row in numbers if tight[row] != tightest]
             cost[same] = VACANT
+            least = int(cost[cost.argmin()])
         for _, each in groupby(self._in_order(line, rows, cost), key=itemgetter(0, 1)):
             yield list(each)
 

@@ -13,6 +13,7 @@ Kinds add up: `NVLINK | NUMA` asks for both.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -28,6 +29,9 @@ from fairlead_schemas.wire.resources import (
     NumaNode,
 )
 
+#: Sets whose members are remembered: nodes of a kind have the same few again and again.
+MASKS_MAX = 1 << 12
+
 
 def mask_of(members: Iterable[int]) -> int:
     """The set of these members; saying one twice changes nothing."""
@@ -37,6 +41,7 @@ def mask_of(members: Iterable[int]) -> int:
     return mask
 
 
+@lru_cache(MASKS_MAX)
 def members_of(mask: int) -> tuple[int, ...]:
     """The members in rising order."""
     found: list[int] = []

@@ -291,7 +291,7 @@ def _share(left: FreeResources, ask: UnitRequest, suits: int, rest: int) -> Node
     if len(able) < ask.gpus:
         return _gpu_cause(left, ask, suits) or "free_gpu_memory"
     able.sort()
-    chosen = mask_of(at for _, _, at in able[: ask.gpus])
+    chosen = mask_of([at for _, _, at in able[: ask.gpus]])
     inside = left.build.inside
     return _near(inside, chosen, left.cpus if ask.cpus and inside.numa else 0, ask, milli)
 
