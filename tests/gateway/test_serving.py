@@ -115,7 +115,11 @@ async def test_a_misspelt_parameter_is_refused() -> None:
     """Ignored, a filter that is not there would answer with everything."""
     async with GatewayWorld() as world:
         for path, name, hint in (
-            ("/v1/jobs?stat=running", "stat", "state, queue, user, name, label, project, since, elements, limit, continue"),
+            (
+                "/v1/jobs?stat=running",
+                "stat",
+                "state, queue, user, name, label, project, since, elements, limit, continue",
+            ),
             ("/v1/cluster?limit=3", "limit", "at"),
             ("/v1/nodes/n1?limit=3", "limit", "this path takes none"),
             ("/v1/jobs?state=running&queu=a", "queu", "queue"),
