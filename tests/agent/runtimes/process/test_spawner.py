@@ -3,6 +3,7 @@
 # ruff: noqa: ASYNC110, ASYNC230, ASYNC240, PTH123 -- waits for files and processes that nobody announces
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -39,11 +40,17 @@ async def test_agents_share_one_spawner_that_carries_no_tag(node: SpawnerNode) -
     assert os.getsid(pid) == pid
     assert Path(f"/proc/{pid}/environ").read_bytes() == b""
     assert (node.base / SOCKET).stat().st_mode & 0o777 == 0o600
-    targets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH115, PTH208
-    files = {
-        target for target in targets if target.startswith("/") and not target.startswith(("/dev/", "/proc/", "/sys/"))
-    }
-    assert files == {str(node.base / name) for name in (LOCK, "spawner.log", "spawned")}
+    kept = {str(node.base / name) for name in (LOCK, "spawner.log", "spawned")}
+    await eventually_async(lambda: open_files(pid) == kept)  # until then it may be importing a module
+
+
+def open_files(pid: int) -> set[str]:
+    """Return the files that a process has open, without devices and what the kernel makes up."""
+    targets = set[str]()
+    for fd in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            targets.add(os.readlink(f"/proc/{pid}/fd/{fd}"))  # noqa: PTH115
+    return {each for each in targets if each.startswith("/") and not each.startswith(("/dev/", "/proc/", "/sys/"))}
 
 
 async def test_a_run_survives_its_spawner_and_its_end_is_unknown(node: SpawnerNode) -> None:
