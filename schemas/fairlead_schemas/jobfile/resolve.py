@@ -13,6 +13,7 @@ from fairlead_schemas.jobfile import agent_fields, job_spec
 from fairlead_schemas.jobfile.agent_fields import output_of
 from fairlead_schemas.jobfile.job_spec import CheckpointWords, DependsOn, JobSpec
 from fairlead_schemas.jobfile.request import request_of
+from fairlead_schemas.jobfile.update import name_faults
 from fairlead_schemas.policies import launchers, partitions
 from fairlead_schemas.policies.checkpoints import Checkpoint, fault_of
 from fairlead_schemas.policies.partitions import NEVER_NS, STOP_AFTER_NS, OnPartition, least_replace_ns
@@ -20,7 +21,7 @@ from fairlead_schemas.units import quantities
 from fairlead_schemas.units.ids import PRIORITY_MAX, PROJECT_CHARS_MAX, is_job_id, is_queue_path
 from fairlead_schemas.units.image_names import ImageNameError, Registries, parse_image
 from fairlead_schemas.units.timestamps import midnight, parse_rfc3339
-from fairlead_schemas.units.validation import ErrorCollector, InvalidJob, printable
+from fairlead_schemas.units.validation import ErrorCollector, InvalidJob, shown_name
 from fairlead_schemas.wire import resource_requests
 from fairlead_schemas.wire.commands import SubmitJob, digest_of
 from fairlead_schemas.wire.events import Dependency
@@ -54,8 +55,6 @@ def checkpoint_of(words: CheckpointWords | None, total_ns: int, reading: ErrorCo
 #: In nanoseconds, times from 2262 on do not fit 64 bits.
 START_NS_MIN, START_NS_MAX = midnight("1971-01-01"), midnight("2201-01-01")
 
-#: Characters of a wrong name that an error repeats.
-NAME_SHOWN_MAX = 80
 #: As Kubernetes has it: a C identifier, or one with dashes and dots.
 _VARIABLE = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]{0,255}\Z", re.ASCII)
 _PROJECT = re.compile(r"[A-Za-z0-9_][-._A-Za-z0-9]*\Z", re.ASCII)
@@ -144,8 +143,8 @@ def _check_fields(spec: JobSpec, reading: ErrorCollector) -> None:
         reserved = name.startswith(job_spec.RESERVED_ENV_PREFIXES)
         expect(not reserved, f"env.{name}", "this variable is set by Fairlead; leave it out")
         message = "expected a name of letters, digits, _ - and ., not beginning with a digit"
-        expect(bool(_VARIABLE.match(name)), f"env.{_shown(name)}", message)
-        expect("\0" not in value, f"env.{_shown(name)}", "expected a value without NUL characters")
+        expect(bool(_VARIABLE.match(name)), f"env.{shown_name(name)}", message)
+        expect("\0" not in value, f"env.{shown_name(name)}", "expected a value without NUL characters")
 
 
 def _check_image(name: str, registries: Registries | None, reading: ErrorCollector) -> None:
@@ -199,26 +198,15 @@ def _check_text(spec: JobSpec, expect: Callable[[bool, str, str], None]) -> None
         "command",
         "expected words without NUL characters",
     )
-    most = job_spec.NAME_CHARS_MAX
-    expect(len(spec.name) <= most and spec.name.isprintable(), "name", f"expected at most {most} printable characters")
+    for fault in name_faults(spec.name, spec.labels):
+        expect(False, fault.field, fault.message)
     if spec.project and not (spec.volumes or spec.secrets):  # with those the rule is stricter, and mountrules has it
         most = PROJECT_CHARS_MAX
-        message = f'expected at most {most} letters, digits, _ - and ., found "{_shown(spec.project)}"'
+        message = f'expected at most {most} letters, digits, _ - and ., found "{shown_name(spec.project)}"'
         expect(len(spec.project) <= most and bool(_PROJECT.match(spec.project)), "project", message)
     if spec.workdir:
         ok = spec.workdir.startswith("/") and spec.workdir.isprintable()
         expect(ok, "workdir", "expected an absolute path of printable characters, such as /work")
-    for key, value in spec.labels.items():
-        ok = 0 < len(key) <= job_spec.LABEL_CHARS_MAX and key.isprintable() and key.strip() == key
-        message = f"expected a key of 1 to {job_spec.LABEL_CHARS_MAX} printable characters"
-        expect(ok, f"labels.{_shown(key)}", message)
-        ok = len(value) <= job_spec.LABEL_CHARS_MAX and value.isprintable()
-        message = f"expected a value of at most {job_spec.LABEL_CHARS_MAX} printable characters"
-        expect(ok, f"labels.{_shown(key)}", message)
-
-
-def _shown(name: str) -> str:
-    return printable(name[:NAME_SHOWN_MAX])
 
 
 def _array(value: int | str | None, reading: ErrorCollector) -> tuple[tuple[int, int] | None, int]:

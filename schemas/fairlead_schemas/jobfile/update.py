@@ -1,5 +1,6 @@
-"""Changes of a job that was submitted already: the bounds of their values, and the job file after them. Pure."""
+"""Values of a job that may be changed after its submit: their bounds, and the job file after a change. Pure."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from fairlead_schemas.jobfile.job_spec import LABEL_CHARS_MAX, NAME_CHARS_MAX
 from fairlead_schemas.units.ids import PRIORITY_MAX
 from fairlead_schemas.units.timestamps import SECOND_NS
-from fairlead_schemas.units.validation import FieldError, printable
+from fairlead_schemas.units.validation import FieldError, shown_name
 
 #: Labels that a changed job may have.
 LABELS_MAX = 100
@@ -15,20 +16,25 @@ LABELS_MAX = 100
 
 def change_fault(name: str | None, priority: int | None, labels: dict[str, str] | None) -> FieldError | None:
     """Return the first value that a job cannot have, None where all can be; None stands for a value that is not changed."""
-    if name is not None and (len(name) > NAME_CHARS_MAX or not name.isprintable()):
-        return FieldError(field="name", message=f"expected at most {NAME_CHARS_MAX} printable characters")
     if priority is not None and not 0 <= priority <= PRIORITY_MAX:
         return FieldError(field="priority", message=f"expected 0 to {PRIORITY_MAX}, found {priority}")
-    for key, value in (labels or {}).items():
-        if not 0 < len(key) <= LABEL_CHARS_MAX or not key.isprintable() or key.strip() != key:
-            message = f"expected a key of 1 to {LABEL_CHARS_MAX} printable characters"
-            return FieldError(field=f"labels.{printable(key[:LABEL_CHARS_MAX])}", message=message)
-        if len(value) > LABEL_CHARS_MAX or not value.isprintable():
-            message = f"expected a value of at most {LABEL_CHARS_MAX} printable characters"
-            return FieldError(field=f"labels.{key}", message=message)
     if labels is not None and len(labels) > LABELS_MAX:
         return FieldError(field="labels", message=f"expected at most {LABELS_MAX}, found {len(labels)}")
-    return None
+    return next(name_faults(name or "", labels or {}), None)
+
+
+def name_faults(name: str, labels: dict[str, str]) -> Iterator[FieldError]:
+    """Yield what is wrong with a job's name and labels, in a job file as in a change."""
+    if len(name) > NAME_CHARS_MAX or not name.isprintable():
+        yield FieldError(field="name", message=f"expected at most {NAME_CHARS_MAX} printable characters")
+    for key, value in labels.items():
+        field = f"labels.{shown_name(key)}"
+        if not 0 < len(key) <= LABEL_CHARS_MAX or not key.isprintable() or key.strip() != key:
+            message = f"expected a key of 1 to {LABEL_CHARS_MAX} printable characters"
+            yield FieldError(field=field, message=message)
+        if len(value) > LABEL_CHARS_MAX or not value.isprintable():
+            message = f"expected a value of at most {LABEL_CHARS_MAX} printable characters"
+            yield FieldError(field=field, message=message)
 
 
 def updated_spec(

@@ -46,9 +46,18 @@ class InvalidJob(InvalidDocument):
     """A job file was refused."""
 
 
+#: Characters of a name that an error shows.
+NAME_SHOWN_MAX = 80
+
+
 def printable(text: str) -> str:
     """Return text with line breaks and other characters that are not printable spelled out, as in `a\\nb`."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shown_name(name: str) -> str:
+    """Return a name as an error shows it: printable, and its first NAME_SHOWN_MAX characters."""
+    return printable(name[:NAME_SHOWN_MAX])
 
 
 _PATH = re.compile(r"^(.*?)(?: - at `(.*)`)?$", re.DOTALL)

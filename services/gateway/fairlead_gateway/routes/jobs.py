@@ -41,36 +41,41 @@ def job_or_id(views: Views, job: str, caller: Caller) -> Response:
 def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Router:
     """Return all of them."""
     router = Router()
-
-    def add_verb(verb: str) -> None:
-        kind = CancelRequest if verb == "cancel" else EmptyRequest
-        summary = f"{verb.capitalize()} a job"
-        path = f"/v1/jobs/{{job}}:{verb}"
-
-        @router.command(
-            "POST",
-            path,
-            summary,
-            Job,
-            SubmitResult,
-            right=on_job("job:cancel"),
-            body=kind,
-            required=False,
-            operation_id=f"{verb}_job",
-        )
-        async def act(job: str, request: Request) -> Response:
-            head, wanted = head_of(request), await read_request(request, kind)
-            require_job(views, job)
-            fields = {"save": True} if isinstance(wanted, CancelRequest) and wanted.save else {}
-            command_id = waiter.command_id(queue, head, verb, job, *fields)
-            await waiter.carry_out(
-                queue, JOB_VERBS[verb](id=command_id, user=head.user, authority=head.authority, job=job, **fields)
-            )
-            return job_or_id(views, job, head.caller)
-
     for verb in JOB_VERBS:
-        add_verb(verb)
+        _add_verb(router, views, queue, waiter, verb)
+    _add_move(router, views, queue, waiter)
+    _add_update(router, views, queue, waiter)
+    return router
 
+
+def _add_verb(router: Router, views: Views, queue: CommandPublisher, waiter: ResultWaiter, verb: str) -> None:
+    kind = CancelRequest if verb == "cancel" else EmptyRequest
+    summary = f"{verb.capitalize()} a job"
+    path = f"/v1/jobs/{{job}}:{verb}"
+
+    @router.command(
+        "POST",
+        path,
+        summary,
+        Job,
+        SubmitResult,
+        right=on_job("job:cancel"),
+        body=kind,
+        required=False,
+        operation_id=f"{verb}_job",
+    )
+    async def act(job: str, request: Request) -> Response:
+        head, wanted = head_of(request), await read_request(request, kind)
+        require_job(views, job)
+        fields = {"save": True} if isinstance(wanted, CancelRequest) and wanted.save else {}
+        command_id = waiter.command_id(queue, head, verb, job, *fields)
+        await waiter.carry_out(
+            queue, JOB_VERBS[verb](id=command_id, user=head.user, authority=head.authority, job=job, **fields)
+        )
+        return job_or_id(views, job, head.caller)
+
+
+def _add_move(router: Router, views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> None:
     @router.command(
         "POST",
         "/v1/jobs/{job}:move",
@@ -93,6 +98,8 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
         )
         return job_or_id(views, job, head.caller)
 
+
+def _add_update(router: Router, views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> None:
     @router.command(
         "PATCH",
         "/v1/jobs/{job}",
@@ -113,8 +120,6 @@ def routes(views: Views, queue: CommandPublisher, waiter: ResultWaiter) -> Route
         command = commands.UpdateJob(id=command_id, user=head.user, authority=head.authority, job=job, **changes)
         await waiter.carry_out(queue, command, _update_refusal)
         return job_or_id(views, job, head.caller)
-
-    return router
 
 
 def _update_refusal(outcome: OutcomeRow) -> HttpError:
